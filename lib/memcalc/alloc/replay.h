@@ -1,0 +1,49 @@
+// Replays a Trace on PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp; the rules and their check
+// against 170,000 logged events are in docs/allocator.md) and beside it on an exact allocator, the lower bound.
+// Covered by tests/unit/alloc_test.cc and tests/measured/history_replay_test.cc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+/// State after one event; index i belongs to Trace::events[i].
+struct TimelinePoint {
+  Bytes allocated = 0;
+  Bytes reserved = 0;
+  Bytes block_bytes = 0;  // size of the block handed out or returned (0 for empty_cache)
+};
+
+struct ReplayOptions {
+  const SegmentPlacement* placement = nullptr;  // null: plain descending chunks
+  bool record_timeline = false;
+};
+
+struct ReplayResult {
+  Bytes peak_allocated = 0;  // torch.cuda.max_memory_allocated
+  Bytes peak_reserved = 0;   // torch.cuda.max_memory_reserved
+  Bytes exact_peak = 0;      // the largest sum of requested bytes: no allocator can do with less
+  std::size_t peak_event = 0;        // index into Trace::events at which peak_allocated is first reached
+  std::size_t exact_peak_event = 0;
+  Bytes reserved_at_peak = 0;        // reserved when peak_allocated is reached
+  std::array<Bytes, kCategoryCount> categories_at_peak{};  // requested bytes by category at peak_event
+  Bytes slack_at_peak = 0;           // peak_allocated - sum of categories_at_peak: rounding and unsplit remainders
+  std::array<Bytes, kPhaseCount> phase_peaks{};            // largest allocated within each phase, all steps
+  Bytes allocated_at_end = 0;
+  Bytes reserved_at_end = 0;
+  std::size_t segments_at_peak = 0;  // cudaMalloc'd segments when peak_reserved is reached
+  std::vector<TimelinePoint> timeline;  // filled if asked for
+};
+
+/// Pre: every block is allocated before it is freed, and freed at most once.
+/// Throws Error(kInternal) on a trace that breaks this, Error(kOverflow) where sums leave 63 bits.
+[[nodiscard]] ReplayResult replay(const Trace& trace, const ReplayOptions& options = {});
+
+}  // namespace memcalc

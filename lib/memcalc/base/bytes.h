@@ -1,0 +1,39 @@
+// Bytes: every size in memcalc is a signed 64-bit count of bytes, computed with overflow detection.
+#pragma once
+
+#include <cstdint>
+
+#include "memcalc/base/error.h"
+
+namespace memcalc {
+
+using Bytes = std::int64_t;
+
+inline constexpr Bytes kKiB = Bytes{1} << 10;
+inline constexpr Bytes kMiB = Bytes{1} << 20;
+inline constexpr Bytes kGiB = Bytes{1} << 30;
+
+/// a + b; throws Error(kOverflow) where the sum leaves 63 bits.
+[[nodiscard]] inline std::int64_t checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw overflow_error();
+  return sum;
+}
+
+/// a * b; throws Error(kOverflow) where the product leaves 63 bits.
+[[nodiscard]] inline std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) throw overflow_error();
+  return product;
+}
+
+/// Smallest multiple of `step` (> 0) that is >= value (>= 0).
+[[nodiscard]] inline std::int64_t round_up(std::int64_t value, std::int64_t step) {
+  return checked_add(value, step - 1) / step * step;
+}
+
+[[nodiscard]] inline std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+}  // namespace memcalc

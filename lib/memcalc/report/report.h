@@ -1,0 +1,85 @@
+// Report: the answer as one plain value, rendered as text, JSON, CSV or Markdown by render.h.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memcalc/alloc/replay.h"
+#include "memcalc/base/bytes.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+/// One line of the accounting view: bytes per parameter, the way people know it.
+struct AccountingRow {
+  std::string name;               // "weights", "master weights", "gradients", "optimizer states"
+  double bytes_per_parameter = 0;
+  Bytes total_bytes = 0;
+  std::string rule;               // how it comes about, one sentence
+};
+
+/// Closed form, no simulation. `classic`: mixed precision as Megatron and the ZeRO paper count it (18 = 6 + 4 + 8).
+/// `profile`: what the framework profile really holds between steps; equals the persistent categories of the
+/// simulation up to allocator rounding (tests/unit/accounting_test.cc).
+struct Accounting {
+  std::vector<AccountingRow> classic;
+  std::vector<AccountingRow> profile;
+};
+
+struct FlopRow {
+  OperatorClass operator_class = OperatorClass::kContraction;
+  double forward = 0;
+  double backward = 0;
+  double recomputation = 0;
+  double optimizer = 0;
+  double bytes_moved = 0;  // by all phases
+};
+
+/// The largest blocks alive at the peak, for --explain: one row per operator, category and size.
+struct PeakContributor {
+  Category category = Category::kTemporaries;
+  std::string operator_chain;  // "MmBackward0>aten::mm"; parameters: "parameter"
+  std::int64_t blocks = 0;
+  Bytes block_bytes = 0;  // requested, each
+  Bytes total_bytes = 0;
+};
+
+struct FitRow {
+  std::string gpu;
+  Bytes memory_bytes = 0;
+  Bytes needed_bytes = 0;
+  bool fits = false;
+};
+
+struct Report {
+  ModelSpec model;
+  RunSpec run;
+  DeviceSpec device;
+  bool device_assumed = false;  // no --gpu was given
+
+  std::int64_t parameters_total = 0;
+  std::int64_t parameters_trainable = 0;
+
+  ReplayResult memory;
+  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels, where the GPU's spec has both
+  bool fits = false;                       // device_used (or reserved) <= memory of the device
+  std::string peak_operator;               // chain at the peak's instant
+  Phase peak_phase = Phase::kForward;
+  int peak_step = 0;
+  std::vector<PeakContributor> contributors;  // sorted by total_bytes, descending; sums to the categories at the peak
+
+  Accounting accounting;
+  std::array<FlopRow, kOperatorClassCount> flops{};
+  std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
+
+  std::string profile;  // "pytorch-2.11 / transformers-5.17"
+  std::vector<std::string> assumptions;
+  std::vector<std::string> not_modelled;
+};
+
+}  // namespace memcalc

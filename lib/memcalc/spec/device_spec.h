@@ -1,0 +1,48 @@
+// DeviceSpec: one accelerator as plain values, read from specs/gpus/*.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/bytes.h"
+
+namespace memcalc {
+
+/// Where the driver puts a new segment (facts: docs/allocator.md, "where cudaMalloc places a segment"). Offsets are
+/// relative to the upper end of the first chunk.
+struct SegmentPlacement {
+  struct Span {
+    Bytes offset = 0;
+    Bytes size = 0;
+  };
+  Bytes chunk_granularity = 32 * kMiB;
+  std::vector<Span> initial_fragments;    // free spans that exist before the first segment
+  std::optional<Span> reserved_span;      // taken by the context: chunks jump over it
+};
+
+struct DeviceSpec {
+  std::string name;                 // "h100-sxm"
+  std::string description;          // "NVIDIA H100 80GB HBM3 (SXM5)"
+  Bytes memory_bytes = 0;           // what the driver reports as total
+  int compute_capability_major = 0; // 9 for Hopper; 0 where it is no CUDA device
+  int compute_capability_minor = 0;
+  int multiprocessors = 0;
+  int max_threads_per_multiprocessor = 2048;
+  std::optional<Bytes> context_bytes;           // device memory of a process after its first tensor
+  std::optional<Bytes> kernel_bytes_fp32;       // what loaded kernels and libraries add in an fp32-only run
+  std::optional<Bytes> kernel_bytes_half;       // the same where any 16-bit kernel runs
+  Bytes cublas_workspace_bytes = 0;             // per thread that issues GEMMs (PyTorch's default for this chip)
+  Bytes cublaslt_workspace_bytes = 0;           // per thread that issues fused-bias GEMMs
+  std::optional<SegmentPlacement> placement;    // measured; absent: plain descending chunks
+  double memory_bandwidth_bytes_per_second = 0;
+  double bf16_flops_per_second = 0;             // dense tensor-core rate by the datasheet
+  double tf32_flops_per_second = 0;
+  double fp32_flops_per_second = 0;
+  bool validated = false;                       // memory behaviour measured on this card by this project
+  std::string source;
+  std::string date;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,81 @@
+// ModelSpec: a model's architecture as plain values. One struct per family, so that a family has no fields it
+// does not use; the key names are those of the family's Hugging Face config.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "memcalc/base/dtype.h"
+
+namespace memcalc {
+
+/// BERT and RoBERTa (transformers models/bert, models/roberta): post-norm encoder, learned positions.
+struct BertSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t type_vocab_size = 0;
+  std::int64_t num_labels = 2;
+  std::string hidden_act;  // "gelu", "gelu_new", "relu", …
+  double hidden_dropout_prob = 0;
+  double attention_probs_dropout_prob = 0;
+  std::optional<double> classifier_dropout;  // absent: hidden_dropout_prob
+  bool tie_word_embeddings = true;
+  bool is_roberta = false;  // positions start after the padding id; the classification head has its own dense layer
+};
+
+/// GPT-2 (transformers models/gpt2): pre-norm decoder with a fused, transposed QKV projection (Conv1D).
+struct Gpt2Spec {
+  std::int64_t vocab_size = 0;
+  std::int64_t n_embd = 0;
+  std::int64_t n_layer = 0;
+  std::int64_t n_head = 0;
+  std::int64_t n_positions = 0;
+  std::int64_t n_inner = 0;  // 4 * n_embd where config.json has null
+  std::int64_t num_labels = 2;
+  std::string activation_function;  // "gelu_new", …
+  double resid_pdrop = 0;
+  double embd_pdrop = 0;
+  double attn_pdrop = 0;
+  bool tie_word_embeddings = true;
+};
+
+/// LLaMA 1 to 3.2, TinyLlama, SmolLM2 (models/llama) and Mistral (models/mistral).
+struct LlamaSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t num_labels = 2;
+  std::string hidden_act;  // "silu", …
+  double attention_dropout = 0;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  bool tie_word_embeddings = false;
+  std::optional<std::int64_t> sliding_window;  // Mistral: a mask is built where the sequence reaches it
+};
+
+using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec>;
+
+struct ModelSpec {
+  std::string name;        // registry name, or the path it was read from
+  std::string model_type;  // "bert", "roberta", "gpt2", "llama", "mistral"
+  Architecture architecture;
+  std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json
+  std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it
+  std::string source;                                // where the values come from
+  std::string date;                                  // when they were read, ISO 8601
+  std::vector<std::string> assumptions;              // every value taken from transformers' defaults, one line each
+};
+
+}  // namespace memcalc

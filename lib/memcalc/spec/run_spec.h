@@ -1,0 +1,48 @@
+// RunSpec: how a model is trained, as plain values. The option names of the command line are in comments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/dtype.h"
+
+namespace memcalc {
+
+/// What the model is trained for; decides the head and the labels. --task
+enum class Task : std::uint8_t { kSequenceClassification, kMaskedLm, kCausalLm };
+
+/// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.
+enum class Precision : std::uint8_t { kFp32, kTf32, kAmpFp16, kAmpBf16, kBf16, kFp16 };
+
+/// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults.
+enum class Loop : std::uint8_t { kTrainer, kBare };
+
+/// --attn: the attn_implementation of transformers.
+enum class Attention : std::uint8_t { kSdpa, kEager, kFlash };
+
+/// --checkpointing: kFull wraps every layer in torch.utils.checkpoint (non-reentrant).
+enum class Checkpointing : std::uint8_t { kNone, kFull };
+
+/// --optimizer: adamw (foreach), adamw-fused, adamw-for, sgd, sgdm (foreach).
+enum class Optimizer : std::uint8_t { kAdamWForeach, kAdamWFused, kAdamWForLoop, kSgd, kSgdMomentum };
+
+struct RunSpec {
+  Task task = Task::kCausalLm;
+  std::int64_t batch_size = 1;       // sequences per micro-batch and device; --bs
+  std::int64_t sequence_length = 0;  // tokens per sequence, padding included; --seq
+  Precision precision = Precision::kFp32;
+  std::optional<DType> weights_dtype;  // --weights-dtype; absent: what the precision says
+  Loop loop = Loop::kTrainer;
+  Optimizer optimizer = Optimizer::kAdamWFused;
+  Attention attention = Attention::kSdpa;
+  Checkpointing checkpointing = Checkpointing::kNone;
+  std::int64_t accumulation_steps = 1;   // micro-batches per optimizer step; --accum
+  std::optional<double> max_grad_norm;   // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
+  bool use_cache = false;                // a plain loop over a decoder builds the KV cache; --use-cache
+  bool padding = false;                  // some sequences are padded, so an attention mask is passed; --padding
+  std::optional<double> dropout;         // every dropout probability of the model; --dropout
+};
+
+}  // namespace memcalc

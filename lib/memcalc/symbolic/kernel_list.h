@@ -1,0 +1,27 @@
+// KernelList: what a step computes, in order: the input of cost/ and of the FLOP counts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memcalc/base/dtype.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+/// One operator call of one optimizer step.
+struct Kernel {
+  const Operator* op = nullptr;
+  const Operator* node = nullptr;  // the autograd node that issued it; null in forward
+  OperatorClass operator_class = OperatorClass::kElementwise;
+  Phase phase = Phase::kForward;
+  bool recomputed = false;  // part of a checkpoint's second forward
+  DType dtype = DType::kFloat32;
+  double flops = 0;  // a multiply-add counts 2; contractions counted as torch.utils.flop_counter does
+  double bytes = 0;  // read and written by an ideal kernel
+  std::int64_t m = 0, n = 0, k = 0, batch = 0;  // contractions only: C[batch, m, n] += A[batch, m, k] B[batch, k, n]
+};
+
+using KernelList = std::vector<Kernel>;
+
+}  // namespace memcalc

@@ -1,0 +1,71 @@
+// Trace: what a run asks of the memory allocator, in order. The symbolic step writes it; alloc/ replays it.
+// It knows nothing of models.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/base/bytes.h"
+
+namespace memcalc {
+
+/// What a block of memory is for. Every block has exactly one; docs/categories.md defines them.
+enum class Category : std::uint8_t {
+  kWeights,          // parameters and buffers of the module
+  kAutocastCopies,   // 16-bit copies of float32 weights while an autocast region or its graph holds them
+  kGradients,        // what ends up in .grad
+  kOptimizerStates,  // moments, momentum buffers, step counters on the device, loss-scaler scalars
+  kActivations,      // saved by autograd for backward
+  kTemporaries,      // everything else that an operator or a Python variable holds for a while
+  kInputs,           // input ids, masks, labels
+  kWorkspaces,       // cuBLAS, cuBLASLt, cuDNN scratch
+};
+inline constexpr std::size_t kCategoryCount = 8;
+
+/// "weights", "autocast_copies", …: the key in JSON.
+[[nodiscard]] std::string_view name_of(Category category);
+
+/// Named as the truth traces name them.
+enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer };
+inline constexpr std::size_t kPhaseCount = 6;
+
+/// "build", "zero", "forward", "backward", "del", "optimizer".
+[[nodiscard]] std::string_view name_of(Phase phase);
+
+/// The classes by which FLOPs and time are reported.
+enum class OperatorClass : std::uint8_t { kContraction, kNormalization, kElementwise, kMovement, kOptimizer };
+inline constexpr std::size_t kOperatorClassCount = 5;
+
+[[nodiscard]] std::string_view name_of(OperatorClass operator_class);
+
+/// An operator's identity: one static constant beside the operator's code. Compared by address.
+struct Operator {
+  const char* name;  // "aten::mm", "MmBackward0"
+};
+
+enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache };
+
+/// One request. `block` indexes Trace::blocks (-1 for kEmptyCache).
+struct Event {
+  const Operator* op = nullptr;    // the innermost operator that asked; null: a Python variable died
+  const Operator* node = nullptr;  // the autograd node or optimizer around it; null in forward
+  std::int32_t block = -1;
+  EventKind kind = EventKind::kAllocate;
+  Phase phase = Phase::kBuild;
+  std::int16_t step = -1;  // 0, 1, 2; -1 while the model is built
+};
+
+struct Block {
+  Bytes requested = 0;  // what the operator asked for; the allocator rounds
+  Category category = Category::kTemporaries;
+};
+
+struct Trace {
+  std::vector<Block> blocks;
+  std::vector<Event> events;
+};
+
+}  // namespace memcalc

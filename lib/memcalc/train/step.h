@@ -1,0 +1,36 @@
+// The symbolic run: model construction and three optimizer steps, executed on tensors without data in PyTorch's
+// order. Three, because the blocks that the first step leaves behind decide where the second one's go.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+struct ParameterInfo {
+  std::string name;  // "bert.encoder.layer.0.attention.self.query.weight"
+  std::int64_t elements = 0;
+  DType dtype = DType::kFloat32;
+  bool trainable = true;
+};
+
+struct SymbolicRun {
+  Trace trace;
+  KernelList kernels;  // of the last step
+  std::vector<ParameterInfo> parameters;
+  std::vector<std::string> assumptions;   // what the step decided for itself: attention kernel, labels, …
+  std::vector<std::string> not_modelled;
+};
+
+/// Throws Error(kUnsupported) for a combination that is not modelled, Error(kUsage) for one that the framework
+/// itself would refuse, Error(kOverflow) for sizes beyond 63 bits.
+[[nodiscard]] SymbolicRun run_symbolically(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
+
+}  // namespace memcalc
