@@ -1,0 +1,11 @@
+# memcalc_configure_target(TARGET): the language level, warnings and sanitizers of every target built here.
+function(memcalc_configure_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${MEMCALC_WERROR}>:-Werror>)
+  if(MEMCALC_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${MEMCALC_SANITIZE} -fno-sanitize-recover=all
+                                             -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${MEMCALC_SANITIZE})
+  endif()
+endfunction()
