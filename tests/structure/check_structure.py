@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Checks that the sources keep the rules of the house (lib/README.md).
+
+    check_structure.py [ROOT]      prints one line per violation; exit status 1 where there is any
+    check_structure.py --self-test plants violations in a temporary tree and demands that each one is found
+"""
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 5, "cost": 5, "report": 6,
+         "memcalc.h": 7, "memcalc.cc": 7, "plan": 8}
+# What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
+NARROW = {
+    "alloc": ("base/", "spec/", "symbolic/trace.h"),
+    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h"),
+}
+FACES = ("cli", "python", "probe")
+THIRD_PARTY = {  # the first part of an include: where it may stand
+    "nlohmann": lambda path: re.fullmatch(r"lib/memcalc/(spec/[^/]+\.cc|report/render_json\.cc)", path),
+    "CLI": lambda path: path.startswith("cli/"),
+    "Eigen": lambda path: re.fullmatch(r"lib/memcalc/(cost|plan)/.+\.cc", path),
+    "pybind11": lambda path: path.startswith("python/"),
+    "gtest": lambda path: path.startswith("tests/"),
+    "gmock": lambda path: path.startswith("tests/"),
+    "benchmark": lambda path: path.startswith("tests/bench/"),
+}
+# The library neither prints nor ends the process, and reads neither the clock nor the environment.
+FORBIDDEN_IN_LIB = {
+    r"std::(cout|cerr|clog)\b|(?<![\w])(std::)?(printf|puts|fprintf)\s*\(": "the library never prints",
+    r"(?<![\w])(std::)?(exit|_Exit|abort|terminate|assert)\s*\(": "the library never ends the process: throw Error",
+    r"\bgetenv\b": "the library never reads the environment",
+    r"_clock::now\b|(?<![\w.>])std::time\s*\(": "the library never reads the clock",
+    r"\bfloat\b": "no float: bytes are 64-bit integers, FLOPs and seconds are double",
+    r"\busing\s+namespace\b": "no using namespace",
+    r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
+}
+MAX_LINES, MANY_LINES = 450, 400
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)
+
+
+def without_comments_and_strings(text):
+    token = r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    return re.sub(token, lambda match: " " + "\n" * match.group().count("\n"), text, flags=re.DOTALL)
+
+
+def sources_of(root):
+    for top in ("lib", "cli", "python", "probe", "tests"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in (".h", ".cc", ".py", ".cu") and path.is_file():
+                yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+
+
+def includes_of(text):
+    """(line number, included path, whether in quotes)"""
+    for match in INCLUDE.finditer(text):
+        name = match.group(1)
+        yield text.count("\n", 0, match.start(1)) + 1, name[1:-1], name[0] == '"'
+
+
+def check_include(path, name, quoted, root):
+    """The rule that an include breaks, or None."""
+    first = name.split("/")[0]
+    if not quoted and first in THIRD_PARTY:
+        if path.startswith("lib/") and path.endswith(".h"): return f"a header of lib/ includes <{name}>"
+        if not THIRD_PARTY[first](path): return f"<{name}> may not be included here"
+    if not quoted: return None
+    if first in THIRD_PARTY: return f'third-party headers are included with <>: "{name}"'
+    if path.startswith(FACES) and first == "memcalc" and name != "memcalc/memcalc.h":
+        return f'{path.split("/")[0]}/ sees only memcalc/memcalc.h, not "{name}"'
+    if not path.startswith("lib/"): return None
+
+    if first != "memcalc": return f'write the whole path: "{name}"'
+    if not (root / "lib" / name).is_file(): return f'"{name}" does not exist'
+    source, target = path.split("/")[2], name.split("/")[1]
+    if source not in RANKS or target not in RANKS: return f"no rank for {source} or {target}: see RANKS"
+    if source == target or {source, target} == {"memcalc.h", "memcalc.cc"}: return None
+    if RANKS[target] >= RANKS[source]:
+        return f'{source} (rank {RANKS[source]}) includes "{name}" (rank {RANKS[target]})'
+    if source in NARROW and not name.startswith(tuple(f"memcalc/{part}" for part in NARROW[source])):
+        return f'{source}/ may not see "{name}"'
+    return None
+
+
+def check_file(path, text, root):
+    lines = text.count("\n")
+    if lines > MAX_LINES: yield f"{path}:{lines}: {lines} lines; at most {MAX_LINES}"
+    if path.endswith(".py"): return
+    if path.endswith(".h") and "#pragma once" not in text: yield f"{path}:1: no #pragma once"
+    for line, name, quoted in includes_of(text):
+        broken = check_include(path, name, quoted, root)
+        if broken: yield f"{path}:{line}: {broken}"
+    if path.startswith("lib/"):
+        code = without_comments_and_strings(text)
+        for pattern, rule in FORBIDDEN_IN_LIB.items():
+            for match in re.finditer(pattern, code):
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {rule} ({match.group().strip()})"
+
+
+def public_headers(files):
+    """What memcalc.h reaches."""
+    found, left = set(), ["lib/memcalc/memcalc.h"]
+    while left:
+        path = left.pop()
+        if path in found or path not in files: continue
+        found.add(path)
+        left += ["lib/" + name for _, name, quoted in includes_of(files[path]) if quoted]
+    return found
+
+
+def check_lists(root, files):
+    """lib/CMakeLists.txt names every source, and as public headers exactly those that memcalc.h reaches."""
+    cmake = root / "lib/CMakeLists.txt"
+    listed = {"lib/" + name for name in re.findall(r"^\s*(memcalc/\S+\.(?:cc|h))\s*$", cmake.read_text(), re.MULTILINE)}
+    wanted = {path for path in files if re.fullmatch(r"lib/.*\.cc", path)} | public_headers(files)
+    for path in sorted(wanted - listed): yield f"lib/CMakeLists.txt:1: {path} is not listed"
+    for path in sorted(listed - wanted):
+        yield f"lib/CMakeLists.txt:1: {path} is listed, but " + (
+            "memcalc.h does not reach it" if path in files else "does not exist")
+
+
+def check_cmake(root):
+    for path in sorted([root / "CMakeLists.txt", *root.glob("cmake/*"), *root.glob("[lctp]*/**/CMakeLists.txt")]):
+        if re.search(r"\bfile\s*\(\s*GLOB", path.read_text()):
+            yield f"{path.relative_to(root)}:1: sources are listed, never globbed"
+
+
+def check_tree(root):
+    files = dict(sources_of(root))
+    violations = [line for path, text in files.items() for line in check_file(path, text, root)]
+    return violations + list(check_lists(root, files)) + list(check_cmake(root))
+
+
+def long_files(root):
+    return [(path, text.count("\n")) for path, text in sources_of(root) if MANY_LINES < text.count("\n") <= MAX_LINES]
+
+
+# --- self-test ---------------------------------------------------------------------------------------------------
+
+CLEAN = {
+    "CMakeLists.txt": "add_subdirectory(lib)\n",
+    "lib/CMakeLists.txt": "add_library(memcalc\n  memcalc/memcalc.cc\n  memcalc/spec/read.cc\n)\nset(public_headers\n"
+                          "  memcalc/memcalc.h\n  memcalc/base/bytes.h\n  memcalc/report/report.h\n)\n",
+    "lib/memcalc/base/bytes.h": "#pragma once\n#include <cstdint>\n",
+    "lib/memcalc/spec/read.cc": "#include <nlohmann/json.hpp>\n// printf() and exit() in a comment; float too\n",
+    "lib/memcalc/symbolic/trace.h": '#pragma once\n#include "memcalc/base/bytes.h"\n',
+    "lib/memcalc/symbolic/tape.h": '#pragma once\n#include "memcalc/symbolic/trace.h"\n',
+    "lib/memcalc/alloc/replay.h": '#pragma once\n#include "memcalc/symbolic/trace.h"\n',
+    "lib/memcalc/cost/gemm.h": '#pragma once\n#include "memcalc/base/bytes.h"\n',
+    "lib/memcalc/report/report.h": '#pragma once\n#include "memcalc/base/bytes.h"\n',
+    "lib/memcalc/memcalc.h": '#pragma once\n#include "memcalc/report/report.h"\n',
+    "lib/memcalc/memcalc.cc": '#include "memcalc/memcalc.h"\n#include "memcalc/alloc/replay.h"\n'
+                              'const char* s = "std::cout << 1; abort()";\n',
+    "cli/main.cc": '#include <CLI/CLI.hpp>\n#include "memcalc/memcalc.h"\n#include "options.h"\n',
+    "tests/unit/a_test.cc": '#include <gtest/gtest.h>\n#include "memcalc/symbolic/tape.h"\n',
+}
+PLANTED = [  # file, text appended (or the whole of a new file), what must be said
+    ("lib/memcalc/spec/read.cc", '#include "memcalc/symbolic/trace.h"\n', "spec (rank 1) includes"),
+    ("lib/memcalc/symbolic/trace.h", '#include "memcalc/memcalc.h"\n', "symbolic (rank 2) includes"),
+    ("lib/memcalc/alloc/replay.h", '#include "memcalc/cost/gemm.h"\n', "alloc (rank 5) includes"),
+    ("lib/memcalc/cost/gemm.h", '#include "memcalc/alloc/replay.h"\n', "cost (rank 5) includes"),
+    ("lib/memcalc/alloc/replay.h", '#include "memcalc/symbolic/tape.h"\n', 'alloc/ may not see "memcalc/symbolic/tape.h"'),
+    ("lib/memcalc/memcalc.cc", '#include "replay.h"\n', "write the whole path"),
+    ("lib/memcalc/memcalc.cc", '#include "memcalc/spec/nothing.h"\n', "does not exist"),
+    ("lib/memcalc/extra/a.h", "#pragma once\n#include \"memcalc/base/bytes.h\"\n", "no rank for extra"),
+    ("cli/main.cc", '#include "memcalc/base/bytes.h"\n', "cli/ sees only memcalc/memcalc.h"),
+    ("python/module.cc", '#include "memcalc/spec/model_spec.h"\n', "python/ sees only memcalc/memcalc.h"),
+    ("cli/main.cc", "#include <nlohmann/json.hpp>\n", "<nlohmann/json.hpp> may not be included here"),
+    ("lib/memcalc/memcalc.cc", "#include <nlohmann/json.hpp>\n", "<nlohmann/json.hpp> may not be included here"),
+    ("lib/memcalc/memcalc.cc", "#include <CLI/CLI.hpp>\n", "<CLI/CLI.hpp> may not be included here"),
+    ("lib/memcalc/memcalc.cc", "#include <Eigen/Dense>\n", "<Eigen/Dense> may not be included here"),
+    ("lib/memcalc/cost/gemm.h", "#include <Eigen/Dense>\n", "a header of lib/ includes <Eigen/Dense>"),
+    ("lib/memcalc/memcalc.cc", '#include "nlohmann/json.hpp"\n', "third-party headers are included with <>"),
+    ("lib/memcalc/memcalc.cc", "void f() { std::cout << 1; }\n", "the library never prints"),
+    ("lib/memcalc/memcalc.cc", "void f() { exit(1); }\n", "the library never ends the process"),
+    ("lib/memcalc/memcalc.cc", 'auto x = std::getenv("A");\n', "never reads the environment"),
+    ("lib/memcalc/memcalc.cc", "auto x = std::chrono::steady_clock::now();\n", "never reads the clock"),
+    ("lib/memcalc/memcalc.cc", "float x = 1;\n", "no float"),
+    ("lib/memcalc/memcalc.cc", "using namespace std;\n", "no using namespace"),
+    ("lib/memcalc/memcalc.cc", "\n" * MAX_LINES, f"at most {MAX_LINES}"),
+    ("lib/memcalc/models/a.h", "#include <vector>\n", "no #pragma once"),
+    ("lib/memcalc/models/a.cc", "#include <vector>\n", "lib/memcalc/models/a.cc is not listed"),
+    ("lib/memcalc/report/report.h", '#include "memcalc/symbolic/trace.h"\n', "lib/memcalc/symbolic/trace.h is not listed"),
+    ("lib/CMakeLists.txt", "  memcalc/alloc/replay.h\n", "memcalc.h does not reach it"),
+    ("lib/CMakeLists.txt", "  memcalc/alloc/gone.cc\n", "lib/memcalc/alloc/gone.cc is listed, but does not exist"),
+    ("CMakeLists.txt", "file(GLOB sources *.cc)\n", "never globbed"),
+]
+
+
+def self_test():
+    def tree(extra_path=None, extra=""):
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory)
+            for path, text in {**CLEAN, **({extra_path: CLEAN.get(extra_path, "") + extra} if extra_path else {})}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            return check_tree(root)
+
+    failures = [f"the clean tree is refused: {line}" for line in tree()]
+    for path, text, expected in PLANTED:
+        found = tree(path, text)
+        if len(found) != 1 or expected not in found[0]:
+            failures.append(f"{path} + {text[:60]!r}: expected one violation with {expected!r}, found {found}")
+    print("\n".join(failures) or f"{len(PLANTED)} planted violations found, the clean tree accepted")
+    return bool(failures)
+
+
+def main(arguments):
+    if arguments == ["--self-test"]: return self_test()
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[2]
+    violations = check_tree(root)
+    for path, lines in long_files(root): print(f"{path}:{lines}: warning: {lines} lines; {MAX_LINES} is the limit")
+    print("\n".join(violations) or "the structure holds")
+    return bool(violations)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
