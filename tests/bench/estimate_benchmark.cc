@@ -9,12 +9,13 @@
 #include <variant>
 
 #include "memcalc/memcalc.h"
+#include "support/paths.h"
 
 namespace memcalc {
 namespace {
 
 const SpecRegistry& registry() {
-  static const SpecRegistry instance(MEMCALC_BENCH_SPECS_DIR);
+  static const SpecRegistry instance(test::specs_dir());
   return instance;
 }
 
