@@ -1,0 +1,77 @@
+// PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) on one stream with its default options, without the
+// memory: blocks, two pools, segments. docs/allocator.md states the rules and what is left out.
+// Covered by tests/unit/alloc_test.cc (each rule; agreement with a simple reference on random traces) and
+// tests/measured/history_replay_test.cc (every address of 13 logged runs).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memcalc/alloc/free_list.h"
+#include "memcalc/alloc/segment_placement.h"
+#include "memcalc/base/bytes.h"
+
+namespace memcalc {
+
+/// The allocator's constants, as PyTorch names and sets them.
+inline constexpr Bytes kMinBlockSize = 512;           // every size is a multiple of it
+inline constexpr Bytes kSmallSize = kMiB;             // the largest request of the small pool
+inline constexpr Bytes kSmallBuffer = 2 * kMiB;       // segment of the small pool
+inline constexpr Bytes kLargeBuffer = 20 * kMiB;      // segment of the large pool for requests under kMinLargeAlloc
+inline constexpr Bytes kMinLargeAlloc = 10 * kMiB;    // from here on a segment of their own …
+inline constexpr Bytes kRoundLarge = 2 * kMiB;        // … rounded up to this
+
+class CachingAllocator {
+ public:
+  using Handle = std::uint32_t;
+
+  explicit CachingAllocator(SegmentPlacer placer = {});
+
+  /// A block of at least `requested` bytes. Nothing for 0 bytes, as in PyTorch: a handle of a block of size 0.
+  /// Throws Error(kOverflow) where the segments' sum leaves 63 bits, Error(kInternal) for a negative size.
+  [[nodiscard]] Handle allocate(Bytes requested);
+
+  /// Pre: a handle that allocate() gave, not freed yet.
+  void free(Handle block);
+
+  /// Returns every segment that is wholly free to the driver.
+  void empty_cache();
+
+  [[nodiscard]] Bytes allocated() const { return allocated_; }  // torch.cuda.memory_allocated
+  [[nodiscard]] Bytes reserved() const { return reserved_; }    // torch.cuda.memory_reserved
+  [[nodiscard]] std::size_t segments() const { return segments_; }
+
+  /// Pre: as for free().
+  [[nodiscard]] Bytes size_of(Handle block) const { return blocks_[block].size; }
+  [[nodiscard]] Bytes address_of(Handle block) const { return blocks_[block].address; }
+
+ private:
+  static constexpr Handle kNone = FreeList::kNone;
+
+  struct Block {
+    Bytes address = 0;
+    Bytes size = 0;
+    Handle previous = kNone;  // neighbours in the segment, by address
+    Handle next = kNone;      // in the record of no block: the next record to recycle
+    bool is_free = false;
+    bool is_small = false;    // of the small pool
+  };
+
+  [[nodiscard]] FreeList& pool_of(const Block& block) { return block.is_small ? small_ : large_; }
+  [[nodiscard]] Handle new_record();
+  void recycle(Handle block);
+  [[nodiscard]] Handle new_segment(Bytes size, bool is_small);
+  void split(Handle block, Bytes size);
+
+  std::vector<Block> blocks_;  // blocks_[kEmptyBlock] is the block of every request of 0 bytes
+  Handle recycled_ = kNone;
+  FreeList small_;
+  FreeList large_;
+  Bytes allocated_ = 0;
+  Bytes reserved_ = 0;
+  std::size_t segments_ = 0;
+  SegmentPlacer placer_;
+};
+
+}  // namespace memcalc

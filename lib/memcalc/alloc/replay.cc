@@ -1,0 +1,148 @@
+#include "memcalc/alloc/replay.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "memcalc/alloc/caching_allocator.h"
+#include "memcalc/alloc/exact_allocator.h"
+#include "memcalc/alloc/segment_placement.h"
+#include "memcalc/base/error.h"
+
+namespace memcalc {
+namespace {
+
+// What a block of the trace has become. A live one has its handle here.
+constexpr std::uint32_t kNotYet = 0xffffffff;
+constexpr std::uint32_t kFreed = 0xfffffffe;
+
+[[nodiscard]] Error broken_trace(std::size_t event, const std::string& what) {
+  return {ErrorCode::kInternal, "event " + std::to_string(event) + " of the trace " + what};
+}
+
+// Requested bytes by category of the blocks that live after event `last`.
+[[nodiscard]] std::array<Bytes, kCategoryCount> categories_after(const Trace& trace, std::size_t last) {
+  std::array<Bytes, kCategoryCount> sums{};
+  for (std::size_t i = 0; i <= last; ++i) {
+    const Event& event = trace.events[i];
+    if (event.kind == EventKind::kEmptyCache) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    // No sum can overflow: the replay held these blocks with a larger sum.
+    sums[static_cast<std::size_t>(block.category)] +=
+        event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+  }
+  return sums;
+}
+
+class Replayer {
+ public:
+  Replayer(const Trace& trace, SegmentPlacer placer, bool record_timeline)
+      : trace_(trace),
+        allocator_(std::move(placer)),
+        handles_(trace.blocks.size(), kNotYet),
+        record_timeline_(record_timeline) {}
+
+  [[nodiscard]] ReplayResult run() {
+    const std::vector<Event>& events = trace_.events;
+    if (record_timeline_) result_.timeline.reserve(events.size());
+    for (std::size_t begin = 0; begin < events.size();) {
+      std::size_t end = begin + 1;
+      while (end < events.size() && events[end].phase == events[begin].phase) ++end;
+      run_phase(begin, end);
+      begin = end;
+    }
+    if (!events.empty()) result_.categories_at_peak = categories_after(trace_, result_.peak_event);
+    result_.slack_at_peak = result_.peak_allocated;
+    for (const Bytes bytes : result_.categories_at_peak) result_.slack_at_peak -= bytes;
+    result_.allocated_at_end = allocator_.allocated();
+    result_.reserved_at_end = allocator_.reserved();
+    return std::move(result_);
+  }
+
+ private:
+  // Events [begin, end) are of one phase. What is allocated when it begins counts for its peak, as in
+  // torch.cuda.reset_peak_memory_stats.
+  void run_phase(std::size_t begin, std::size_t end) {
+    Bytes phase_peak = allocator_.allocated();
+    for (std::size_t i = begin; i < end; ++i) {
+      Bytes block_bytes = 0;
+      switch (trace_.events[i].kind) {
+        case EventKind::kAllocate:
+          block_bytes = allocate(i);
+          if (allocator_.allocated() > phase_peak) phase_peak = allocator_.allocated();
+          break;
+        case EventKind::kFree: block_bytes = free(i); break;
+        case EventKind::kEmptyCache:
+          allocator_.empty_cache();
+          exact_.empty_cache();
+          break;
+      }
+      if (record_timeline_) {
+        result_.timeline.push_back({.allocated = allocator_.allocated(),
+                                    .reserved = allocator_.reserved(),
+                                    .block_bytes = block_bytes});
+      }
+    }
+    Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(trace_.events[begin].phase)];
+    if (phase_peak > peak) peak = phase_peak;
+  }
+
+  [[nodiscard]] Bytes allocate(std::size_t i) {
+    const std::size_t block = block_of(i);
+    if (handles_[block] != kNotYet) throw broken_trace(i, "allocates a block a second time");
+    const Bytes requested = trace_.blocks[block].requested;
+    const CachingAllocator::Handle handle = allocator_.allocate(requested);
+    handles_[block] = handle;
+    (void)exact_.allocate(requested);
+    if (allocator_.allocated() > result_.peak_allocated) {
+      result_.peak_allocated = allocator_.allocated();
+      result_.peak_event = i;
+      result_.reserved_at_peak = allocator_.reserved();
+    }
+    if (allocator_.reserved() > result_.peak_reserved) {
+      result_.peak_reserved = allocator_.reserved();
+      result_.segments_at_peak = allocator_.segments();
+    }
+    if (exact_.allocated() > result_.exact_peak) {
+      result_.exact_peak = exact_.allocated();
+      result_.exact_peak_event = i;
+    }
+    return allocator_.size_of(handle);
+  }
+
+  [[nodiscard]] Bytes free(std::size_t i) {
+    const std::size_t block = block_of(i);
+    const std::uint32_t handle = handles_[block];
+    if (handle >= kFreed) {
+      throw broken_trace(i, handle == kFreed ? "frees a block a second time" : "frees a block before its allocation");
+    }
+    const Bytes bytes = allocator_.size_of(handle);
+    allocator_.free(handle);
+    exact_.free(trace_.blocks[block].requested);
+    handles_[block] = kFreed;
+    return bytes;
+  }
+
+  [[nodiscard]] std::size_t block_of(std::size_t i) const {
+    const auto block = static_cast<std::size_t>(trace_.events[i].block);  // -1 becomes too large as well
+    if (block >= handles_.size()) throw broken_trace(i, "names a block that the trace does not have");
+    return block;
+  }
+
+  const Trace& trace_;
+  CachingAllocator allocator_;
+  ExactAllocator exact_;
+  std::vector<std::uint32_t> handles_;  // by block of the trace
+  bool record_timeline_;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
+  SegmentPlacer placer;
+  if (options.placement != nullptr) placer = SegmentPlacer(*options.placement);
+  return Replayer(trace, std::move(placer), options.record_timeline).run();
+}
+
+}  // namespace memcalc
