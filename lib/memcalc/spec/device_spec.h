@@ -38,6 +38,7 @@ struct DeviceSpec {
   std::optional<SegmentPlacement> placement;    // measured; absent: plain descending chunks
   double memory_bandwidth_bytes_per_second = 0;
   double bf16_flops_per_second = 0;             // dense tensor-core rate by the datasheet
+  double fp16_flops_per_second = 0;             // the same for fp16; chips before Ampere have only this one
   double tf32_flops_per_second = 0;
   double fp32_flops_per_second = 0;
   bool validated = false;                       // memory behaviour measured on this card by this project

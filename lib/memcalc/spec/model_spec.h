@@ -27,6 +27,7 @@ struct BertSpec {
   double attention_probs_dropout_prob = 0;
   std::optional<double> classifier_dropout;  // absent: hidden_dropout_prob
   bool tie_word_embeddings = true;
+  std::int64_t first_position = 0;  // RoBERTa: pad_token_id + 1; that many rows of the positions are never reached
   bool is_roberta = false;  // positions start after the padding id; the classification head has its own dense layer
 };
 

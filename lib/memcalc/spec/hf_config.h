@@ -1,0 +1,28 @@
+// A transformers config.json in, a ModelSpec out, for the families that memcalc models.
+//
+// Only `model_type` is required. Any other absent key takes the default of transformers 5.17 for that model_type
+// (models/*/configuration_*.py there), and every value so taken that decides a size is a line of
+// ModelSpec::assumptions. Keys that memcalc does not know are ignored: config.json files carry many.
+// Covered by tests/unit/spec_hf_config_test.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/model_spec.h"
+
+namespace memcalc {
+
+/// Reads `path`; the ModelSpec is named after it.
+[[nodiscard]] ModelSpec read_hf_config(const std::string& path);
+
+/// The same from an object that is already parsed (the "config" of our own model files).
+/// Throws Error(kInput) on wrong values, Error(kUnsupported) on what is right but not modelled.
+[[nodiscard]] ModelSpec model_from_hf_config(const JsonObject& config, std::string name);
+
+/// The values of model_type that model_from_hf_config takes, in alphabetical order.
+[[nodiscard]] std::span<const std::string_view> modelled_types();
+
+}  // namespace memcalc

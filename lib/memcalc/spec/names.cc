@@ -1,0 +1,108 @@
+#include "memcalc/spec/names.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace memcalc {
+namespace {
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Names and keys are short; a longer one is a mistake of another kind and is not compared.
+constexpr std::size_t kLongestCompared = 96;
+
+}  // namespace
+
+std::string ascii_lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), lower);
+  return result;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  if (a.size() > kLongestCompared || b.size() > kLongestCompared) return std::max(a.size(), b.size());
+  // Optimal string alignment: three rows of the dynamic programme (the exchange looks two rows back).
+  std::array<std::array<std::size_t, kLongestCompared + 1>, 3> rows;
+  for (std::size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    auto& row = rows[i % 3];
+    const auto& above = rows[(i - 1) % 3];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+        row[j] = std::min(row[j], rows[(i - 2) % 3][j - 2] + 1);
+      }
+    }
+  }
+  return rows[a.size() % 3][b.size()];
+}
+
+std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
+                                       std::size_t limit) {
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    // A third of the longer name may differ: "bert-lage" finds "bert-large", "x" finds nothing.
+    if (distance <= std::max(name.size(), candidate.size()) / 3) near.emplace_back(distance, candidate);
+  }
+  std::sort(near.begin(), near.end());
+  near.erase(std::unique(near.begin(), near.end()), near.end());
+  std::vector<std::string> result;
+  for (auto& [distance, candidate] : near) {
+    // Names much farther away than the best one are noise beside it.
+    if (result.size() == limit || distance > near.front().first + 1) break;
+    result.push_back(std::move(candidate));
+  }
+  return result;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
+  const std::vector<std::string> near = nearest_names(name, candidates);
+  if (near.empty()) return "";
+  std::string text = "; did you mean ";
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    if (i > 0) text += i + 1 == near.size() ? " or " : ", ";
+    text += "'" + one_line(near[i]) + "'";
+  }
+  return text + "?";
+}
+
+std::string one_line(std::string_view text, std::size_t limit) {
+  const bool cut = text.size() > limit;
+  std::size_t end = std::min(text.size(), limit);
+  if (cut) {
+    while (end > 0 && (static_cast<std::uint8_t>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+  }
+  std::string result;
+  for (const char c : text.substr(0, end)) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      result += "\\x";
+      result += digits[byte >> 4U];
+      result += digits[byte & 15U];
+    } else {
+      result += c;
+    }
+  }
+  return cut ? result + "…" : result;
+}
+
+std::string join(std::span<const std::string> names, std::string_view separator) {
+  std::string text;
+  for (const std::string& name : names) {
+    if (!text.empty()) text += separator;
+    text += name;
+  }
+  return text;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,33 @@
+// Names: which of the known names a mistyped one was probably meant to be.
+// Covered by tests/unit/spec_names_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace memcalc {
+
+/// Edit distance with insertion, deletion, substitution and exchange of neighbours, ASCII case ignored.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// At most `limit` candidates that are close enough to `name` to be worth proposing, nearest first; among equally
+/// near ones in alphabetical order. Empty where nothing is near.
+[[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
+                                                     std::size_t limit = 3);
+
+/// "; did you mean 'bert-large'?" or, with several, "; did you mean 'a', 'b' or 'c'?"; empty without candidates.
+[[nodiscard]] std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+
+/// Lower-cased copy; only ASCII letters change, whatever the locale.
+[[nodiscard]] std::string ascii_lower(std::string_view text);
+
+/// `text` fit for one line of a message: control characters escaped, cut after `limit` bytes (at a UTF-8 boundary).
+[[nodiscard]] std::string one_line(std::string_view text, std::size_t limit = 60);
+
+/// "a, b, c"
+[[nodiscard]] std::string join(std::span<const std::string> names, std::string_view separator = ", ");
+
+}  // namespace memcalc

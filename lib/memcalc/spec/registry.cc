@@ -1,0 +1,198 @@
+#include "memcalc/spec/registry.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/names.h"
+#include "memcalc/spec/spec_file.h"
+
+namespace memcalc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kModelFolder = "models";
+constexpr std::string_view kDeviceFolder = "gpus";
+
+bool is_file(const fs::path& path) {
+  std::error_code status;
+  return fs::exists(path, status) && !fs::is_directory(path, status);
+}
+
+bool is_directory(const fs::path& path) {
+  std::error_code status;
+  return fs::is_directory(path, status);
+}
+
+// Whether `reference` can be the name of a file of the registry. Paths and hub ids cannot.
+bool is_plain_name(std::string_view reference) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !reference.empty() && reference.front() != '.' && !reference.ends_with(".json") &&
+         reference.find_first_not_of(allowed) == std::string_view::npos;
+}
+
+// Whether the user meant a path, so that a file that is not there is the thing to report.
+bool is_meant_as_path(std::string_view reference) {
+  return reference.ends_with(".json") || reference.ends_with('/') || reference.starts_with("./") ||
+         reference.starts_with("../") || reference.starts_with('/');
+}
+
+// The files of one kind in all folders, sorted by name within each.
+std::vector<fs::path> files_of(const std::vector<std::string>& directories, std::string_view folder) {
+  std::vector<fs::path> files;
+  for (const std::string& directory : directories) {
+    std::vector<fs::path> here;
+    std::error_code status;
+    for (fs::directory_iterator entry(fs::path(directory) / folder, status), end; !status && entry != end;
+         entry.increment(status)) {
+      if (entry->path().extension() == ".json") here.push_back(entry->path());
+    }
+    std::sort(here.begin(), here.end());
+    files.insert(files.end(), here.begin(), here.end());
+  }
+  return files;
+}
+
+// The registry file that carries `reference` as its name or, failing that, as an alias; ASCII case is ignored.
+std::optional<fs::path> find_entry(const std::vector<std::string>& directories, std::string_view folder,
+                                   const std::string& reference) {
+  const std::string wanted = ascii_lower(reference);
+  if (is_plain_name(reference)) {
+    for (const std::string& directory : directories) {
+      fs::path path = fs::path(directory) / folder / (wanted + ".json");
+      if (is_file(path)) return path;
+    }
+  }
+  for (const fs::path& path : files_of(directories, folder)) {
+    const JsonDocument document = JsonDocument::read_file(path.string());
+    for (const std::string& alias : document.root().optional_strings("aliases")) {
+      if (ascii_lower(alias) == wanted) return path;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> known_names(const std::vector<std::string>& directories, std::string_view folder) {
+  std::vector<std::string> names;
+  for (const fs::path& path : files_of(directories, folder)) {
+    names.push_back(path.stem().string());
+    const JsonDocument document = JsonDocument::read_file(path.string());
+    for (std::string& alias : document.root().optional_strings("aliases")) names.push_back(std::move(alias));
+  }
+  return names;
+}
+
+Error unknown_error(const std::vector<std::string>& directories, std::string_view folder, std::string_view kind,
+                    std::string_view command, const std::string& reference) {
+  const std::vector<std::string> names = known_names(directories, folder);
+  const std::string start = "unknown " + std::string(kind) + " '" + one_line(reference) + "'";
+  if (names.empty()) return {ErrorCode::kInput, start + ": no specs in " + join(directories)};
+  const std::string hint = did_you_mean(reference, names);
+  return {ErrorCode::kUsage, start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
+}
+
+ModelSpec model_from_file(const std::string& path) {
+  const JsonDocument document = JsonDocument::read_file(path);
+  if (is_model_file(document.root())) return read_model_file(document.root()).model;
+  ModelSpec model = model_from_hf_config(document.root(), path);
+  model.source = path;
+  return model;
+}
+
+ModelSpec model_from_directory(const std::string& directory) {
+  const fs::path path = fs::path(directory) / "config.json";
+  if (!is_file(path)) {
+    throw Error(ErrorCode::kInput, one_line(directory, 4096) + ": a directory without config.json");
+  }
+  return model_from_file(path.string());
+}
+
+// Keeps the first of equal names: an earlier folder hides a later one.
+template <typename Listing>
+void sort_by_name(std::vector<Listing>& listings) {
+  std::stable_sort(listings.begin(), listings.end(), [](const Listing& a, const Listing& b) { return a.name < b.name; });
+  const auto same = [](const Listing& a, const Listing& b) { return a.name == b.name; };
+  listings.erase(std::unique(listings.begin(), listings.end(), same), listings.end());
+}
+
+}  // namespace
+
+SpecRegistry::SpecRegistry(std::string directory) : directories_{std::move(directory)} {}
+SpecRegistry::SpecRegistry(std::vector<std::string> directories) : directories_(std::move(directories)) {}
+
+ModelSpec SpecRegistry::model(const std::string& reference) const {
+  // A plain word is a name first: a folder "gpt2" in the working directory must not change what `gpt2` means.
+  if (!is_plain_name(reference)) {
+    if (is_directory(reference)) return model_from_directory(reference);
+    if (is_file(reference)) return model_from_file(reference);
+    if (is_meant_as_path(reference)) {
+      throw Error(ErrorCode::kInput, one_line(reference, 4096) + ": no such file or directory");
+    }
+  }
+  if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
+    return read_model_file(JsonDocument::read_file(path->string()).root()).model;
+  }
+  if (is_directory(reference)) return model_from_directory(reference);
+  if (is_file(reference)) return model_from_file(reference);
+  throw unknown_error(directories_, kModelFolder, "model", "models", reference);
+}
+
+DeviceSpec SpecRegistry::device(const std::string& reference) const {
+  if (!is_plain_name(reference)) {
+    if (is_file(reference)) return read_device_file(JsonDocument::read_file(reference).root()).device;
+    if (is_meant_as_path(reference)) {
+      throw Error(ErrorCode::kInput, one_line(reference, 4096) + ": no such file");
+    }
+  }
+  if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {
+    return read_device_file(JsonDocument::read_file(path->string()).root()).device;
+  }
+  throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
+}
+
+std::vector<ModelListing> SpecRegistry::models() const {
+  std::vector<ModelListing> listings;
+  for (const fs::path& path : files_of(directories_, kModelFolder)) {
+    const JsonDocument document = JsonDocument::read_file(path.string());
+    ModelFile file = read_model_file(document.root());
+    listings.push_back({.name = std::move(file.model.name),
+                        .model_type = std::move(file.model.model_type),
+                        .published_parameters = file.model.published_parameters,
+                        .aliases = std::move(file.aliases),
+                        .source = std::move(file.model.source),
+                        .date = std::move(file.model.date),
+                        .recalled = file.recalled});
+  }
+  sort_by_name(listings);
+  return listings;
+}
+
+std::vector<DeviceListing> SpecRegistry::devices() const {
+  std::vector<DeviceListing> listings;
+  for (const fs::path& path : files_of(directories_, kDeviceFolder)) {
+    const JsonDocument document = JsonDocument::read_file(path.string());
+    DeviceFile file = read_device_file(document.root());
+    DeviceSpec& device = file.device;
+    const double half = device.bf16_flops_per_second > 0 ? device.bf16_flops_per_second : device.fp16_flops_per_second;
+    listings.push_back({.name = std::move(device.name),
+                        .description = std::move(device.description),
+                        .memory_bytes = device.memory_bytes,
+                        .memory_bandwidth_bytes_per_second = device.memory_bandwidth_bytes_per_second,
+                        .half_flops_per_second = half,
+                        .validated = device.validated,
+                        .aliases = std::move(file.aliases),
+                        .source = std::move(device.source),
+                        .date = std::move(device.date),
+                        .recalled = file.recalled});
+  }
+  sort_by_name(listings);
+  return listings;
+}
+
+}  // namespace memcalc

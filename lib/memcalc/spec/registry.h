@@ -1,0 +1,65 @@
+// SpecRegistry: finds models and devices by name, or reads them from a file that the user names.
+// Covered by tests/unit/spec_registry_test.cc; what a user may write is in docs/specs.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/model_spec.h"
+
+namespace memcalc {
+
+/// A line of `memcalc models`.
+struct ModelListing {
+  std::string name;
+  std::string model_type;
+  std::optional<std::int64_t> published_parameters;
+  std::vector<std::string> aliases;
+  std::string source;
+  std::string date;
+  bool recalled = false;  // some value was not seen at a source
+};
+
+/// A line of `memcalc gpus`.
+struct DeviceListing {
+  std::string name;
+  std::string description;
+  Bytes memory_bytes = 0;
+  double memory_bandwidth_bytes_per_second = 0;
+  double half_flops_per_second = 0;  // dense bf16, or fp16 where the chip has no bf16; 0: unknown
+  bool validated = false;            // memory behaviour measured on this card
+  std::vector<std::string> aliases;
+  std::string source;
+  std::string date;
+  bool recalled = false;
+};
+
+/// Holds only the paths: every call reads the files it needs, so that a registry costs nothing to construct and
+/// may be shared between threads.
+class SpecRegistry {
+ public:
+  /// A folder with models/ and gpus/.
+  explicit SpecRegistry(std::string directory);
+  /// Several; where two know a name, the earlier one wins.
+  explicit SpecRegistry(std::vector<std::string> directories);
+
+  /// `reference`: a registry name or alias ("bert-large", "meta-llama/Llama-3.2-1B"), the path of a config.json or
+  /// of a model file of ours, or a directory that holds a config.json.
+  [[nodiscard]] ModelSpec model(const std::string& reference) const;
+
+  /// `reference`: a registry name or alias ("h100-sxm"), or the path of a GPU file of ours.
+  [[nodiscard]] DeviceSpec device(const std::string& reference) const;
+
+  /// All entries, sorted by name.
+  [[nodiscard]] std::vector<ModelListing> models() const;
+  [[nodiscard]] std::vector<DeviceListing> devices() const;
+
+ private:
+  std::vector<std::string> directories_;
+};
+
+}  // namespace memcalc

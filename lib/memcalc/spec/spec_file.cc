@@ -1,0 +1,103 @@
+#include "memcalc/spec/spec_file.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "memcalc/spec/hf_config.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::array<std::string_view, 11> kModelKeys = {
+    "$schema", "name",     "aliases", "config",   "published_parameters", "published_parameters_of", "published_parameters_source",
+    "source",  "recalled", "date",    "notes"};
+
+constexpr std::array<std::string_view, 27> kDeviceKeys = {
+    "$schema", "name", "aliases", "description", "memory_bytes", "memory_source", "compute_capability_major",
+    "compute_capability_minor", "multiprocessors", "max_threads_per_multiprocessor", "context_bytes",
+    "kernel_bytes_fp32", "kernel_bytes_half", "cublas_workspace_bytes", "cublaslt_workspace_bytes", "placement",
+    "memory_bandwidth_bytes_per_second", "bf16_flops_per_second", "fp16_flops_per_second", "tf32_flops_per_second",
+    "fp32_flops_per_second", "validated", "source", "recalled", "date", "notes", "measured"};
+
+constexpr std::array<std::string_view, 3> kPlacementKeys = {"chunk_granularity_bytes", "initial_fragments",
+                                                            "reserved_span"};
+constexpr std::array<std::string_view, 2> kSpanKeys = {"offset_bytes", "size_bytes"};
+
+constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};      // 1 PiB: no device holds more
+constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
+constexpr DoubleRange kRateRange = {0, 1e20};
+
+SegmentPlacement::Span span_of(const JsonObject& json) {
+  json.refuse_unknown_keys(kSpanKeys);
+  return {.offset = json.required_int("offset_bytes", {-kByteRange.max, kByteRange.max}),
+          .size = json.required_int("size_bytes", kPositiveBytes)};
+}
+
+SegmentPlacement placement_of(const JsonObject& json) {
+  json.refuse_unknown_keys(kPlacementKeys);
+  SegmentPlacement placement;
+  placement.chunk_granularity = json.required_int("chunk_granularity_bytes", kPositiveBytes);
+  for (const JsonObject& fragment : json.optional_objects("initial_fragments")) {
+    placement.initial_fragments.push_back(span_of(fragment));
+  }
+  if (const std::optional<JsonObject> span = json.nullable_object("reserved_span")) {
+    placement.reserved_span = span_of(*span);
+  }
+  return placement;
+}
+
+}  // namespace
+
+bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
+
+ModelFile read_model_file(const JsonObject& json) {
+  json.refuse_unknown_keys(kModelKeys);
+  ModelFile file;
+  file.model = model_from_hf_config(json.required_object("config"), json.required_string("name"));
+  file.aliases = json.optional_strings("aliases");
+  file.recalled = !json.optional_strings("recalled").empty();
+  file.model.published_parameters =
+      json.nullable_int("published_parameters", {1, std::numeric_limits<std::int64_t>::max()});
+  file.model.source = json.required_string("source");
+  file.model.date = json.required_string("date");
+  return file;
+}
+
+DeviceFile read_device_file(const JsonObject& json) {
+  json.refuse_unknown_keys(kDeviceKeys);
+  DeviceFile file;
+  file.aliases = json.optional_strings("aliases");
+  file.recalled = !json.optional_strings("recalled").empty();
+  DeviceSpec& device = file.device;
+  device.name = json.required_string("name");
+  device.description = json.required_string("description");
+  device.memory_bytes = json.required_int("memory_bytes", kPositiveBytes);
+  constexpr IntRange version = {0, 99};
+  device.compute_capability_major = static_cast<int>(json.optional_int("compute_capability_major", version).value_or(0));
+  device.compute_capability_minor = static_cast<int>(json.optional_int("compute_capability_minor", version).value_or(0));
+  device.multiprocessors = static_cast<int>(json.optional_int("multiprocessors", {1, 100'000}).value_or(0));
+  device.max_threads_per_multiprocessor = static_cast<int>(
+      json.optional_int("max_threads_per_multiprocessor", {1, 100'000}).value_or(device.max_threads_per_multiprocessor));
+  device.context_bytes = json.optional_int("context_bytes", kByteRange);
+  device.kernel_bytes_fp32 = json.optional_int("kernel_bytes_fp32", kByteRange);
+  device.kernel_bytes_half = json.optional_int("kernel_bytes_half", kByteRange);
+  device.cublas_workspace_bytes = json.required_int("cublas_workspace_bytes", kByteRange);
+  device.cublaslt_workspace_bytes = json.required_int("cublaslt_workspace_bytes", kByteRange);
+  if (const std::optional<JsonObject> placement = json.nullable_object("placement")) {
+    device.placement = placement_of(*placement);
+  }
+  device.memory_bandwidth_bytes_per_second = json.required_double("memory_bandwidth_bytes_per_second", {1, 1e20});
+  device.bf16_flops_per_second = json.optional_double("bf16_flops_per_second", kRateRange).value_or(0);
+  device.fp16_flops_per_second = json.optional_double("fp16_flops_per_second", kRateRange).value_or(0);
+  device.tf32_flops_per_second = json.optional_double("tf32_flops_per_second", kRateRange).value_or(0);
+  device.fp32_flops_per_second = json.optional_double("fp32_flops_per_second", kRateRange).value_or(0);
+  device.validated = json.optional_bool("validated").value_or(false);
+  device.source = json.required_string("source");
+  device.date = json.required_string("date");
+  return file;
+}
+
+}  // namespace memcalc

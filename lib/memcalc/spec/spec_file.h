@@ -1,0 +1,33 @@
+// Our own spec files (specs/models/*.json, specs/gpus/*.json; schemas in specs/schema) as plain values.
+// Unlike a config.json they are read strictly: an unknown key is refused.
+// Covered by tests/unit/spec_registry_test.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/model_spec.h"
+
+namespace memcalc {
+
+struct ModelFile {
+  ModelSpec model;
+  std::vector<std::string> aliases;  // other names of the same model, such as its id on the Hugging Face hub
+  bool recalled = false;             // some value was not seen at a source
+};
+
+struct DeviceFile {
+  DeviceSpec device;
+  std::vector<std::string> aliases;
+  bool recalled = false;
+};
+
+[[nodiscard]] ModelFile read_model_file(const JsonObject& json);
+[[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
+
+/// Whether an object is one of our model files rather than a config.json: it has a "config" object.
+[[nodiscard]] bool is_model_file(const JsonObject& json);
+
+}  // namespace memcalc
