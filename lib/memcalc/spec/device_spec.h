@@ -32,7 +32,7 @@ struct DeviceSpec {
   int max_threads_per_multiprocessor = 2048;
   std::optional<Bytes> context_bytes;           // device memory of a process after its first tensor
   std::optional<Bytes> kernel_bytes_fp32;       // what loaded kernels and libraries add in an fp32-only run
-  std::optional<Bytes> kernel_bytes_half;       // the same where any 16-bit kernel runs
+  std::optional<Bytes> kernel_bytes_half;       // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
   Bytes cublas_workspace_bytes = 0;             // per thread that issues GEMMs (PyTorch's default for this chip)
   Bytes cublaslt_workspace_bytes = 0;           // per thread that issues fused-bias GEMMs
   std::optional<SegmentPlacement> placement;    // measured; absent: plain descending chunks

@@ -53,8 +53,8 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
   near.erase(std::unique(near.begin(), near.end()), near.end());
   std::vector<std::string> result;
   for (auto& [distance, candidate] : near) {
-    // Names much farther away than the best one are noise beside it.
-    if (result.size() == limit || distance > near.front().first + 1) break;
+    // Names farther away than the best one are noise beside it.
+    if (result.size() == limit || distance > near.front().first) break;
     result.push_back(std::move(candidate));
   }
   return result;

@@ -13,8 +13,8 @@ namespace memcalc {
 /// Edit distance with insertion, deletion, substitution and exchange of neighbours, ASCII case ignored.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// At most `limit` candidates that are close enough to `name` to be worth proposing, nearest first; among equally
-/// near ones in alphabetical order. Empty where nothing is near.
+/// The candidates nearest to `name`, in alphabetical order, at most `limit` of them; none where even the nearest is
+/// too far away to be worth proposing.
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                                      std::size_t limit = 3);
 
