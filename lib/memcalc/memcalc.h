@@ -3,26 +3,48 @@
 //   const memcalc::SpecRegistry registry("/usr/share/memcalc/specs");
 //   const auto model  = registry.model("bert-large");
 //   const auto device = registry.device("h100-sxm");
-//   memcalc::RunSpec run{.task = memcalc::Task::kSequenceClassification, .batch_size = 4, .sequence_length = 512};
+//   const auto run    = memcalc::resolve(model, {.batch_size = 4, .precision = memcalc::Precision::kAmpFp16});
 //   const memcalc::Report report = memcalc::estimate(model, run, device);
 //   std::cout << memcalc::render(report, memcalc::Format::kText);
 //
 // All functions are pure and thread-safe; wrong input throws memcalc::Error.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
 #include "memcalc/base/error.h"
 #include "memcalc/report/render.h"
+#include "memcalc/report/render_lists.h"
+#include "memcalc/report/render_trace.h"
 #include "memcalc/report/report.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_spec.h"
 
 namespace memcalc {
 
 /// Runs the training step symbolically, replays its allocations, and assembles the report.
+/// Throws Error for a run that is not possible (spec/validate.h) or not modelled (train/step.h).
 [[nodiscard]] Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
+
+/// The same; what resolve() filled in stands first among the report's assumptions.
+[[nodiscard]] Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device);
+
+/// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
+/// Where a card's context is not known, `unknown_context` is added to what it reserves.
+[[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
+                                          std::span<const DeviceSpec> devices, Bytes unknown_context = 0);
+
+/// The event stream of a run (render_trace.h).
+[[nodiscard]] std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,
+                                const TraceOptions& options = {});
 
 }  // namespace memcalc

@@ -29,6 +29,7 @@ struct AccountingRow {
 struct Accounting {
   std::vector<AccountingRow> classic;
   std::vector<AccountingRow> profile;
+  std::vector<AccountingRow> alternatives;  // what other optimizers and inference would hold, for comparison
 };
 
 struct FlopRow {

@@ -1,0 +1,110 @@
+// The rules and their sources:
+//   classic  mixed precision as in the ZeRO paper (Rajbhandari et al. 2020, section 3.1) and Megatron-LM's
+//            theoretical_memory_usage.py: 18 bytes with float32 gradients.
+//   profile  torch.optim and torch.amp of PyTorch 2.11: docs/categories.md.
+#include "memcalc/report/accounting.h"
+
+#include <string>
+#include <utility>
+
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+AccountingRow row(std::string name, std::int64_t bytes_per_parameter, std::int64_t parameters, std::string rule) {
+  return {std::move(name), static_cast<double>(bytes_per_parameter),
+          checked_multiply(bytes_per_parameter, parameters), std::move(rule)};
+}
+
+// State tensors of a parameter's size that the optimizer keeps: AdamW's two moments, momentum's one buffer.
+std::int64_t state_tensors(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kAdamWForeach:
+    case Optimizer::kAdamWFused:
+    case Optimizer::kAdamWForLoop: return 2;
+    case Optimizer::kSgdMomentum: return 1;
+    case Optimizer::kSgd: return 0;
+  }
+  return 0;
+}
+
+std::string state_rule(Optimizer optimizer, std::int64_t bytes) {
+  const std::string each = std::to_string(bytes) + " bytes";
+  switch (state_tensors(optimizer)) {
+    case 2: return "two moments of " + each + " for each trainable parameter";
+    case 1: return "one momentum buffer of " + each + " for each trainable parameter";
+    default: return "plain SGD keeps no state";
+  }
+}
+
+std::vector<AccountingRow> classic_mixed(const AccountingInput& in) {
+  return {row("weights", 2, in.parameters, "a 16-bit copy of each weight for the forward and the backward pass"),
+          row("master weights", 4, in.parameters, "the float32 weights that the optimizer updates"),
+          row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter"),
+          row("optimizer states", 4 * state_tensors(in.optimizer), in.trainable_parameters,
+              state_rule(in.optimizer, 4))};
+}
+
+std::vector<AccountingRow> uniform(const AccountingInput& in) {
+  const std::int64_t size = size_of(in.weights_dtype);
+  const std::string dtype(name_of(in.weights_dtype));
+  return {row("weights", size, in.parameters, "each parameter in " + dtype),
+          row("gradients", size, in.trainable_parameters, "one gradient in the weight's dtype, " + dtype),
+          row("optimizer states", size * state_tensors(in.optimizer), in.trainable_parameters,
+              state_rule(in.optimizer, size))};
+}
+
+void add_step_counters(const AccountingInput& in, std::vector<AccountingRow>& rows) {
+  if (in.optimizer != Optimizer::kAdamWFused || in.parameters == 0) return;
+  const Bytes total = checked_multiply(4, in.trainable_tensors);
+  rows.push_back({"step counters", static_cast<double>(total) / static_cast<double>(in.parameters), total,
+                  "a 4-byte step count on the device for each of " + std::to_string(in.trainable_tensors) +
+                      " tensors; only the fused optimizer keeps them there"});
+}
+
+std::vector<AccountingRow> profile_rows(const AccountingInput& in) {
+  std::vector<AccountingRow> rows = uniform(in);
+  add_step_counters(in, rows);
+  if (is_autocast(in.precision) && in.weights_dtype == DType::kFloat32) {
+    rows.push_back(row("autocast copies", 0, in.parameters,
+                       "16-bit copies of the weights exist only inside a step, from a weight's first use until its "
+                       "last backward; nothing is held between steps"));
+  }
+  return rows;
+}
+
+// What people compare with. 8-bit AdamW: two one-byte moments (Dettmers et al. 2022), without its block scales.
+std::vector<AccountingRow> alternatives(const AccountingInput& in) {
+  const bool mixed = is_autocast(in.precision) && in.weights_dtype == DType::kFloat32;
+  const std::int64_t size = size_of(in.weights_dtype);
+  return {row("inference", mixed ? 6 : size, in.parameters,
+              mixed ? "no gradients, no states: a 16-bit copy beside the float32 weights"
+                    : "no gradients, no states: the weights alone"),
+          row("AdamW states", 2 * size, in.trainable_parameters, "two moments in the weight's dtype"),
+          row("8-bit AdamW states", 2, in.trainable_parameters, "two moments of one byte each"),
+          row("SGD with momentum states", size, in.trainable_parameters, "one buffer in the weight's dtype"),
+          row("SGD states", 0, in.trainable_parameters, "none")};
+}
+
+}  // namespace
+
+Accounting account(const AccountingInput& input) {
+  const bool mixed = is_autocast(input.precision) && input.weights_dtype == DType::kFloat32;
+  Accounting accounting;
+  accounting.classic = mixed ? classic_mixed(input) : uniform(input);
+  accounting.profile = profile_rows(input);
+  accounting.alternatives = alternatives(input);
+  return accounting;
+}
+
+AccountingRow total_of(const std::vector<AccountingRow>& rows) {
+  AccountingRow total{.name = "total"};
+  for (const AccountingRow& each : rows) {
+    total.bytes_per_parameter += each.bytes_per_parameter;
+    total.total_bytes = checked_add(total.total_bytes, each.total_bytes);
+  }
+  return total;
+}
+
+}  // namespace memcalc

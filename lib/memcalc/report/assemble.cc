@@ -1,0 +1,163 @@
+#include "memcalc/report/assemble.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "memcalc/report/accounting.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+// The framework whose behaviour the symbolic step reproduces.
+constexpr std::string_view kProfileName = "pytorch-2.11 / transformers-5.17";
+
+// A live block before it is grouped: names are compared by address, so no string is built per block.
+struct LiveBlock {
+  const Operator* node = nullptr;
+  const Operator* op = nullptr;
+  Bytes bytes = 0;
+  Category category = Category::kTemporaries;
+
+  [[nodiscard]] auto key() const { return std::tie(category, bytes, node, op); }
+};
+
+std::vector<LiveBlock> live_blocks(const Trace& trace, std::size_t event_index) {
+  constexpr std::int32_t kDead = -1;
+  std::vector<std::int32_t> born(trace.blocks.size(), kDead);  // event that allocated the block, while it lives
+  const std::size_t end = std::min(event_index + 1, trace.events.size());
+  for (std::size_t i = 0; i < end; ++i) {
+    const Event& event = trace.events[i];
+    if (event.kind == EventKind::kEmptyCache) continue;
+    born.at(static_cast<std::size_t>(event.block)) =
+        event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
+  }
+  std::vector<LiveBlock> live;
+  for (std::size_t block = 0; block < born.size(); ++block) {
+    if (born[block] == kDead) continue;
+    const Event& event = trace.events[static_cast<std::size_t>(born[block])];
+    live.push_back({event.node, event.op, trace.blocks[block].requested, trace.blocks[block].category});
+  }
+  return live;
+}
+
+// Blocks that no operator made: parameters, inputs.
+std::string origin_of(const LiveBlock& block) {
+  if (block.op != nullptr || block.node != nullptr) return chain_of({.op = block.op, .node = block.node});
+  if (block.category == Category::kWeights) return "parameter";
+  if (block.category == Category::kInputs) return "input";
+  return "python";
+}
+
+void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& report) {
+  AccountingInput input{.weights_dtype = weights_dtype_of(run), .precision = run.precision, .optimizer = run.optimizer};
+  for (const ParameterInfo& parameter : symbolic.parameters) {
+    input.parameters = checked_add(input.parameters, parameter.elements);
+    if (!parameter.trainable) continue;
+    input.trainable_parameters = checked_add(input.trainable_parameters, parameter.elements);
+    ++input.trainable_tensors;
+  }
+  report.parameters_total = input.parameters;
+  report.parameters_trainable = input.trainable_parameters;
+  report.accounting = account(input);
+}
+
+void fill_flops(const KernelList& kernels, Report& report) {
+  for (std::size_t i = 0; i < kOperatorClassCount; ++i) report.flops[i].operator_class = static_cast<OperatorClass>(i);
+  for (const Kernel& kernel : kernels) {
+    FlopRow& row = report.flops.at(static_cast<std::size_t>(kernel.operator_class));
+    row.bytes_moved += kernel.bytes;
+    if (kernel.recomputed) {
+      row.recomputation += kernel.flops;
+    } else if (kernel.phase == Phase::kBackward) {
+      row.backward += kernel.flops;
+    } else if (kernel.phase == Phase::kOptimizer) {
+      row.optimizer += kernel.flops;
+    } else {
+      row.forward += kernel.flops;
+    }
+  }
+}
+
+// Device memory in use = reserved + context + loaded kernels, where the GPU's spec has both.
+std::optional<Bytes> device_used(const DeviceSpec& device, const KernelList& kernels, Bytes reserved) {
+  const bool half = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) { return is_half(k.dtype); });
+  const auto& loaded = half ? device.kernel_bytes_half : device.kernel_bytes_fp32;
+  if (!device.context_bytes || !loaded) return std::nullopt;
+  return checked_add(reserved, checked_add(*device.context_bytes, *loaded));
+}
+
+void fill_fit(const SymbolicRun& symbolic, Report& report) {
+  const Bytes reserved = report.memory.peak_reserved;
+  report.device_used_bytes = device_used(report.device, symbolic.kernels, reserved);
+  report.fits = report.device_used_bytes.value_or(reserved) <= report.device.memory_bytes;
+  if (!report.device_used_bytes) {
+    report.assumptions.push_back("the CUDA context of " + report.device.name +
+                                 " is not known: reserved memory alone is compared with the card's");
+  } else if (!report.device.validated) {
+    report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
+                                 "it has not been measured by this project");
+  }
+}
+
+void fill_peak(const Trace& trace, Report& report) {
+  if (report.memory.peak_event >= trace.events.size()) return;  // an empty trace has no instant
+  const Event& event = trace.events[report.memory.peak_event];
+  report.peak_operator = chain_of(event);
+  report.peak_phase = event.phase;
+  report.peak_step = event.step;
+  report.contributors = contributors_at(trace, report.memory.peak_event);
+}
+
+}  // namespace
+
+std::string chain_of(const Event& event) {
+  std::string chain = event.node != nullptr ? event.node->name : "";
+  if (event.op == nullptr) return chain;
+  if (!chain.empty()) chain += '>';
+  return chain + event.op->name;
+}
+
+std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t event_index) {
+  std::vector<LiveBlock> live = live_blocks(trace, event_index);
+  std::sort(live.begin(), live.end(), [](const LiveBlock& a, const LiveBlock& b) { return a.key() < b.key(); });
+  std::vector<PeakContributor> rows;
+  for (std::size_t i = 0; i < live.size();) {
+    std::size_t end = i;
+    while (end < live.size() && live[end].key() == live[i].key()) ++end;
+    const auto blocks = static_cast<std::int64_t>(end - i);
+    rows.push_back({live[i].category, origin_of(live[i]), blocks, live[i].bytes,
+                    checked_multiply(blocks, live[i].bytes)});
+    i = end;
+  }
+  // Addresses may differ between two runs of the program: the printed order must not depend on them.
+  std::sort(rows.begin(), rows.end(), [](const PeakContributor& a, const PeakContributor& b) {
+    return std::tie(b.total_bytes, a.category, a.operator_chain, b.block_bytes) <
+           std::tie(a.total_bytes, b.category, b.operator_chain, a.block_bytes);
+  });
+  return rows;
+}
+
+Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
+                ReplayResult memory) {
+  Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
+  report.profile = kProfileName;
+  report.assumptions = symbolic.assumptions;
+  report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
+  report.not_modelled = symbolic.not_modelled;
+  report.not_modelled.insert(report.not_modelled.end(),
+                             {"other processes and the display on the same card",
+                              "evaluation, generation and checkpoint saving between steps",
+                              "retries of the allocator when the card is full",
+                              "the time of a step"});
+  fill_parameters(symbolic, run, report);
+  fill_peak(symbolic.trace, report);
+  fill_flops(symbolic.kernels, report);
+  fill_fit(symbolic, report);
+  return report;
+}
+
+}  // namespace memcalc

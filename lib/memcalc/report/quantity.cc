@@ -1,0 +1,128 @@
+#include "memcalc/report/quantity.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace memcalc {
+namespace {
+
+// Three significant digits; a number of four digits before the point keeps them all.
+std::string three_digits(double value) {
+  const double size = std::fabs(value);
+  if (size < 9.995) return format_fixed(value, 2);
+  if (size < 99.95) return format_fixed(value, 1);
+  return format_fixed(value, 0);
+}
+
+}  // namespace
+
+std::string format_fixed(double value, int decimals) {
+  std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed,
+                                 decimals);
+  return {buffer.data(), end.ptr};
+}
+
+std::string format_exact(double value) {
+  std::array<char, 400> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
+  return {buffer.data(), end.ptr};
+}
+
+std::string format_bytes(Bytes bytes) {
+  struct Unit {
+    Bytes size;
+    const char* name;
+  };
+  constexpr std::array<Unit, 3> units = {{{kGiB, " GiB"}, {kMiB, " MiB"}, {kKiB, " KiB"}}};
+  const Bytes size = bytes < 0 ? -bytes : bytes;
+  for (const Unit& unit : units) {
+    if (size >= unit.size) return three_digits(static_cast<double>(bytes) / static_cast<double>(unit.size)) + unit.name;
+  }
+  return std::to_string(bytes) + " B";
+}
+
+std::string format_count(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t i = digits.size(); i > first + 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+std::string format_flops(double flops) {
+  struct Unit {
+    double size;
+    const char* name;
+  };
+  constexpr std::array<Unit, 6> units = {{{1e18, " EFLOP"},
+                                          {1e15, " PFLOP"},
+                                          {1e12, " TFLOP"},
+                                          {1e9, " GFLOP"},
+                                          {1e6, " MFLOP"},
+                                          {1e3, " kFLOP"}}};
+  for (const Unit& unit : units) {
+    if (flops >= unit.size) return three_digits(flops / unit.size) + unit.name;
+  }
+  return format_fixed(flops, 0) + " FLOP";
+}
+
+std::string format_percent(double part, double whole) {
+  return format_fixed(whole > 0 ? 100 * part / whole : 0, 1) + " %";
+}
+
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::string pad_right(std::string_view text, std::size_t columns) {
+  std::string padded(text);
+  const std::size_t used = columns_of(text);
+  if (used < columns) padded.append(columns - used, ' ');
+  return padded;
+}
+
+std::string pad_left(std::string_view text, std::size_t columns) {
+  const std::size_t used = columns_of(text);
+  std::string padded(used < columns ? columns - used : 0, ' ');
+  padded += text;
+  return padded;
+}
+
+std::vector<std::string> wrap(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (word.empty()) continue;
+    if (!line.empty() && columns_of(line) + 1 + columns_of(word) > columns) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string bar(double fraction, std::size_t columns, bool unicode) {
+  if (!(fraction > 0)) return {};
+  const double cells = std::min(fraction, 1.0) * static_cast<double>(columns);
+  if (!unicode) return std::string(std::max<std::size_t>(1, static_cast<std::size_t>(std::lround(cells))), '#');
+  constexpr std::array<const char*, 8> eighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto ink = static_cast<std::size_t>(std::max(1L, std::lround(cells * 8)));
+  std::string drawn;
+  for (std::size_t i = 0; i < ink / 8; ++i) drawn += "█";
+  drawn += eighths.at(ink % 8);
+  return drawn;
+}
+
+}  // namespace memcalc

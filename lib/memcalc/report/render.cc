@@ -1,0 +1,153 @@
+#include "memcalc/report/render.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "memcalc/report/quantity.h"
+#include "memcalc/report/render_internal.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+std::string spaced(std::string_view name) {
+  std::string label(name);
+  std::replace(label.begin(), label.end(), '_', ' ');
+  return label;
+}
+
+// Names of the cards in a row of fits, e.g. "rtx-4090 (24.0 GiB), a100-40gb (40.0 GiB)".
+std::string cards(const std::vector<FitRow>& rows, bool fits) {
+  std::string names;
+  for (const FitRow& row : rows) {
+    if (row.fits != fits) continue;
+    if (!names.empty()) names += ", ";
+    names += row.gpu + " (" + format_bytes(row.memory_bytes) + ")";
+  }
+  return names;
+}
+
+std::string verdict_without_card(const Report& report) {
+  std::string text = "Needs " + format_bytes(needed_bytes(report)) + ".";
+  const std::string on = cards(report.other_gpus, true);
+  const std::string not_on = cards(report.other_gpus, false);
+  if (!on.empty()) text += " Fits on " + on + ".";
+  if (!not_on.empty()) text += " Does NOT fit on " + not_on + ".";
+  return text;
+}
+
+std::string optimizer_words(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kAdamWForeach: return "AdamW (foreach)";
+    case Optimizer::kAdamWFused: return "AdamW (fused)";
+    case Optimizer::kAdamWForLoop: return "AdamW (for loop)";
+    case Optimizer::kSgd: return "SGD";
+    case Optimizer::kSgdMomentum: return "SGD with momentum";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string render(const Report& report, Format format, const RenderOptions& options) {
+  switch (format) {
+    case Format::kText: return render_text(report, options);
+    case Format::kJson: return render_json(report, options);
+    case Format::kCsv: return render_csv(report, options);
+    case Format::kMarkdown: return render_markdown(report, options);
+  }
+  throw Error(ErrorCode::kInternal, "render: unknown format");
+}
+
+std::vector<CategoryShare> category_shares(const Report& report) {
+  std::vector<CategoryShare> shares;
+  for (std::size_t i = 0; i < kCategoryCount; ++i) {
+    const std::string_view name = name_of(static_cast<Category>(i));
+    shares.push_back({std::string(name), spaced(name), report.memory.categories_at_peak[i]});
+  }
+  shares.push_back({"allocator_slack", "allocator slack", report.memory.slack_at_peak});
+  return shares;
+}
+
+Bytes needed_bytes(const Report& report) { return report.device_used_bytes.value_or(report.memory.peak_reserved); }
+
+Bytes fragmentation_bytes(const Report& report) {
+  return report.memory.peak_reserved - report.memory.peak_allocated;
+}
+
+double total_flops(const FlopRow& row) { return row.forward + row.backward + row.recomputation + row.optimizer; }
+
+double total_flops(const Report& report) {
+  double total = 0;
+  for (const FlopRow& row : report.flops) total += total_flops(row);
+  return total;
+}
+
+std::string verdict_of(const Report& report) {
+  if (report.device_assumed && !report.other_gpus.empty()) return verdict_without_card(report);
+  const Bytes needed = needed_bytes(report);
+  const Bytes memory = report.device.memory_bytes;
+  const std::string figures = ": needs " + format_bytes(needed) + " of " + format_bytes(memory) + ", ";
+  if (report.fits) return "Fits on " + report.device.name + figures + format_bytes(memory - needed) + " free.";
+  return "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
+}
+
+std::vector<std::string> setting_of(const Report& report) {
+  const RunSpec& run = report.run;
+  std::vector<std::string> words;
+  words.push_back("batch " + std::to_string(run.batch_size) + " x " + std::to_string(run.sequence_length) + " tokens");
+  if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
+  words.emplace_back(name_of(run.precision));
+  words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));
+  words.push_back(optimizer_words(run.optimizer));
+  if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
+  words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
+  words.push_back("attention " + std::string(name_of(run.attention)));
+  if (run.checkpointing == Checkpointing::kFull) words.emplace_back("checkpointing every layer");
+  if (run.use_cache) words.emplace_back("KV cache kept");
+  if (run.padding) words.emplace_back("padded batch");
+  if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
+  return words;
+}
+
+std::string instant_of(const Report& report) {
+  std::string text = report.peak_step < 0 ? "while the model is built"
+                                          : "step " + std::to_string(report.peak_step + 1) + ", " +
+                                                std::string(name_of(report.peak_phase));
+  if (!report.peak_operator.empty()) text += ", in " + report.peak_operator;
+  return text;
+}
+
+std::string rule_of_category(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> rules[] = {
+      {"weights", "parameters and buffers of the module, in the dtype of the weights"},
+      {"autocast_copies", "16-bit copies of float32 weights, from first use in autocast until their last backward"},
+      {"gradients", "what ends up in .grad, in the dtype of the weight"},
+      {"optimizer_states", "moments, momentum buffers and step counters that the optimizer keeps on the device"},
+      {"activations", "outputs that autograd saved for the backward pass, each until its node has run"},
+      {"temporaries", "everything else that an operator or a Python variable holds for a moment"},
+      {"inputs", "token ids, masks and labels of the batch"},
+      {"workspaces", "scratch of cuBLAS, cuBLASLt and cuDNN, kept by the process once taken"},
+      {"allocator_slack", "rounding to 512 bytes and the remainders of up to 1 MiB that the allocator does not split"}};
+  for (const auto& [key, rule] : rules) {
+    if (key == name) return std::string(rule);
+  }
+  return {};
+}
+
+std::vector<AccountingLine> accounting_lines(const Accounting& accounting) {
+  std::vector<AccountingLine> lines;
+  for (const AccountingRow& row : accounting.classic) lines.push_back({row.name, &row, nullptr});
+  for (const AccountingRow& row : accounting.profile) {
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.name == row.name; });
+    if (same != lines.end()) {
+      same->profile = &row;
+    } else {
+      lines.push_back({row.name, nullptr, &row});
+    }
+  }
+  return lines;
+}
+
+}  // namespace memcalc

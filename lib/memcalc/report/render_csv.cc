@@ -1,0 +1,124 @@
+// One table of section, name, value, unit: RFC 4180 quoting, bytes and FLOPs in full.
+#include <string>
+#include <string_view>
+
+#include "memcalc/report/quantity.h"
+#include "memcalc/report/render_internal.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+class Csv {
+ public:
+  Csv() : out_("section,name,value,unit\n") {}
+
+  void text(std::string_view section, std::string_view name, std::string_view value) { row(section, name, value, ""); }
+  void bytes(std::string_view section, std::string_view name, Bytes value) {
+    row(section, name, std::to_string(value), "bytes");
+  }
+  void number(std::string_view section, std::string_view name, double value, std::string_view unit) {
+    row(section, name, format_exact(value), unit);
+  }
+  [[nodiscard]] std::string take() { return std::move(out_); }
+
+ private:
+  void row(std::string_view section, std::string_view name, std::string_view value, std::string_view unit) {
+    out_ += csv_quoted(section) + "," + csv_quoted(name) + "," + csv_quoted(value) + "," + csv_quoted(unit) + "\n";
+  }
+  std::string out_;
+};
+
+void write_run(const Report& report, Csv& csv) {
+  const RunSpec& run = report.run;
+  csv.text("model", "name", report.model.name);
+  csv.text("run", "task", name_of(run.task));
+  csv.number("run", "batch_size", static_cast<double>(run.batch_size), "sequences");
+  csv.number("run", "sequence_length", static_cast<double>(run.sequence_length), "tokens");
+  csv.text("run", "precision", name_of(run.precision));
+  csv.text("run", "weights_dtype", name_of(weights_dtype_of(run)));
+  csv.text("run", "loop", name_of(run.loop));
+  csv.text("run", "optimizer", name_of(run.optimizer));
+  csv.text("run", "attention", name_of(run.attention));
+  csv.text("run", "checkpointing", name_of(run.checkpointing));
+  csv.number("run", "accumulation_steps", static_cast<double>(run.accumulation_steps), "micro-batches");
+  if (run.max_grad_norm) csv.number("run", "max_grad_norm", *run.max_grad_norm, "");
+  csv.text("run", "use_cache", run.use_cache ? "true" : "false");
+  csv.text("run", "padding", run.padding ? "true" : "false");
+  if (run.dropout) csv.number("run", "dropout", *run.dropout, "");
+  csv.text("device", "name", report.device.name);
+  csv.bytes("device", "memory", report.device.memory_bytes);
+  csv.text("device", "fits", report.fits ? "true" : "false");
+  csv.text("profile", "name", report.profile);
+}
+
+void write_memory(const Report& report, Csv& csv) {
+  const ReplayResult& memory = report.memory;
+  csv.bytes("memory", "peak_allocated", memory.peak_allocated);
+  csv.bytes("memory", "peak_reserved", memory.peak_reserved);
+  if (report.device_used_bytes) csv.bytes("memory", "device_used", *report.device_used_bytes);
+  csv.bytes("memory", "exact_lower_bound", memory.exact_peak);
+  csv.bytes("memory", "fragmentation", fragmentation_bytes(report));
+  for (const CategoryShare& share : category_shares(report)) csv.bytes("category", share.name, share.bytes);
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    csv.bytes("phase_peak", name_of(phase), memory.phase_peaks[static_cast<std::size_t>(phase)]);
+  }
+  csv.text("peak", "phase", name_of(report.peak_phase));
+  csv.number("peak", "step", report.peak_step, "");
+  csv.text("peak", "operator", report.peak_operator);
+}
+
+void write_accounting(std::string_view view, const std::vector<AccountingRow>& rows, Csv& csv) {
+  const std::string section = "accounting_" + std::string(view);
+  for (const AccountingRow& row : rows) {
+    csv.number(section, row.name, row.bytes_per_parameter, "bytes/parameter");
+    csv.bytes(section, row.name, row.total_bytes);
+  }
+}
+
+void write_flops(const Report& report, Csv& csv) {
+  csv.number("flops", "total", total_flops(report), "FLOP");
+  for (const FlopRow& row : report.flops) {
+    const std::string section = "flops_" + std::string(name_of(row.operator_class));
+    csv.number(section, "forward", row.forward, "FLOP");
+    csv.number(section, "backward", row.backward, "FLOP");
+    csv.number(section, "recomputation", row.recomputation, "FLOP");
+    csv.number(section, "optimizer", row.optimizer, "FLOP");
+    csv.number(section, "moved", row.bytes_moved, "bytes");
+  }
+}
+
+}  // namespace
+
+std::string csv_quoted(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) result.append(c == '"' ? 2 : 1, c);
+  return result + "\"";
+}
+
+std::string render_csv(const Report& report, const RenderOptions& options) {
+  Csv csv;
+  write_run(report, csv);
+  csv.number("params", "total", static_cast<double>(report.parameters_total), "parameters");
+  csv.number("params", "trainable", static_cast<double>(report.parameters_trainable), "parameters");
+  write_memory(report, csv);
+  write_accounting("classic", report.accounting.classic, csv);
+  write_accounting("profile", report.accounting.profile, csv);
+  write_accounting("alternative", report.accounting.alternatives, csv);
+  write_flops(report, csv);
+  for (const FitRow& row : report.other_gpus) {
+    csv.bytes("other_gpu_needed", row.gpu, row.needed_bytes);
+    csv.text("other_gpu_fits", row.gpu, row.fits ? "true" : "false");
+  }
+  if (options.explain) {
+    for (const PeakContributor& each : report.contributors) {
+      csv.bytes("contributor_" + std::string(name_of(each.category)), each.operator_chain, each.total_bytes);
+    }
+  }
+  for (const std::string& each : report.assumptions) csv.text("assumption", "", each);
+  for (const std::string& each : report.not_modelled) csv.text("not_modelled", "", each);
+  return csv.take();
+}
+
+}  // namespace memcalc

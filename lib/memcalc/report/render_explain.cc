@@ -1,0 +1,119 @@
+// --explain: every term with its rule, and the largest contributors to the peak.
+#include <algorithm>
+#include <string_view>
+
+#include "memcalc/report/accounting.h"
+#include "memcalc/report/quantity.h"
+#include "memcalc/report/render_internal.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::size_t kLargestContributors = 20;
+
+class Explanation {
+ public:
+  Explanation(const Report& report, const RenderOptions& options) : report_(report), options_(options) {}
+
+  [[nodiscard]] std::string render() {
+    write_categories();
+    write_contributors();
+    write_accounting("As usually counted", report_.accounting.classic);
+    write_accounting("As PyTorch holds them between steps", report_.accounting.profile);
+    write_accounting("For comparison", report_.accounting.alternatives);
+    write_device();
+    write_flop_rules();
+    return std::move(out_);
+  }
+
+ private:
+  void title(std::string_view text) {
+    out_ += '\n';
+    out_ += options_.color ? "\x1b[1m" + std::string(text) + "\x1b[0m\n" : std::string(text) + "\n";
+  }
+
+  // "  name            7.37 GiB  the rule, wrapped under itself"
+  void term(std::string_view name, std::string_view value, std::string_view rule, std::size_t name_columns = 18) {
+    std::string lead = "  " + pad_right(name, name_columns) + pad_left(value, 10) + "  ";
+    const std::size_t indent = columns_of(lead);
+    for (const std::string& part : wrap(rule, options_.columns - indent)) {
+      out_ += lead + part + "\n";
+      lead.assign(indent, ' ');
+    }
+  }
+
+  void write_categories() {
+    title("The peak, term by term");
+    for (const CategoryShare& share : category_shares(report_)) {
+      term(share.label, format_bytes(share.bytes), rule_of_category(share.name));
+    }
+    term("allocated", format_bytes(report_.memory.peak_allocated), "the sum of the above");
+  }
+
+  void write_contributors() {
+    if (report_.contributors.empty()) return;
+    title("Largest contributors to the peak");
+    const std::size_t shown = std::min(kLargestContributors, report_.contributors.size());
+    for (std::size_t i = 0; i < shown; ++i) {
+      const PeakContributor& each = report_.contributors[i];
+      const std::string size = each.blocks == 1 ? "1 block"
+                                                : std::to_string(each.blocks) + " x " + format_bytes(each.block_bytes);
+      out_ += "  " + pad_left(format_bytes(each.total_bytes), 10) + "  " + pad_left(size, 17) + "  " +
+              pad_right(name_of(each.category), 17) + each.operator_chain + "\n";
+    }
+    if (shown == report_.contributors.size()) return;
+    Bytes rest = 0;
+    for (std::size_t i = shown; i < report_.contributors.size(); ++i) rest += report_.contributors[i].total_bytes;
+    out_ += "  " + pad_left(format_bytes(rest), 10) + "  in " + std::to_string(report_.contributors.size() - shown) +
+            " smaller groups\n";
+  }
+
+  void write_accounting(std::string_view name, const std::vector<AccountingRow>& rows) {
+    title(std::string(name) + ": bytes per parameter");
+    for (const AccountingRow& row : rows) {
+      term(row.name, format_fixed(row.bytes_per_parameter, 1),
+           format_bytes(row.total_bytes) + ": " + row.rule, 26);
+    }
+  }
+
+  void write_device() {
+    title("The card");
+    const DeviceSpec& device = report_.device;
+    term("reserved", format_bytes(report_.memory.peak_reserved),
+         "segments that the caching allocator took from the driver, " +
+             std::to_string(report_.memory.segments_at_peak) + " at the peak");
+    if (device.context_bytes) {
+      term("CUDA context", format_bytes(*device.context_bytes), "of a process after its first tensor on " + device.name);
+    }
+    if (report_.device_used_bytes && device.context_bytes) {
+      term("kernels", format_bytes(*report_.device_used_bytes - *device.context_bytes - report_.memory.peak_reserved),
+           "code and state of the kernels and libraries that such a run loads");
+      term("device in use", format_bytes(*report_.device_used_bytes), "the sum of the three");
+    }
+    term("memory", format_bytes(device.memory_bytes), "what the driver reports as total; " + device.source);
+  }
+
+  void write_flop_rules() {
+    if (total_flops(report_) == 0) return;
+    title("How the work is counted");
+    term("contraction", format_flops(total_flops(report_.flops[0])),
+         "a multiply-add counts 2, as torch.utils.flop_counter counts it");
+    term("normalization", format_flops(total_flops(report_.flops[1])), "softmax, layer norm, RMS norm, the loss");
+    term("elementwise", format_flops(total_flops(report_.flops[2])), "activations, residual sums, dropout");
+    term("movement", format_bytes(static_cast<Bytes>(report_.flops[3].bytes_moved)),
+         "embedding, cat, casts, copies: bytes, no FLOPs");
+    term("optimizer", format_flops(total_flops(report_.flops[4])), "the update of the weights");
+  }
+
+  const Report& report_;
+  const RenderOptions& options_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_explanation(const Report& report, const RenderOptions& options) {
+  return Explanation(report, options).render();
+}
+
+}  // namespace memcalc

@@ -1,0 +1,66 @@
+// What the renderers share: one function a format, and the words and figures that more than one of them prints.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/report/render.h"
+#include "memcalc/report/report.h"
+#include "memcalc/spec/registry.h"
+
+namespace memcalc {
+
+[[nodiscard]] std::string render_text(const Report& report, const RenderOptions& options);
+[[nodiscard]] std::string render_explanation(const Report& report, const RenderOptions& options);  // part of the text
+[[nodiscard]] std::string render_json(const Report& report, const RenderOptions& options);
+[[nodiscard]] std::string render_json(const std::vector<ModelListing>& models);
+[[nodiscard]] std::string render_json(const std::vector<DeviceListing>& devices);
+[[nodiscard]] std::string render_csv(const Report& report, const RenderOptions& options);
+[[nodiscard]] std::string render_markdown(const Report& report, const RenderOptions& options);
+
+/// A CSV cell, quoted where RFC 4180 asks for it.
+[[nodiscard]] std::string csv_quoted(std::string_view text);
+
+/// One share of the peak; `name` is the key in JSON, `label` the words in text.
+struct CategoryShare {
+  std::string name;
+  std::string label;
+  Bytes bytes = 0;
+};
+
+/// Every category at the peak in the order of the enumeration, then "allocator_slack". Sums to peak_allocated.
+[[nodiscard]] std::vector<CategoryShare> category_shares(const Report& report);
+
+/// What the run needs of the card: device_used_bytes, or reserved where the context is unknown.
+[[nodiscard]] Bytes needed_bytes(const Report& report);
+
+/// Reserved at its peak but not handed out at the peak of allocated.
+[[nodiscard]] Bytes fragmentation_bytes(const Report& report);
+
+[[nodiscard]] double total_flops(const FlopRow& row);
+[[nodiscard]] double total_flops(const Report& report);
+
+/// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
+[[nodiscard]] std::string verdict_of(const Report& report);
+
+/// "batch 4 x 512 tokens", "amp-fp16", … : how the model is trained, a few words each.
+[[nodiscard]] std::vector<std::string> setting_of(const Report& report);
+
+/// "step 2, forward, aten::gelu".
+[[nodiscard]] std::string instant_of(const Report& report);
+
+/// What a category of the peak owns, one sentence (docs/categories.md).
+[[nodiscard]] std::string rule_of_category(const std::string& name);
+
+/// One line of the table in which both accounting views stand side by side; a view that lacks the row has no value.
+struct AccountingLine {
+  std::string name;
+  const AccountingRow* classic = nullptr;
+  const AccountingRow* profile = nullptr;
+};
+[[nodiscard]] std::vector<AccountingLine> accounting_lines(const Accounting& accounting);
+
+}  // namespace memcalc

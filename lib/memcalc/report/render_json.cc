@@ -1,0 +1,187 @@
+// The record: JSON with its unit in every key, documented by docs/report.schema.json. The only renderer that knows
+// nlohmann/json. A quantity that is not known is left out, never null.
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "memcalc/report/accounting.h"
+#include "memcalc/report/render_internal.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json model_json(const Report& report) {
+  Json json = {{"name", report.model.name},
+               {"model_type", report.model.model_type},
+               {"source", report.model.source},
+               {"date", report.model.date}};
+  if (report.model.checkpoint_dtype) json["checkpoint_dtype"] = name_of(*report.model.checkpoint_dtype);
+  return json;
+}
+
+Json run_json(const RunSpec& run) {
+  Json json = {{"task", name_of(run.task)},
+               {"batch_size", run.batch_size},
+               {"sequence_length", run.sequence_length},
+               {"precision", name_of(run.precision)},
+               {"weights_dtype", name_of(weights_dtype_of(run))},
+               {"loop", name_of(run.loop)},
+               {"optimizer", name_of(run.optimizer)},
+               {"attention", name_of(run.attention)},
+               {"checkpointing", name_of(run.checkpointing)},
+               {"accumulation_steps", run.accumulation_steps},
+               {"use_cache", run.use_cache},
+               {"padding", run.padding}};
+  if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
+  if (run.dropout) json["dropout"] = *run.dropout;
+  return json;
+}
+
+Json device_json(const Report& report) {
+  const DeviceSpec& device = report.device;
+  Json json = {{"name", device.name},
+               {"description", device.description},
+               {"memory_bytes", device.memory_bytes},
+               {"assumed", report.device_assumed},
+               {"validated", device.validated}};
+  if (device.context_bytes) json["context_bytes"] = *device.context_bytes;
+  return json;
+}
+
+Json accounting_json(const Accounting& accounting) {
+  Json json = Json::array();
+  const auto add = [&](std::string_view view, const std::vector<AccountingRow>& rows) {
+    for (const AccountingRow& row : rows) {
+      json.push_back({{"view", view},
+                      {"name", row.name},
+                      {"bytes_per_parameter", row.bytes_per_parameter},
+                      {"total_bytes", row.total_bytes},
+                      {"rule", row.rule}});
+    }
+  };
+  add("classic", accounting.classic);
+  add("profile", accounting.profile);
+  add("alternative", accounting.alternatives);
+  return json;
+}
+
+Json contributors_json(const Report& report) {
+  Json json = Json::array();
+  for (const PeakContributor& each : report.contributors) {
+    json.push_back({{"category", name_of(each.category)},
+                    {"operator", each.operator_chain},
+                    {"blocks", each.blocks},
+                    {"block_bytes", each.block_bytes},
+                    {"total_bytes", each.total_bytes}});
+  }
+  return json;
+}
+
+Json memory_json(const Report& report, const RenderOptions& options) {
+  const ReplayResult& memory = report.memory;
+  Json json = {{"peak_allocated_bytes", memory.peak_allocated}, {"peak_reserved_bytes", memory.peak_reserved}};
+  if (report.device_used_bytes) json["device_used_bytes"] = *report.device_used_bytes;
+  json["exact_lower_bound_bytes"] = memory.exact_peak;
+  json["fragmentation_bytes"] = fragmentation_bytes(report);
+  json["reserved_at_peak_bytes"] = memory.reserved_at_peak;
+  json["allocated_at_end_bytes"] = memory.allocated_at_end;
+  json["reserved_at_end_bytes"] = memory.reserved_at_end;
+  json["segments_at_peak"] = memory.segments_at_peak;
+  for (const CategoryShare& share : category_shares(report)) json["categories"][share.name] = share.bytes;
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    json["phases"][std::string(name_of(phase))]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(phase)];
+  }
+  json["peak"] = {{"phase", name_of(report.peak_phase)},
+                  {"step", report.peak_step},
+                  {"operator", report.peak_operator}};
+  json["accounting"] = accounting_json(report.accounting);
+  if (options.explain) json["contributors"] = contributors_json(report);
+  return json;
+}
+
+Json flops_json(const Report& report) {
+  Json json = {{"total", total_flops(report)}};
+  for (const FlopRow& row : report.flops) json["by_class"][std::string(name_of(row.operator_class))] = total_flops(row);
+  const auto add_phase = [&](const char* phase, double FlopRow::*part) {
+    for (const FlopRow& row : report.flops) json["by_phase"][phase][std::string(name_of(row.operator_class))] = row.*part;
+  };
+  add_phase("forward", &FlopRow::forward);
+  add_phase("backward", &FlopRow::backward);
+  add_phase("recomputation", &FlopRow::recomputation);
+  add_phase("optimizer", &FlopRow::optimizer);
+  for (const FlopRow& row : report.flops) {
+    json["bytes_moved_by_class"][std::string(name_of(row.operator_class))] = row.bytes_moved;
+  }
+  return json;
+}
+
+Json fits_json(const std::vector<FitRow>& rows) {
+  Json json = Json::array();
+  for (const FitRow& row : rows) {
+    json.push_back({{"gpu", row.gpu},
+                    {"memory_bytes", row.memory_bytes},
+                    {"needed_bytes", row.needed_bytes},
+                    {"fits", row.fits}});
+  }
+  return json;
+}
+
+// A path given by the user may hold bytes that are not UTF-8: they are replaced, not refused.
+std::string dumped(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+std::string render_json(const Report& report, const RenderOptions& options) {
+  Json json = {{"schema_version", kJsonSchemaVersion},
+               {"profile", report.profile},
+               {"model", model_json(report)},
+               {"run", run_json(report.run)},
+               {"device", device_json(report)},
+               {"fits", report.fits},
+               {"params", {{"total", report.parameters_total}, {"trainable", report.parameters_trainable}}},
+               {"memory", memory_json(report, options)},
+               {"flops", flops_json(report)}};
+  if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
+  json["assumptions"] = report.assumptions;
+  json["not_modelled"] = report.not_modelled;
+  return dumped(json);
+}
+
+std::string render_json(const std::vector<ModelListing>& models) {
+  Json list = Json::array();
+  for (const ModelListing& each : models) {
+    Json json = {{"name", each.name}, {"model_type", each.model_type}};
+    if (each.published_parameters) json["published_parameters"] = *each.published_parameters;
+    json["aliases"] = each.aliases;
+    json["source"] = each.source;
+    json["date"] = each.date;
+    json["recalled"] = each.recalled;
+    list.push_back(std::move(json));
+  }
+  return dumped({{"schema_version", kJsonSchemaVersion}, {"models", std::move(list)}});
+}
+
+std::string render_json(const std::vector<DeviceListing>& devices) {
+  Json list = Json::array();
+  for (const DeviceListing& each : devices) {
+    Json json = {{"name", each.name}, {"description", each.description}, {"memory_bytes", each.memory_bytes}};
+    if (each.memory_bandwidth_bytes_per_second > 0) {
+      json["memory_bandwidth_bytes_per_second"] = each.memory_bandwidth_bytes_per_second;
+    }
+    if (each.half_flops_per_second > 0) json["half_flops_per_second"] = each.half_flops_per_second;
+    json["aliases"] = each.aliases;
+    json["validated"] = each.validated;
+    json["source"] = each.source;
+    json["date"] = each.date;
+    json["recalled"] = each.recalled;
+    list.push_back(std::move(json));
+  }
+  return dumped({{"schema_version", kJsonSchemaVersion}, {"gpus", std::move(list)}});
+}
+
+}  // namespace memcalc

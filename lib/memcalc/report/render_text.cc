@@ -1,0 +1,199 @@
+// The text that a person reads: the verdict first, then what fills the memory, then what was assumed. 80 columns.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "memcalc/report/accounting.h"
+#include "memcalc/report/quantity.h"
+#include "memcalc/report/render_internal.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::size_t kNameColumns = 18;
+constexpr std::size_t kBytesColumns = 10;
+constexpr std::string_view kGreen = "\x1b[1;32m";
+constexpr std::string_view kRed = "\x1b[1;31m";
+constexpr std::string_view kBold = "\x1b[1m";
+constexpr std::string_view kCyan = "\x1b[36m";
+constexpr std::string_view kReset = "\x1b[0m";
+
+class TextRenderer {
+ public:
+  TextRenderer(const Report& report, const RenderOptions& options) : report_(report), options_(options) {}
+
+  [[nodiscard]] std::string render() {
+    write_verdict();
+    write_setting();
+    write_categories();
+    write_totals();
+    write_phases();
+    write_accounting();
+    write_flops();
+    write_cards();
+    if (options_.explain) out_ += render_explanation(report_, options_);
+    write_list("Assumed", report_.assumptions);
+    write_list("Not modelled", report_.not_modelled);
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] std::string painted(std::string_view text, std::string_view color) const {
+    if (!options_.color) return std::string(text);
+    return std::string(color).append(text).append(kReset);
+  }
+
+  void line(std::string_view text = {}) { out_.append(text).append("\n"); }
+
+  void title(std::string_view left, std::string_view right = {}) {
+    line();
+    if (right.empty()) return line(painted(left, kBold));
+    line(painted(pad_right(left, options_.columns - columns_of(right)), kBold).append(right));
+  }
+
+  void write_verdict() {
+    const bool good = report_.device_assumed ? std::any_of(report_.other_gpus.begin(), report_.other_gpus.end(),
+                                                           [](const FitRow& row) { return row.fits; }) ||
+                                                   report_.fits
+                                             : report_.fits;
+    for (const std::string& part : wrap(verdict_of(report_), options_.columns)) {
+      line(painted(part, good ? kGreen : kRed));
+    }
+  }
+
+  void write_setting() {
+    const std::string separator = options_.unicode ? " · " : ", ";
+    std::string trainable;
+    if (report_.parameters_trainable != report_.parameters_total) {
+      trainable = " (" + format_count(report_.parameters_trainable) + " trainable)";
+    }
+    line();
+    line(report_.model.name + ": " + format_count(report_.parameters_total) + " parameters" + trainable);
+    std::string current;
+    for (const std::string& word : setting_of(report_)) {
+      if (!current.empty() && columns_of(current) + columns_of(separator) + columns_of(word) > options_.columns) {
+        line(current);
+        current.clear();
+      }
+      current += (current.empty() ? "" : separator) + word;
+    }
+    line(current);
+    if (report_.device_assumed) line("behaviour of " + report_.device.name + " assumed: no GPU was named");
+  }
+
+  void write_categories() {
+    const Bytes peak = report_.memory.peak_allocated;
+    title("Memory at the peak", format_bytes(peak) + " allocated");
+    std::vector<CategoryShare> shares = category_shares(report_);
+    std::stable_sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    const Bytes largest = shares.front().bytes;
+    // name, bytes, percent and the gaps between them take 44 columns; the largest category fills the rest.
+    const std::size_t bar_columns = options_.columns > 60 ? options_.columns - 44 : 16;
+    for (const CategoryShare& share : shares) {
+      if (share.bytes == 0) continue;
+      const double fraction = static_cast<double>(share.bytes) / static_cast<double>(std::max<Bytes>(largest, 1));
+      line("  " + pad_right(share.label, kNameColumns) + pad_left(format_bytes(share.bytes), kBytesColumns) +
+           pad_left(format_percent(static_cast<double>(share.bytes), static_cast<double>(peak)), 10) + "  " +
+           painted(bar(fraction, bar_columns, options_.unicode), kCyan));
+    }
+    for (const std::string& part : wrap("reached in " + instant_of(report_), options_.columns - 2)) line("  " + part);
+  }
+
+  void total(std::string_view name, Bytes bytes, std::string_view note) {
+    line("  " + pad_right(name, kNameColumns) + pad_left(format_bytes(bytes), kBytesColumns) + "  " +
+         std::string(note));
+  }
+
+  void write_totals() {
+    const ReplayResult& memory = report_.memory;
+    title("What the card sees");
+    total("allocated", memory.peak_allocated, "torch.cuda.max_memory_allocated()");
+    total("reserved", memory.peak_reserved, "torch.cuda.max_memory_reserved()");
+    if (report_.device_used_bytes) {
+      total("device in use", *report_.device_used_bytes, "nvidia-smi: reserved, CUDA context, loaded kernels");
+    }
+    total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
+    total("fragmentation", fragmentation_bytes(report_),
+          "reserved but never handed out at once (" +
+              format_percent(static_cast<double>(fragmentation_bytes(report_)),
+                             static_cast<double>(memory.peak_reserved)) +
+              " of reserved)");
+  }
+
+  void write_phases() {
+    const auto& peaks = report_.memory.phase_peaks;
+    const auto peak_of = [&](Phase phase) { return format_bytes(peaks[static_cast<std::size_t>(phase)]); };
+    title("Peak of each phase");
+    line("  forward " + peak_of(Phase::kForward) + "   backward " + peak_of(Phase::kBackward) + "   optimizer " +
+         peak_of(Phase::kOptimizer));
+  }
+
+  [[nodiscard]] static std::string cell(const AccountingRow* row) {
+    if (row == nullptr) return pad_left("-", 9) + pad_left("", 12);
+    return pad_left(format_fixed(row->bytes_per_parameter, 1), 9) + pad_left(format_bytes(row->total_bytes), 12);
+  }
+
+  void write_accounting() {
+    const Accounting& accounting = report_.accounting;
+    title("Bytes per parameter          as usually counted     as PyTorch holds them");
+    for (const AccountingLine& each : accounting_lines(accounting)) {
+      const bool nothing = (each.classic == nullptr || each.classic->total_bytes == 0) &&
+                           (each.profile == nullptr || each.profile->total_bytes == 0);
+      if (!nothing) line("  " + pad_right(each.name, kNameColumns) + cell(each.classic) + "    " + cell(each.profile));
+    }
+    const AccountingRow classic = total_of(accounting.classic);
+    const AccountingRow profile = total_of(accounting.profile);
+    line("  " + pad_right("total", kNameColumns) + cell(&classic) + "    " + cell(&profile));
+  }
+
+  void write_flops() {
+    if (total_flops(report_) == 0) return;
+    title("Work of one step", format_flops(total_flops(report_)));
+    line("  " + pad_right("", 14) + pad_left("forward", 13) + pad_left("backward", 13) + pad_left("recomputed", 13) +
+         pad_left("optimizer", 12) + pad_left("moved", 11));
+    for (const FlopRow& row : report_.flops) {
+      if (total_flops(row) == 0 && row.bytes_moved == 0) continue;
+      const auto figure = [](double flops) { return flops == 0 ? std::string("-") : format_flops(flops); };
+      line("  " + pad_right(name_of(row.operator_class), 14) + pad_left(figure(row.forward), 13) +
+           pad_left(figure(row.backward), 13) + pad_left(figure(row.recomputation), 13) +
+           pad_left(figure(row.optimizer), 12) + pad_left(format_bytes(static_cast<Bytes>(row.bytes_moved)), 11));
+    }
+  }
+
+  void write_cards() {
+    if (report_.other_gpus.empty()) return;
+    title("On common cards");
+    for (const FitRow& row : report_.other_gpus) {
+      const Bytes room = row.memory_bytes - row.needed_bytes;
+      line("  " + pad_right(row.gpu, kNameColumns) + pad_left(format_bytes(row.memory_bytes), kBytesColumns) + "  " +
+           painted(row.fits ? "fits, " + format_bytes(room) + " free" : "does NOT fit, " + format_bytes(-room) + " short",
+                   row.fits ? kGreen : kRed));
+    }
+  }
+
+  void write_list(std::string_view name, const std::vector<std::string>& entries) {
+    if (entries.empty()) return;
+    title(name);
+    for (const std::string& entry : entries) {
+      std::string_view lead = "  - ";
+      for (const std::string& part : wrap(entry, options_.columns - lead.size())) {
+        line(std::string(lead) + part);
+        lead = "    ";
+      }
+    }
+    if (name == "Not modelled") line();
+    if (name == "Not modelled") line("Profile: " + report_.profile);
+  }
+
+  const Report& report_;
+  const RenderOptions& options_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_text(const Report& report, const RenderOptions& options) {
+  return TextRenderer(report, options).render();
+}
+
+}  // namespace memcalc

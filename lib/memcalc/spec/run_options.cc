@@ -1,0 +1,120 @@
+#include "memcalc/spec/run_options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate.h"
+
+namespace memcalc {
+namespace {
+
+Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.task) return *options.task;
+  const Task task = is_decoder(model) ? Task::kCausalLm : Task::kSequenceClassification;
+  assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type +
+                        " (--task)");
+  return task;
+}
+
+std::int64_t resolve_batch(const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.batch_size) return *options.batch_size;
+  assumptions.emplace_back("batch size 1: none was given (--bs)");
+  return 1;
+}
+
+std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
+                              std::vector<std::string>& assumptions) {
+  const std::int64_t trained = trained_context(model);
+  if (options.sequence_length) {
+    if (*options.sequence_length > trained && !position_limit(model)) {
+      assumptions.push_back("sequence length " + std::to_string(*options.sequence_length) + " is beyond the trained " +
+                            std::to_string(trained) + " positions; rotary embeddings allow it");
+    }
+    return *options.sequence_length;
+  }
+  const std::int64_t length = std::min(trained, kDefaultSequenceLimit);
+  assumptions.push_back("sequence length " + std::to_string(length) +
+                        (length == trained ? ": the model's trained context (--seq)"
+                                           : ": the model's trained context is " + std::to_string(trained) +
+                                                 ", of which at most " + std::to_string(kDefaultSequenceLimit) +
+                                                 " is taken by default (--seq)"));
+  return length;
+}
+
+Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.precision) return *options.precision;
+  if (options.weights_dtype == DType::kBFloat16) return Precision::kBf16;
+  if (options.weights_dtype == DType::kFloat16) return Precision::kFp16;
+  assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
+  return Precision::kFp32;
+}
+
+Loop resolve_loop(const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.loop) return *options.loop;
+  assumptions.emplace_back("the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
+                           "backward pass (--loop bare for a plain loop)");
+  return Loop::kTrainer;
+}
+
+Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.optimizer) return *options.optimizer;
+  // transformers 5 with torch >= 2.8: adamw_torch_fused (training_args.py default_optim); torch.optim.AdamW: foreach.
+  assumptions.emplace_back(loop == Loop::kTrainer ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
+                                                  : "optimizer: foreach AdamW, torch's default (--optimizer)");
+  return loop == Loop::kTrainer ? Optimizer::kAdamWFused : Optimizer::kAdamWForeach;
+}
+
+std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.max_grad_norm) {
+    if (*options.max_grad_norm == 0) return std::nullopt;
+    return options.max_grad_norm;
+  }
+  if (loop == Loop::kBare) return std::nullopt;
+  assumptions.emplace_back("gradients are clipped at norm 1.0, the Trainer's default (--clip-grad 0 for none)");
+  return 1.0;
+}
+
+bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (!options.use_cache) return false;
+  if (run.checkpointing == Checkpointing::kNone) return true;
+  assumptions.emplace_back("use_cache is switched off: transformers does so under gradient checkpointing");
+  return false;
+}
+
+void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!run.padding) assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
+  if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
+      weights_dtype_of(run) == DType::kFloat32) {
+    const bool brain = *model.checkpoint_dtype == DType::kBFloat16;
+    assumptions.push_back("weights are float32; the checkpoint is " + std::string(name_of(*model.checkpoint_dtype)) +
+                          " and transformers 5 would load it so (--weights-dtype " + (brain ? "bf16" : "fp16") + ")");
+  }
+}
+
+}  // namespace
+
+ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
+  ResolvedRun resolved;
+  RunSpec& run = resolved.run;
+  auto& assumptions = resolved.assumptions;
+  run.task = resolve_task(model, options, assumptions);
+  run.batch_size = resolve_batch(options, assumptions);
+  run.sequence_length = resolve_sequence(model, options, assumptions);
+  run.precision = resolve_precision(options, assumptions);
+  run.weights_dtype = options.weights_dtype;
+  run.loop = resolve_loop(options, assumptions);
+  run.optimizer = resolve_optimizer(run.loop, options, assumptions);
+  run.attention = options.attention.value_or(Attention::kSdpa);
+  run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  run.accumulation_steps = options.accumulation_steps.value_or(1);
+  run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
+  run.use_cache = resolve_cache(run, options, assumptions);
+  run.padding = options.padding;
+  run.dropout = options.dropout;
+  say_what_else_holds(model, run, assumptions);
+  validate(model, run);
+  return resolved;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,45 @@
+// RunOptions: what a person said about a run, every field optional. resolve() fills the rest and says what it filled:
+// a default is never silent. Covered by tests/unit/run_options_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/dtype.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+
+namespace memcalc {
+
+/// RunSpec with everything optional; fields mean what they mean there.
+struct RunOptions {
+  std::optional<Task> task;                    // default by family: encoders seqcls, decoders causal
+  std::optional<std::int64_t> batch_size;      // default 1
+  std::optional<std::int64_t> sequence_length; // default: the trained context, at most kDefaultSequenceLimit
+  std::optional<Precision> precision;          // default fp32, or the 16-bit type of weights_dtype
+  std::optional<DType> weights_dtype;
+  std::optional<Loop> loop;                    // default trainer
+  std::optional<Optimizer> optimizer;          // default: trainer adamw-fused, bare adamw (foreach)
+  std::optional<Attention> attention;          // default sdpa
+  std::optional<Checkpointing> checkpointing;  // default none
+  std::optional<std::int64_t> accumulation_steps;  // default 1
+  std::optional<double> max_grad_norm;         // 0 switches clipping off; default: trainer 1.0, bare off
+  bool use_cache = false;
+  bool padding = false;
+  std::optional<double> dropout;               // default: the model's own
+};
+
+/// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.
+inline constexpr std::int64_t kDefaultSequenceLimit = 2048;
+
+struct ResolvedRun {
+  RunSpec run;
+  std::vector<std::string> assumptions;  // one sentence for each default that shapes the answer
+};
+
+/// Fills the defaults and validates (spec/validate.h). Throws Error(kUsage) as validate() does.
+[[nodiscard]] ResolvedRun resolve(const ModelSpec& model, const RunOptions& options);
+
+}  // namespace memcalc

@@ -1,0 +1,89 @@
+#include "memcalc/spec/validate.h"
+
+#include <cmath>
+#include <string>
+#include <variant>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kUsage, message); }
+
+void require_positive(std::int64_t value, const char* what) {
+  if (value < 1) refuse(std::string(what) + ": expected a whole number of 1 or more, found " + std::to_string(value));
+}
+
+void check_numbers(const RunSpec& run) {
+  require_positive(run.batch_size, "batch size");
+  require_positive(run.sequence_length, "sequence length");
+  require_positive(run.accumulation_steps, "accumulation steps");
+  if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
+    refuse("gradient clipping: expected a norm greater than 0");
+  }
+  if (run.dropout && !(*run.dropout >= 0 && *run.dropout < 1)) {
+    refuse("dropout: expected a probability from 0 to less than 1");
+  }
+}
+
+void check_sequence(const ModelSpec& model, const RunSpec& run) {
+  const auto limit = position_limit(model);
+  if (limit && run.sequence_length > *limit) {
+    refuse("sequence length " + std::to_string(run.sequence_length) + " is beyond the " + std::to_string(*limit) +
+           " positions of " + model.name);
+  }
+}
+
+void check_task(const ModelSpec& model, const RunSpec& run) {
+  if (is_decoder(model) && run.task == Task::kMaskedLm) {
+    refuse("task mlm: " + model.model_type + " has no masked language model head; it takes causal or seqcls");
+  }
+  if (!is_decoder(model) && run.task == Task::kCausalLm) {
+    refuse("task causal: " + model.model_type + " is an encoder; it takes seqcls or mlm");
+  }
+  if (!is_decoder(model) && run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
+}
+
+void check_precision(const RunSpec& run) {
+  const DType weights = weights_dtype_of(run);
+  if (!is_floating(weights) || weights == DType::kFloat64) refuse("weights dtype: expected fp32, bf16 or fp16");
+  const bool pure = !is_autocast(run.precision);
+  const DType asked = weights_dtype_of(RunSpec{.precision = run.precision});
+  if (pure && weights != asked) {
+    refuse("precision " + std::string(name_of(run.precision)) + " computes in the dtype of its weights, which is not " +
+           std::string(name_of(weights)) + "; change one of the two or use amp-bf16 or amp-fp16");
+  }
+  // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit.
+  if (run.attention == Attention::kFlash && pure && !is_half(weights)) {
+    refuse("attention flash needs 16-bit tensors: use precision bf16, fp16, amp-bf16 or amp-fp16");
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> position_limit(const ModelSpec& model) {
+  if (const auto* bert = std::get_if<BertSpec>(&model.architecture)) {
+    // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
+    return bert->max_position_embeddings - bert->first_position;
+  }
+  if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
+  return std::nullopt;
+}
+
+std::int64_t trained_context(const ModelSpec& model) {
+  if (const auto limit = position_limit(model)) return *limit;
+  return std::get<LlamaSpec>(model.architecture).max_position_embeddings;
+}
+
+bool is_decoder(const ModelSpec& model) { return !std::holds_alternative<BertSpec>(model.architecture); }
+
+void validate(const ModelSpec& model, const RunSpec& run) {
+  check_numbers(run);
+  check_sequence(model, run);
+  check_task(model, run);
+  check_precision(run);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,26 @@
+// Whether a model can be run as asked. In the library, so that every face (command line, Python, planner) refuses the
+// same things in the same words. Covered by tests/unit/run_options_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+
+namespace memcalc {
+
+/// The longest sequence that the position table holds; absent where positions are computed (rotary embeddings).
+[[nodiscard]] std::optional<std::int64_t> position_limit(const ModelSpec& model);
+
+/// The longest sequence that the model was trained with.
+[[nodiscard]] std::int64_t trained_context(const ModelSpec& model);
+
+/// True for families that predict the next token (and so have a KV cache).
+[[nodiscard]] bool is_decoder(const ModelSpec& model);
+
+/// Throws Error(kUsage) for numbers out of range, a sequence beyond the model's positions, a head that the family does
+/// not have, and combinations that the framework itself refuses.
+void validate(const ModelSpec& model, const RunSpec& run);
+
+}  // namespace memcalc
