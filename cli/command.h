@@ -1,0 +1,25 @@
+// A command of the command line: its options and what it does. One file each.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace memcalc::cli {
+
+/// What the process tells its caller; docs/cli.md, EXIT STATUS.
+enum ExitStatus : int { kAnswered = 0, kAnsweredNo = 1, kWrongInput = 2, kInternalError = 3 };
+
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<ExitStatus()> run;  // after parsing
+};
+
+[[nodiscard]] Command add_estimate(CLI::App& root);
+[[nodiscard]] Command add_trace(CLI::App& root);
+[[nodiscard]] Command add_models(CLI::App& root);
+[[nodiscard]] Command add_gpus(CLI::App& root);
+
+}  // namespace memcalc::cli

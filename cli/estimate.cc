@@ -1,0 +1,81 @@
+// memcalc estimate: will the run fit, and what fills the memory.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "output.h"
+#include "run_arguments.h"
+
+namespace memcalc::cli {
+namespace {
+
+// One card of each common size, for a question that names none.
+constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
+                                                     "h200-sxm"};
+
+constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  memcalc --model bert-large --bs 4 --fp16\n"
+    "  memcalc --model llama-3-8b --bs 1 --seq 4096 --precision bf16 --gpu h100-sxm\n"
+    "  memcalc --model ./config.json --bs 8 --bf16 --checkpointing full --explain\n"
+    "  memcalc --model gpt2-xl --bs 2 --gpu rtx-4090 --require-fit && ./train.sh\n"
+    "  memcalc --model gpt2 --bs 8 --format json --output report.json\n"
+    "\n"
+    "Exit status: 0 answered; 1 does not fit (--require-fit); 2 wrong input; 3 a bug of memcalc.\n";
+
+struct EstimateArguments {
+  RunArguments run;
+  std::string format = "text";
+  std::string color = "auto";
+  std::string output;
+  bool explain = false;
+  bool require_fit = false;
+};
+
+std::vector<FitRow> fits_on_common_cards(const Question& question, const Report& report) {
+  std::vector<DeviceSpec> devices;
+  for (const char* name : kCommonCards) devices.push_back(question.registry.device(name));
+  // Cards whose context was not measured are given the assumed card's.
+  const Bytes context = report.device_used_bytes.value_or(report.memory.peak_reserved) - report.memory.peak_reserved;
+  return fits_on(question.model, question.run.run, devices, context);
+}
+
+ExitStatus run_estimate(const EstimateArguments& arguments) {
+  const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
+  Output output(arguments.output);
+  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain};
+  options.color = wants_color(arguments.color, output);
+  const Question question = resolve_arguments(arguments.run);
+  Report report = estimate(question.model, question.run, question.device);
+  report.device_assumed = question.device_assumed;
+  if (question.device_assumed) report.other_gpus = fits_on_common_cards(question, report);
+  output.write(render(report, format, options));
+  return arguments.require_fit && !report.fits ? kAnsweredNo : kAnswered;
+}
+
+}  // namespace
+
+Command add_estimate(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
+  auto arguments = std::make_shared<EstimateArguments>();
+  add_run_options(*app, arguments->run);
+  const char* group = "Answer";
+  app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
+  app->add_flag("--explain", arguments->explain, "every term with its rule, and the largest contributors")
+      ->group(group);
+  app->add_flag("--require-fit", arguments->require_fit, "exit with 1 where the run does not fit on the card")
+      ->group(group);
+  app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
+      ->type_name("FILE")->group(group);
+  app->add_option("--color", arguments->color, "auto, always or never [auto: a terminal without NO_COLOR]")
+      ->type_name("WHEN")->group(group);
+  app->footer(kExamples);
+  return {app, [arguments] { return run_estimate(*arguments); }};
+}
+
+}  // namespace memcalc::cli

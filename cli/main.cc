@@ -1,0 +1,145 @@
+// The command line of memcalc: splits it, runs the command, and is the only place that prints an error.
+// Covered by tests/cli.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "output.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: memcalc [estimate] --model MODEL [OPTIONS]\n"
+    "       memcalc trace --model MODEL [OPTIONS]\n"
+    "       memcalc models | gpus\n";
+
+// The options of the default command are what a newcomer looks for.
+std::string general_help(const std::vector<Command>& commands) {
+  std::string text = "memcalc: will this training run fit, and what fills the memory?\n\n";
+  text += kUsage;
+  text += "\nCommands (memcalc COMMAND --help):\n";
+  for (const Command& command : commands) {
+    std::string name = "  " + command.app->get_name();
+    name.resize(std::max<std::size_t>(name.size() + 1, 14), ' ');
+    text += name + command.app->get_description() + "\n";
+  }
+  text += "\nOptions of memcalc estimate:\n";
+  const std::string help = commands.front().app->help();
+  const std::size_t first_group = help.find("\nModel and data");
+  return text + (first_group == std::string::npos ? help : help.substr(first_group));
+}
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string nearest_of(const std::string& name, const std::vector<std::string>& candidates) {
+  return *std::min_element(candidates.begin(), candidates.end(), [&](const std::string& a, const std::string& b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+}
+
+// CLI11 leaves what it does not know; the first of it is named, with the nearest that is known.
+void refuse_leftovers(const CLI::App& app) {
+  const std::vector<std::string> leftovers = app.remaining();
+  if (leftovers.empty()) return;
+  const std::string& argument = leftovers.front();
+  if (argument.empty() || argument.front() != '-') {
+    throw UsageError("unexpected argument '" + one_line(argument) + "'; every value follows its option");
+  }
+  const std::string name = argument.substr(0, argument.find('='));
+  throw UsageError("unknown option '" + one_line(name) + "'; the nearest is '" + nearest_of(name, long_options(app)) +
+                   "' (memcalc " + app.get_name() + " --help lists all)");
+}
+
+// "--bs=" would make CLI11 take the next argument as the value.
+void refuse_empty_values(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument.size() > 3 && argument.starts_with("--") && argument.find('=') == argument.size() - 1) {
+      throw UsageError(argument.substr(0, argument.size() - 1) + ": expected a value after '=', found nothing");
+    }
+  }
+}
+
+// `memcalc --model …` is `memcalc estimate --model …`.
+std::vector<std::string> with_default_command(std::vector<std::string> arguments,
+                                              const std::vector<Command>& commands) {
+  const std::string& first = arguments.front();
+  if (first == "--help" || first == "-h" || first == "--version") return arguments;
+  if (first.starts_with('-')) {
+    arguments.insert(arguments.begin(), "estimate");
+    return arguments;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.app->get_name());
+  if (std::find(names.begin(), names.end(), first) == names.end()) {
+    throw UsageError("unknown command '" + one_line(first) + "'; the commands are " + join(names) +
+                     did_you_mean(first, names));
+  }
+  return arguments;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+ExitStatus run(const std::vector<std::string>& typed) {
+  CLI::App root("memcalc");
+  root.name("memcalc");
+  root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
+  const std::vector<Command> commands = {add_estimate(root), add_trace(root), add_models(root), add_gpus(root)};
+  for (const Command& command : commands) command.app->allow_extras();
+  if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
+  refuse_empty_values(typed);
+
+  std::vector<std::string> arguments = with_default_command(typed, commands);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    root.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    const auto parsed = root.get_subcommands();
+    Output("-").write(parsed.empty() ? general_help(commands) : parsed.front()->help());
+    return kAnswered;
+  } catch (const CLI::CallForVersion& version) {
+    Output("-").write(std::string(version.what()) + "\n");
+    return kAnswered;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(first_line(error.what()));
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    refuse_leftovers(*command.app);
+    return command.run();
+  }
+  throw UsageError("no command was given (memcalc --help)");
+}
+
+ExitStatus failed(ExitStatus status, const std::string& message) {
+  std::fprintf(stderr, "memcalc: error: %s\n", message.c_str());
+  return status;
+}
+
+}  // namespace
+}  // namespace memcalc::cli
+
+int main(int argc, char** argv) {
+  using memcalc::cli::failed;
+  try {
+    return memcalc::cli::run({argv + std::min(argc, 1), argv + argc});
+  } catch (const memcalc::cli::UsageError& error) {
+    return failed(memcalc::cli::kWrongInput, error.what());
+  } catch (const memcalc::Error& error) {
+    const bool ours = error.code() == memcalc::ErrorCode::kInternal;
+    return failed(ours ? memcalc::cli::kInternalError : memcalc::cli::kWrongInput, error.what());
+  } catch (const std::exception& error) {
+    return failed(memcalc::cli::kInternalError, std::string("unexpected: ") + error.what());
+  }
+}

@@ -1,0 +1,43 @@
+// The options that describe a run, shared by every command that takes one.
+#pragma once
+
+#include <string>
+
+#include "memcalc/memcalc.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace memcalc::cli {
+
+/// As typed; parsed by resolve_arguments().
+struct RunArguments {
+  std::string model, task, batch, sequence;
+  std::string precision, weights_dtype;
+  std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
+  std::string gpu, specs;
+  bool fp16 = false;
+  bool bf16 = false;
+  bool use_cache = false;
+  bool padding = false;
+  const CLI::Option* clip_grad = nullptr;  // its value is optional
+};
+
+/// Declares the options on a command; `arguments` must outlive it.
+void add_run_options(CLI::App& command, RunArguments& arguments);
+
+/// Everything that an estimate needs.
+struct Question {
+  SpecRegistry registry;
+  ModelSpec model;
+  ResolvedRun run;
+  DeviceSpec device;
+  bool device_assumed = false;
+};
+
+/// Throws UsageError or Error(kUsage, kInput).
+[[nodiscard]] Question resolve_arguments(const RunArguments& arguments);
+
+}  // namespace memcalc::cli

@@ -1,0 +1,61 @@
+// memcalc trace: the allocator's event stream of one step.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <memory>
+
+#include "arguments.h"
+#include "command.h"
+#include "output.h"
+#include "run_arguments.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr std::array<std::string_view, 2> kFormatNames = {"tsv", "json"};
+constexpr std::array<std::string_view, 2> kStepNames = {"last", "all"};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  memcalc trace --model bert-large --bs 4 --fp16 --gpu h100-sxm | head\n"
+    "  memcalc trace --model gpt2 --bs 8 --loop bare --steps all --output gpt2.trace.tsv\n"
+    "  memcalc trace --model llama-3.2-1b --bs 1 --format json --output snapshot.json\n"
+    "\n"
+    "Columns of tsv: phase, bytes of the block (negative: freed), allocated, reserved, operators, shapes (not kept).\n"
+    "json has the form of torch.cuda.memory._snapshot(), for pytorch.org/memory_viz.\n";
+
+struct TraceArguments {
+  RunArguments run;
+  std::string format = "tsv";
+  std::string steps = "last";
+  std::string output;
+};
+
+ExitStatus run_trace(const TraceArguments& arguments) {
+  TraceOptions options;
+  options.format = parse_choice<TraceFormat>("--format", arguments.format, kFormatNames);
+  enum class Steps { kLast, kAll };
+  options.all_steps = parse_choice<Steps>("--steps", arguments.steps, kStepNames) == Steps::kAll;
+  Output output(arguments.output);
+  const Question question = resolve_arguments(arguments.run);
+  output.write(trace(question.model, question.run.run, question.device, options));
+  return kAnswered;
+}
+
+}  // namespace
+
+Command add_trace(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("trace", "the allocator's event stream, block by block");
+  auto arguments = std::make_shared<TraceArguments>();
+  add_run_options(*app, arguments->run);
+  const char* group = "Answer";
+  app->add_option("--format", arguments->format, "tsv, or json (a PyTorch memory snapshot) [tsv]")
+      ->type_name("F")->group(group);
+  app->add_option("--steps", arguments->steps, "last (the steady state) or all, with construction [last]")
+      ->type_name("S")->group(group);
+  app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
+      ->type_name("FILE")->group(group);
+  app->footer(kExamples);
+  return {app, [arguments] { return run_trace(*arguments); }};
+}
+
+}  // namespace memcalc::cli
