@@ -112,7 +112,7 @@ std::vector<std::string> setting_of(const Report& report) {
 }
 
 std::string instant_of(const Report& report) {
-  std::string text = report.peak_step < 0 ? "while the model is built"
+  std::string text = report.peak_step < 0 ? "construction of the model"
                                           : "step " + std::to_string(report.peak_step + 1) + ", " +
                                                 std::string(name_of(report.peak_phase));
   if (!report.peak_operator.empty()) text += ", in " + report.peak_operator;

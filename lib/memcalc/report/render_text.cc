@@ -34,6 +34,8 @@ class TextRenderer {
     if (options_.explain) out_ += render_explanation(report_, options_);
     write_list("Assumed", report_.assumptions);
     write_list("Not modelled", report_.not_modelled);
+    line();
+    line("Profile: " + report_.profile);
     return std::move(out_);
   }
 
@@ -43,7 +45,8 @@ class TextRenderer {
     return std::string(color).append(text).append(kReset);
   }
 
-  void line(std::string_view text = {}) { out_.append(text).append("\n"); }
+  // No line ends in blanks: they would show in diffs and wrap in narrow terminals.
+  void line(std::string_view text = {}) { out_.append(text.substr(0, text.find_last_not_of(' ') + 1)).append("\n"); }
 
   void title(std::string_view left, std::string_view right = {}) {
     line();
@@ -96,7 +99,7 @@ class TextRenderer {
            pad_left(format_percent(static_cast<double>(share.bytes), static_cast<double>(peak)), 10) + "  " +
            painted(bar(fraction, bar_columns, options_.unicode), kCyan));
     }
-    for (const std::string& part : wrap("reached in " + instant_of(report_), options_.columns - 2)) line("  " + part);
+    for (const std::string& part : wrap("at " + instant_of(report_), options_.columns - 2)) line("  " + part);
   }
 
   void total(std::string_view name, Bytes bytes, std::string_view note) {
@@ -114,10 +117,10 @@ class TextRenderer {
     }
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
     total("fragmentation", fragmentation_bytes(report_),
-          "reserved but never handed out at once (" +
+          "reserved, never handed out at once (" +
               format_percent(static_cast<double>(fragmentation_bytes(report_)),
                              static_cast<double>(memory.peak_reserved)) +
-              " of reserved)");
+              ")");
   }
 
   void write_phases() {
@@ -181,8 +184,6 @@ class TextRenderer {
         lead = "    ";
       }
     }
-    if (name == "Not modelled") line();
-    if (name == "Not modelled") line("Profile: " + report_.profile);
   }
 
   const Report& report_;
