@@ -9,8 +9,6 @@
 namespace memcalc {
 namespace {
 
-constexpr CachingAllocator::Handle kEmptyBlock = 0;
-
 // Up to here no rounding leaves 63 bits, so that only the sum of the segments needs a check: allocated never exceeds
 // reserved, and every size is part of a segment.
 constexpr Bytes kLargestRequest = std::numeric_limits<Bytes>::max() - kRoundLarge;
@@ -40,51 +38,64 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
   }
   const Bytes size = round_up_unchecked(requested, kMinBlockSize);
   const bool is_small = size <= kSmallSize;
-  FreeList& pool = is_small ? small_ : large_;
-  Handle handle = pool.take_best_fit(size);
-  if (handle == kNone) handle = new_segment(size, is_small);
-  const Bytes rest = blocks_[handle].size - size;
+  FreeList& pool = pools_[is_small];
+  Handle handle = pool.best_fit(size);
+  if (handle == FreeList::kNone) [[unlikely]] handle = new_segment(size, is_small);
   // A remainder that is too small to be worth a block stays inside this one and counts as allocated.
-  if (is_small ? rest >= kMinBlockSize : rest > kSmallSize) split(handle, size);
-  Block& block = blocks_[handle];
-  block.is_free = false;
-  allocated_ += block.size;
+  const Bytes smallest_remainder = is_small ? kMinBlockSize : kSmallSize + kMinBlockSize;
+  if (blocks_[handle].size - size >= smallest_remainder) {
+    handle = carve_front(handle, size);
+  } else {
+    pool.remove(handle);
+    blocks_[handle].is_free = false;
+  }
+  allocated_ += blocks_[handle].size;
   return handle;
 }
 
 void CachingAllocator::free(Handle handle) {
   if (handle == kEmptyBlock) [[unlikely]] return;
-  Block* block = &blocks_[handle];
-  allocated_ -= block->size;
-  FreeList& pool = pool_of(*block);
-  if (const Handle next = block->next; next != kNone && blocks_[next].is_free) {
-    const Block& absorbed = blocks_[next];
-    pool.remove(absorbed.size, absorbed.address);
-    block->size += absorbed.size;
-    block->next = absorbed.next;
-    if (block->next != kNone) blocks_[block->next].previous = handle;
-    recycle(next);
-  }
-  if (const Handle previous = block->previous; previous != kNone && blocks_[previous].is_free) {
-    Block& absorbing = blocks_[previous];
-    pool.remove(absorbing.size, absorbing.address);
-    absorbing.size += block->size;
-    absorbing.next = block->next;
-    if (block->next != kNone) blocks_[block->next].previous = previous;
+  Block* const blocks = blocks_.data();
+  Block& block = blocks[handle];
+  FreeList& pool = pools_[block.is_small];
+  allocated_ -= block.size;
+  const Handle previous = block.previous;
+  const Handle next = block.next;
+  if (blocks[previous].is_free) {
+    // The free neighbour below keeps its record and its place in the free list, and grows.
+    Block& below = blocks[previous];
+    below.size += block.size;
+    below.next = next;
     recycle(handle);
-    handle = previous;
-    block = &absorbing;
+    if (blocks[next].is_free) {
+      below.size += blocks[next].size;
+      below.next = blocks[next].next;
+      pool.remove(next);
+      recycle(next);
+    }
+    blocks[below.next].previous = previous;
+    pool.update(previous, below.size, below.address);
+  } else if (blocks[next].is_free) {
+    // So does the one above, downward.
+    Block& above = blocks[next];
+    above.address = block.address;
+    above.size += block.size;
+    above.previous = previous;
+    blocks[previous].next = next;
+    recycle(handle);
+    pool.update(next, above.size, above.address);
+  } else {
+    block.is_free = true;
+    pool.insert(handle, block.size, block.address);
   }
-  block->is_free = true;
-  pool.insert({.size = block->size, .address = block->address, .block = handle});
 }
 
 void CachingAllocator::empty_cache() {
-  for (FreeList* pool : {&small_, &large_}) {
-    for (const Handle handle : pool->blocks()) {
+  for (FreeList& pool : pools_) {
+    for (const Handle handle : pool.blocks()) {
       const Block& block = blocks_[handle];
-      if (block.previous != kNone || block.next != kNone) continue;  // part of its segment is in use
-      pool->remove(block.size, block.address);
+      if (block.previous != kEmptyBlock || block.next != kEmptyBlock) continue;  // its segment is in use
+      pool.remove(handle);
       placer_.give_back(block.address, block.size);
       reserved_ -= block.size;
       --segments_;
@@ -94,7 +105,7 @@ void CachingAllocator::empty_cache() {
 }
 
 CachingAllocator::Handle CachingAllocator::new_record() {
-  if (recycled_ == kNone) {
+  if (recycled_ == kEmptyBlock) {
     blocks_.emplace_back();
     return static_cast<Handle>(blocks_.size() - 1);
   }
@@ -108,31 +119,34 @@ void CachingAllocator::recycle(Handle record) {
   recycled_ = record;
 }
 
+// One free block, in the list.
 CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small) {
   const Bytes segment = segment_size_for(size, is_small);
   reserved_ = checked_add(reserved_, segment);
   const Bytes address = placer_.place(segment);
   ++segments_;
   const Handle record = new_record();
-  blocks_[record] = {.address = address, .size = segment, .is_small = is_small};
+  blocks_[record] = {.address = address, .size = segment, .is_free = true, .is_small = is_small};
+  pools_[is_small].insert(record, segment, address);
   return record;
 }
 
-// The request takes the front; the remainder becomes a free block.
-void CachingAllocator::split(Handle front, Bytes size) {
-  const Handle rest = new_record();
-  Block& block = blocks_[front];
-  Block& remainder = blocks_[rest];
-  remainder.address = block.address + size;
-  remainder.size = block.size - size;
-  remainder.previous = front;
-  remainder.next = block.next;
-  remainder.is_free = true;
-  remainder.is_small = block.is_small;
-  if (block.next != kNone) blocks_[block.next].previous = rest;
-  block.next = rest;
-  block.size = size;
-  pool_of(remainder).insert({.size = remainder.size, .address = remainder.address, .block = rest});
+// A block of `size` at the front of a free one, which keeps its record and its place in the free list, and shrinks.
+CachingAllocator::Handle CachingAllocator::carve_front(Handle remainder, Bytes size) {
+  const Handle front = new_record();
+  Block& rest = blocks_[remainder];
+  blocks_[front] = {.address = rest.address,
+                    .size = size,
+                    .previous = rest.previous,
+                    .next = remainder,
+                    .is_free = false,
+                    .is_small = rest.is_small};
+  blocks_[rest.previous].next = front;
+  rest.previous = front;
+  rest.address += size;
+  rest.size -= size;
+  pools_[rest.is_small].update(remainder, rest.size, rest.address);
+  return front;
 }
 
 }  // namespace memcalc

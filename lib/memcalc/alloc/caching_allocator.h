@@ -4,8 +4,8 @@
 // tests/measured/history_replay_test.cc (every address of 13 logged runs).
 #pragma once
 
+#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "memcalc/alloc/free_list.h"
@@ -24,7 +24,7 @@ inline constexpr Bytes kRoundLarge = 2 * kMiB;        // … rounded up to this
 
 class CachingAllocator {
  public:
-  using Handle = std::uint32_t;
+  using Handle = FreeList::Handle;
 
   explicit CachingAllocator(SegmentPlacer placer = {});
 
@@ -47,27 +47,27 @@ class CachingAllocator {
   [[nodiscard]] Bytes address_of(Handle block) const { return blocks_[block].address; }
 
  private:
-  static constexpr Handle kNone = FreeList::kNone;
+  // The block of every request of 0 bytes, and the neighbour of the first and the last block of a segment. It is
+  // never free, so that merging stops there, and what is written to its links is never read.
+  static constexpr Handle kEmptyBlock = FreeList::kNone;
 
   struct Block {
     Bytes address = 0;
     Bytes size = 0;
-    Handle previous = kNone;  // neighbours in the segment, by address
-    Handle next = kNone;      // in the record of no block: the next record to recycle
+    Handle previous = kEmptyBlock;  // neighbours in the segment, by address
+    Handle next = kEmptyBlock;      // in a record of no block: the next record to recycle
     bool is_free = false;
-    bool is_small = false;    // of the small pool
+    bool is_small = false;          // of the small pool
   };
 
-  [[nodiscard]] FreeList& pool_of(const Block& block) { return block.is_small ? small_ : large_; }
   [[nodiscard]] Handle new_record();
-  void recycle(Handle block);
+  void recycle(Handle record);
   [[nodiscard]] Handle new_segment(Bytes size, bool is_small);
-  void split(Handle block, Bytes size);
+  [[nodiscard]] Handle carve_front(Handle block, Bytes size);
 
-  std::vector<Block> blocks_;  // blocks_[kEmptyBlock] is the block of every request of 0 bytes
-  Handle recycled_ = kNone;
-  FreeList small_;
-  FreeList large_;
+  std::vector<Block> blocks_;  // blocks_[kEmptyBlock] is the empty one
+  Handle recycled_ = kEmptyBlock;
+  std::array<FreeList, 2> pools_;  // [is_small]
   Bytes allocated_ = 0;
   Bytes reserved_ = 0;
   std::size_t segments_ = 0;

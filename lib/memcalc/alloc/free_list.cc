@@ -1,25 +1,34 @@
 #include "memcalc/alloc/free_list.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace memcalc {
 
-std::vector<std::uint32_t> FreeList::blocks() const {
-  std::vector<std::uint32_t> result;
-  for (const Bucket& bucket : buckets_) {
-    for (std::uint32_t i = 0; i < bucket.count; ++i) result.push_back(entries_[bucket.begin + i].block);
+FreeList::FreeList() {
+  constexpr std::size_t kFirstNodes = 1024;
+  nodes_.reserve(kBucketCount + kFirstNodes);
+  nodes_.resize(kBucketCount);
+  for (std::uint32_t bucket = 0; bucket < kBucketCount; ++bucket) {
+    nodes_[bucket] = {.size = std::numeric_limits<Bytes>::max(),
+                      .address = std::numeric_limits<Bytes>::max(),
+                      .previous = bucket,
+                      .next = bucket};
+  }
+}
+
+std::vector<FreeList::Handle> FreeList::blocks() const {
+  std::vector<Handle> result;
+  for (std::uint32_t bucket = 0; bucket < kBucketCount; ++bucket) {
+    for (std::uint32_t node = nodes_[bucket].next; node != bucket; node = nodes_[node].next) {
+      result.push_back(node - kBucketCount);
+    }
   }
   return result;
 }
 
-void FreeList::grow(Bucket& bucket) {
-  constexpr std::uint32_t kFirstCapacity = 4;
-  const std::uint32_t capacity = std::max(kFirstCapacity, 2 * bucket.capacity);
-  const auto begin = static_cast<std::uint32_t>(entries_.size());
-  entries_.resize(entries_.size() + capacity);
-  std::copy_n(entries_.begin() + bucket.begin, bucket.count, entries_.begin() + begin);
-  bucket.begin = begin;
-  bucket.capacity = capacity;
+void FreeList::make_room_for(std::uint32_t node) {
+  nodes_.resize(std::max<std::size_t>(node + 1, nodes_.size() + nodes_.size() / 2));
 }
 
 }  // namespace memcalc

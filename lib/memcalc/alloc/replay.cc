@@ -1,5 +1,6 @@
 #include "memcalc/alloc/replay.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -43,15 +44,13 @@ class Replayer {
         record_timeline_(record_timeline) {}
 
   [[nodiscard]] ReplayResult run() {
-    const std::vector<Event>& events = trace_.events;
-    if (record_timeline_) result_.timeline.reserve(events.size());
-    for (std::size_t begin = 0; begin < events.size();) {
-      std::size_t end = begin + 1;
-      while (end < events.size() && events[end].phase == events[begin].phase) ++end;
-      run_phase(begin, end);
-      begin = end;
+    if (record_timeline_) {
+      result_.timeline.reserve(trace_.events.size());
+      replay_events<true>();
+    } else {
+      replay_events<false>();
     }
-    if (!events.empty()) result_.categories_at_peak = categories_after(trace_, result_.peak_event);
+    if (!trace_.events.empty()) result_.categories_at_peak = categories_after(trace_, result_.peak_event);
     result_.slack_at_peak = result_.peak_allocated;
     for (const Bytes bytes : result_.categories_at_peak) result_.slack_at_peak -= bytes;
     result_.allocated_at_end = allocator_.allocated();
@@ -60,60 +59,65 @@ class Replayer {
   }
 
  private:
-  // Events [begin, end) are of one phase. What is allocated when it begins counts for its peak, as in
-  // torch.cuda.reset_peak_memory_stats.
-  void run_phase(std::size_t begin, std::size_t end) {
-    Bytes phase_peak = allocator_.allocated();
-    for (std::size_t i = begin; i < end; ++i) {
-      Bytes block_bytes = 0;
-      switch (trace_.events[i].kind) {
-        case EventKind::kAllocate:
+  template <bool kRecordTimeline>
+  void replay_events() {
+    const std::size_t count = trace_.events.size();
+    const Event* const events = trace_.events.data();
+    for (std::size_t i = 0; i < count;) {
+      // What is allocated when a phase begins counts for its peak, as in torch.cuda.reset_peak_memory_stats.
+      const Phase phase = events[i].phase;
+      phase_peak_ = allocator_.allocated();
+      for (; i < count && events[i].phase == phase; ++i) {
+        Bytes block_bytes = 0;
+        if (events[i].kind == EventKind::kAllocate) {
           block_bytes = allocate(i);
-          if (allocator_.allocated() > phase_peak) phase_peak = allocator_.allocated();
-          break;
-        case EventKind::kFree: block_bytes = free(i); break;
-        case EventKind::kEmptyCache:
+        } else if (events[i].kind == EventKind::kFree) {
+          block_bytes = free(i);
+        } else {
           allocator_.empty_cache();
           exact_.empty_cache();
-          break;
+        }
+        if constexpr (kRecordTimeline) {
+          result_.timeline.push_back({.allocated = allocator_.allocated(),
+                                      .reserved = allocator_.reserved(),
+                                      .block_bytes = block_bytes});
+        }
       }
-      if (record_timeline_) {
-        result_.timeline.push_back({.allocated = allocator_.allocated(),
-                                    .reserved = allocator_.reserved(),
-                                    .block_bytes = block_bytes});
-      }
+      Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(phase)];
+      peak = std::max(peak, phase_peak_);
     }
-    Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(trace_.events[begin].phase)];
-    if (phase_peak > peak) peak = phase_peak;
   }
 
-  [[nodiscard]] Bytes allocate(std::size_t i) {
+  Bytes allocate(std::size_t i) {
     const std::size_t block = block_of(i);
-    if (handles_[block] != kNotYet) throw broken_trace(i, "allocates a block a second time");
+    if (handles_[block] != kNotYet) [[unlikely]] throw broken_trace(i, "allocates a block a second time");
     const Bytes requested = trace_.blocks[block].requested;
     const CachingAllocator::Handle handle = allocator_.allocate(requested);
     handles_[block] = handle;
     (void)exact_.allocate(requested);
-    if (allocator_.allocated() > result_.peak_allocated) {
-      result_.peak_allocated = allocator_.allocated();
-      result_.peak_event = i;
-      result_.reserved_at_peak = allocator_.reserved();
+    if (exact_.allocated() > result_.exact_peak) {
+      result_.exact_peak = exact_.allocated();
+      result_.exact_peak_event = i;
+    }
+    if (allocator_.allocated() > phase_peak_) {
+      phase_peak_ = allocator_.allocated();
+      if (phase_peak_ > result_.peak_allocated) {
+        result_.peak_allocated = phase_peak_;
+        result_.peak_event = i;
+        result_.reserved_at_peak = allocator_.reserved();
+      }
     }
     if (allocator_.reserved() > result_.peak_reserved) {
       result_.peak_reserved = allocator_.reserved();
       result_.segments_at_peak = allocator_.segments();
     }
-    if (exact_.allocated() > result_.exact_peak) {
-      result_.exact_peak = exact_.allocated();
-      result_.exact_peak_event = i;
-    }
     return allocator_.size_of(handle);
   }
 
-  [[nodiscard]] Bytes free(std::size_t i) {
+  Bytes free(std::size_t i) {
     const std::size_t block = block_of(i);
     const std::uint32_t handle = handles_[block];
-    if (handle >= kFreed) {
+    if (handle >= kFreed) [[unlikely]] {
       throw broken_trace(i, handle == kFreed ? "frees a block a second time" : "frees a block before its allocation");
     }
     const Bytes bytes = allocator_.size_of(handle);
@@ -134,6 +138,7 @@ class Replayer {
   ExactAllocator exact_;
   std::vector<std::uint32_t> handles_;  // by block of the trace
   bool record_timeline_;
+  Bytes phase_peak_ = 0;  // of the phase that is being replayed
   ReplayResult result_;
 };
 
