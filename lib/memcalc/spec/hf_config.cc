@@ -40,10 +40,10 @@ BertSpec bert_or_roberta(HfReader& config, bool roberta) {
     const std::int64_t pad = config.json().nullable_int("pad_token_id", {0, kSizeRange.max}).value_or(1);
     spec.first_position = pad + 1;
     if (spec.max_position_embeddings <= spec.first_position) {
-      throw config.json().error("max_position_embeddings",
-                                "found " + std::to_string(spec.max_position_embeddings) +
-                                    "; accepted: more than pad_token_id + 1 (" + std::to_string(spec.first_position) +
-                                    "), where RoBERTa's positions start");
+      throw config.json().error("max_position_embeddings", "found " + std::to_string(spec.max_position_embeddings) +
+                                                               "; accepted: more than pad_token_id + 1 (" +
+                                                               std::to_string(spec.first_position) +
+                                                               "), where RoBERTa's positions start");
     }
   }
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
@@ -123,9 +123,9 @@ LlamaSpec llama_block(HfReader& config, const LlamaDefaults& defaults) {
   if (!head_dim) config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   config.divides("num_key_value_heads", spec.num_key_value_heads, "num_attention_heads", spec.num_attention_heads);
   if (spec.head_dim % 2 != 0) {
-    throw config.json().error(head_dim ? "head_dim" : "hidden_size",
-                              "gives a head of " + std::to_string(spec.head_dim) +
-                                  "; accepted: an even one (rotary positions turn pairs)");
+    throw config.json().error(
+        head_dim ? "head_dim" : "hidden_size",
+        "gives a head of " + std::to_string(spec.head_dim) + "; accepted: an even one (rotary positions turn pairs)");
   }
   config.check_parameter_count([&] {
     const std::int64_t heads = checked_multiply(2, checked_add(spec.num_attention_heads, spec.num_key_value_heads));
@@ -138,7 +138,8 @@ LlamaSpec llama_block(HfReader& config, const LlamaDefaults& defaults) {
 }
 
 Architecture llama(HfReader& config) {
-  LlamaSpec spec = llama_block(config, {.intermediate_size = 11008, .max_position_embeddings = 2048, .num_key_value_heads = {}});
+  LlamaSpec spec =
+      llama_block(config, {.intermediate_size = 11008, .max_position_embeddings = 2048, .num_key_value_heads = {}});
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   spec.attention_bias = config.flag("attention_bias", false);
   spec.mlp_bias = config.flag("mlp_bias", false);
@@ -158,26 +159,29 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert}, Family{"gpt2", gpt2}, Family{"llama", llama}, Family{"mistral", mistral}, Family{"roberta", roberta},
+    Family{"bert", bert},       Family{"gpt2", gpt2},       Family{"llama", llama},
+    Family{"mistral", mistral}, Family{"roberta", roberta},
 };
 
 constexpr auto kModelledTypes = [] {
   std::array<std::string_view, kFamilies.size()> names;
-  std::transform(kFamilies.begin(), kFamilies.end(), names.begin(), [](const Family& family) { return family.model_type; });
+  std::transform(kFamilies.begin(), kFamilies.end(), names.begin(),
+                 [](const Family& family) { return family.model_type; });
   return names;
 }();
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",      "bart",         "bloom",     "clip",      "convnext",   "convnextv2",  "deberta",     "deberta-v2",
-    "deepseek_v2", "deepseek_v3",  "deit",      "dinov2",    "distilbert", "efficientnet", "electra",    "falcon",
-    "gemma",       "gemma2",       "gemma3",    "gemma3_text", "glm",      "glm4",        "glm4_moe",    "gpt_bigcode",
-    "gpt_neo",     "gpt_neox",     "gpt_oss",   "gptj",      "granite",    "kimi_k2",     "llama4",      "llama4_text",
-    "llava",       "longformer",   "mamba",     "mamba2",    "mbart",      "mixtral",     "mobilenet_v2", "modernbert",
-    "mpt",         "mt5",          "nemotron",  "olmo",      "olmo2",      "opt",         "pegasus",     "phi",
-    "phi3",        "qwen2",        "qwen2_moe", "qwen2_vl",  "qwen3",      "qwen3_moe",   "resnet",      "siglip",
-    "smollm3",     "stablelm",     "starcoder2", "swin",     "t5",         "vit",         "wav2vec2",    "whisper",
-    "xlm-roberta",
+    "albert",     "bart",        "bloom",       "clip",         "convnext",   "convnextv2",  "deberta",
+    "deberta-v2", "deepseek_v2", "deepseek_v3", "deit",         "dinov2",     "distilbert",  "efficientnet",
+    "electra",    "falcon",      "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",
+    "glm4",       "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_neox",   "gpt_oss",     "gptj",
+    "granite",    "kimi_k2",     "llama4",      "llama4_text",  "llava",      "longformer",  "mamba",
+    "mamba2",     "mbart",       "mixtral",     "mobilenet_v2", "modernbert", "mpt",         "mt5",
+    "nemotron",   "olmo",        "olmo2",       "opt",          "pegasus",    "phi",         "phi3",
+    "qwen2",      "qwen2_moe",   "qwen2_vl",    "qwen3",        "qwen3_moe",  "resnet",      "siglip",
+    "smollm3",    "stablelm",    "starcoder2",  "swin",         "t5",         "vit",         "wav2vec2",
+    "whisper",    "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {

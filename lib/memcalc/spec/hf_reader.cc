@@ -11,10 +11,28 @@ namespace memcalc {
 namespace {
 
 // The keys of transformers' ACT2CLS (activations.py), without those that hold parameters (prelu, xielu).
-constexpr std::array<std::string_view, 22> kActivations = {
-    "gelu",       "gelu_10", "gelu_accurate", "gelu_fast", "gelu_new", "gelu_python",  "gelu_python_tanh", "gelu_pytorch_tanh",
-    "hardswish",  "laplace", "leaky_relu",    "linear",    "mish",     "quick_gelu",   "relu",             "relu2",
-    "relu6",      "sigmoid", "silu",          "sqrtsoftplus", "swish", "tanh"};
+constexpr std::array<std::string_view, 22> kActivations = {"gelu",
+                                                           "gelu_10",
+                                                           "gelu_accurate",
+                                                           "gelu_fast",
+                                                           "gelu_new",
+                                                           "gelu_python",
+                                                           "gelu_python_tanh",
+                                                           "gelu_pytorch_tanh",
+                                                           "hardswish",
+                                                           "laplace",
+                                                           "leaky_relu",
+                                                           "linear",
+                                                           "mish",
+                                                           "quick_gelu",
+                                                           "relu",
+                                                           "relu2",
+                                                           "relu6",
+                                                           "sigmoid",
+                                                           "silu",
+                                                           "sqrtsoftplus",
+                                                           "swish",
+                                                           "tanh"};
 
 constexpr std::array<std::string_view, 4> kDTypes = {"bfloat16", "float16", "float32", "float64"};
 constexpr std::array<DType, 4> kDTypeValues = {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64};

@@ -22,7 +22,7 @@ namespace {
 
 // "line 3, column 7": position is the number of bytes read, so that the offending byte is the last of them.
 std::string line_and_column(std::string_view text, std::size_t position) {
-  const std::string_view before = text.substr(0, position > 0 ? std::min(position, text.size()) - 1 : 0);
+  const std::string_view before = text.substr(0, position > 0 ? position - 1 : 0);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
   return "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1);
@@ -86,11 +86,10 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
       problem_ = place + "found " + one_line(token, 40) + "; accepted: a number that a double can hold";
     } else if (names_no_number(token_start)) {
       problem_ = place + pointer() + "found NaN or Infinity; accepted: a finite number (JSON has no other)";
-    } else if (position > text_.size() || text_.find_first_not_of(" \t\r\n", position) == std::string_view::npos) {
-      // The parser may stop on the last byte itself ("}" missing) or behind it.
-      problem_ = closed_too_often(token) ? place + "found " + one_line(token, 40) + " after the end of the value"
-                                         : place + pointer() + "the file ends within a value: it is truncated";
-    } else if (std::string_view(error.what()).find("UTF-8") != std::string_view::npos) {
+    } else if (position > text_.size()) {  // the parser has read the end of the text as if it were a byte
+      problem_ = place + "the file ends within a value: it is truncated";
+    } else if (utf8_length(text_.substr(token_start)) == 0 ||
+               std::string_view(error.what()).find("UTF-8") != std::string_view::npos) {
       problem_ = place + pointer() + "the file is not UTF-8";
     } else {
       problem_ = place + pointer() + "not JSON at \"" + one_line(text_.substr(token_start, 20)) + "\"";
@@ -99,15 +98,16 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  bool count() {
+    if (++values_ <= kJsonMaxValues) return true;
+    problem_ = "more than " + std::to_string(kJsonMaxValues) + " values; accepted: a config of a few hundred";
+    return false;
+  }
   // A value within the innermost open array or object, or the whole text.
   bool add(JsonNode node) {
-    if (++values_ > kJsonMaxValues) {
-      problem_ = "more than " + std::to_string(kJsonMaxValues) + " values; accepted: a config of a few hundred";
-      return false;
-    }
+    if (!count()) return false;
     if (open_.empty()) {
       root_ = std::move(node);
-      complete_ = true;
       return true;
     }
     JsonNode& parent = open_.back();
@@ -116,6 +116,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool open(JsonNode::Kind kind) {
+    if (!count()) return false;
     if (open_.size() == kJsonMaxDepth) {
       problem_ = "nested deeper than " + std::to_string(kJsonMaxDepth) + " levels";
       return false;
@@ -123,7 +124,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     JsonNode node{.kind = kind};
     if (!open_.empty()) {
       const JsonNode& parent = open_.back();
-      node.key = parent.kind == JsonNode::Kind::kArray ? std::to_string(parent.children.size()) : std::exchange(key_, {});
+      node.key =
+          parent.kind == JsonNode::Kind::kArray ? std::to_string(parent.children.size()) : std::exchange(key_, {});
     }
     open_.push_back(std::move(node));
     return true;
@@ -133,7 +135,6 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     if (open_.empty()) {
       root_ = std::move(node);
-      complete_ = true;
     } else {
       open_.back().children.push_back(std::move(node));
     }
@@ -165,14 +166,14 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     // The lexer stops at the byte that breaks the token: look at the whole word around it.
     std::size_t start = at;
     while (start > 0 && is_letter(text_[start - 1])) --start;
-    const std::string word = ascii_lower(text_.substr(start, 8));
-    return word.starts_with("nan") || word.starts_with("inf");
+    std::size_t end = start;
+    while (end < text_.size() && is_letter(text_[end])) ++end;
+    const std::string word = ascii_lower(text_.substr(start, std::min<std::size_t>(end - start, 16)));
+    return word == "nan" || word == "inf" || word == "infinity";
   }
-  [[nodiscard]] bool closed_too_often(const std::string& token) const { return complete_ && !token.empty(); }
 
   std::string_view text_;
   JsonNode root_;
-  bool complete_ = false;
   std::size_t values_ = 0;
   std::vector<JsonNode> open_;  // containers that are not closed yet; at most kJsonMaxDepth
   std::string key_;
@@ -205,8 +206,8 @@ std::string read_text_file(const std::string& path) {
   for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, file.get())) > 0;) {
     text.append(block, count);
     if (text.size() > kJsonMaxFileBytes) {
-      throw input_error(path, "larger than " + std::to_string(kJsonMaxFileBytes >> 20U) +
-                                  " MiB; accepted: a config of a few KiB");
+      throw input_error(
+          path, "larger than " + std::to_string(kJsonMaxFileBytes >> 20U) + " MiB; accepted: a config of a few KiB");
     }
   }
   if (std::ferror(file.get()) != 0) throw input_error(path, "cannot be read to its end");

@@ -67,15 +67,14 @@ class JsonObject {
 
   [[nodiscard]] JsonObject required_object(std::string_view key) const;
   [[nodiscard]] std::optional<JsonObject> nullable_object(std::string_view key) const;
-  [[nodiscard]] std::vector<JsonObject> optional_objects(std::string_view key) const;      // array of objects
+  [[nodiscard]] std::vector<JsonObject> optional_objects(std::string_view key) const;   // array of objects
   [[nodiscard]] std::vector<std::string> optional_strings(std::string_view key) const;  // array of strings
 
   /// Throws at the first key that is not among `known`, with the nearest known one.
   void refuse_unknown_keys(std::span<const std::string_view> known) const;
 
   /// "FILE: /pointer/key: message", for checks that involve more than one value. An empty key means the object.
-  [[nodiscard]] Error error(std::string_view key, const std::string& message,
-                            ErrorCode code = ErrorCode::kInput) const;
+  [[nodiscard]] Error error(std::string_view key, const std::string& message, ErrorCode code = ErrorCode::kInput) const;
   /// "FILE: /pointer/key: found VALUE; accepted: WHAT"
   [[nodiscard]] Error error_found(std::string_view key, const std::string& accepted) const;
 

@@ -71,29 +71,43 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
   return text + "?";
 }
 
-std::string one_line(std::string_view text, std::size_t limit) {
-  const bool cut = text.size() > limit;
-  std::size_t end = std::min(text.size(), limit);
-  if (cut) {
-    while (end > 0 && (static_cast<std::uint8_t>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+std::size_t utf8_length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const std::uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
   }
+  // Longer than needed, a surrogate, or beyond the last code point.
+  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F)) return 0;
+  if ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) return 0;
+  return length;
+}
+
+std::string one_line(std::string_view text, std::size_t limit) {
+  constexpr std::string_view digits = "0123456789abcdef";
   std::string result;
-  for (const char c : text.substr(0, end)) {
-    const auto byte = static_cast<std::uint8_t>(c);
-    if (c == '\n') {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    if (at + std::max<std::size_t>(length, 1) > limit) return result + "…";
+    const auto byte = static_cast<std::uint8_t>(text[at]);
+    if (byte == '\n') {
       result += "\\n";
-    } else if (c == '\t') {
+    } else if (byte == '\t') {
       result += "\\t";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      constexpr std::string_view digits = "0123456789abcdef";
+    } else if (length == 0 || byte < 0x20 || byte == 0x7F) {
       result += "\\x";
       result += digits[byte >> 4U];
       result += digits[byte & 15U];
     } else {
-      result += c;
+      result += text.substr(at, length);
     }
+    at += std::max<std::size_t>(length, 1);
   }
-  return cut ? result + "…" : result;
+  return result;
 }
 
 std::string join(std::span<const std::string> names, std::string_view separator) {

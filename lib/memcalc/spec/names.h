@@ -24,7 +24,10 @@ namespace memcalc {
 /// Lower-cased copy; only ASCII letters change, whatever the locale.
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
-/// `text` fit for one line of a message: control characters escaped, cut after `limit` bytes (at a UTF-8 boundary).
+/// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none (or is empty).
+[[nodiscard]] std::size_t utf8_length(std::string_view text);
+
+/// `text` fit for one line of a message: control characters and what is not UTF-8 escaped, cut after `limit` bytes.
 [[nodiscard]] std::string one_line(std::string_view text, std::size_t limit = 60);
 
 /// "a, b, c"

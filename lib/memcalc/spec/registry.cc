@@ -94,7 +94,8 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
   const std::string start = "unknown " + std::string(kind) + " '" + one_line(reference) + "'";
   if (names.empty()) return {ErrorCode::kInput, start + ": no specs in " + join(directories)};
   const std::string hint = did_you_mean(reference, names);
-  return {ErrorCode::kUsage, start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
+  return {ErrorCode::kUsage,
+          start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
 ModelSpec model_from_file(const std::string& path) {
@@ -116,7 +117,8 @@ ModelSpec model_from_directory(const std::string& directory) {
 // Keeps the first of equal names: an earlier folder hides a later one.
 template <typename Listing>
 void sort_by_name(std::vector<Listing>& listings) {
-  std::stable_sort(listings.begin(), listings.end(), [](const Listing& a, const Listing& b) { return a.name < b.name; });
+  std::stable_sort(listings.begin(), listings.end(),
+                   [](const Listing& a, const Listing& b) { return a.name < b.name; });
   const auto same = [](const Listing& a, const Listing& b) { return a.name == b.name; };
   listings.erase(std::unique(listings.begin(), listings.end(), same), listings.end());
 }

@@ -11,22 +11,51 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 11> kModelKeys = {
-    "$schema", "name",     "aliases", "config",   "published_parameters", "published_parameters_of", "published_parameters_source",
-    "source",  "recalled", "date",    "notes"};
+constexpr std::array<std::string_view, 11> kModelKeys = {"$schema",
+                                                         "name",
+                                                         "aliases",
+                                                         "config",
+                                                         "published_parameters",
+                                                         "published_parameters_of",
+                                                         "published_parameters_source",
+                                                         "source",
+                                                         "recalled",
+                                                         "date",
+                                                         "notes"};
 
-constexpr std::array<std::string_view, 27> kDeviceKeys = {
-    "$schema", "name", "aliases", "description", "memory_bytes", "memory_source", "compute_capability_major",
-    "compute_capability_minor", "multiprocessors", "max_threads_per_multiprocessor", "context_bytes",
-    "kernel_bytes_fp32", "kernel_bytes_half", "cublas_workspace_bytes", "cublaslt_workspace_bytes", "placement",
-    "memory_bandwidth_bytes_per_second", "bf16_flops_per_second", "fp16_flops_per_second", "tf32_flops_per_second",
-    "fp32_flops_per_second", "validated", "source", "recalled", "date", "notes", "measured"};
+constexpr std::array<std::string_view, 27> kDeviceKeys = {"$schema",
+                                                          "name",
+                                                          "aliases",
+                                                          "description",
+                                                          "memory_bytes",
+                                                          "memory_source",
+                                                          "compute_capability_major",
+                                                          "compute_capability_minor",
+                                                          "multiprocessors",
+                                                          "max_threads_per_multiprocessor",
+                                                          "context_bytes",
+                                                          "kernel_bytes_fp32",
+                                                          "kernel_bytes_half",
+                                                          "cublas_workspace_bytes",
+                                                          "cublaslt_workspace_bytes",
+                                                          "placement",
+                                                          "memory_bandwidth_bytes_per_second",
+                                                          "bf16_flops_per_second",
+                                                          "fp16_flops_per_second",
+                                                          "tf32_flops_per_second",
+                                                          "fp32_flops_per_second",
+                                                          "validated",
+                                                          "source",
+                                                          "recalled",
+                                                          "date",
+                                                          "notes",
+                                                          "measured"};
 
 constexpr std::array<std::string_view, 3> kPlacementKeys = {"chunk_granularity_bytes", "initial_fragments",
                                                             "reserved_span"};
 constexpr std::array<std::string_view, 2> kSpanKeys = {"offset_bytes", "size_bytes"};
 
-constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};      // 1 PiB: no device holds more
+constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};  // 1 PiB: no device holds more
 constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
 constexpr DoubleRange kRateRange = {0, 1e20};
 
@@ -76,11 +105,14 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.description = json.required_string("description");
   device.memory_bytes = json.required_int("memory_bytes", kPositiveBytes);
   constexpr IntRange version = {0, 99};
-  device.compute_capability_major = static_cast<int>(json.optional_int("compute_capability_major", version).value_or(0));
-  device.compute_capability_minor = static_cast<int>(json.optional_int("compute_capability_minor", version).value_or(0));
+  device.compute_capability_major =
+      static_cast<int>(json.optional_int("compute_capability_major", version).value_or(0));
+  device.compute_capability_minor =
+      static_cast<int>(json.optional_int("compute_capability_minor", version).value_or(0));
   device.multiprocessors = static_cast<int>(json.optional_int("multiprocessors", {1, 100'000}).value_or(0));
-  device.max_threads_per_multiprocessor = static_cast<int>(
-      json.optional_int("max_threads_per_multiprocessor", {1, 100'000}).value_or(device.max_threads_per_multiprocessor));
+  device.max_threads_per_multiprocessor =
+      static_cast<int>(json.optional_int("max_threads_per_multiprocessor", {1, 100'000})
+                           .value_or(device.max_threads_per_multiprocessor));
   device.context_bytes = json.optional_int("context_bytes", kByteRange);
   device.kernel_bytes_fp32 = json.optional_int("kernel_bytes_fp32", kByteRange);
   device.kernel_bytes_half = json.optional_int("kernel_bytes_half", kByteRange);

@@ -1,0 +1,229 @@
+// config.json of the modelled families: transformers' defaults, what is listed as assumed, what is refused.
+#include "memcalc/spec/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/error_text.h"
+
+namespace memcalc {
+namespace {
+
+ModelSpec read(const std::string& text) {
+  const JsonDocument document = JsonDocument::parse(text, "config.json");
+  return model_from_hf_config(document.root(), "config.json");
+}
+
+template <typename Spec>
+Spec architecture(const std::string& text) {
+  return std::get<Spec>(read(text).architecture);
+}
+
+TEST(HfConfig, BertTakesTransformersDefaults) {
+  const ModelSpec model = read(R"({"model_type": "bert"})");
+  EXPECT_EQ(model.model_type, "bert");
+  const auto& bert = std::get<BertSpec>(model.architecture);
+  EXPECT_EQ(bert.vocab_size, 30522);
+  EXPECT_EQ(bert.hidden_size, 768);
+  EXPECT_EQ(bert.num_hidden_layers, 12);
+  EXPECT_EQ(bert.num_attention_heads, 12);
+  EXPECT_EQ(bert.intermediate_size, 3072);
+  EXPECT_EQ(bert.max_position_embeddings, 512);
+  EXPECT_EQ(bert.type_vocab_size, 2);
+  EXPECT_EQ(bert.num_labels, 2);
+  EXPECT_EQ(bert.hidden_act, "gelu");
+  EXPECT_EQ(bert.hidden_dropout_prob, 0.1);
+  EXPECT_EQ(bert.attention_probs_dropout_prob, 0.1);
+  EXPECT_FALSE(bert.classifier_dropout.has_value());
+  EXPECT_TRUE(bert.tie_word_embeddings);
+  EXPECT_FALSE(bert.is_roberta);
+  EXPECT_EQ(bert.first_position, 0);
+  EXPECT_FALSE(model.checkpoint_dtype.has_value());
+  const std::vector<std::string> expected = {
+      "vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, "
+      "intermediate_size = 3072, max_position_embeddings = 512, type_vocab_size = 2 "
+      "(absent from config.json; transformers' defaults for bert)",
+      "hidden_act = gelu (absent from config.json; transformers' default)",
+      "hidden_dropout_prob = 0.1 (absent from config.json; transformers' default)",
+      "attention_probs_dropout_prob = 0.1 (absent from config.json; transformers' default)",
+      "tie_word_embeddings = true (absent from config.json; transformers' default)",
+      "num_labels = 2 (absent from config.json; transformers' default)",
+  };
+  EXPECT_EQ(model.assumptions, expected);
+}
+
+TEST(HfConfig, RobertaHasItsOwnDefaults) {
+  const auto roberta = architecture<BertSpec>(R"({"model_type": "roberta"})");
+  EXPECT_TRUE(roberta.is_roberta);
+  EXPECT_EQ(roberta.vocab_size, 50265);
+  EXPECT_EQ(roberta.max_position_embeddings, 512);
+  EXPECT_EQ(roberta.type_vocab_size, 2);
+  EXPECT_EQ(roberta.first_position, 2);  // pad_token_id 1, and positions start behind it
+  EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "roberta", "pad_token_id": 0})").first_position, 1);
+}
+
+TEST(HfConfig, Gpt2TakesTransformersDefaults) {
+  const auto gpt2 = architecture<Gpt2Spec>(R"({"model_type": "gpt2"})");
+  EXPECT_EQ(gpt2.vocab_size, 50257);
+  EXPECT_EQ(gpt2.n_positions, 1024);
+  EXPECT_EQ(gpt2.n_embd, 768);
+  EXPECT_EQ(gpt2.n_layer, 12);
+  EXPECT_EQ(gpt2.n_head, 12);
+  EXPECT_EQ(gpt2.n_inner, 3072);
+  EXPECT_EQ(gpt2.activation_function, "gelu_new");
+  EXPECT_EQ(gpt2.resid_pdrop, 0.1);
+  EXPECT_EQ(gpt2.embd_pdrop, 0.1);
+  EXPECT_EQ(gpt2.attn_pdrop, 0.1);
+  EXPECT_TRUE(gpt2.tie_word_embeddings);
+}
+
+TEST(HfConfig, Gpt2TakesTheGeneralNamesToo) {
+  const auto gpt2 = architecture<Gpt2Spec>(R"({"model_type": "gpt2", "hidden_size": 1024, "num_hidden_layers": 24,
+      "num_attention_heads": 16, "max_position_embeddings": 2048, "n_inner": null})");
+  EXPECT_EQ(gpt2.n_embd, 1024);
+  EXPECT_EQ(gpt2.n_layer, 24);
+  EXPECT_EQ(gpt2.n_head, 16);
+  EXPECT_EQ(gpt2.n_positions, 2048);
+  EXPECT_EQ(gpt2.n_inner, 4096);
+  EXPECT_EQ(architecture<Gpt2Spec>(R"({"model_type": "gpt2", "n_inner": 1000})").n_inner, 1000);
+}
+
+TEST(HfConfig, LlamaTakesTransformersDefaults) {
+  const auto llama = architecture<LlamaSpec>(R"({"model_type": "llama"})");
+  EXPECT_EQ(llama.vocab_size, 32000);
+  EXPECT_EQ(llama.hidden_size, 4096);
+  EXPECT_EQ(llama.intermediate_size, 11008);
+  EXPECT_EQ(llama.num_hidden_layers, 32);
+  EXPECT_EQ(llama.num_attention_heads, 32);
+  EXPECT_EQ(llama.num_key_value_heads, 32);
+  EXPECT_EQ(llama.head_dim, 128);
+  EXPECT_EQ(llama.max_position_embeddings, 2048);
+  EXPECT_EQ(llama.hidden_act, "silu");
+  EXPECT_FALSE(llama.tie_word_embeddings);
+  EXPECT_FALSE(llama.attention_bias);
+  EXPECT_FALSE(llama.mlp_bias);
+  EXPECT_EQ(llama.attention_dropout, 0);
+  EXPECT_FALSE(llama.sliding_window.has_value());
+}
+
+TEST(HfConfig, MistralDiffersFromLlama) {
+  const auto mistral = architecture<LlamaSpec>(R"({"model_type": "mistral"})");
+  EXPECT_EQ(mistral.intermediate_size, 14336);
+  EXPECT_EQ(mistral.num_key_value_heads, 8);
+  EXPECT_EQ(mistral.max_position_embeddings, 131072);
+  EXPECT_EQ(mistral.sliding_window, 4096);
+  EXPECT_FALSE(architecture<LlamaSpec>(R"({"model_type": "mistral", "sliding_window": null})").sliding_window);
+  EXPECT_EQ(architecture<LlamaSpec>(R"({"model_type": "mistral", "num_key_value_heads": null})").num_key_value_heads,
+            32);
+}
+
+TEST(HfConfig, KeyValueHeadsFollowTheAttentionHeads) {
+  const ModelSpec model = read(R"({"model_type": "llama", "num_attention_heads": 16, "hidden_size": 2048})");
+  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).num_key_value_heads, 16);
+  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).head_dim, 128);
+}
+
+TEST(HfConfig, HeadDimMayBeFree) {
+  const auto wide = architecture<LlamaSpec>(
+      R"({"model_type": "mistral", "hidden_size": 5120, "num_attention_heads": 32, "head_dim": 128})");
+  EXPECT_EQ(wide.head_dim, 128);  // 32 x 128 is not 5120: Mistral NeMo
+}
+
+TEST(HfConfig, LabelsAreCounted) {
+  EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "bert", "id2label": {"0": "a", "1": "b", "2": "c"}})").num_labels,
+            3);
+  EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "bert", "num_labels": 5})").num_labels, 5);
+  EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "bert", "num_labels": 5, "id2label": {"0": "a"}})").num_labels, 1);
+}
+
+TEST(HfConfig, DtypeHasTwoNames) {
+  EXPECT_EQ(read(R"({"model_type": "llama", "torch_dtype": "bfloat16"})").checkpoint_dtype, DType::kBFloat16);
+  EXPECT_EQ(read(R"({"model_type": "llama", "dtype": "float16"})").checkpoint_dtype, DType::kFloat16);
+  EXPECT_EQ(read(R"({"model_type": "llama", "dtype": "float32", "torch_dtype": "float16"})").checkpoint_dtype,
+            DType::kFloat32);
+  EXPECT_FALSE(read(R"({"model_type": "llama", "torch_dtype": null})").checkpoint_dtype.has_value());
+}
+
+TEST(HfConfig, UnknownKeysAreIgnored) {
+  EXPECT_NO_THROW(
+      static_cast<void>(read(R"({"model_type": "bert", "gradient_checkpointing": false, "x": {"y": []}})")));
+}
+
+struct Wrong {
+  const char* name;
+  const char* text;
+  const char* message;
+  ErrorCode code = ErrorCode::kInput;
+};
+
+class WrongConfig : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongConfig, GivesOneClearLine) {
+  EXPECT_EQ(error_text([] { static_cast<void>(read(GetParam().text)); }), GetParam().message);
+  EXPECT_EQ(error_code([] { static_cast<void>(read(GetParam().text)); }), GetParam().code);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Configs, WrongConfig,
+    testing::Values(
+        Wrong{"no_type", R"({"vocab_size": 1})", "config.json: missing key \"model_type\""},
+        Wrong{"empty", "{}", "config.json: missing key \"model_type\""},
+        Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
+        Wrong{"mistyped_type", R"({"model_type": "lama"})",
+              "config.json: /model_type: found the string \"lama\"; accepted: one of bert, gpt2, llama, mistral, "
+              "roberta; "
+              "did you mean 'llama'?"},
+        Wrong{"type_to_come", R"({"model_type": "qwen2"})",
+              "config.json: /model_type: qwen2 is not modelled yet; modelled: bert, gpt2, llama, mistral, roberta",
+              ErrorCode::kUnsupported},
+        Wrong{"zero_layers", R"({"model_type": "bert", "num_hidden_layers": 0})",
+              "config.json: /num_hidden_layers: found 0; accepted: an integer from 1 to 10000"},
+        Wrong{"negative_hidden", R"({"model_type": "bert", "hidden_size": -768})",
+              "config.json: /hidden_size: found -768; accepted: an integer from 1 to 1099511627776"},
+        Wrong{"null_hidden", R"({"model_type": "bert", "hidden_size": null})",
+              "config.json: /hidden_size: found null; accepted: an integer from 1 to 1099511627776"},
+        Wrong{"huge_vocab", R"({"model_type": "bert", "vocab_size": 9223372036854775808})",
+              "config.json: /vocab_size: found 9223372036854775808; accepted: an integer from 1 to 1099511627776"},
+        Wrong{"bert_heads", R"({"model_type": "bert", "num_attention_heads": 7})",
+              "config.json: /hidden_size: found 768; accepted: a multiple of num_attention_heads (7)"},
+        Wrong{"gpt2_heads", R"({"model_type": "gpt2", "n_head": 7})",
+              "config.json: /n_embd: found 768; accepted: a multiple of n_head (7)"},
+        Wrong{"llama_heads", R"({"model_type": "llama", "num_attention_heads": 7})",
+              "config.json: /hidden_size: found 4096; accepted: a multiple of num_attention_heads (7)"},
+        Wrong{"llama_heads_despite_head_dim", R"({"model_type": "llama", "num_attention_heads": 7, "head_dim": 64})",
+              "config.json: /hidden_size: found 4096; accepted: a multiple of num_attention_heads (7)"},
+        Wrong{"kv_heads", R"({"model_type": "llama", "num_key_value_heads": 6})",
+              "config.json: /num_attention_heads: found 32; accepted: a multiple of num_key_value_heads (6)"},
+        Wrong{"odd_head", R"({"model_type": "mistral", "head_dim": 65})",
+              "config.json: /head_dim: gives a head of 65; accepted: an even one (rotary positions turn pairs)"},
+        Wrong{"two_names", R"({"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024})",
+              "config.json: /hidden_size: found 1024, but n_embd is 768; accepted: one of the two names, or equal "
+              "values"},
+        Wrong{"dropout", R"({"model_type": "gpt2", "attn_pdrop": 10})",
+              "config.json: /attn_pdrop: found 10; accepted: a number from 0 to 1"},
+        Wrong{"dtype", R"({"model_type": "gpt2", "torch_dtype": "bfloat"})",
+              "config.json: /torch_dtype: found the string \"bfloat\"; accepted: one of bfloat16, float16, float32, "
+              "float64; did you mean 'bfloat16'?"},
+        Wrong{"labels", R"({"model_type": "bert", "id2label": {}})",
+              "config.json: /id2label: found an object of 0; accepted: at least one label"},
+        Wrong{
+            "roberta_positions", R"({"model_type": "roberta", "max_position_embeddings": 2})",
+            "config.json: /max_position_embeddings: found 2; accepted: more than pad_token_id + 1 (2), where RoBERTa's "
+            "positions start"},
+        Wrong{"decoder_bert", R"({"model_type": "bert", "is_decoder": true})",
+              "config.json: /is_decoder: true is not modelled for bert yet", ErrorCode::kUnsupported},
+        Wrong{"quantized", R"({"model_type": "llama", "quantization_config": {"quant_method": "awq"}})",
+              "config.json: /quantization_config: is not modelled for llama yet; remove the key to see the plain model",
+              ErrorCode::kUnsupported},
+        Wrong{"overflow",
+              R"({"model_type": "llama", "hidden_size": 1099511627776, "intermediate_size": 1099511627776,
+                  "num_attention_heads": 1, "num_key_value_heads": 1})",
+              "config.json: the parameters need more than 2^63 - 1 bytes: check layers, vocabulary and hidden size",
+              ErrorCode::kOverflow}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace memcalc

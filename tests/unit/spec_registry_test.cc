@@ -1,0 +1,203 @@
+// The registry: names, aliases, paths, directories, lists; and the data that memcalc ships.
+#include "memcalc/spec/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <variant>
+
+#include "memcalc/spec/names.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Registry : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder = fs::path(testing::TempDir()) /
+             (std::string("memcalc_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const fs::path path = folder / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  fs::path folder;
+  SpecRegistry shipped{test::specs_dir().string()};
+};
+
+TEST_F(Registry, FindsByNameAliasAndCase) {
+  for (const char* reference : {"bert-large", "BERT-Large", "bert-large-uncased", "google-bert/bert-large-uncased"}) {
+    EXPECT_EQ(shipped.model(reference).name, "bert-large") << reference;
+  }
+  EXPECT_EQ(shipped.model("meta-llama/Llama-3.2-1B").name, "llama-3.2-1b");
+  for (const char* reference : {"h100-sxm", "h100", "H100", "NVIDIA H100 80GB HBM3"}) {
+    EXPECT_EQ(shipped.device(reference).name, "h100-sxm") << reference;
+  }
+  EXPECT_EQ(shipped.device("h200").name, "h200-sxm");
+}
+
+TEST_F(Registry, ProposesTheNearestName) {
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("bert-lage")); }),
+            "unknown model 'bert-lage'; did you mean 'bert-large'?");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("llama3-8b")); }),
+            "unknown model 'llama3-8b'; did you mean 'llama-3-8b'?");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("zebra")); }),
+            "unknown model 'zebra'; 'memcalc models' lists the known ones");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device("h100-smx")); }),
+            "unknown GPU 'h100-smx'; did you mean 'h100-sxm'?");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("")); }),
+            "unknown model ''; 'memcalc models' lists the known ones");
+  EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry("/nowhere").model("gpt2")); }),
+            "unknown model 'gpt2': no specs in /nowhere");
+}
+
+TEST_F(Registry, ReadsAConfigJsonByPathAndByDirectory) {
+  const std::string path = write("snapshot/config.json", R"({"model_type": "gpt2", "n_layer": 3})");
+  for (const std::string& reference : {path, (folder / "snapshot").string(), (folder / "snapshot/").string()}) {
+    const ModelSpec model = shipped.model(reference);
+    EXPECT_EQ(std::get<Gpt2Spec>(model.architecture).n_layer, 3) << reference;
+    EXPECT_EQ(fs::path(model.source).lexically_normal(), path);
+  }
+}
+
+TEST_F(Registry, ReadsAModelFileOfOursByPath) {
+  const std::string path = write("mine.json", R"({"name": "mine", "config": {"model_type": "gpt2"}, "source": "me",
+                                                  "date": "2026-11-21", "published_parameters": 124439808})");
+  const ModelSpec model = shipped.model(path);
+  EXPECT_EQ(model.name, "mine");
+  EXPECT_EQ(model.published_parameters, 124439808);
+  EXPECT_EQ(model.source, "me");
+}
+
+TEST_F(Registry, RefusesWrongPaths) {
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("./absent.json")); }),
+            "./absent.json: no such file or directory");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("absent.json")); }),
+            "absent.json: no such file or directory");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(folder.string())); }),
+            folder.string() + ": a directory without config.json");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device("/absent.json")); }), "/absent.json: no such file");
+}
+
+TEST_F(Registry, OwnFilesAreReadStrictly) {
+  const std::string path = write("mine.json", R"({"name": "mine", "config": {"model_type": "gpt2"}, "sources": "me"})");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(path)); }),
+            path + ": unknown key \"sources\"; did you mean 'source'?");
+  const std::string wrong = write("wrong.json", R"({"name": "w", "config": {"model_type": "gpt2", "n_head": 5},
+                                                    "source": "me", "date": "2026-11-21"})");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(wrong)); }),
+            wrong + ": /config/n_embd: found 768; accepted: a multiple of n_head (5)");
+  const std::string gpu = write("gpu.json", R"({"name": "g", "description": "d", "memory_bytes": 0})");
+  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device(gpu)); }),
+            gpu + ": /memory_bytes: found 0; accepted: an integer from 1 to 1125899906842624");
+}
+
+TEST_F(Registry, AnEarlierFolderHidesALaterOne) {
+  write("models/gpt2.json", R"({"name": "gpt2", "config": {"model_type": "gpt2", "n_layer": 1}, "source": "me",
+                                "date": "2026-11-21"})");
+  const SpecRegistry both(std::vector<std::string>{folder.string(), test::specs_dir().string()});
+  EXPECT_EQ(std::get<Gpt2Spec>(both.model("gpt2").architecture).n_layer, 1);
+  EXPECT_EQ(both.model("gpt2-xl").name, "gpt2-xl");
+  EXPECT_EQ(both.models().size(), shipped.models().size());
+}
+
+TEST_F(Registry, EveryShippedModelLoads) {
+  const std::vector<ModelListing> models = shipped.models();
+  EXPECT_GE(models.size(), 28U);
+  EXPECT_TRUE(std::is_sorted(models.begin(), models.end(), [](auto& a, auto& b) { return a.name < b.name; }));
+  for (const ModelListing& listing : models) {
+    SCOPED_TRACE(listing.name);
+    EXPECT_TRUE(fs::exists(test::specs_dir() / "models" / (listing.name + ".json")));  // the file is named after it
+    const ModelSpec model = shipped.model(listing.name);
+    EXPECT_EQ(model.name, listing.name);
+    EXPECT_TRUE(model.published_parameters.has_value());
+    EXPECT_FALSE(model.source.empty());
+    EXPECT_FALSE(model.date.empty());
+    // A spec says everything itself, but for the number of labels, which belongs to the task.
+    for (const std::string& line : model.assumptions) EXPECT_TRUE(line.starts_with("num_labels = 2")) << line;
+    for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.model(alias).name, listing.name) << alias;
+  }
+}
+
+TEST_F(Registry, EveryShippedDeviceLoads) {
+  const std::vector<DeviceListing> devices = shipped.devices();
+  EXPECT_GE(devices.size(), 45U);
+  for (const DeviceListing& listing : devices) {
+    SCOPED_TRACE(listing.name);
+    EXPECT_TRUE(fs::exists(test::specs_dir() / "gpus" / (listing.name + ".json")));
+    EXPECT_EQ(shipped.device(listing.name).name, listing.name);
+    EXPECT_GT(listing.half_flops_per_second, 1e13);
+    EXPECT_GT(listing.memory_bytes, 10 * kGiB);
+    EXPECT_EQ(listing.validated, listing.name == "h100-sxm" || listing.name == "h200-sxm");
+    for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.device(alias).name, listing.name) << alias;
+  }
+}
+
+TEST_F(Registry, NoNameMeansTwoThings) {
+  std::map<std::string, std::string> owners;
+  for (const ModelListing& listing : shipped.models()) {
+    EXPECT_TRUE(owners.emplace(listing.name, listing.name).second) << listing.name;
+    for (const std::string& alias : listing.aliases)
+      EXPECT_TRUE(owners.emplace(ascii_lower(alias), listing.name).second) << alias;
+  }
+  owners.clear();
+  for (const DeviceListing& listing : shipped.devices()) {
+    EXPECT_TRUE(owners.emplace(listing.name, listing.name).second) << listing.name;
+    for (const std::string& alias : listing.aliases)
+      EXPECT_TRUE(owners.emplace(ascii_lower(alias), listing.name).second) << alias;
+  }
+}
+
+TEST_F(Registry, H100IsWhatWasMeasured) {
+  const DeviceSpec h100 = shipped.device("h100-sxm");
+  EXPECT_EQ(h100.memory_bytes, 85'017'493'504);  // torch.cuda.get_device_properties(0).total_memory
+  // NVML, single_gpu.jsonl and trainer.jsonl: use after training - idle use - peak reserved.
+  ASSERT_TRUE(h100.context_bytes && h100.kernel_bytes_fp32 && h100.kernel_bytes_half && h100.placement);
+  EXPECT_EQ(*h100.context_bytes, 1'154'285'568 - 503'316'480);
+  EXPECT_EQ(*h100.context_bytes + *h100.kernel_bytes_fp32, 9'496'756'224 - 503'316'480 - 8'206'155'776);
+  EXPECT_EQ(*h100.kernel_bytes_half - *h100.kernel_bytes_fp32, 16 * kMiB);
+  EXPECT_EQ(h100.cublas_workspace_bytes, 33'554'432);
+  EXPECT_EQ(h100.cublaslt_workspace_bytes, 1'048'576);
+  EXPECT_EQ(h100.placement->initial_fragments.size(), 3U);
+  EXPECT_EQ(h100.placement->initial_fragments[0].offset, 74 * kMiB);
+  EXPECT_EQ(h100.placement->initial_fragments[0].size, 22 * kMiB);
+  ASSERT_TRUE(h100.placement->reserved_span.has_value());
+  EXPECT_EQ(h100.placement->reserved_span->offset, -928 * kMiB);
+  EXPECT_EQ(h100.placement->reserved_span->size, 544 * kMiB);
+  EXPECT_EQ(h100.compute_capability_major, 9);
+  EXPECT_EQ(h100.multiprocessors, 132);
+}
+
+TEST(Names, EditDistance) {
+  EXPECT_EQ(edit_distance("bert", "bert"), 0U);
+  EXPECT_EQ(edit_distance("bert", "BERT"), 0U);
+  EXPECT_EQ(edit_distance("bert-lage", "bert-large"), 1U);
+  EXPECT_EQ(edit_distance("sxm", "smx"), 1U);  // neighbours exchanged
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+}
+
+TEST(Names, OneLine) {
+  EXPECT_EQ(one_line("a\nb\tc\x01"), "a\\nb\\tc\\x01");
+  EXPECT_EQ(one_line("\xff"), "\\xff");
+  EXPECT_EQ(one_line("äöü", 3), "ä…");  // a character is not cut in two
+}
+
+}  // namespace
+}  // namespace memcalc
