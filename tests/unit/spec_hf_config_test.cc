@@ -147,6 +147,12 @@ TEST(HfConfig, DtypeHasTwoNames) {
   EXPECT_FALSE(read(R"({"model_type": "llama", "torch_dtype": null})").checkpoint_dtype.has_value());
 }
 
+TEST(HfConfig, AMistypedSizeIsNoticed) {
+  const ModelSpec model = read(R"({"model_type": "gpt2", "n_layers": 48, "n_ctx": 1024})");
+  EXPECT_EQ(std::get<Gpt2Spec>(model.architecture).n_layer, 12);
+  EXPECT_EQ(model.assumptions[1], "key 'n_layers' of config.json is ignored; did you mean 'n_layer'?");
+}
+
 TEST(HfConfig, UnknownKeysAreIgnored) {
   EXPECT_NO_THROW(
       static_cast<void>(read(R"({"model_type": "bert", "gradient_checkpointing": false, "x": {"y": []}})")));

@@ -7,11 +7,15 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
+#include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/spec_file.h"
 #include "support/error_text.h"
 #include "support/paths.h"
 
@@ -182,6 +186,24 @@ TEST_F(Registry, H100IsWhatWasMeasured) {
   EXPECT_EQ(h100.placement->reserved_span->size, 544 * kMiB);
   EXPECT_EQ(h100.compute_capability_major, 9);
   EXPECT_EQ(h100.multiprocessors, 132);
+}
+
+// The schemas are for editors and for other programs; the reader is the authority, so they must not drift apart.
+TEST_F(Registry, SchemasNameTheSameKeys) {
+  const auto properties = [](const char* name) {
+    const JsonDocument schema = JsonDocument::read_file((test::specs_dir() / "schema" / name).string());
+    EXPECT_FALSE(schema.root().required_bool("additionalProperties"));
+    std::vector<std::string> keys = schema.root().required_object("properties").keys();
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  };
+  const auto sorted = [](std::span<const std::string_view> keys) {
+    std::vector<std::string> result(keys.begin(), keys.end());
+    std::sort(result.begin(), result.end());
+    return result;
+  };
+  EXPECT_EQ(properties("model.schema.json"), sorted(model_file_keys()));
+  EXPECT_EQ(properties("gpu.schema.json"), sorted(device_file_keys()));
 }
 
 TEST(Names, EditDistance) {

@@ -65,6 +65,11 @@ std::int64_t HfReader::size(std::initializer_list<std::string_view> names, std::
   if (value) return *value;
   const std::string_view own = *names.begin();
   default_sizes_.push_back(std::string(own) + " = " + std::to_string(fallback));
+  // "hiden_size" would otherwise vanish among the keys that nobody reads.
+  for (const std::string& key : config_.keys()) {
+    if (key.size() < 5 || edit_distance(key, own) > 2) continue;
+    assume("key '" + one_line(key) + "' of config.json is ignored; did you mean '" + std::string(own) + "'?");
+  }
   return fallback;
 }
 

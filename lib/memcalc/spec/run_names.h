@@ -17,8 +17,7 @@ inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     
 inline constexpr std::array<std::string_view, 2> kLoopNames = {"trainer", "bare"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 2> kCheckpointingNames = {"none", "full"};
-inline constexpr std::array<std::string_view, 5> kOptimizerNames = {"adamw", "adamw-fused", "adamw-for", "sgd",
-                                                                    "sgdm"};
+inline constexpr std::array<std::string_view, 5> kOptimizerNames = {"adamw", "adamw-fused", "adamw-for", "sgd", "sgdm"};
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};
 

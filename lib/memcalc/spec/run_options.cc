@@ -12,8 +12,7 @@ namespace {
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
   const Task task = is_decoder(model) ? Task::kCausalLm : Task::kSequenceClassification;
-  assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type +
-                        " (--task)");
+  assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
 }
 
@@ -35,10 +34,10 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
   }
   const std::int64_t length = std::min(trained, kDefaultSequenceLimit);
   assumptions.push_back("sequence length " + std::to_string(length) +
-                        (length == trained ? ": the model's trained context (--seq)"
-                                           : ": the model's trained context is " + std::to_string(trained) +
-                                                 ", of which at most " + std::to_string(kDefaultSequenceLimit) +
-                                                 " is taken by default (--seq)"));
+                        (length == trained
+                             ? ": the model's trained context (--seq)"
+                             : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +
+                                   std::to_string(kDefaultSequenceLimit) + " is taken by default (--seq)"));
   return length;
 }
 
@@ -52,8 +51,9 @@ Precision resolve_precision(const RunOptions& options, std::vector<std::string>&
 
 Loop resolve_loop(const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
-  assumptions.emplace_back("the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
-                           "backward pass (--loop bare for a plain loop)");
+  assumptions.emplace_back(
+      "the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
+      "backward pass (--loop bare for a plain loop)");
   return Loop::kTrainer;
 }
 

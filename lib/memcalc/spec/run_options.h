@@ -15,20 +15,20 @@ namespace memcalc {
 
 /// RunSpec with everything optional; fields mean what they mean there.
 struct RunOptions {
-  std::optional<Task> task;                    // default by family: encoders seqcls, decoders causal
-  std::optional<std::int64_t> batch_size;      // default 1
-  std::optional<std::int64_t> sequence_length; // default: the trained context, at most kDefaultSequenceLimit
-  std::optional<Precision> precision;          // default fp32, or the 16-bit type of weights_dtype
+  std::optional<Task> task;                     // default by family: encoders seqcls, decoders causal
+  std::optional<std::int64_t> batch_size;       // default 1
+  std::optional<std::int64_t> sequence_length;  // default: the trained context, at most kDefaultSequenceLimit
+  std::optional<Precision> precision;           // default fp32, or the 16-bit type of weights_dtype
   std::optional<DType> weights_dtype;
-  std::optional<Loop> loop;                    // default trainer
-  std::optional<Optimizer> optimizer;          // default: trainer adamw-fused, bare adamw (foreach)
-  std::optional<Attention> attention;          // default sdpa
-  std::optional<Checkpointing> checkpointing;  // default none
+  std::optional<Loop> loop;                        // default trainer
+  std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
+  std::optional<Attention> attention;              // default sdpa
+  std::optional<Checkpointing> checkpointing;      // default none
   std::optional<std::int64_t> accumulation_steps;  // default 1
-  std::optional<double> max_grad_norm;         // 0 switches clipping off; default: trainer 1.0, bare off
+  std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
   bool use_cache = false;
   bool padding = false;
-  std::optional<double> dropout;               // default: the model's own
+  std::optional<double> dropout;  // default: the model's own
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

@@ -80,6 +80,9 @@ SegmentPlacement placement_of(const JsonObject& json) {
 
 }  // namespace
 
+std::span<const std::string_view> model_file_keys() { return kModelKeys; }
+std::span<const std::string_view> device_file_keys() { return kDeviceKeys; }
+
 bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
 
 ModelFile read_model_file(const JsonObject& json) {

@@ -3,7 +3,9 @@
 // Covered by tests/unit/spec_registry_test.cc.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/spec/device_spec.h"
@@ -26,6 +28,10 @@ struct DeviceFile {
 
 [[nodiscard]] ModelFile read_model_file(const JsonObject& json);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
+
+/// The keys that each kind of file may have: those of specs/schema/*.schema.json, which a test compares.
+[[nodiscard]] std::span<const std::string_view> model_file_keys();
+[[nodiscard]] std::span<const std::string_view> device_file_keys();
 
 /// Whether an object is one of our model files rather than a config.json: it has a "config" object.
 [[nodiscard]] bool is_model_file(const JsonObject& json);
