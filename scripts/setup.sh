@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154  # root: the checkout, set by whoever sources this
 # Sourced by the scripts beside it: what they need installed, and how they build. stdout stays untouched.
 
 say() { printf 'memcalc: %s\n' "$*" >&2; }
