@@ -26,7 +26,7 @@ constexpr const char* kExamples =
     "  memcalc --model gpt2-xl --bs 2 --gpu rtx-4090 --require-fit && ./train.sh\n"
     "  memcalc --model gpt2 --bs 8 --format json --output report.json\n"
     "\n"
-    "Exit status: 0 answered; 1 does not fit (--require-fit); 2 wrong input; 3 a bug of memcalc.\n";
+    "Exit status: 0 answered; 1 does not fit (--require-fit); 2 wrong input; 3 a bug.\n";
 
 struct EstimateArguments {
   RunArguments run;
@@ -66,14 +66,18 @@ Command add_estimate(CLI::App& root) {
   add_run_options(*app, arguments->run);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
-  app->add_flag("--explain", arguments->explain, "every term with its rule, and the largest contributors")
+  app->add_flag("--explain", arguments->explain, "every term with its rule, the largest contributors")
+      ->disable_flag_override()
       ->group(group);
   app->add_flag("--require-fit", arguments->require_fit, "exit with 1 where the run does not fit on the card")
+      ->disable_flag_override()
       ->group(group);
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
-      ->type_name("FILE")->group(group);
-  app->add_option("--color", arguments->color, "auto, always or never [auto: a terminal without NO_COLOR]")
-      ->type_name("WHEN")->group(group);
+      ->type_name("FILE")
+      ->group(group);
+  app->add_option("--color", arguments->color, "auto, always or never [auto: if on a terminal]")
+      ->type_name("WHEN")
+      ->group(group);
   app->footer(kExamples);
   return {app, [arguments] { return run_estimate(*arguments); }};
 }

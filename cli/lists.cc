@@ -22,12 +22,15 @@ struct ListArguments {
 template <typename Render>
 Command add_list(CLI::App& root, const char* name, const char* description, const Render& render_list) {
   CLI::App* app = root.add_subcommand(name, description);
+  app->get_formatter()->column_width(24);
   auto arguments = std::make_shared<ListArguments>();
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group("Answer");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
-      ->type_name("FILE")->group("Answer");
-  app->add_option("--specs", arguments->specs, "directory of models/ and gpus/ [MEMCALC_SPEC_PATH, then the installed one]")
-      ->type_name("DIR")->group("Answer");
+      ->type_name("FILE")
+      ->group("Answer");
+  app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
+      ->type_name("DIR")
+      ->group("Answer");
   app->footer("Examples:\n  memcalc " + std::string(name) + "\n  memcalc " + name + " --format json\n");
   return {app, [arguments, render_list] {
             const Format format = parse_choice<Format>("--format", arguments->format, kFormatNames);

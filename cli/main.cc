@@ -19,6 +19,14 @@ constexpr const char* kUsage =
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc models | gpus\n";
 
+// CLI11 separates groups with two blank lines.
+std::string help_of(const CLI::App& app) {
+  std::string help = app.help("memcalc");
+  for (std::size_t at = 0; (at = help.find("\n\n\n", at)) != std::string::npos;) help.erase(at, 1);
+  while (help.ends_with("\n\n")) help.pop_back();
+  return help;
+}
+
 // The options of the default command are what a newcomer looks for.
 std::string general_help(const std::vector<Command>& commands) {
   std::string text = "memcalc: will this training run fit, and what fills the memory?\n\n";
@@ -30,7 +38,7 @@ std::string general_help(const std::vector<Command>& commands) {
     text += name + command.app->get_description() + "\n";
   }
   text += "\nOptions of memcalc estimate:\n";
-  const std::string help = commands.front().app->help();
+  const std::string help = help_of(*commands.front().app);
   const std::size_t first_group = help.find("\nModel and data");
   return text + (first_group == std::string::npos ? help : help.substr(first_group));
 }
@@ -62,12 +70,16 @@ void refuse_leftovers(const CLI::App& app) {
                    "' (memcalc " + app.get_name() + " --help lists all)");
 }
 
-// "--bs=" would make CLI11 take the next argument as the value.
+// "--bs=" would make CLI11 take the next argument as the value, and an empty one reads as "not given".
 void refuse_empty_values(const std::vector<std::string>& arguments) {
+  std::string before;
   for (const std::string& argument : arguments) {
-    if (argument.size() > 3 && argument.starts_with("--") && argument.find('=') == argument.size() - 1) {
-      throw UsageError(argument.substr(0, argument.size() - 1) + ": expected a value after '=', found nothing");
+    const bool cut_off = argument.size() > 3 && argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (cut_off) before = argument.substr(0, argument.size() - 1);
+    if (cut_off || argument.empty()) {
+      throw UsageError((before.empty() ? "the command line" : one_line(before)) + ": expected a value, found nothing");
     }
+    before = argument;
   }
 }
 
@@ -89,7 +101,19 @@ std::vector<std::string> with_default_command(std::vector<std::string> arguments
   return arguments;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// CLI11's own words ("1 required N missing") are for programmers.
+std::string message_of(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string option = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option.starts_with('-')) {
+    return option +
+           (text.find("At Most") == std::string::npos ? ": expected a value, found nothing" : ": given more than once");
+  }
+  if (text.find("flag override") != std::string::npos) {
+    return "--" + text.substr(0, text.find(' ')) + ": takes no value";
+  }
+  return text.substr(0, text.find('\n'));
+}
 
 ExitStatus run(const std::vector<std::string>& typed) {
   CLI::App root("memcalc");
@@ -106,13 +130,13 @@ ExitStatus run(const std::vector<std::string>& typed) {
     root.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     const auto parsed = root.get_subcommands();
-    Output("-").write(parsed.empty() ? general_help(commands) : parsed.front()->help());
+    Output("-").write(parsed.empty() ? general_help(commands) : help_of(*parsed.front()));
     return kAnswered;
   } catch (const CLI::CallForVersion& version) {
     Output("-").write(std::string(version.what()) + "\n");
     return kAnswered;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(first_line(error.what()));
+    throw UsageError(message_of(error));
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;

@@ -14,55 +14,76 @@ namespace {
 // The card whose behaviour is assumed where none is named: the one that the project has measured most.
 constexpr const char* kAssumedDevice = "h100-sxm";
 
+// Where descriptions start in --help: with at most 56 characters each they end within 80 columns.
+constexpr std::size_t kHelpColumn = 24;
+
 constexpr const char* kModelGroup = "Model and data";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
-  command.add_option("--model", a.model, "name (memcalc models), config.json, model file, or their directory")
-      ->type_name("MODEL")->group(kModelGroup);
+  command.add_option("--model", a.model, "name (memcalc models), config.json or its directory")
+      ->type_name("MODEL")
+      ->group(kModelGroup);
   command.add_option("--bs", a.batch, "sequences per micro-batch [1]")->type_name("N")->group(kModelGroup);
   command.add_option("--seq", a.sequence, "tokens per sequence [trained context, at most 2048]")
-      ->type_name("N")->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm or causal [encoders seqcls, decoders causal]")
-      ->type_name("TASK")->group(kModelGroup);
-  command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")->group(kModelGroup);
+      ->type_name("N")
+      ->group(kModelGroup);
+  command.add_option("--task", a.task, "seqcls, mlm or causal [by family]")->type_name("TASK")->group(kModelGroup);
+  command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
+      ->disable_flag_override()
+      ->group(kModelGroup);
 }
 
 void add_precision_options(CLI::App& command, RunArguments& a) {
-  command.add_option("--precision", a.precision, "fp32, tf32, amp-fp16, amp-bf16, bf16 or fp16 [fp32]")
-      ->type_name("P")->group(kPrecisionGroup);
-  command.add_flag("--fp16", a.fp16, "as in HF's TrainingArguments: --precision amp-fp16")->group(kPrecisionGroup);
-  command.add_flag("--bf16", a.bf16, "as in HF's TrainingArguments: --precision amp-bf16")->group(kPrecisionGroup);
+  command.add_option("--precision", a.precision, "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]")
+      ->type_name("P")
+      ->group(kPrecisionGroup);
+  command.add_flag("--fp16", a.fp16, "as in HF Trainer: --precision amp-fp16")
+      ->disable_flag_override()
+      ->group(kPrecisionGroup);
+  command.add_flag("--bf16", a.bf16, "as in HF Trainer: --precision amp-bf16")
+      ->disable_flag_override()
+      ->group(kPrecisionGroup);
   command.add_option("--weights-dtype", a.weights_dtype, "fp32, fp16 or bf16 [as the precision says]")
-      ->type_name("T")->group(kPrecisionGroup);
+      ->type_name("T")
+      ->group(kPrecisionGroup);
 }
 
 void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_option("--loop", a.loop, "trainer (HF Trainer) or bare (a plain loop) [trainer]")
-      ->type_name("LOOP")->group(kTrainingGroup);
-  command.add_option("--optimizer", a.optimizer,
-                     "adamw (foreach), adamw-fused, adamw-for, sgd or sgdm [trainer adamw-fused, bare adamw]")
-      ->type_name("OPT")->group(kTrainingGroup);
+      ->type_name("LOOP")
+      ->group(kTrainingGroup);
+  command.add_option("--optimizer", a.optimizer, "adamw, adamw-fused, adamw-for, sgd or sgdm [by loop]")
+      ->type_name("OPT")
+      ->group(kTrainingGroup);
   command.add_option("--accum", a.accumulation, "micro-batches per optimizer step [1]")
-      ->type_name("N")->group(kTrainingGroup);
-  a.clip_grad = command.add_option("--clip-grad", "clip gradients at this norm; 0: never [trainer 1.0, bare never]")
-                    ->expected(0, 1)->type_name("[NORM]")->group(kTrainingGroup);
+      ->type_name("N")
+      ->group(kTrainingGroup);
+  a.clip_grad = command.add_option("--clip-grad", "clip at this norm, 0: never [trainer 1.0, bare never]")
+                    ->expected(0, 1)
+                    ->type_name("[NORM]")
+                    ->group(kTrainingGroup);
   command.add_option("--checkpointing", a.checkpointing, "none or full (every layer) [none]")
-      ->type_name("C")->group(kTrainingGroup);
+      ->type_name("C")
+      ->group(kTrainingGroup);
   command.add_option("--attn", a.attention, "sdpa, eager or flash [sdpa]")->type_name("A")->group(kTrainingGroup);
   command.add_option("--dropout", a.dropout, "every dropout probability [the model's own]")
-      ->type_name("P")->group(kTrainingGroup);
-  command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as a plain loop over a decoder does")
+      ->type_name("P")
+      ->group(kTrainingGroup);
+  command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as plain loops over decoders do")
+      ->disable_flag_override()
       ->group(kTrainingGroup);
 }
 
 void add_card_options(CLI::App& command, RunArguments& a) {
-  command.add_option("--gpu", a.gpu, "name (memcalc gpus) or GPU file [behaviour of h100-sxm, and common cards]")
-      ->type_name("GPU")->group(kCardGroup);
-  command.add_option("--specs", a.specs, "directory of models/ and gpus/ [MEMCALC_SPEC_PATH, then the installed one]")
-      ->type_name("DIR")->group(kCardGroup);
+  command.add_option("--gpu", a.gpu, "name (memcalc gpus) or file [as h100-sxm; fit on others]")
+      ->type_name("GPU")
+      ->group(kCardGroup);
+  command.add_option("--specs", a.specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
+      ->type_name("DIR")
+      ->group(kCardGroup);
 }
 
 std::optional<Precision> precision_of(const RunArguments& a) {
@@ -92,7 +113,8 @@ std::optional<double> max_grad_norm_of(const RunArguments& a) {
 std::optional<double> dropout_of(const RunArguments& a) {
   if (a.dropout.empty()) return std::nullopt;
   const double probability = parse_number("--dropout", a.dropout);
-  if (probability >= 1) throw UsageError("--dropout: expected a number from 0 to less than 1, found '" + a.dropout + "'");
+  if (probability >= 1)
+    throw UsageError("--dropout: expected a number from 0 to less than 1, found '" + a.dropout + "'");
   return probability;
 }
 
@@ -130,6 +152,7 @@ RunOptions options_of(const RunArguments& a) {
 }  // namespace
 
 void add_run_options(CLI::App& command, RunArguments& arguments) {
+  command.get_formatter()->column_width(kHelpColumn);
   add_model_options(command, arguments);
   add_precision_options(command, arguments);
   add_training_options(command, arguments);

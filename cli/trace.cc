@@ -17,11 +17,11 @@ constexpr std::array<std::string_view, 2> kStepNames = {"last", "all"};
 constexpr const char* kExamples =
     "Examples:\n"
     "  memcalc trace --model bert-large --bs 4 --fp16 --gpu h100-sxm | head\n"
-    "  memcalc trace --model gpt2 --bs 8 --loop bare --steps all --output gpt2.trace.tsv\n"
+    "  memcalc trace --model gpt2 --bs 8 --loop bare --steps all --output gpt2.tsv\n"
     "  memcalc trace --model llama-3.2-1b --bs 1 --format json --output snapshot.json\n"
     "\n"
-    "Columns of tsv: phase, bytes of the block (negative: freed), allocated, reserved, operators, shapes (not kept).\n"
-    "json has the form of torch.cuda.memory._snapshot(), for pytorch.org/memory_viz.\n";
+    "Columns of tsv: phase, bytes of the block (-: freed), allocated, reserved,\n"
+    "operators, shapes (not kept). json: the form of torch.cuda.memory._snapshot().\n";
 
 struct TraceArguments {
   RunArguments run;
@@ -49,11 +49,14 @@ Command add_trace(CLI::App& root) {
   add_run_options(*app, arguments->run);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "tsv, or json (a PyTorch memory snapshot) [tsv]")
-      ->type_name("F")->group(group);
-  app->add_option("--steps", arguments->steps, "last (the steady state) or all, with construction [last]")
-      ->type_name("S")->group(group);
+      ->type_name("F")
+      ->group(group);
+  app->add_option("--steps", arguments->steps, "last (steady) or all, with construction [last]")
+      ->type_name("S")
+      ->group(group);
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
-      ->type_name("FILE")->group(group);
+      ->type_name("FILE")
+      ->group(group);
   app->footer(kExamples);
   return {app, [arguments] { return run_trace(*arguments); }};
 }

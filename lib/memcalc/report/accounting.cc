@@ -13,8 +13,8 @@ namespace memcalc {
 namespace {
 
 AccountingRow row(std::string name, std::int64_t bytes_per_parameter, std::int64_t parameters, std::string rule) {
-  return {std::move(name), static_cast<double>(bytes_per_parameter),
-          checked_multiply(bytes_per_parameter, parameters), std::move(rule)};
+  return {std::move(name), static_cast<double>(bytes_per_parameter), checked_multiply(bytes_per_parameter, parameters),
+          std::move(rule)};
 }
 
 // State tensors of a parameter's size that the optimizer keeps: AdamW's two moments, momentum's one buffer.
@@ -39,11 +39,11 @@ std::string state_rule(Optimizer optimizer, std::int64_t bytes) {
 }
 
 std::vector<AccountingRow> classic_mixed(const AccountingInput& in) {
-  return {row("weights", 2, in.parameters, "a 16-bit copy of each weight for the forward and the backward pass"),
-          row("master weights", 4, in.parameters, "the float32 weights that the optimizer updates"),
-          row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter"),
-          row("optimizer states", 4 * state_tensors(in.optimizer), in.trainable_parameters,
-              state_rule(in.optimizer, 4))};
+  return {
+      row("weights", 2, in.parameters, "a 16-bit copy of each weight for the forward and the backward pass"),
+      row("master weights", 4, in.parameters, "the float32 weights that the optimizer updates"),
+      row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter"),
+      row("optimizer states", 4 * state_tensors(in.optimizer), in.trainable_parameters, state_rule(in.optimizer, 4))};
 }
 
 std::vector<AccountingRow> uniform(const AccountingInput& in) {

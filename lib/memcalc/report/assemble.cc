@@ -129,8 +129,8 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
     std::size_t end = i;
     while (end < live.size() && live[end].key() == live[i].key()) ++end;
     const auto blocks = static_cast<std::int64_t>(end - i);
-    rows.push_back({live[i].category, origin_of(live[i]), blocks, live[i].bytes,
-                    checked_multiply(blocks, live[i].bytes)});
+    rows.push_back(
+        {live[i].category, origin_of(live[i]), blocks, live[i].bytes, checked_multiply(blocks, live[i].bytes)});
     i = end;
   }
   // Addresses may differ between two runs of the program: the printed order must not depend on them.
@@ -148,11 +148,10 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions = symbolic.assumptions;
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
-  report.not_modelled.insert(report.not_modelled.end(),
-                             {"other processes and the display on the same card",
-                              "evaluation, generation and checkpoint saving between steps",
-                              "retries of the allocator when the card is full",
-                              "the time of a step"});
+  report.not_modelled.insert(
+      report.not_modelled.end(),
+      {"other processes and the display on the same card", "evaluation, generation and checkpoint saving between steps",
+       "retries of the allocator when the card is full", "the time of a step"});
   fill_parameters(symbolic, run, report);
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);

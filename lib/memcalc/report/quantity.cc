@@ -20,8 +20,8 @@ std::string three_digits(double value) {
 
 std::string format_fixed(double value, int decimals) {
   std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed,
-                                 decimals);
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
   return {buffer.data(), end.ptr};
 }
 
@@ -59,12 +59,8 @@ std::string format_flops(double flops) {
     double size;
     const char* name;
   };
-  constexpr std::array<Unit, 6> units = {{{1e18, " EFLOP"},
-                                          {1e15, " PFLOP"},
-                                          {1e12, " TFLOP"},
-                                          {1e9, " GFLOP"},
-                                          {1e6, " MFLOP"},
-                                          {1e3, " kFLOP"}}};
+  constexpr std::array<Unit, 6> units = {
+      {{1e18, " EFLOP"}, {1e15, " PFLOP"}, {1e12, " TFLOP"}, {1e9, " GFLOP"}, {1e6, " MFLOP"}, {1e3, " kFLOP"}}};
   for (const Unit& unit : units) {
     if (flops >= unit.size) return three_digits(flops / unit.size) + unit.name;
   }

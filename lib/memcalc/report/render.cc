@@ -72,9 +72,7 @@ std::vector<CategoryShare> category_shares(const Report& report) {
 
 Bytes needed_bytes(const Report& report) { return report.device_used_bytes.value_or(report.memory.peak_reserved); }
 
-Bytes fragmentation_bytes(const Report& report) {
-  return report.memory.peak_reserved - report.memory.peak_allocated;
-}
+Bytes fragmentation_bytes(const Report& report) { return report.memory.peak_reserved - report.memory.peak_allocated; }
 
 double total_flops(const FlopRow& row) { return row.forward + row.backward + row.recomputation + row.optimizer; }
 

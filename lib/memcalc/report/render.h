@@ -14,10 +14,10 @@ enum class Format : std::uint8_t { kText, kJson, kCsv, kMarkdown };
 
 /// How the text looks; the record formats ignore all but `explain`.
 struct RenderOptions {
-  bool color = false;       // ANSI colours
-  bool unicode = true;      // block characters for bars; ASCII otherwise
-  bool explain = false;     // every term with its rule, and the largest contributors to the peak
-  std::size_t columns = 80; // of the text
+  bool color = false;        // ANSI colours
+  bool unicode = true;       // block characters for bars; ASCII otherwise
+  bool explain = false;      // every term with its rule, and the largest contributors to the peak
+  std::size_t columns = 80;  // of the text
 };
 
 /// Rises with every change of the JSON that could break a reader (a key renamed, removed or with another meaning).

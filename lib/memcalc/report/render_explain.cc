@@ -56,8 +56,8 @@ class Explanation {
     const std::size_t shown = std::min(kLargestContributors, report_.contributors.size());
     for (std::size_t i = 0; i < shown; ++i) {
       const PeakContributor& each = report_.contributors[i];
-      const std::string size = each.blocks == 1 ? "1 block"
-                                                : std::to_string(each.blocks) + " x " + format_bytes(each.block_bytes);
+      const std::string size =
+          each.blocks == 1 ? "1 block" : std::to_string(each.blocks) + " x " + format_bytes(each.block_bytes);
       out_ += "  " + pad_left(format_bytes(each.total_bytes), 10) + "  " + pad_left(size, 17) + "  " +
               pad_right(name_of(each.category), 17) + each.operator_chain + "\n";
     }
@@ -71,8 +71,7 @@ class Explanation {
   void write_accounting(std::string_view name, const std::vector<AccountingRow>& rows) {
     title(std::string(name) + ": bytes per parameter");
     for (const AccountingRow& row : rows) {
-      term(row.name, format_fixed(row.bytes_per_parameter, 1),
-           format_bytes(row.total_bytes) + ": " + row.rule, 26);
+      term(row.name, format_fixed(row.bytes_per_parameter, 1), format_bytes(row.total_bytes) + ": " + row.rule, 26);
     }
   }
 
@@ -83,7 +82,8 @@ class Explanation {
          "segments that the caching allocator took from the driver, " +
              std::to_string(report_.memory.segments_at_peak) + " at the peak");
     if (device.context_bytes) {
-      term("CUDA context", format_bytes(*device.context_bytes), "of a process after its first tensor on " + device.name);
+      term("CUDA context", format_bytes(*device.context_bytes),
+           "of a process after its first tensor on " + device.name);
     }
     if (report_.device_used_bytes && device.context_bytes) {
       term("kernels", format_bytes(*report_.device_used_bytes - *device.context_bytes - report_.memory.peak_reserved),

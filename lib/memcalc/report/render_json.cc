@@ -96,9 +96,8 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
     json["phases"][std::string(name_of(phase))]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(phase)];
   }
-  json["peak"] = {{"phase", name_of(report.peak_phase)},
-                  {"step", report.peak_step},
-                  {"operator", report.peak_operator}};
+  json["peak"] = {
+      {"phase", name_of(report.peak_phase)}, {"step", report.peak_step}, {"operator", report.peak_operator}};
   json["accounting"] = accounting_json(report.accounting);
   if (options.explain) json["contributors"] = contributors_json(report);
   return json;
@@ -108,7 +107,8 @@ Json flops_json(const Report& report) {
   Json json = {{"total", total_flops(report)}};
   for (const FlopRow& row : report.flops) json["by_class"][std::string(name_of(row.operator_class))] = total_flops(row);
   const auto add_phase = [&](const char* phase, double FlopRow::*part) {
-    for (const FlopRow& row : report.flops) json["by_phase"][phase][std::string(name_of(row.operator_class))] = row.*part;
+    for (const FlopRow& row : report.flops)
+      json["by_phase"][phase][std::string(name_of(row.operator_class))] = row.*part;
   };
   add_phase("forward", &FlopRow::forward);
   add_phase("backward", &FlopRow::backward);
@@ -123,10 +123,8 @@ Json flops_json(const Report& report) {
 Json fits_json(const std::vector<FitRow>& rows) {
   Json json = Json::array();
   for (const FitRow& row : rows) {
-    json.push_back({{"gpu", row.gpu},
-                    {"memory_bytes", row.memory_bytes},
-                    {"needed_bytes", row.needed_bytes},
-                    {"fits", row.fits}});
+    json.push_back(
+        {{"gpu", row.gpu}, {"memory_bytes", row.memory_bytes}, {"needed_bytes", row.needed_bytes}, {"fits", row.fits}});
   }
   return json;
 }

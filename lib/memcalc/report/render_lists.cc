@@ -75,7 +75,8 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool reco
       rows.push_back({each.name, each.model_type, count ? std::to_string(*count) : "", joined(each.aliases),
                       each.source, each.date});
     } else {
-      rows.push_back({each.name, each.model_type, count ? format_count(*count) : "-", joined(each.aliases)});
+      rows.push_back({each.name, each.model_type, count ? format_count(*count) : "-",
+                      each.aliases.empty() ? "" : each.aliases.front()});
     }
   }
   return rows;
@@ -85,7 +86,7 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
   std::vector<Cells> rows;
   rows.push_back(record ? Cells{"name", "description", "memory_bytes", "memory_bandwidth_bytes_per_second",
                                 "half_flops_per_second", "validated", "source", "date"}
-                        : Cells{"gpu", "memory", "bandwidth", "16-bit", "measured", "description"});
+                        : Cells{"gpu", "memory", "bandwidth", "16-bit", "measured here"});
   for (const DeviceListing& each : devices) {
     if (record) {
       rows.push_back({each.name, each.description, std::to_string(each.memory_bytes),
@@ -94,8 +95,7 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
     } else {
       rows.push_back({each.name, format_bytes(each.memory_bytes),
                       rate(each.memory_bandwidth_bytes_per_second, 1e9, " GB/s"),
-                      rate(each.half_flops_per_second, 1e12, " TFLOP/s"), each.validated ? "yes" : "-",
-                      each.description});
+                      rate(each.half_flops_per_second, 1e12, " TFLOP/s"), each.validated ? "yes" : "-"});
     }
   }
   return rows;
@@ -115,7 +115,7 @@ std::string render(const std::vector<ModelListing>& models, Format format) {
 }
 
 std::string render(const std::vector<DeviceListing>& devices, Format format) {
-  const std::vector<bool> numeric = {false, true, true, true, false, false};
+  const std::vector<bool> numeric = {false, true, true, true, false};
   switch (format) {
     case Format::kText: return text_table(device_rows(devices, false), numeric);
     case Format::kMarkdown: return markdown_table(device_rows(devices, false), numeric);

@@ -49,8 +49,8 @@ std::string totals_table(const Report& report) {
   out += row({"exact lower bound", format_bytes(memory.exact_peak)});
   out += row({"fragmentation", format_bytes(fragmentation_bytes(report))});
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
-    out += row({"peak of " + std::string(name_of(phase)),
-                format_bytes(memory.phase_peaks[static_cast<std::size_t>(phase)])});
+    out += row(
+        {"peak of " + std::string(name_of(phase)), format_bytes(memory.phase_peaks[static_cast<std::size_t>(phase)])});
   }
   return out;
 }
@@ -77,8 +77,9 @@ std::string accounting_table(const Accounting& accounting, bool explain) {
 }
 
 std::string flops_table(const Report& report) {
-  std::string out = "| Work of one step | forward | backward | recomputed | optimizer | moved |\n"
-                    "| --- | ---: | ---: | ---: | ---: | ---: |\n";
+  std::string out =
+      "| Work of one step | forward | backward | recomputed | optimizer | moved |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: |\n";
   for (const FlopRow& each : report.flops) {
     out += row({std::string(name_of(each.operator_class)), format_flops(each.forward), format_flops(each.backward),
                 format_flops(each.recomputation), format_flops(each.optimizer),

@@ -169,8 +169,9 @@ class TextRenderer {
     for (const FitRow& row : report_.other_gpus) {
       const Bytes room = row.memory_bytes - row.needed_bytes;
       line("  " + pad_right(row.gpu, kNameColumns) + pad_left(format_bytes(row.memory_bytes), kBytesColumns) + "  " +
-           painted(row.fits ? "fits, " + format_bytes(room) + " free" : "does NOT fit, " + format_bytes(-room) + " short",
-                   row.fits ? kGreen : kRed));
+           painted(
+               row.fits ? "fits, " + format_bytes(room) + " free" : "does NOT fit, " + format_bytes(-room) + " short",
+               row.fits ? kGreen : kRed));
     }
   }
 

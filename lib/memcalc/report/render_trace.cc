@@ -137,8 +137,8 @@ class TraceWriter {
   const ReplayResult& replayed_;
   const TraceOptions& options_;
   std::int16_t last_step_ = kNoStep;
-  std::vector<Bytes> addresses_;   // by block: unique for ever, since only identity matters to the viewer
-  std::vector<bool> survivors_;    // by block: alive when the last step begins
+  std::vector<Bytes> addresses_;  // by block: unique for ever, since only identity matters to the viewer
+  std::vector<bool> survivors_;   // by block: alive when the last step begins
   Bytes time_ = 0;
   std::string out_;
 };

@@ -17,10 +17,10 @@ namespace memcalc {
 
 /// One line of the accounting view: bytes per parameter, the way people know it.
 struct AccountingRow {
-  std::string name;               // "weights", "master weights", "gradients", "optimizer states"
+  std::string name;  // "weights", "master weights", "gradients", "optimizer states"
   double bytes_per_parameter = 0;
   Bytes total_bytes = 0;
-  std::string rule;               // how it comes about, one sentence
+  std::string rule;  // how it comes about, one sentence
 };
 
 /// Closed form, no simulation. `classic`: mixed precision as Megatron and the ZeRO paper count it (18 = 6 + 4 + 8).
