@@ -8,13 +8,15 @@ namespace memcalc {
 FreeList::FreeList() {
   constexpr std::size_t kFirstNodes = 1024;
   nodes_.reserve(kBucketCount + kFirstNodes);
-  nodes_.resize(kBucketCount);
-  for (std::uint32_t bucket = 0; bucket < kBucketCount; ++bucket) {
-    nodes_[bucket] = {.size = std::numeric_limits<Bytes>::max(),
-                      .address = std::numeric_limits<Bytes>::max(),
-                      .previous = bucket,
-                      .next = bucket};
+  nodes_.resize(kBucketCount + 1);  // the last is both the head of the extra bucket and the node of kNone
+  for (std::uint32_t head = 0; head <= kBucketCount; ++head) {
+    nodes_[head] = {.size = std::numeric_limits<Bytes>::max(),
+                    .address = std::numeric_limits<Bytes>::max(),
+                    .previous = head,
+                    .next = head,
+                    .bucket = head};
   }
+  filled_[kWordCount] = 1;
 }
 
 std::vector<FreeList::Handle> FreeList::blocks() const {

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "memcalc/base/bytes.h"
@@ -27,16 +28,14 @@ class FreeList {
   /// The best block for `size`, which stays in the list; kNone where no block is large enough.
   [[nodiscard]] Handle best_fit(Bytes size) const {
     const std::uint32_t home = bucket_of(size);
-    const std::uint32_t filled = next_filled_bucket(home);
-    if (filled == kBucketCount) return kNone;
-    std::uint32_t node = nodes_[filled].next;
-    if (nodes_[node].size >= size) [[likely]] return node - kBucketCount;
-    // Only the request's own bucket holds smaller blocks than it.
-    do node = nodes_[node].next;
-    while (nodes_[node].size < size);
-    if (node >= kBucketCount) return node - kBucketCount;
-    const std::uint32_t next = next_filled_bucket(home + 1);
-    return next == kBucketCount ? kNone : nodes_[next].next - kBucketCount;
+    std::uint32_t node = nodes_[next_filled_bucket(home)].next;
+    if (nodes_[node].size < size) [[unlikely]] {
+      // Only the request's own bucket holds smaller blocks than it. Its head ends the search.
+      do node = nodes_[node].next;
+      while (nodes_[node].size < size);
+      if (node == home) node = nodes_[next_filled_bucket(home + 1)].next;
+    }
+    return node - kBucketCount;
   }
 
   /// Pre: the block is not in the list. `size` is a positive multiple of 512.
@@ -55,103 +54,108 @@ class FreeList {
   void update(Handle block, Bytes size, Bytes address) {
     const std::uint32_t self = node_of(block);
     Node& node = nodes_[self];
-    const std::uint32_t old_bucket = bucket_of(node.size);
-    const std::uint32_t new_bucket = bucket_of(size);
+    const std::uint32_t bucket = bucket_of(size);
     node.size = size;
     node.address = address;
     // Most often the block is alone in its bucket and stays there.
-    if (old_bucket == new_bucket && node.previous == node.next) return;
+    if (node.bucket == bucket && node.previous == node.next) return;
     unlink(self);
-    link(self, new_bucket);
+    link(self, bucket);
   }
 
   /// Every block of the list, in no particular order.
   [[nodiscard]] std::vector<Handle> blocks() const;
 
  private:
-  static constexpr int kUnitBits = 9;  // sizes are multiples of 512 bytes
-  // 63-bit sizes are 54-bit counts of units: 16 buckets for the counts under 16, 16 for each further bit; a few more
-  // make whole words of the bitmap.
+  // Sizes from 2^9 to 2^63, 16 buckets to a power of two, in whole words of the bitmap. One more bucket is always
+  // marked as filled, so that every search ends; its head is the node of kNone.
   static constexpr std::uint32_t kSubBucketBits = 4;
-  static constexpr std::uint32_t kSubBuckets = 1U << kSubBucketBits;
-  static constexpr std::uint32_t kWordCount = ((63 - kUnitBits - kSubBucketBits + 1) * kSubBuckets + 63) / 64;
+  static constexpr std::uint32_t kSmallestBits = 9;
+  static constexpr std::uint32_t kWordCount = (((63 - kSmallestBits) << kSubBucketBits) + 1 + 63) / 64;
   static constexpr std::uint32_t kBucketCount = kWordCount * 64;
-  static_assert(kWordCount < 32, "the summary has a bit for each word");
 
   struct Node {
     Bytes size = 0;
     Bytes address = 0;
     std::uint32_t previous = 0;  // indices into nodes_
     std::uint32_t next = 0;
+    std::uint32_t bucket = 0;
   };
 
   [[nodiscard]] static std::uint32_t node_of(Handle block) { return kBucketCount + block; }
 
   // By size, then by address.
   [[nodiscard]] bool is_better(std::uint32_t a, std::uint32_t b) const {
-    return nodes_[a].size != nodes_[b].size ? nodes_[a].size < nodes_[b].size : nodes_[a].address < nodes_[b].address;
+    const Node& x = nodes_[a];
+    const Node& y = nodes_[b];
+    // Without a branch: which of the two decides is hard to predict.
+    return static_cast<bool>(static_cast<int>(x.size < y.size) |
+                             (static_cast<int>(x.size == y.size) & static_cast<int>(x.address < y.address)));
   }
 
+  // The exponent and the first bits of the mantissa of a double, read as an integer, are the bucket. The conversion
+  // may round a size up, but never past that of a larger size, and order is all that is asked of a bucket.
   [[nodiscard]] static std::uint32_t bucket_of(Bytes size) {
-    const std::uint64_t units = static_cast<std::uint64_t>(size) >> kUnitBits;
-    const auto width = static_cast<std::uint32_t>(std::bit_width(units | (kSubBuckets - 1)));
-    const std::uint32_t octave = width - kSubBucketBits;  // 0 for the counts under 16: their buckets are exact
-    const std::uint32_t shift = octave - (octave != 0 ? 1U : 0U);
-    return octave * kSubBuckets + static_cast<std::uint32_t>((units >> shift) & (kSubBuckets - 1));
+    static_assert(std::numeric_limits<double>::is_iec559);
+    constexpr std::uint32_t kMantissaBits = 52;
+    constexpr std::uint64_t kFirst = (std::uint64_t{1023} + kSmallestBits) << kSubBucketBits;
+    const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(size));
+    return static_cast<std::uint32_t>((bits >> (kMantissaBits - kSubBucketBits)) - kFirst);
   }
 
-  // Walks into the ring from both ends: a group of equal sizes can be long, and most blocks go to one of its ends.
   void link(std::uint32_t self, std::uint32_t bucket) {
-    std::uint32_t after = nodes_[bucket].next;
-    std::uint32_t before = nodes_[bucket].previous;
-    while (true) {
-      if (is_better(self, after)) {  // true at the head at the latest
-        before = nodes_[after].previous;
-        break;
-      }
-      if (is_better(before, self)) {
-        after = nodes_[before].next;
-        break;
-      }
-      after = nodes_[after].next;
-      before = nodes_[before].previous;
+    const std::uint32_t first = nodes_[bucket].next;
+    const std::uint32_t last = nodes_[bucket].previous;
+    // Most blocks go to an end of the ring (in an empty one, first and last are the head). Which end is hard to
+    // predict, so it is selected, not branched to.
+    const bool is_first = is_better(self, first);
+    std::uint32_t after = is_first ? first : bucket;
+    std::uint32_t before = is_first ? bucket : last;
+    if (!is_first && is_better(self, last)) [[unlikely]] {
+      before = last_better_than(self, first, last);
+      after = nodes_[before].next;
     }
     nodes_[self].previous = before;
     nodes_[self].next = after;
+    nodes_[self].bucket = bucket;
     nodes_[before].next = self;
     nodes_[after].previous = self;
     filled_[bucket / 64] |= std::uint64_t{1} << (bucket % 64);
-    filled_words_ |= std::uint32_t{1} << (bucket / 64);
+  }
+
+  // Pre: first is better than self, last is not. Walks from both ends, since a group of equal sizes can be long.
+  [[nodiscard]] std::uint32_t last_better_than(std::uint32_t self, std::uint32_t first, std::uint32_t last) const {
+    while (true) {
+      const std::uint32_t second = nodes_[first].next;
+      if (is_better(self, second)) return first;
+      first = second;
+      last = nodes_[last].previous;
+      if (is_better(last, self)) return last;
+    }
   }
 
   void unlink(std::uint32_t self) {
-    const std::uint32_t before = nodes_[self].previous;
-    const std::uint32_t after = nodes_[self].next;
-    nodes_[before].next = after;
-    nodes_[after].previous = before;
-    if (before != after) return;
-    // Only the head is left; it has the number of its bucket.
-    std::uint64_t& word = filled_[before / 64];
-    word &= ~(std::uint64_t{1} << (before % 64));
-    filled_words_ &= ~((word == 0 ? std::uint32_t{1} : std::uint32_t{0}) << (before / 64));
+    const Node& node = nodes_[self];
+    nodes_[node.previous].next = node.next;
+    nodes_[node.next].previous = node.previous;
+    // Whether the ring is empty now is hard to predict: the bit is cleared without a branch.
+    filled_[node.bucket / 64] &= ~(std::uint64_t{node.previous == node.next} << (node.bucket % 64));
   }
 
-  // The first bucket at or after `bucket` that holds a block; kBucketCount where there is none.
+  // The first bucket at or after `bucket` that holds a block; the extra one, with no block, where there is none.
   [[nodiscard]] std::uint32_t next_filled_bucket(std::uint32_t bucket) const {
     std::uint32_t word = bucket / 64;
     const std::uint64_t rest = filled_[word] >> (bucket % 64);
     if (rest != 0) return bucket + static_cast<std::uint32_t>(std::countr_zero(rest));
-    const std::uint32_t words = filled_words_ >> (word + 1);
-    if (words == 0) return kBucketCount;
-    word += 1 + static_cast<std::uint32_t>(std::countr_zero(words));
+    do ++word;
+    while (filled_[word] == 0);
     return word * 64 + static_cast<std::uint32_t>(std::countr_zero(filled_[word]));
   }
 
   void make_room_for(std::uint32_t node);
 
   std::vector<Node> nodes_;  // the heads of the buckets, then a node for each handle
-  std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block
-  std::uint32_t filled_words_ = 0;                      // a bit for each word of filled_ that is not 0
+  std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block, and the extra one
 };
 
 }  // namespace memcalc

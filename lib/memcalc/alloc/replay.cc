@@ -21,20 +21,6 @@ constexpr std::uint32_t kFreed = 0xfffffffe;
   return {ErrorCode::kInternal, "event " + std::to_string(event) + " of the trace " + what};
 }
 
-// Requested bytes by category of the blocks that live after event `last`.
-[[nodiscard]] std::array<Bytes, kCategoryCount> categories_after(const Trace& trace, std::size_t last) {
-  std::array<Bytes, kCategoryCount> sums{};
-  for (std::size_t i = 0; i <= last; ++i) {
-    const Event& event = trace.events[i];
-    if (event.kind == EventKind::kEmptyCache) continue;
-    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
-    // No sum can overflow: the replay held these blocks with a larger sum.
-    sums[static_cast<std::size_t>(block.category)] +=
-        event.kind == EventKind::kAllocate ? block.requested : -block.requested;
-  }
-  return sums;
-}
-
 class Replayer {
  public:
   Replayer(const Trace& trace, SegmentPlacer placer, bool record_timeline)
@@ -50,7 +36,6 @@ class Replayer {
     } else {
       replay_events<false>();
     }
-    if (!trace_.events.empty()) result_.categories_at_peak = categories_after(trace_, result_.peak_event);
     result_.slack_at_peak = result_.peak_allocated;
     for (const Bytes bytes : result_.categories_at_peak) result_.slack_at_peak -= bytes;
     result_.allocated_at_end = allocator_.allocated();
@@ -91,10 +76,12 @@ class Replayer {
   Bytes allocate(std::size_t i) {
     const std::size_t block = block_of(i);
     if (handles_[block] != kNotYet) [[unlikely]] throw broken_trace(i, "allocates a block a second time");
-    const Bytes requested = trace_.blocks[block].requested;
+    const auto [requested, category] = trace_.blocks[block];
     const CachingAllocator::Handle handle = allocator_.allocate(requested);
     handles_[block] = handle;
     (void)exact_.allocate(requested);
+    // No sum here can overflow: each is at most what the caching allocator has allocated.
+    categories_[static_cast<std::size_t>(category)] += requested;
     if (exact_.allocated() > result_.exact_peak) {
       result_.exact_peak = exact_.allocated();
       result_.exact_peak_event = i;
@@ -105,6 +92,7 @@ class Replayer {
         result_.peak_allocated = phase_peak_;
         result_.peak_event = i;
         result_.reserved_at_peak = allocator_.reserved();
+        result_.categories_at_peak = categories_;
       }
     }
     if (allocator_.reserved() > result_.peak_reserved) {
@@ -122,7 +110,9 @@ class Replayer {
     }
     const Bytes bytes = allocator_.size_of(handle);
     allocator_.free(handle);
-    exact_.free(trace_.blocks[block].requested);
+    const auto [requested, category] = trace_.blocks[block];
+    exact_.free(requested);
+    categories_[static_cast<std::size_t>(category)] -= requested;
     handles_[block] = kFreed;
     return bytes;
   }
@@ -138,6 +128,7 @@ class Replayer {
   ExactAllocator exact_;
   std::vector<std::uint32_t> handles_;  // by block of the trace
   bool record_timeline_;
+  std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;  // of the phase that is being replayed
   ReplayResult result_;
 };
