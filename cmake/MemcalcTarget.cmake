@@ -3,7 +3,7 @@ function(memcalc_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wpedantic -Wshadow
+    -Wall -Wextra -Wpedantic
     -Wno-missing-field-initializers  # {.name = "total"} leaves the rest at its defaults, and means to
     $<$<BOOL:${MEMCALC_WERROR}>:-Werror>)
   if(MEMCALC_SANITIZE)
