@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "num_attention_heads": 1, "num_key_value_heads": 1})",
               "config.json: the parameters need more than 2^63 - 1 bytes: check layers, vocabulary and hidden size",
               ErrorCode::kOverflow}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace memcalc

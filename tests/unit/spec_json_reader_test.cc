@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                   return text + "]}";
                 }(),
                 "a.json: more than 1000000 values; accepted: a config of a few hundred"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 struct BadValue {
   const char* name;
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "a.json: unknown key \"sorce\"; did you mean 'source'?"},
         BadValue{"quite_unknown_key", R"({"zzz": 2})", read_strictly,
                  "a.json: unknown key \"zzz\"; accepted: name, source"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(JsonReader, ReadsIntegersExactly) {
   const JsonDocument document = parse(R"({"a": 3000000000, "b": 9007199254740993, "c": 9223372036854775807,

@@ -148,7 +148,7 @@ Architecture llama(HfReader& config) {
 
 Architecture mistral(HfReader& config) {
   LlamaSpec spec =
-      llama_block(config, {.intermediate_size = 14336, .max_position_embeddings = 4096 * 32, .num_key_value_heads = 8});
+      llama_block(config, {.intermediate_size = 14336, .max_position_embeddings = 131072, .num_key_value_heads = 8});
   if (!config.json().is_null("sliding_window")) spec.sliding_window = config.size({"sliding_window"}, 4096);
   return spec;
 }

@@ -243,7 +243,7 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
   auto content = std::make_shared<Content>();
   content->root = parse_json_text(text, name);
   content->name = std::move(name);
-  const JsonDocument document(std::move(content));
+  JsonDocument document(std::move(content));
   if (document.content_->root.kind != JsonNode::Kind::kObject) throw document.root().error_found("", "an object");
   return document;
 }
