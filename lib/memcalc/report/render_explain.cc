@@ -90,7 +90,7 @@ class Explanation {
            "code and state of the kernels and libraries that such a run loads");
       term("device in use", format_bytes(*report_.device_used_bytes), "the sum of the three");
     }
-    term("memory", format_bytes(device.memory_bytes), "what the driver reports as total; " + device.source);
+    term("memory", format_bytes(device.memory_bytes), "what the driver reports as total");
   }
 
   void write_flop_rules() {

@@ -113,7 +113,7 @@ class TextRenderer {
     total("allocated", memory.peak_allocated, "torch.cuda.max_memory_allocated()");
     total("reserved", memory.peak_reserved, "torch.cuda.max_memory_reserved()");
     if (report_.device_used_bytes) {
-      total("device in use", *report_.device_used_bytes, "nvidia-smi: reserved, CUDA context, loaded kernels");
+      total("device in use", *report_.device_used_bytes, "nvidia-smi: reserved + context + kernels");
     }
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
     total("fragmentation", fragmentation_bytes(report_),

@@ -1,0 +1,160 @@
+// spec/run_options and spec/validate: the defaults, that each is said, and what is refused.
+#include "memcalc/spec/run_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ModelSpec bert() {
+  return {.name = "bert-test", .model_type = "bert", .architecture = BertSpec{.max_position_embeddings = 512}};
+}
+
+ModelSpec roberta() {
+  return {.name = "roberta-test",
+          .model_type = "roberta",
+          .architecture = BertSpec{.max_position_embeddings = 514, .first_position = 2, .is_roberta = true}};
+}
+
+ModelSpec gpt2() { return {.name = "gpt2-test", .model_type = "gpt2", .architecture = Gpt2Spec{.n_positions = 1024}}; }
+
+ModelSpec llama(std::int64_t positions) {
+  return {.name = "llama-test", .model_type = "llama", .architecture = LlamaSpec{.max_position_embeddings = positions}};
+}
+
+std::string refusal(const ModelSpec& model, const RunOptions& options) {
+  try {
+    (void)resolve(model, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(RunOptions, TrainerIsTheDefaultWithItsOwnDefaults) {
+  const ResolvedRun resolved = resolve(bert(), {});
+  EXPECT_EQ(resolved.run.task, Task::kSequenceClassification);
+  EXPECT_EQ(resolved.run.batch_size, 1);
+  EXPECT_EQ(resolved.run.sequence_length, 512);
+  EXPECT_EQ(resolved.run.precision, Precision::kFp32);
+  EXPECT_EQ(resolved.run.loop, Loop::kTrainer);
+  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWFused);
+  EXPECT_EQ(resolved.run.max_grad_norm, 1.0);
+  for (const char* said : {"task seqcls", "batch size 1", "sequence length 512", "precision fp32", "Trainer",
+                           "fused AdamW", "clipped at norm 1.0", "no mask"}) {
+    EXPECT_THAT(resolved.assumptions, Contains(HasSubstr(said)));
+  }
+}
+
+TEST(RunOptions, ThePlainLoopHasTorchsDefaults) {
+  const ResolvedRun resolved = resolve(gpt2(), {.loop = Loop::kBare});
+  EXPECT_EQ(resolved.run.task, Task::kCausalLm);
+  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWForeach);
+  EXPECT_EQ(resolved.run.max_grad_norm, std::nullopt);
+  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("foreach AdamW")));
+}
+
+TEST(RunOptions, WhatWasSaidIsNoAssumption) {
+  const ResolvedRun resolved = resolve(bert(), {.task = Task::kMaskedLm,
+                                                .batch_size = 4,
+                                                .sequence_length = 128,
+                                                .precision = Precision::kAmpFp16,
+                                                .loop = Loop::kTrainer,
+                                                .optimizer = Optimizer::kAdamWForeach,
+                                                .max_grad_norm = 0.0,
+                                                .padding = true});
+  EXPECT_EQ(resolved.assumptions, std::vector<std::string>{});
+  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWForeach) << "adamw under the Trainer is the foreach one";
+  EXPECT_EQ(resolved.run.max_grad_norm, std::nullopt) << "0 switches clipping off";
+}
+
+TEST(RunOptions, DefaultSequenceIsTheTrainedContextAtMost2048) {
+  EXPECT_EQ(resolve(gpt2(), {}).run.sequence_length, 1024);
+  EXPECT_EQ(resolve(roberta(), {}).run.sequence_length, 512);
+  EXPECT_EQ(resolve(llama(2048), {}).run.sequence_length, 2048);
+  const ResolvedRun resolved = resolve(llama(131072), {});
+  EXPECT_EQ(resolved.run.sequence_length, 2048);
+  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("131072")));
+}
+
+TEST(RunOptions, PositionsEndWhereTheTableEnds) {
+  EXPECT_EQ(refusal(bert(), {.sequence_length = 512}), "accepted");
+  EXPECT_EQ(refusal(bert(), {.sequence_length = 513}), "sequence length 513 is beyond the 512 positions of bert-test");
+  EXPECT_EQ(refusal(roberta(), {.sequence_length = 513}),
+            "sequence length 513 is beyond the 512 positions of roberta-test");
+  EXPECT_EQ(refusal(gpt2(), {.sequence_length = 1025}),
+            "sequence length 1025 is beyond the 1024 positions of gpt2-test");
+}
+
+TEST(RunOptions, RotaryPositionsMayGoOnButItIsSaid) {
+  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 4096}).assumptions, Contains(HasSubstr("rotary")));
+  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 2048}).assumptions, Not(Contains(HasSubstr("rotary"))));
+}
+
+TEST(RunOptions, NumbersOutOfRange) {
+  for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
+    EXPECT_THAT(refusal(bert(), {.batch_size = wrong}), HasSubstr("batch size: expected a whole number of 1"));
+    EXPECT_THAT(refusal(bert(), {.sequence_length = wrong}), HasSubstr("sequence length: expected"));
+    EXPECT_THAT(refusal(bert(), {.accumulation_steps = wrong}), HasSubstr("accumulation steps: expected"));
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double wrong : {-0.1, 1.0, 2.0, nan}) {
+    EXPECT_THAT(refusal(bert(), {.dropout = wrong}), HasSubstr("dropout: expected"));
+  }
+  for (const double wrong : {-1.0, nan, std::numeric_limits<double>::infinity()}) {
+    EXPECT_THAT(refusal(bert(), {.max_grad_norm = wrong}), HasSubstr("gradient clipping: expected"));
+  }
+}
+
+TEST(RunOptions, HeadsThatAFamilyDoesNotHave) {
+  EXPECT_THAT(refusal(llama(2048), {.task = Task::kMaskedLm}), HasSubstr("no masked language model head"));
+  EXPECT_THAT(refusal(bert(), {.task = Task::kCausalLm}), HasSubstr("is an encoder"));
+  EXPECT_THAT(refusal(bert(), {.use_cache = true}), HasSubstr("no key/value cache"));
+}
+
+TEST(RunOptions, DtypesThatContradictEachOther) {
+  EXPECT_THAT(refusal(bert(), {.precision = Precision::kBf16, .weights_dtype = DType::kFloat32}),
+              HasSubstr("precision bf16"));
+  EXPECT_THAT(refusal(bert(), {.precision = Precision::kFp32, .weights_dtype = DType::kFloat16}),
+              HasSubstr("precision fp32"));
+  EXPECT_EQ(refusal(bert(), {.precision = Precision::kAmpBf16, .weights_dtype = DType::kBFloat16}), "accepted");
+  EXPECT_EQ(resolve(bert(), {.weights_dtype = DType::kBFloat16}).run.precision, Precision::kBf16);
+  EXPECT_THAT(refusal(bert(), {.attention = Attention::kFlash}), HasSubstr("16-bit"));
+  EXPECT_EQ(refusal(bert(), {.precision = Precision::kAmpFp16, .attention = Attention::kFlash}), "accepted");
+}
+
+TEST(RunOptions, A16BitCheckpointIsMentioned) {
+  ModelSpec model = llama(2048);
+  model.checkpoint_dtype = DType::kBFloat16;
+  EXPECT_THAT(resolve(model, {}).assumptions, Contains(HasSubstr("transformers 5 would load it so")));
+  EXPECT_THAT(resolve(model, {.precision = Precision::kBf16}).assumptions, Not(Contains(HasSubstr("load it so"))));
+}
+
+TEST(RunOptions, CheckpointingSwitchesTheCacheOff) {
+  const ResolvedRun resolved = resolve(gpt2(), {.checkpointing = Checkpointing::kFull, .use_cache = true});
+  EXPECT_FALSE(resolved.run.use_cache);
+  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("use_cache")));
+}
+
+TEST(RunNames, EveryNameIsReadBack) {
+  for (const auto name : kOptimizerNames) EXPECT_EQ(name_of(*enum_from<Optimizer>(kOptimizerNames, name)), name);
+  for (const auto name : kPrecisionNames) EXPECT_EQ(name_of(*enum_from<Precision>(kPrecisionNames, name)), name);
+  EXPECT_EQ(enum_from<Task>(kTaskNames, "Causal"), std::nullopt);
+  EXPECT_EQ(*enum_from<DType>(kWeightDTypeNames, "bf16"), DType::kBFloat16);
+}
+
+}  // namespace
+}  // namespace memcalc
