@@ -42,11 +42,11 @@ def attribute(frames):
 
 
 class Rec:
-    def __init__(self, light):
+    def __init__(self, light, ckpt=False):
         import torch
         self.torch = torch; self.marks = []; self.light = light
         torch.cuda.init()
-        kw = dict(context=None, stacks="python") if light else dict(context="all", stacks="all")
+        kw = dict(context=None, stacks="python") if light else dict(context="alloc" if ckpt else "all", stacks="all")  # a stack taken at a free while checkpointing's early-stop exception is in flight loses the exception
         torch.cuda.memory._record_memory_history(enabled="all", max_entries=3000000, **kw)
 
     def mark(self, name):
@@ -182,7 +182,7 @@ def trainer(case, rec):
 
 def run(case, outdir, light):
     import torch
-    rec = Rec(light)
+    rec = Rec(light or bool(case.get("light")), case.get("ckpt") == "full")
     loop = case.get("loop", "bare"); t = time.time()
     head = dict(case=case, loop=loop); err = None
     try: head.update((trainer if loop == "trainer" else bare)(case, rec))

@@ -380,6 +380,19 @@ def job_embed(R, torch):
             R.case("embedding", dict(V=1024, B=B, S=S, h=768, dtype=dn, data="arange2d"), lambda: (torch.randn(1024, 768, device="cuda", dtype=DT(torch)[dn], requires_grad=True), torch.arange(S, device="cuda").expand(B, S)), lambda w, i: F.embedding(i, w), G)
 
 
+def job_extra(R, torch):
+    F = torch.nn.functional; G = one_grad(torch); g = torch.Generator(device="cuda").manual_seed(0)
+    for T in list(range(66000, 140000, 1500)) + list(range(140000, 420000, 20000)):
+        R.case("embedding", dict(V=50, T=T, h=8, dtype="fp32", padding_idx=None, data="random"), lambda: (torch.randn(50, 8, device="cuda", requires_grad=True), torch.randint(0, 50, (T,), device="cuda", generator=g)), lambda w, i: F.embedding(i, w), G)
+    for V, T, h in ((49152, 1152, 576), (49152, 4608, 576), (32000, 3000, 2048), (30522, 73728, 768), (50257, 10000, 1600)):
+        for dn in ("fp32", "bf16"): R.case("embedding", dict(V=V, T=T, h=h, dtype=dn, padding_idx=None, data="random"), lambda: (torch.empty(V, h, device="cuda", dtype=DT(torch)[dn]).normal_().requires_grad_(), torch.randint(0, V, (T,), device="cuda", generator=g)), lambda w, i: F.embedding(i, w), G)
+    for S in (200, 512):
+        for Hq, Hk in ((16, 16), (16, 4)):
+            for D, Dv in ((128, 64), (192, 128), (64, 128)):
+                for ca in (False, True): sdpa_run(R, torch, C(B=2, Hq=Hq, Hkv=Hk, Sq=S, D=D, Dv=Dv, causal=ca))
+    for c in (C(B=1, Sq=1, Hq=8), C(B=1, Sq=1, Sk=1, Hq=8), C(B=2, Sq=3, Hq=16, Hkv=4), C(B=64, Sq=512, Hq=16), C(B=144, Sq=128, Hq=12), C("fp32", B=64, Sq=512, Hq=12), C("fp32", B=1, Sq=1, Hq=8), C("fp32", B=2, Sq=1, Hq=8, Hkv=2, causal=True), C("fp32", B=2, Sq=2, Hq=8), C("fp32", B=1, Sq=300, Hq=12, mask="boolexp"), C("fp32", B=1, Sq=304, Hq=12, mask="boolexp")): sdpa_run(R, torch, c)
+
+
 def job_misc(R, torch):
     F = torch.nn.functional; G = one_grad(torch)
     def rn(*s, dt, rg=True): return torch.randn(*s, device="cuda", dtype=dt).requires_grad_(rg)
@@ -542,7 +555,7 @@ def fresh_one(name, path):
 
 def jobs():
     J = {"sdpa16_%d" % i: (lambda R, t, i=i: job_sdpa16(R, t, i, 4)) for i in range(4)}
-    J.update(sdpa32=job_sdpa32, sdpaforce=job_sdpaforce, sum=job_sum, sum2=job_sum2, norms=job_norms, embed=job_embed, misc=job_misc, mm=job_mm, optim=job_optim)
+    J.update(sdpa32=job_sdpa32, sdpaforce=job_sdpaforce, sum=job_sum, sum2=job_sum2, norms=job_norms, embed=job_embed, extra=job_extra, misc=job_misc, mm=job_mm, optim=job_optim)
     return J
 
 
