@@ -26,6 +26,7 @@ class FreeList {
   FreeList();
 
   /// The best block for `size`, which stays in the list; kNone where no block is large enough.
+  /// Pre, here and below: sizes are positive multiples of 512.
   [[nodiscard]] Handle best_fit(Bytes size) const {
     const std::uint32_t home = bucket_of(size);
     std::uint32_t node = nodes_[next_filled_bucket(home)].next;
@@ -38,7 +39,7 @@ class FreeList {
     return node - kBucketCount;
   }
 
-  /// Pre: the block is not in the list. `size` is a positive multiple of 512.
+  /// Pre: the block is not in the list.
   void insert(Handle block, Bytes size, Bytes address) {
     const std::uint32_t self = node_of(block);
     if (self >= nodes_.size()) make_room_for(self);

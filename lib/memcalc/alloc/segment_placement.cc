@@ -1,19 +1,30 @@
 #include "memcalc/alloc/segment_placement.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "memcalc/base/error.h"
 
 namespace memcalc {
+namespace {
+
+constexpr Bytes kBottom = -std::numeric_limits<Bytes>::max();  // so that 0 - kBottom is no overflow
+
+}  // namespace
+
+SegmentPlacer::SegmentPlacer() : holes_{{.size = -kBottom, .address = kBottom}} {}
 
 SegmentPlacer::SegmentPlacer(const SegmentPlacement& placement) : chunk_granularity_(placement.chunk_granularity) {
   for (const SegmentPlacement::Span& span : placement.initial_fragments) {
     add_fragment({.size = span.size, .address = span.offset});
   }
+  Bytes top = 0;
   if (placement.reserved_span) {
-    span_begin_ = placement.reserved_span->offset;
-    span_end_ = checked_add(span_begin_, placement.reserved_span->size);
+    const Bytes span_end = checked_add(placement.reserved_span->offset, placement.reserved_span->size);
+    if (span_end < 0) holes_.push_back({.size = -span_end, .address = span_end});
+    top = std::min(top, placement.reserved_span->offset);
   }
+  holes_.push_back({.size = top - kBottom, .address = kBottom});
 }
 
 SegmentPlacer SegmentPlacer::from_log(std::span<const Bytes> addresses) {
@@ -30,12 +41,11 @@ Bytes SegmentPlacer::place(Bytes size) {
     }
     return logged_addresses_[next_logged_++];
   }
-  if (unjoined_) join_fragments();
-  const auto found =
-      std::lower_bound(fragments_.begin(), fragments_.end(), size,
-                       [](const Fragment& fragment, Bytes wanted) { return fragment.size < wanted; });
+  if (unsettled_) settle();
+  const auto found = std::lower_bound(fragments_.begin(), fragments_.end(), size,
+                                      [](const Span& fragment, Bytes wanted) { return fragment.size < wanted; });
   if (found == fragments_.end()) return take_new_chunk(size);
-  const Fragment fragment = *found;
+  const Span fragment = *found;
   fragments_.erase(found);
   if (fragment.size > size) add_fragment({.size = fragment.size - size, .address = fragment.address + size});
   return fragment.address;
@@ -44,37 +54,70 @@ Bytes SegmentPlacer::place(Bytes size) {
 void SegmentPlacer::give_back(Bytes address, Bytes size) {
   if (logged_) return;
   fragments_.push_back({.size = size, .address = address});
-  unjoined_ = true;  // joined at the next place(): empty_cache gives back many at once
+  unsettled_ = true;  // settled at the next place(): empty_cache gives back many at once
 }
 
+// The upper end of the highest hole that is large enough.
 Bytes SegmentPlacer::take_new_chunk(Bytes size) {
   const Bytes chunk = round_up(size, chunk_granularity_);
-  Bytes address = checked_add(lowest_, -chunk);
-  if (address < span_end_ && lowest_ > span_begin_) address = checked_add(span_begin_, -chunk);
-  lowest_ = address;
+  const auto hole =
+      std::find_if(holes_.begin(), holes_.end(), [chunk](const Span& candidate) { return candidate.size >= chunk; });
+  if (hole == holes_.end()) throw overflow_error();
+  hole->size -= chunk;
+  const Bytes address = hole->address + hole->size;
+  if (hole->size == 0) holes_.erase(hole);
+  chunks_.push_back({.size = chunk, .address = address});
   if (chunk > size) add_fragment({.size = chunk - size, .address = address + size});
   return address;
 }
 
-void SegmentPlacer::add_fragment(Fragment fragment) {
+void SegmentPlacer::add_fragment(Span fragment) {
   fragments_.insert(std::upper_bound(fragments_.begin(), fragments_.end(), fragment), fragment);
 }
 
-void SegmentPlacer::join_fragments() {
-  const auto by_address = [](const Fragment& a, const Fragment& b) { return a.address < b.address; };
-  std::sort(fragments_.begin(), fragments_.end(), by_address);
-  std::size_t kept = 0;
-  for (std::size_t i = 1; i < fragments_.size(); ++i) {
-    Fragment& last = fragments_[kept];
-    if (last.address + last.size == fragments_[i].address) {
-      last.size += fragments_[i].size;
+// Joins the fragments within each chunk; a chunk that is wholly free again becomes a hole, and joins its neighbours.
+void SegmentPlacer::settle() {
+  const auto is_above = [](const Span& a, const Span& b) { return a.address > b.address; };
+  std::sort(fragments_.begin(), fragments_.end(), is_above);
+  std::sort(chunks_.begin(), chunks_.end(), is_above);
+  std::vector<Span> fragments;
+  std::vector<Span> chunks;
+  auto fragment = fragments_.begin();
+  for (const Span& chunk : chunks_) {
+    for (; fragment != fragments_.end() && fragment->address >= chunk.address + chunk.size; ++fragment) {
+      fragments.push_back(*fragment);  // of no chunk: there from the start
+    }
+    const std::size_t first = fragments.size();
+    for (; fragment != fragments_.end() && fragment->address >= chunk.address; ++fragment) {
+      if (fragments.size() > first && fragments.back().address == fragment->address + fragment->size) {
+        fragments.back() = {.size = fragments.back().size + fragment->size, .address = fragment->address};
+      } else {
+        fragments.push_back(*fragment);
+      }
+    }
+    if (fragments.size() > first && fragments.back() == chunk) {
+      fragments.pop_back();
+      holes_.push_back(chunk);
     } else {
-      fragments_[++kept] = fragments_[i];
+      chunks.push_back(chunk);
     }
   }
-  fragments_.resize(std::min(fragments_.size(), kept + 1));
+  fragments.insert(fragments.end(), fragment, fragments_.end());
+  fragments_ = std::move(fragments);
+  chunks_ = std::move(chunks);
   std::sort(fragments_.begin(), fragments_.end());
-  unjoined_ = false;
+
+  std::sort(holes_.begin(), holes_.end(), is_above);
+  std::vector<Span> holes;
+  for (const Span& hole : holes_) {
+    if (!holes.empty() && holes.back().address == hole.address + hole.size) {
+      holes.back() = {.size = holes.back().size + hole.size, .address = hole.address};
+    } else {
+      holes.push_back(hole);
+    }
+  }
+  holes_ = std::move(holes);
+  unsettled_ = false;
 }
 
 }  // namespace memcalc

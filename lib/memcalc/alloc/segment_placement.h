@@ -3,6 +3,7 @@
 // Covered by tests/unit/alloc_test.cc and tests/measured/history_replay_test.cc.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -16,7 +17,7 @@ namespace memcalc {
 class SegmentPlacer {
  public:
   /// Plain descending chunks: for a card whose placement was not measured.
-  SegmentPlacer() = default;
+  SegmentPlacer();
 
   /// The measured behaviour of a card. Addresses are relative to the upper end of the first chunk.
   explicit SegmentPlacer(const SegmentPlacement& placement);
@@ -32,22 +33,21 @@ class SegmentPlacer {
   void give_back(Bytes address, Bytes size);
 
  private:
-  struct Fragment {
+  struct Span {
     Bytes size = 0;
     Bytes address = 0;
-    auto operator<=>(const Fragment&) const = default;  // best fit: by size, then by address
+    auto operator<=>(const Span&) const = default;  // best fit: by size, then by address
   };
 
   [[nodiscard]] Bytes take_new_chunk(Bytes size);
-  void add_fragment(Fragment fragment);
-  void join_fragments();
+  void add_fragment(Span fragment);
+  void settle();
 
-  std::vector<Fragment> fragments_;  // sorted, unless unjoined_
-  bool unjoined_ = false;            // fragments were given back since the last join
-  Bytes lowest_ = 0;                 // low end of the lowest chunk
+  std::vector<Span> fragments_;  // free parts of chunks; sorted, unless unsettled_
+  std::vector<Span> chunks_;     // all chunks that were given out and not taken back
+  std::vector<Span> holes_;      // address space outside of chunks, by descending address
+  bool unsettled_ = false;       // segments were given back since the last settle()
   Bytes chunk_granularity_ = SegmentPlacement{}.chunk_granularity;
-  Bytes span_begin_ = 0;             // taken by the context; empty where begin == end
-  Bytes span_end_ = 0;
   bool logged_ = false;
   std::size_t next_logged_ = 0;
   std::vector<Bytes> logged_addresses_;

@@ -4,6 +4,7 @@
 //   profile  torch.optim and torch.amp of PyTorch 2.11: docs/categories.md.
 #include "memcalc/report/accounting.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -55,17 +56,26 @@ std::vector<AccountingRow> uniform(const AccountingInput& in) {
               state_rule(in.optimizer, size))};
 }
 
-void add_step_counters(const AccountingInput& in, std::vector<AccountingRow>& rows) {
-  if (in.optimizer != Optimizer::kAdamWFused || in.parameters == 0) return;
-  const Bytes total = checked_multiply(4, in.trainable_tensors);
-  rows.push_back({"step counters", static_cast<double>(total) / static_cast<double>(in.parameters), total,
-                  "a 4-byte step count on the device for each of " + std::to_string(in.trainable_tensors) +
-                      " tensors; only the fused optimizer keeps them there"});
+AccountingRow small_row(std::string name, Bytes total, const AccountingInput& in, std::string rule) {
+  const auto parameters = static_cast<double>(std::max<std::int64_t>(in.parameters, 1));
+  return {std::move(name), static_cast<double>(total) / parameters, total, std::move(rule)};
+}
+
+// What lives on the device beside the large tensors: a few bytes, but without them the simulation would not be met.
+void add_small_rows(const AccountingInput& in, std::vector<AccountingRow>& rows) {
+  if (in.optimizer == Optimizer::kAdamWFused) {
+    rows.push_back(small_row("step counters", checked_multiply(4, in.trainable_tensors), in,
+                             "a 4-byte step count on the device for each of " + std::to_string(in.trainable_tensors) +
+                                 " tensors; only the fused optimizer keeps them there"));
+  }
+  if (in.precision == Precision::kAmpFp16) {
+    rows.push_back(small_row("loss scaler", 8, in, "scale and growth counter of torch.amp.GradScaler, 4 bytes each"));
+  }
 }
 
 std::vector<AccountingRow> profile_rows(const AccountingInput& in) {
   std::vector<AccountingRow> rows = uniform(in);
-  add_step_counters(in, rows);
+  add_small_rows(in, rows);
   if (is_autocast(in.precision) && in.weights_dtype == DType::kFloat32) {
     rows.push_back(row("autocast copies", 0, in.parameters,
                        "16-bit copies of the weights exist only inside a step, from a weight's first use until its "

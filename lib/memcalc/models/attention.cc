@@ -1,0 +1,137 @@
+#include "memcalc/models/attention.h"
+
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kPad{"aten::constant_pad_nd"}, kClone{"aten::clone"};
+
+/// repeat_kv: [B, Hkv, S, D] -> [B, Hq, S, D] by copying.
+Tensor repeat_kv(const Tensor& x, std::int64_t times) {
+  if (times == 1) return x;
+  const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
+  return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
+}
+
+Tensor eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                       const AttentionOptions& options) {
+  const std::int64_t groups = query.size(1) / key.size(1);
+  Tensor key_states = repeat_kv(key, groups);
+  Tensor value_states = repeat_kv(value, groups);
+  Tensor attn_weights = multiply_scalar(matmul(query, transpose(key_states, 2, 3)));
+  if (mask.defined()) attn_weights = attn_weights + mask;
+  if (options.softmax_in_float32) {
+    attn_weights = to_dtype(softmax(attn_weights, DType::kFloat32), query.dtype());
+  } else {
+    attn_weights = softmax(attn_weights);
+  }
+  attn_weights = dropout(attn_weights, options.dropout);
+  Tensor attn_output = matmul(attn_weights, value_states);
+  attn_output = contiguous(transpose(attn_output, 1, 2));
+  drop(key_states, value_states);
+  return attn_output;
+}
+
+Tensor sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                      const AttentionOptions& options) {
+  // use_gqa_in_sdpa: without a mask the kernel shares key heads itself, with one they are copied.
+  Tensor key_states = key;
+  Tensor value_states = value;
+  if (mask.defined()) {
+    const std::int64_t groups = query.size(1) / key.size(1);
+    key_states = repeat_kv(key, groups);
+    value_states = repeat_kv(value, groups);
+  }
+  const SdpaOptions sdpa{.dropout = options.dropout, .causal = options.causal && !mask.defined() && query.size(2) > 1};
+  Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, mask, sdpa);
+  attn_output = contiguous(transpose(attn_output, 1, 2));
+  drop(key_states, value_states);
+  return attn_output;
+}
+
+Tensor rotate_half(const Tensor& x) {
+  const std::int64_t half = x.size(-1) / 2;
+  const Tensor x1 = slice(x, -1, 0, half);
+  const Tensor x2 = slice(x, -1, half, x.size(-1) - half);
+  return cat(negate(x2), x1, -1);
+}
+
+Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  Tensor scaled = x * cos;
+  Tensor rotated = rotate_half(x);
+  Tensor product = std::move(rotated) * sin;
+  return std::move(scaled) + std::move(product);
+}
+
+}  // namespace
+
+Tensor attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                           const AttentionOptions& options) {
+  if (options.implementation == Attention::kEager) return eager_attention(query, key, value, mask, options);
+  return sdpa_attention(query, key, value, mask, options);
+}
+
+void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value) {
+  // The empty cache tensors have the first key's dtype, and cat promotes to it.
+  const DType dtype = key.dtype();
+  Tensor keys = cat_with_empty(key, dtype);
+  Tensor values = cat_with_empty(value, dtype);
+  cache.push_back(keys);
+  cache.push_back(values);
+  key = std::move(keys);
+  value = std::move(values);
+}
+
+std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
+                                           const Tensor& position_ids) {
+  Tape& tape = x.tape();
+  const NoGrad no_grad(tape);
+  const auto autocast = std::exchange(tape.autocast, std::nullopt);
+  const std::int64_t half = inverse_frequencies.size(0);
+  const std::int64_t sequence = position_ids.size(1);
+  const Tensor expanded = view(inverse_frequencies, {1, half, 1});
+  Tensor positions = to_dtype(position_ids, DType::kFloat32);
+  Tensor freqs = transpose(matmul(expanded, view(positions, {1, 1, sequence})), 1, 2);
+  Tensor emb = cat(freqs, freqs, -1);
+  Tensor cos = multiply_scalar(cosine(emb));
+  Tensor sin = multiply_scalar(sine(emb));
+  tape.autocast = autocast;
+  std::pair<Tensor, Tensor> result{to_dtype(cos, x.dtype()), to_dtype(sin, x.dtype())};
+  drop(positions, freqs, emb, cos, sin);
+  return result;
+}
+
+void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& sin) {
+  const Tensor cos_heads = unsqueeze(cos, 1);
+  const Tensor sin_heads = unsqueeze(sin, 1);
+  Tensor rotated_query = rotate(query, cos_heads, sin_heads);
+  Tensor rotated_key = rotate(key, cos_heads, sin_heads);
+  query = std::move(rotated_query);
+  key = std::move(rotated_key);
+}
+
+Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
+  Tensor range = tape.empty({sequence}, DType::kInt64, kArange);
+  Tensor shifted = tape.empty({sequence}, DType::kInt64, kAdd);
+  range.reset();
+  return unsqueeze(shifted, 0);
+}
+
+Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
+  Tape& tape = logits.tape();
+  const std::int64_t vocabulary = logits.size(-1);
+  Tensor upcast = to_dtype(logits, DType::kFloat32);
+  Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+  Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kClone);
+  upcast = view(upcast, {-1, vocabulary});
+  shifted = view(shifted, {-1});
+  Tensor loss = cross_entropy(upcast, shifted);
+  drop(upcast, padded, shifted);
+  return loss;
+}
+
+}  // namespace memcalc

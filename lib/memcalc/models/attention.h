@@ -1,0 +1,47 @@
+// What transformers' attention layers share: the attention interface, the KV cache of a plain loop, rotary positions,
+// and the masks of masking_utils.py.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/attention.h"
+
+namespace memcalc {
+
+struct AttentionOptions {
+  Attention implementation = Attention::kSdpa;
+  double dropout = 0;
+  bool causal = false;
+  bool softmax_in_float32 = false;  // LLaMA's eager attention
+};
+
+/// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, S, D] -> [B, S, Hq, D].
+[[nodiscard]] Tensor attention_interface(const Tensor& query, const Tensor& key, const Tensor& value,
+                                         const Tensor& mask, const AttentionOptions& options);
+
+/// DynamicCache.update at the first step: both become copies that the cache keeps.
+void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value);
+
+/// cos and sin of LlamaRotaryEmbedding.forward, [1, S, D] in the dtype of `x`.
+[[nodiscard]] std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
+                                                         const Tensor& position_ids);
+/// apply_rotary_pos_emb on both.
+void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& sin);
+
+/// torch.arange(sequence) + past: [1, S] int64.
+[[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
+
+/// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
+[[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask,
+                                        const Tensor& position_ids, bool cached,
+                                        std::optional<std::int64_t> sliding_window = std::nullopt);
+/// create_bidirectional_mask: undefined without padding.
+[[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds,
+                                               const Tensor& attention_mask);
+
+/// ForCausalLMLoss: float32 logits against labels shifted by one.
+[[nodiscard]] Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
+
+}  // namespace memcalc

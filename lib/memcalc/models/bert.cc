@@ -1,0 +1,268 @@
+// BERT and RoBERTa: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py.
+#include "memcalc/models/attention.h"
+#include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kArange{"aten::arange"}, kGather{"aten::gather"};
+constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kCumsum{"aten::cumsum"}, kAdd{"aten::add"};
+constexpr Operator kMul{"aten::mul"}, kTypeAs{"aten::type_as"};
+
+struct Embeddings {
+  Embedding word_embeddings, position_embeddings, token_type_embeddings;
+  LayerNorm layer_norm;
+  Tensor position_ids, token_type_ids;
+  double dropout_p;
+  bool is_roberta;
+
+  Embeddings(ModuleBuilder& b, const BertSpec& spec, double dropout_p)
+      : word_embeddings(b, "word_embeddings", spec.vocab_size, spec.hidden_size),
+        position_embeddings(b, "position_embeddings", spec.max_position_embeddings, spec.hidden_size),
+        token_type_embeddings(b, "token_type_embeddings", spec.type_vocab_size, spec.hidden_size),
+        layer_norm(b, "LayerNorm", spec.hidden_size),
+        position_ids(b.buffer({spec.max_position_embeddings}, DType::kInt64)),
+        token_type_ids(b.buffer({1, spec.max_position_embeddings}, DType::kInt64)),
+        dropout_p(dropout_p),
+        is_roberta(spec.is_roberta) {
+    position_ids = unsqueeze(position_ids, 0);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& input_ids) const {
+    Tape& tape = input_ids.tape();
+    const std::int64_t batch = input_ids.size(0);
+    const std::int64_t sequence = input_ids.size(1);
+    Tensor positions = is_roberta ? roberta_positions(input_ids) : slice(position_ids, 1, 0, sequence);
+    Tensor token_types = tape.empty({positions.size(0), sequence}, DType::kInt64, kGather);
+    token_types = expand(token_types, {batch, sequence});
+    Tensor inputs_embeds = word_embeddings(input_ids);
+    Tensor type_embeds = token_type_embeddings(token_types);
+    Tensor embeddings = inputs_embeds + type_embeds;
+    Tensor position_embeds = position_embeddings(positions);
+    embeddings = embeddings + position_embeds;
+    embeddings = layer_norm(embeddings);
+    embeddings = dropout(embeddings, dropout_p);
+    drop(positions, token_types, inputs_embeds, type_embeds, position_embeds);
+    return embeddings;
+  }
+
+  /// create_position_ids_from_input_ids: positions count the tokens that are not padding.
+  [[nodiscard]] static Tensor roberta_positions(const Tensor& input_ids) {
+    Tape& tape = input_ids.tape();
+    const Shape& shape = input_ids.shape();
+    Tensor different = tape.empty(shape, DType::kBool, kNe);
+    Tensor mask = tape.empty(shape, DType::kInt32, kToCopy);
+    different.reset();
+    Tensor counted = tape.empty(shape, DType::kInt64, kCumsum);
+    Tensor as_mask = tape.empty(shape, DType::kInt32, kTypeAs);
+    counted.reset();
+    Tensor shifted = tape.empty(shape, DType::kInt32, kAdd);
+    as_mask.reset();
+    Tensor incremental = tape.empty(shape, DType::kInt32, kMul);
+    shifted.reset();
+    Tensor wide = tape.empty(shape, DType::kInt64, kToCopy);
+    incremental.reset();
+    Tensor positions = tape.empty(shape, DType::kInt64, kAdd);
+    drop(wide, mask);
+    return positions;
+  }
+};
+
+struct SelfAttention {
+  Linear query, key, value;
+  std::int64_t head_dim;
+  AttentionOptions options;
+
+  SelfAttention(ModuleBuilder& b, const BertSpec& spec, const AttentionOptions& options)
+      : query(b, "query", spec.hidden_size, spec.hidden_size),
+        key(b, "key", spec.hidden_size, spec.hidden_size),
+        value(b, "value", spec.hidden_size, spec.hidden_size),
+        head_dim(spec.hidden_size / spec.num_attention_heads),
+        options(options) {}
+
+  [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const {
+    return transpose(view(projection(hidden_states), {hidden_states.size(0), hidden_states.size(1), -1, head_dim}), 1,
+                     2);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
+    Tensor query_layer = heads(query, hidden_states);
+    Tensor key_layer = heads(key, hidden_states);
+    Tensor value_layer = heads(value, hidden_states);
+    Tensor attn_output = attention_interface(query_layer, key_layer, value_layer, attention_mask, options);
+    attn_output = reshape(attn_output, hidden_states.shape());
+    drop(query_layer, key_layer, value_layer);
+    return attn_output;
+  }
+};
+
+/// BertSelfOutput and BertOutput: dense, dropout, residual, norm.
+struct ResidualOutput {
+  Linear dense;
+  LayerNorm layer_norm;
+  double dropout_p;
+
+  ResidualOutput(ModuleBuilder& b, std::int64_t in, std::int64_t out, double dropout_p)
+      : dense(b, "dense", in, out), layer_norm(b, "LayerNorm", out), dropout_p(dropout_p) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& input_tensor) const {
+    Tensor hidden_states = dense(x);
+    hidden_states = dropout(hidden_states, dropout_p);
+    hidden_states = layer_norm(hidden_states + input_tensor);
+    return hidden_states;
+  }
+};
+
+struct Layer {
+  SelfAttention self;
+  ResidualOutput attention_output;
+  Linear intermediate;
+  ResidualOutput output;
+  std::string hidden_act;
+
+  Layer(ModuleBuilder& b, const BertSpec& spec, const AttentionOptions& options, double dropout_p)
+      : self(b.scope("attention", [&] { return b.scope("self", [&] { return SelfAttention(b, spec, options); }); })),
+        attention_output(b.scope("attention", [&] {
+          return b.scope("output", [&] { return ResidualOutput(b, spec.hidden_size, spec.hidden_size, dropout_p); });
+        })),
+        intermediate(b, "intermediate.dense", spec.hidden_size, spec.intermediate_size),
+        output(b.scope("output", [&] { return ResidualOutput(b, spec.intermediate_size, spec.hidden_size, dropout_p); })),
+        hidden_act(spec.hidden_act) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
+    Tensor attention;
+    {
+      const Tensor self_outputs = self.forward(hidden_states, attention_mask);
+      attention = attention_output.forward(self_outputs, hidden_states);
+    }
+    Tensor intermediate_output = intermediate(attention);
+    intermediate_output = activation_function(hidden_act, intermediate_output);
+    Tensor layer_output = output.forward(intermediate_output, attention);
+    drop(intermediate_output, attention);
+    return layer_output;
+  }
+};
+
+/// BertModel with its task's head.
+class BertModel : public Model {
+ public:
+  BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b);
+  [[nodiscard]] ModelOutput forward(const Batch& batch) override;
+
+ private:
+  void build_head(ModuleBuilder& b);
+  [[nodiscard]] Tensor encode(const Batch& batch) const;
+  [[nodiscard]] ModelOutput classify(const Batch& batch) const;
+  [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
+
+  BertSpec spec_;
+  RunSpec run_;
+  double dropout_p_;
+  double classifier_dropout_p_;
+  std::vector<Embeddings> embeddings_;  // one; made after the options are known
+  std::vector<Layer> layers_;
+  Linear dense_;       // the pooler, or the head's first layer
+  LayerNorm head_norm_;
+  Linear output_;      // classifier or decoder
+};
+
+BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
+    : spec_(spec), run_(run), dropout_p_(dropout_probability(run, spec.hidden_dropout_prob)) {
+  check_activation_function(spec.hidden_act);
+  classifier_dropout_p_ = dropout_probability(run, spec.classifier_dropout.value_or(spec.hidden_dropout_prob));
+  const AttentionOptions options{.implementation = run.attention,
+                                 .dropout = dropout_probability(run, spec.attention_probs_dropout_prob)};
+  b.scope(spec.is_roberta ? "roberta" : "bert", [&] {
+    embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
+    for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
+      layers_.push_back(
+          b.scope("encoder.layer." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
+    }
+    const bool has_pooler = run.task == Task::kSequenceClassification && !spec.is_roberta;
+    if (has_pooler) dense_ = Linear(b, "pooler.dense", spec.hidden_size, spec.hidden_size);
+    return 0;
+  });
+  // _init_weights writes torch.arange into the position buffer.
+  b.tape.scratch(spec.max_position_embeddings * 8, kArange);
+  build_head(b);
+}
+
+void BertModel::build_head(ModuleBuilder& b) {
+  const std::int64_t width = spec_.hidden_size;
+  if (run_.task == Task::kSequenceClassification) {
+    if (spec_.is_roberta) {
+      dense_ = Linear(b, "classifier.dense", width, width);
+      output_ = Linear(b, "classifier.out_proj", width, spec_.num_labels);
+    } else {
+      output_ = Linear(b, "classifier", width, spec_.num_labels);
+    }
+    return;
+  }
+  const std::string head = spec_.is_roberta ? "lm_head" : "cls.predictions";
+  dense_ = Linear(b, head + (spec_.is_roberta ? ".dense" : ".transform.dense"), width, width);
+  head_norm_ = LayerNorm(b, head + (spec_.is_roberta ? ".layer_norm" : ".transform.LayerNorm"), width);
+  // The decoder's own weight lives until it is tied to the word embeddings.
+  output_.weight = embeddings_[0].word_embeddings.weight;
+  if (!spec_.tie_word_embeddings) {
+    output_.weight = b.parameter(head + ".decoder.weight", {spec_.vocab_size, width});
+  } else {
+    b.tape.scratch(checked_multiply(spec_.vocab_size, width) * size_of(b.dtype), kTypeAs, Category::kWeights);
+  }
+  output_.bias = b.parameter(head + ".bias", {spec_.vocab_size}, false);
+}
+
+Tensor BertModel::encode(const Batch& batch) const {
+  Tensor hidden_states = embeddings_[0].forward(batch.input_ids);
+  const Tensor attention_mask = create_bidirectional_mask(run_, hidden_states, batch.attention_mask);
+  for (const Layer& layer : layers_) {
+    hidden_states = checkpointed(run_, hidden_states, [&layer, attention_mask](const Tensor& input) {
+      return layer.forward(input, attention_mask);
+    });
+  }
+  return hidden_states;
+}
+
+ModelOutput BertModel::forward(const Batch& batch) {
+  return run_.task == Task::kSequenceClassification ? classify(batch) : predict_masked(batch);
+}
+
+ModelOutput BertModel::classify(const Batch& batch) const {
+  Tensor sequence_output = encode(batch);
+  ModelOutput output;
+  Tensor first_token = select(sequence_output, 1);
+  Tensor pooled = first_token;
+  if (spec_.is_roberta) pooled = dropout(pooled, classifier_dropout_p_);
+  pooled = dense_(pooled);
+  pooled = tanh(pooled);
+  Tensor dropped = dropout(pooled, classifier_dropout_p_);
+  output.logits = output_(dropped);
+  output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
+  drop(first_token, sequence_output, pooled, dropped);
+  return output;
+}
+
+ModelOutput BertModel::predict_masked(const Batch& batch) const {
+  Tensor sequence_output = encode(batch);
+  ModelOutput output;
+  Tensor hidden_states = dense_(sequence_output);
+  hidden_states = spec_.is_roberta ? gelu(hidden_states) : activation_function(spec_.hidden_act, hidden_states);
+  hidden_states = head_norm_(hidden_states);
+  output.logits = output_(hidden_states);
+  hidden_states.reset();
+  output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+  return output;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  if (run.task == Task::kCausalLm) {
+    throw Error(ErrorCode::kUnsupported, "an encoder has no causal head here; accepted: --task seqcls, mlm");
+  }
+  return std::make_unique<BertModel>(spec, run, builder);
+}
+
+}  // namespace memcalc

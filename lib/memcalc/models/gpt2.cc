@@ -1,0 +1,142 @@
+// GPT-2: transformers models/gpt2/modeling_gpt2.py.
+#include "memcalc/models/attention.h"
+#include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kTiedWeight{"tied parameter"};
+
+struct Block {
+  LayerNorm ln_1;
+  Conv1D c_attn, attn_c_proj;
+  LayerNorm ln_2;
+  Conv1D c_fc, mlp_c_proj;
+  std::int64_t head_dim;
+  double resid_pdrop;
+  std::string activation;
+  AttentionOptions options;
+
+  Block(ModuleBuilder& b, const Gpt2Spec& spec, const RunSpec& run, const AttentionOptions& options)
+      : ln_1(b, "ln_1", spec.n_embd),
+        c_attn(b, "attn.c_attn", spec.n_embd, 3 * spec.n_embd),
+        attn_c_proj(b, "attn.c_proj", spec.n_embd, spec.n_embd),
+        ln_2(b, "ln_2", spec.n_embd),
+        c_fc(b, "mlp.c_fc", spec.n_embd, spec.n_inner),
+        mlp_c_proj(b, "mlp.c_proj", spec.n_inner, spec.n_embd),
+        head_dim(spec.n_embd / spec.n_head),
+        resid_pdrop(dropout_probability(run, spec.resid_pdrop)),
+        activation(spec.activation_function),
+        options(options) {}
+
+  [[nodiscard]] Tensor attention(const Tensor& hidden_states, const Tensor& mask, std::vector<Tensor>* cache) const {
+    std::vector<Tensor> parts = split(c_attn(hidden_states), 2, 3);
+    const Shape shape{hidden_states.size(0), hidden_states.size(1), -1, head_dim};
+    Tensor key = transpose(view(parts[1], shape), 1, 2);
+    Tensor value = transpose(view(parts[2], shape), 1, 2);
+    Tensor query = transpose(view(parts[0], shape), 1, 2);
+    parts.clear();
+    if (cache != nullptr) update_cache(*cache, key, value);
+    Tensor attn_output = attention_interface(query, key, value, mask, options);
+    attn_output = reshape(attn_output, hidden_states.shape());
+    attn_output = attn_c_proj(attn_output);
+    attn_output = dropout(attn_output, resid_pdrop);
+    drop(query, key, value);
+    return attn_output;
+  }
+
+  [[nodiscard]] Tensor mlp(const Tensor& x) const {
+    Tensor hidden_states = c_fc(x);
+    hidden_states = activation_function(activation, hidden_states);
+    hidden_states = mlp_c_proj(hidden_states);
+    hidden_states = dropout(hidden_states, resid_pdrop);
+    return hidden_states;
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, std::vector<Tensor>* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states = ln_1(input);
+    Tensor attn_output = attention(hidden_states, mask, cache);
+    hidden_states = attn_output + residual;
+    residual = hidden_states;
+    hidden_states = ln_2(hidden_states);
+    Tensor feed_forward = mlp(hidden_states);
+    hidden_states = residual + feed_forward;
+    drop(residual, attn_output, feed_forward);
+    return hidden_states;
+  }
+};
+
+class Gpt2LmHeadModel : public Model {
+ public:
+  Gpt2LmHeadModel(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& b)
+      : run_(run), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
+    check_activation_function(spec.activation_function);
+    const AttentionOptions options{.implementation = run.attention,
+                                   .dropout = dropout_probability(run, spec.attn_pdrop),
+                                   .causal = true};
+    b.scope("transformer", [&] {
+      wte_ = Embedding(b, "wte", spec.vocab_size, spec.n_embd);
+      wpe_ = Embedding(b, "wpe", spec.n_positions, spec.n_embd);
+      for (std::int64_t i = 0; i < spec.n_layer; ++i) {
+        h_.push_back(b.scope("h." + std::to_string(i), [&] { return Block(b, spec, run, options); }));
+      }
+      ln_f_ = LayerNorm(b, "ln_f", spec.n_embd);
+      return 0;
+    });
+    if (spec.tie_word_embeddings) {  // lm_head's own weight lives until it is tied
+      b.tape.scratch(wte_.weight.bytes(), kTiedWeight, Category::kWeights);
+      lm_head_.weight = wte_.weight;
+    } else {
+      lm_head_ = Linear(b, "lm_head", spec.n_embd, spec.vocab_size, false);
+    }
+  }
+
+  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
+    ModelOutput output;
+    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    Tensor hidden_states = transformer(batch, cache);
+    output.logits = lm_head_(hidden_states);
+    output.loss = causal_lm_loss(output.logits, batch.labels);
+    return output;
+  }
+
+ private:
+  [[nodiscard]] Tensor transformer(const Batch& batch, std::vector<Tensor>* cache) const {
+    Tensor inputs_embeds = wte_(batch.input_ids);
+    Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
+    Tensor position_embeds = wpe_(position_ids);
+    Tensor hidden_states = inputs_embeds + position_embeds;
+    const Tensor causal_mask =
+        create_causal_mask(run_, inputs_embeds, batch.attention_mask, position_ids, cache != nullptr);
+    hidden_states = dropout(hidden_states, embd_pdrop_);
+    for (const Block& block : h_) {
+      hidden_states = checkpointed(run_, hidden_states, [&block, causal_mask, cache](const Tensor& input) {
+        return block.forward(input, causal_mask, cache);
+      });
+    }
+    hidden_states = ln_f_(hidden_states);
+    drop(inputs_embeds, position_ids, position_embeds);
+    return hidden_states;
+  }
+
+  RunSpec run_;
+  double embd_pdrop_;
+  Embedding wte_, wpe_;
+  std::vector<Block> h_;
+  LayerNorm ln_f_;
+  Linear lm_head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  if (run.task != Task::kCausalLm) {
+    throw Error(ErrorCode::kUnsupported, "GPT-2 is modelled with its language-model head; accepted: --task causal");
+  }
+  return std::make_unique<Gpt2LmHeadModel>(spec, run, builder);
+}
+
+}  // namespace memcalc

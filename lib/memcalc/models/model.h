@@ -1,0 +1,65 @@
+// Model: a family's modules and its forward pass, from input ids to the loss. One file a family; each reads like the
+// family's modeling file in transformers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memcalc/models/module.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+
+namespace memcalc {
+
+/// What a data loader hands over, on the card.
+struct Batch {
+  Tensor input_ids;       // [batch, sequence] int64
+  Tensor attention_mask;  // the same, where sequences are padded
+  Tensor labels;          // [batch] or [batch, sequence] int64
+};
+
+/// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
+struct ModelOutput {
+  Tensor loss;
+  Tensor logits;
+  std::vector<Tensor> past_key_values;
+
+  ModelOutput() = default;
+  ModelOutput(ModelOutput&&) = default;
+  ModelOutput& operator=(ModelOutput&&) = default;
+  ~ModelOutput() { clear(); }
+  void clear() {
+    drop(loss, logits);
+    for (Tensor& tensor : past_key_values) tensor.reset();
+    past_key_values.clear();
+  }
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
+
+  std::vector<Parameter> parameters;  // in the order of module.parameters()
+  std::vector<std::string> not_modelled;
+};
+
+/// Builds the modules on the tape, which records their memory. Throws Error(kUnsupported) for what is not modelled.
+[[nodiscard]] std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype);
+
+/// The probability that --dropout overrides, or the config's.
+[[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
+
+/// Runs a layer under torch.utils.checkpoint where the run asks for it. `layer` must hold by value, or by reference
+/// to what outlives the backward pass, all it needs besides its input: it runs a second time in backward.
+[[nodiscard]] Tensor checkpointed(const RunSpec& run, const Tensor& hidden_states,
+                                  std::function<Tensor(const Tensor&)> layer);
+
+/// The families' builders.
+[[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+
+}  // namespace memcalc

@@ -1,0 +1,99 @@
+#include "memcalc/models/module.h"
+
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+constexpr Operator kBuffer{"buffer"};
+}
+
+Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool decays) {
+  Tensor tensor = tape.parameter(shape, dtype);
+  std::string full;
+  full.reserve(prefix_.size() + name.size());
+  full.append(prefix_).append(name);
+  parameters.push_back({std::move(full), tensor, decays});
+  return tensor;
+}
+
+Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
+  return tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
+}
+
+namespace {
+
+std::string dotted(std::string_view name, std::string_view leaf) {
+  std::string full;
+  full.reserve(name.size() + leaf.size() + 1);
+  return full.append(name).append(".").append(leaf);
+}
+
+}  // namespace
+
+Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
+    : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
+  if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
+}
+
+Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)
+    : weight(builder.parameter(dotted(name, "weight"), {in, out})),
+      bias(builder.parameter(dotted(name, "bias"), {out}, false)) {}
+
+Tensor Conv1D::operator()(const Tensor& x) const {
+  Shape shape = x.shape();
+  shape[-1] = weight.size(1);
+  return view(addmm(bias, view(x, {-1, x.size(-1)}), weight), shape);
+}
+
+Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width)
+    : weight(builder.parameter(dotted(name, "weight"), {rows, width})) {}
+
+LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
+      bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
+
+RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)) {}
+
+Tensor RmsNorm::operator()(const Tensor& x) const {
+  const DType input_dtype = x.dtype();
+  Tensor hidden_states = to_dtype(x, DType::kFloat32);
+  Tensor variance = mean_last(power(hidden_states));
+  hidden_states = hidden_states * reciprocal_sqrt(add_scalar(variance));
+  Tensor result = weight * to_dtype(hidden_states, input_dtype);
+  drop(hidden_states, variance);
+  return result;
+}
+
+namespace {
+
+/// NewGELUActivation: 0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3))), one operator at a time.
+Tensor gelu_new(const Tensor& x) {
+  Tensor half = multiply_scalar(x);
+  Tensor cubic = x + multiply_scalar(power(x));
+  return half * add_scalar(tanh(multiply_scalar(std::move(cubic))));
+}
+
+bool is_fused_gelu(std::string_view name) {
+  return name == "gelu" || name == "gelu_pytorch_tanh" || name == "gelu_python_tanh";
+}
+
+}  // namespace
+
+void check_activation_function(std::string_view name) {
+  if (is_fused_gelu(name) || name == "gelu_new" || name == "relu" || name == "silu" || name == "swish") return;
+  throw Error(ErrorCode::kUnsupported, "activation function '" + std::string(name) +
+                                           "' is not modelled; accepted: gelu, gelu_new, gelu_pytorch_tanh, relu, "
+                                           "silu");
+}
+
+Tensor activation_function(std::string_view name, const Tensor& x) {
+  if (is_fused_gelu(name)) return gelu(x);
+  if (name == "gelu_new") return gelu_new(x);
+  if (name == "relu") return relu(x);
+  return silu(x);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,92 @@
+// Modules: parameters with names, in the order in which the framework's constructors make them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/embedding.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+/// A parameter as the optimizer sees it.
+struct Parameter {
+  std::string name;
+  Tensor tensor;
+  bool decays = true;  // transformers' Trainer: no weight decay for biases and norms
+};
+
+/// Makes parameters and buffers, and remembers them in registration order.
+class ModuleBuilder {
+ public:
+  ModuleBuilder(Tape& tape, DType dtype) : tape(tape), dtype(dtype) {}
+
+  [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
+  /// Part of the module's state, not trained; counts as weights.
+  [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
+  /// Runs `build` with `name.` before the names of everything it makes.
+  template <typename Build>
+  auto scope(std::string_view name, Build build) {
+    const std::size_t length = prefix_.size();
+    prefix_.append(name).push_back('.');
+    auto result = build();
+    prefix_.resize(length);
+    return result;
+  }
+
+  Tape& tape;
+  DType dtype;
+  std::vector<Parameter> parameters;
+
+ private:
+  std::string prefix_;
+};
+
+/// nn.Linear: weight [out, in], bias [out].
+struct Linear {
+  Tensor weight, bias;
+  Linear() = default;
+  Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias = true);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+};
+
+/// transformers' Conv1D: weight [in, out], used untransposed.
+struct Conv1D {
+  Tensor weight, bias;
+  Conv1D() = default;
+  Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
+};
+
+struct Embedding {
+  Tensor weight;
+  Embedding() = default;
+  Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width);
+  [[nodiscard]] Tensor operator()(const Tensor& indices) const { return embedding(weight, indices); }
+};
+
+struct LayerNorm {
+  Tensor weight, bias;
+  LayerNorm() = default;
+  LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
+  [[nodiscard]] Tensor operator()(Arg x) const { return layer_norm(std::move(x), weight, bias); }
+};
+
+/// transformers' RMS norm as LLaMA writes it: float32 inside, element by element.
+struct RmsNorm {
+  Tensor weight;
+  RmsNorm() = default;
+  RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
+};
+
+/// ACT2FN of transformers/activations.py. Throws Error(kUnsupported) for a name that is not modelled.
+[[nodiscard]] Tensor activation_function(std::string_view name, const Tensor& x);
+void check_activation_function(std::string_view name);
+
+}  // namespace memcalc

@@ -1,0 +1,240 @@
+// The recording of nodes and the backward pass: torch/csrc/autograd/{engine,input_buffer}.cpp and
+// functions/accumulate_grad.h, as far as they decide when memory is taken and returned.
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+constexpr Operator kAccumulateGrad{"torch::autograd::AccumulateGrad"};
+constexpr Operator kAdd{"aten::add"};
+constexpr Operator kClone{"aten::clone"};
+}  // namespace
+
+NodeId Tape::new_node() {
+  if (!free_nodes_.empty()) {
+    const NodeId id = free_nodes_.back();
+    free_nodes_.pop_back();
+    return id;
+  }
+  nodes_.emplace_back();
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+void Tape::release_node(NodeId id) {
+  if (closing_) return;
+  if (--nodes_[static_cast<std::size_t>(id)].references > 0) return;
+  release_stack_.push_back(id);
+  if (releasing_) return;  // the loop below is at work further up the call stack
+  releasing_ = true;
+  while (!release_stack_.empty()) {
+    const NodeId dead = release_stack_.back();
+    release_stack_.pop_back();
+    Node& node = nodes_[static_cast<std::size_t>(dead)];
+    for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)] = SavedTensor{};
+    for (int i = 0; i < node.output_count; ++i) node.buffer[static_cast<std::size_t>(i)].reset();
+    for (int i = 0; i < node.edge_count; ++i) {
+      const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
+      node.edges[static_cast<std::size_t>(i)] = Edge{};
+      if (next != kNoNode && --nodes_[static_cast<std::size_t>(next)].references == 0) release_stack_.push_back(next);
+    }
+    node.edge_count = node.saved_count = node.output_count = 0;
+    free_nodes_.push_back(dead);
+  }
+  releasing_ = false;
+}
+
+Edge Tape::gradient_edge(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.grad_fn != kNoNode) return {impl.grad_fn, impl.output_index};
+  if (impl.requires_grad) return {impl.grad_accumulator, 0};
+  return {};
+}
+
+Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count) {
+  if (!grad_enabled) return nullptr;
+  bool any = false;
+  for (int i = 0; i < count; ++i) any = any || inputs[i]->requires_grad();
+  if (!any) return nullptr;
+  const NodeId id = new_node();
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  node.name = &name;
+  node.backward = backward;
+  node.sequence = next_sequence_++;
+  node.references = 0;
+  node.visited = false;
+  node.edge_count = static_cast<std::uint8_t>(count);
+  node.saved_count = 0;
+  node.output_count = 0;
+  node.recomputed = recomputing;
+  for (int i = 0; i < count; ++i) {
+    const Edge edge = gradient_edge(*inputs[i]);
+    node.edges[static_cast<std::size_t>(i)] = edge;
+    if (edge.node != kNoNode) ++nodes_[static_cast<std::size_t>(edge.node)].references;
+  }
+  // `shape`, `attributes` and `scalar` are set by the operator that reads them.
+  node.id = id;
+  pending_node_ = id;
+  return &node;
+}
+
+void Tape::save(Node& node, const Tensor& tensor) {
+  SavedTensor& saved = node.saved[node.saved_count++];
+  if (checkpoint != nullptr && checkpoint->pack(tensor, saved)) return;
+  saved.tensor = detach(tensor);
+  if (tensor.impl()->block != kNoBlock) {
+    Category& category = trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category;
+    if (category == Category::kTemporaries) category = Category::kActivations;
+  }
+}
+
+Tensor Tape::unpack(SavedTensor& saved) {
+  if (saved.frame == nullptr) return saved.tensor;
+  return saved.frame->unpack(*this, saved);
+}
+
+void Tape::set_history(Node* node, Tensor& output) {
+  if (node == nullptr) return;
+  TensorImpl& impl = *output.impl();
+  impl.requires_grad = true;
+  impl.grad_fn = node->id;
+  pending_node_ = kNoNode;
+  impl.output_index = node->output_count;
+  ++node->references;
+  node->outputs[node->output_count] = {impl.shape, impl.dtype};
+  ++node->output_count;
+}
+
+void Tape::abandon_pending_node() {
+  if (pending_node_ == kNoNode) return;
+  nodes_[static_cast<std::size_t>(pending_node_)].references = 1;
+  release_node(std::exchange(pending_node_, kNoNode));
+}
+
+void Tape::push_ready(NodeId id) {
+  ready_.emplace_back(nodes_[static_cast<std::size_t>(id)].sequence, id);
+  std::push_heap(ready_.begin(), ready_.end());
+}
+
+void Tape::count_dependencies(NodeId root) {
+  visited_.clear();
+  visit_stack_.assign(1, root);
+  nodes_[static_cast<std::size_t>(root)].visited = true;
+  visited_.push_back(root);
+  while (!visit_stack_.empty()) {
+    const Node& node = nodes_[static_cast<std::size_t>(visit_stack_.back())];
+    visit_stack_.pop_back();
+    for (int i = 0; i < node.edge_count; ++i) {
+      const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
+      if (next == kNoNode) continue;
+      Node& target = nodes_[static_cast<std::size_t>(next)];
+      if (!target.visited) {
+        target.visited = true;
+        target.dependencies = 0;
+        visited_.push_back(next);
+        visit_stack_.push_back(next);
+      }
+      ++target.dependencies;
+    }
+  }
+  for (const NodeId id : visited_) nodes_[static_cast<std::size_t>(id)].visited = false;
+}
+
+void Tape::backward(const Tensor& root, Tensor root_gradient) {
+  const NodeId first = root.impl()->grad_fn;
+  if (first == kNoNode) throw Error(ErrorCode::kInternal, "backward from a tensor without history");
+  const NoGrad no_grad(*this);
+  count_dependencies(first);
+  nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = root_gradient;
+  push_ready(first);
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end());
+    const NodeId id = ready_.back().second;
+    ready_.pop_back();
+    current_node = nodes_[static_cast<std::size_t>(id)].name;
+    evaluate(id);
+  }
+  current_node = nullptr;
+}
+
+void Tape::evaluate(NodeId id) {
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  if (node.variable != nullptr) {
+    current_node = &kAccumulateGrad;
+    accumulate_gradient(node, std::move(node.buffer[0]));
+    return;
+  }
+  BackwardCall call(*this, node);
+  for (int i = 0; i < node.output_count; ++i) {
+    call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);
+  }
+  node.backward(call);
+  for (int i = 0; i < node.edge_count; ++i) {
+    validate(node.edges[static_cast<std::size_t>(i)], call.results[static_cast<std::size_t>(i)]);
+  }
+  // Order matters: first the incoming gradients die, then what was saved, then results move on.
+  for (Tensor& gradient : call.gradients) gradient.reset();
+  for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)] = SavedTensor{};
+  node.saved_count = 0;
+  for (int i = 0; i < node.edge_count; ++i) {
+    const Edge edge = node.edges[static_cast<std::size_t>(i)];
+    if (edge.node != kNoNode) deliver(edge, std::move(call.results[static_cast<std::size_t>(i)]));
+  }
+}
+
+void Tape::validate(const Edge& edge, Tensor& gradient) {
+  if (edge.node == kNoNode || !gradient.defined()) return;
+  const OutputMetadata& expected = nodes_[static_cast<std::size_t>(edge.node)].outputs[edge.input];
+  if (!(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
+  if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
+}
+
+void Tape::deliver(const Edge& edge, Tensor gradient) {
+  Node& target = nodes_[static_cast<std::size_t>(edge.node)];
+  if (gradient.defined()) {
+    Tensor& waiting = target.buffer[edge.input];
+    if (!waiting.defined()) {
+      waiting = std::move(gradient);
+    } else {
+      // input_buffer.cpp, accumulate: in place only where the buffer is the sole owner of tensor and storage.
+      const TensorImpl& impl = *waiting.impl();
+      const bool in_place = impl.references == 1 && !impl.is_view &&
+                            block_references_[static_cast<std::size_t>(impl.block)] == 1 &&
+                            is_dense(impl.shape, impl.strides);
+      if (in_place) {
+        kernel(kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
+               3.0 * static_cast<double>(waiting.bytes()));
+      } else {
+        waiting = add(waiting, gradient);
+      }
+    }
+  }
+  gradient.reset();
+  if (--target.dependencies == 0) push_ready(edge.node);
+}
+
+void Tape::accumulate_gradient(Node& node, Tensor gradient) {
+  TensorImpl& variable = *node.variable;
+  if (variable.grad.defined()) {  // a later micro-batch: grad += new
+    kernel(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
+           3.0 * static_cast<double>(gradient.bytes()));
+    return;
+  }
+  const TensorImpl& impl = *gradient.impl();
+  const bool obeys_layout = !is_dense(variable.shape, variable.strides) || impl.strides == variable.strides ||
+                            (is_contiguous(impl.shape, impl.strides) && is_contiguous(variable.shape, variable.strides));
+  if (impl.references == 1 && obeys_layout) {
+    variable.grad = detach(gradient);  // stolen
+  } else {
+    variable.grad = empty_strided(variable.shape, variable.strides, variable.dtype, kClone);
+  }
+  set_category(variable.grad, Category::kGradients);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,280 @@
+#include "memcalc/symbolic/ops/attention.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCudnn{"aten::_cudnn_attention_forward"};
+constexpr Operator kCudnnNode{"ScaledDotProductCudnnAttentionBackward0"};
+constexpr Operator kCudnnBackward{"aten::_cudnn_attention_backward"};
+constexpr Operator kEfficient{"aten::_efficient_attention_forward"};
+constexpr Operator kEfficientNode{"ScaledDotProductEfficientAttentionBackward0"};
+constexpr Operator kEfficientBackward{"aten::_efficient_attention_backward"};
+constexpr Operator kFlash{"aten::_flash_attention_forward"};
+constexpr Operator kFlashNode{"ScaledDotProductFlashAttentionBackward0"};
+constexpr Operator kFlashBackward{"aten::_flash_attention_backward"};
+constexpr Operator kConvertMask{"aten::convert_boolean_attn_mask"};
+constexpr Operator kOnes{"aten::ones"}, kTril{"aten::tril"}, kWhere{"aten::where"};
+
+struct AttentionShape {
+  std::int64_t batch, heads, kv_heads, queries, keys, dim;
+};
+
+AttentionShape shape_of(const Tensor& query, const Tensor& key) {
+  return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3)};
+}
+
+/// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
+Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
+
+/// Two products of B*H*S*S*D each forward, five backward (flop_counter.py, sdpa_flop_count): the causal half is not
+/// taken off.
+void attention_contractions(Tape& tape, const Operator& op, const AttentionShape& s, DType dtype, bool backward) {
+  const std::int64_t batch = s.batch * s.heads;
+  const int score_products = backward ? 2 : 1;  // q k^T (again), grad v^T
+  for (int i = 0; i < score_products; ++i) tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim);
+  const int value_products = backward ? 3 : 1;
+  for (int i = 0; i < value_products; ++i) tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys);
+}
+
+// --- cuDNN (native/cudnn/MHA.cpp)
+
+Bytes cudnn_backward_workspace(const AttentionShape& s) {
+  // A float32 accumulator of dQ and the softmax sums; with fewer key heads, dK and dV of every query head.
+  Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1);
+  if (s.kv_heads != s.heads) bytes += 2 * 2 * s.batch * s.heads * s.keys * s.dim;
+  return bytes + 512;
+}
+
+void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
+  const int first = call.node.saved_count - 7;
+  Tensor key = call.saved(first), query = call.saved(first + 1), value = call.saved(first + 2);
+  Tape& tape = call.tape;
+  const AttentionShape s = shape_of(query, key);
+  Tensor dq = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
+                                 kCudnnBackward);
+  Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
+  Tensor dv =
+      tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
+  tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
+  attention_contractions(tape, kCudnnBackward, s, query.dtype(), true);
+  call.set(0, std::move(dq));
+  call.set(1, std::move(dk));
+  call.set(2, std::move(dv));
+}
+
+Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
+  Tape& tape = query.tape();
+  const Tensor* inputs[] = {&query, &key, &value};
+  Node* node = tape.record(kCudnnNode, cudnn_backward, inputs, 3);
+  if (node != nullptr) {
+    if (bias.defined()) tape.save(*node, bias);
+    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+  }
+  const Tensor seed = tape.empty({}, DType::kInt64, kCudnn);
+  const Tensor offset = tape.empty({}, DType::kInt64, kCudnn);
+  Shape shape = query.shape();
+  shape[3] = value.size(3);
+  Tensor out = tape.empty_strided(shape, like_strides(query.shape(), query.strides()), query.dtype(), kCudnn);
+  Tensor logsumexp;
+  if (node != nullptr || tape.grad_enabled) {
+    logsumexp = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
+  }
+  tape.scratch(256, kCudnn, Category::kWorkspaces);
+  attention_contractions(tape, kCudnn, shape_of(query, key), query.dtype(), false);
+  tape.set_history(node, out);
+  if (node != nullptr) {
+    for (const Tensor* tensor : {&std::as_const(logsumexp), &std::as_const(out), &offset, &seed}) {
+      tape.save(*node, *tensor);
+    }
+  }
+  return out;
+}
+
+// --- memory-efficient (native/transformers/cuda/attention.cu, attention_backward.cu)
+
+void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, (offset, seed)
+  const int first = call.node.saved_count - 5;
+  Tensor key = call.saved(first), query = call.saved(first + 1), value = call.saved(first + 2);
+  Tensor out = call.saved(first + 4);
+  Tape& tape = call.tape;
+  const AttentionShape s = shape_of(query, key);
+  const auto gradient_like = [&](const Tensor& x) {
+    return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), kEfficientBackward);
+  };
+  Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
+  Tensor delta;
+  {
+    Tensor product = pointwise(kEfficientBackward, {&call.gradient(), &out}, 1, DType::kFloat32);
+    Tensor sum = tape.empty({s.batch, s.queries, s.heads}, DType::kFloat32, kEfficientBackward);
+    delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward);
+    drop(sum, product);
+  }
+  const std::int64_t tiles = s.batch * s.heads * ceil_div(s.queries, 64);
+  const Tensor workspace = tape.empty({tiles * (64 * s.dim * 4 + 16)}, DType::kUInt8, kEfficientBackward,
+                                      Category::kWorkspaces);
+  delta.reset();
+  attention_contractions(tape, kEfficientBackward, s, query.dtype(), true);
+  call.set(0, std::move(dq));
+  call.set(1, std::move(dk));
+  call.set(2, std::move(dv));
+}
+
+Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
+  Tape& tape = query.tape();
+  const Tensor* inputs[] = {&query, &key, &value};
+  Node* node = tape.record(kEfficientNode, efficient_backward, inputs, 3);
+  if (node != nullptr) {
+    if (bias.defined()) tape.save(*node, bias);
+    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+  }
+  const AttentionShape s = shape_of(query, key);
+  Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
+                                  bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
+  const Tensor logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+  attention_contractions(tape, kEfficient, s, query.dtype(), false);
+  tape.set_history(node, out);
+  if (node != nullptr) {
+    tape.save(*node, logsumexp);
+    tape.save(*node, out);
+  }
+  return out;
+}
+
+// --- flash (native/transformers/cuda/flash_attn/flash_api.cpp)
+
+void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
+  Tensor key = call.saved(0), query = call.saved(1), value = call.saved(2);
+  Tape& tape = call.tape;
+  const AttentionShape s = shape_of(query, key);
+  const auto gradient_like = [&](const Tensor& x) {
+    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlashBackward);
+  };
+  Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
+  const std::int64_t rounded = round_up(s.queries, 128);
+  const Tensor softmax_d = tape.empty({s.batch, s.heads, rounded}, DType::kFloat32, kFlashBackward);
+  const Tensor dq_accumulator =
+      tape.empty({s.batch, rounded, s.heads, round_up(s.dim, 32)}, DType::kFloat32, kFlashBackward);
+  Tensor dk_expanded, dv_expanded;
+  if (s.kv_heads != s.heads) {
+    dk_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
+    dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
+  }
+  attention_contractions(tape, kFlashBackward, s, query.dtype(), true);
+  call.set(0, std::move(dq));
+  call.set(1, std::move(dk));
+  call.set(2, std::move(dv));
+}
+
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tape& tape = query.tape();
+  const Tensor* inputs[] = {&query, &key, &value};
+  Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
+  if (node != nullptr) {
+    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+  }
+  const AttentionShape s = shape_of(query, key);
+  Tensor out = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
+  const Tensor logsumexp = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+  const Tensor rng_state = tape.empty({2}, DType::kInt64, kFlash);
+  const Tensor unused = tape.empty({}, DType::kInt64, kFlash);
+  attention_contractions(tape, kFlash, s, query.dtype(), false);
+  tape.set_history(node, out);
+  if (node != nullptr) {
+    for (const Tensor* tensor : {&logsumexp, &std::as_const(out), &rng_state, &unused}) tape.save(*node, *tensor);
+  }
+  return out;
+}
+
+// --- math: the composite of ordinary operators (native/transformers/attention.cpp, _scaled_dot_product_attention_math)
+
+Tensor repeat_heads(const Tensor& x, std::int64_t times) {  // repeat_interleave over the head dimension
+  if (times == 1) return x;
+  const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
+  return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
+}
+
+Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                      const SdpaOptions& options) {
+  Tape& tape = query.tape();
+  Tensor q = multiply_scalar(query);
+  Tensor bias = mask;
+  if (options.causal) {
+    const Shape square{query.size(2), key.size(2)};
+    Tensor lower;
+    {
+      const Tensor ones = tape.empty(square, DType::kBool, kOnes);
+      lower = tape.empty(square, DType::kBool, kTril);
+    }
+    Tensor zero = tape.empty({}, query.dtype(), kWhere);
+    Tensor minus_infinity = tape.empty({}, query.dtype(), kWhere);
+    bias = tape.empty(square, query.dtype(), kWhere);
+    drop(minus_infinity, zero, lower);
+  }
+  const std::int64_t times = query.size(1) / key.size(1);
+  Tensor k = repeat_heads(key, times);
+  Tensor v = repeat_heads(value, times);
+  Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));  // the mask is added in place
+  scores = safe_softmax(scores);
+  if (options.dropout > 0) scores = dropout(scores, options.dropout);
+  Tensor out = matmul(scores, v);
+  drop(q, k, bias, v, scores);
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(SdpaBackend backend) {
+  constexpr std::string_view names[] = {"cuDNN", "flash", "memory-efficient", "math"};
+  return names[static_cast<int>(backend)];
+}
+
+SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                                const SdpaOptions& options) {
+  const DeviceSpec& device = query.tape().device;
+  const std::int64_t dim = query.size(3);
+  const bool half = is_half(query.dtype());
+  const bool prefers_cudnn = (device.compute_capability_major == 9 || device.compute_capability_major == 10) &&
+                             device.compute_capability_minor == 0;
+  const std::int64_t cudnn_limit = device.compute_capability_major == 9 ? 256 : 128;
+  if (prefers_cudnn && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1) return SdpaBackend::kCudnn;
+  const bool equal_dims = value.size(3) == dim;
+  if (half && device.compute_capability_major >= 8 && !mask.defined() && equal_dims && dim <= 256 &&
+      (!options.causal || query.size(2) == key.size(2))) {
+    return SdpaBackend::kFlash;
+  }
+  if (!options.grouped_heads && (query.dtype() != DType::kBFloat16 || device.compute_capability_major >= 8)) {
+    return SdpaBackend::kEfficient;
+  }
+  return SdpaBackend::kMath;
+}
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                                    const SdpaOptions& options) {
+  const Tensor v = autocast_operand(value);
+  const Tensor k = autocast_operand(key);
+  const Tensor q = autocast_operand(query);
+  Tensor bias;
+  if (mask.defined()) bias = pointwise(kConvertMask, {&mask}, 1, q.dtype());  // a bool mask becomes additive
+  const bool grouped = q.size(1) != k.size(1);
+  SdpaOptions chosen = options;
+  chosen.grouped_heads = grouped;
+  switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
+    case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
+    case SdpaBackend::kFlash: return flash_attention(q, k, v);
+    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, bias);
+    case SdpaBackend::kMath: break;
+  }
+  return math_attention(q, k, v, bias, chosen);
+}
+
+}  // namespace memcalc

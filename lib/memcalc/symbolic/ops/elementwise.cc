@@ -1,0 +1,259 @@
+#include "memcalc/symbolic/ops/elementwise.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kAdd{"aten::add"}, kAddBackward{"AddBackward0"};
+constexpr Operator kMul{"aten::mul"}, kMulBackward{"MulBackward0"};
+constexpr Operator kDiv{"aten::div"}, kDivBackward{"DivBackward0"};
+constexpr Operator kNeg{"aten::neg"}, kNegBackward{"NegBackward0"};
+constexpr Operator kPow{"aten::pow"}, kPowBackward{"PowBackward0"};
+constexpr Operator kRsqrt{"aten::rsqrt"}, kRsqrtBackward{"RsqrtBackward0"};
+constexpr Operator kCos{"aten::cos"}, kSin{"aten::sin"};
+constexpr Operator kTanh{"aten::tanh"}, kTanhBackward{"TanhBackward0"}, kTanhBackwardOp{"aten::tanh_backward"};
+constexpr Operator kRelu{"aten::relu"}, kReluBackward{"ReluBackward0"};
+constexpr Operator kThresholdBackward{"aten::threshold_backward"};
+constexpr Operator kSilu{"aten::silu"}, kSiluBackward{"SiluBackward0"}, kSiluBackwardOp{"aten::silu_backward"};
+constexpr Operator kGelu{"aten::gelu"}, kGeluBackward{"GeluBackward0"}, kGeluBackwardOp{"aten::gelu_backward"};
+constexpr Operator kDropout{"aten::native_dropout"}, kDropoutBackward{"NativeDropoutBackward0"};
+constexpr Operator kDropoutBackwardOp{"aten::native_dropout_backward"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kToCopyBackward{"ToCopyBackward0"};
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) return DType::kFloat32;  // float32 with a 16-bit type, or the two 16-bit types
+  return size_of(a) >= size_of(b) ? a : b;
+}
+
+// --- backward functions
+
+void pass_gradient(BackwardCall& call) {
+  for (int i = 0; i < call.node.edge_count; ++i) {
+    if (call.needs(i)) call.set(i, call.gradient());
+  }
+}
+
+void multiply_backward(BackwardCall& call) {
+  // Alphabetical: `other` before `self`. saved: other's factor first (self), then self's (other).
+  int next = 0;
+  Tensor self, other;
+  if (call.needs(0)) other = call.saved(next++);
+  if (call.needs(1)) self = call.saved(next++);
+  if (call.needs(1)) call.set(1, multiply(call.gradient(), self));
+  if (call.needs(0)) call.set(0, multiply(call.gradient(), other));
+}
+
+void multiply_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kMul, {&call.gradient()}, 1)); }
+void divide_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kDiv, {&call.gradient()}, 1)); }
+void negate_backward(BackwardCall& call) { call.set(0, pointwise(kNeg, {&call.gradient()}, 1)); }
+
+void power_backward(BackwardCall& call) {  // grad * (exponent * self.pow(exponent - 1))
+  const Tensor self = call.saved(0);
+  Tensor lower = pointwise(kPow, {&self}, 1);
+  Tensor scaled = pointwise(kMul, {&lower}, 1);
+  call.set(0, pointwise(kMul, {&call.gradient(), &scaled}, 1));
+  drop(scaled, lower);
+}
+
+void reciprocal_sqrt_backward(BackwardCall& call) {  // (-0.5 * grad) * result.pow(3)
+  const Tensor result = call.saved(0);
+  Tensor cube = pointwise(kPow, {&result}, 1);
+  Tensor scaled = pointwise(kMul, {&call.gradient()}, 1);
+  call.set(0, pointwise(kMul, {&scaled, &cube}, 1));
+  drop(cube, scaled);
+}
+
+template <const Operator& op, int flops>
+void activation_backward(BackwardCall& call) {
+  const Tensor saved = call.saved(0);
+  call.set(0, pointwise(op, {&call.gradient(), &saved}, flops));
+}
+
+void dropout_backward(BackwardCall& call) {
+  const Tensor mask = call.saved(0);
+  const Tensor& gradient = call.gradient();
+  Tensor result = call.tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
+                                          gradient.dtype(), kDropoutBackwardOp);
+  call.tape.kernel(kDropoutBackwardOp, OperatorClass::kElementwise, gradient.dtype(),
+                   2.0 * static_cast<double>(gradient.elements()),
+                   static_cast<double>(2 * gradient.bytes() + mask.bytes()));
+  call.set(0, std::move(result));
+}
+
+void to_copy_backward(BackwardCall& call) {
+  call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1])));
+}
+
+// --- helpers of the forward
+
+/// One operand, a gradient that needs nothing saved.
+Tensor unary(const Operator& op, const Operator& node_name, BackwardFunction backward, Arg x) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(node_name, backward, inputs, 1);
+  Tensor result = pointwise(op, {&*x}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+enum class Saves { kInput, kResult };
+
+Tensor activation(const Operator& op, const Operator& node_name, BackwardFunction backward, const Arg& x, Saves saves,
+                  int flops) {
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(node_name, backward, inputs, 1);
+  if (node != nullptr && saves == Saves::kInput) tape.save(*node, *x);
+  Tensor result = pointwise(op, {&*x}, flops);
+  tape.set_history(node, result);
+  if (node != nullptr && saves == Saves::kResult) tape.save(*node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,
+                 std::optional<DType> dtype) {
+  const Tensor& first = **inputs.begin();
+  Shape shape = first.shape();
+  DType type = first.dtype();
+  double bytes = 0;
+  for (const Tensor* input : inputs) {
+    if (!(input->shape() == shape)) shape = broadcast_shapes(shape, input->shape());
+    type = promote(type, input->dtype());
+    bytes += static_cast<double>(input->bytes());
+  }
+  Tape& tape = first.tape();
+  Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
+                                     dtype.value_or(type), op);
+  tape.kernel(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
+              bytes + static_cast<double>(result.bytes()));
+  return result;
+}
+
+Tensor add(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kAddBackward, pass_gradient, inputs, 2);
+  Tensor result = pointwise(kAdd, {&*a, &*b}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor multiply(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kMulBackward, multiply_backward, inputs, 2);
+  if (node != nullptr) {
+    if (a->requires_grad()) tape.save(*node, *b);
+    if (b->requires_grad()) tape.save(*node, *a);
+  }
+  Tensor result = pointwise(kMul, {&*a, &*b}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor add_scalar(Arg x) { return unary(kAdd, kAddBackward, pass_gradient, std::move(x)); }
+Tensor multiply_scalar(Arg x) { return unary(kMul, kMulBackward, multiply_scalar_backward, std::move(x)); }
+Tensor divide_scalar(Arg x) { return unary(kDiv, kDivBackward, divide_scalar_backward, std::move(x)); }
+Tensor negate(Arg x) { return unary(kNeg, kNegBackward, negate_backward, std::move(x)); }
+
+Tensor cosine(Arg x) {
+  const OperatorCall call(x);
+  return pointwise(kCos, {&*x}, 1);  // of positions: never differentiated
+}
+
+Tensor sine(Arg x) {
+  const OperatorCall call(x);
+  return pointwise(kSin, {&*x}, 1);
+}
+
+Tensor power(Arg x) {
+  const OperatorCall call(x);
+  return activation(kPow, kPowBackward, power_backward, autocast_float32(*x), Saves::kInput, 1);
+}
+
+Tensor reciprocal_sqrt(Arg x) {
+  const OperatorCall call(x);
+  return activation(kRsqrt, kRsqrtBackward, reciprocal_sqrt_backward, autocast_float32(*x), Saves::kResult, 1);
+}
+
+Tensor tanh(Arg x) {
+  const OperatorCall call(x);
+  return activation(kTanh, kTanhBackward, activation_backward<kTanhBackwardOp, 3>, x, Saves::kResult, 1);
+}
+
+Tensor relu(Arg x) {
+  const OperatorCall call(x);
+  return activation(kRelu, kReluBackward, activation_backward<kThresholdBackward, 1>, x, Saves::kResult, 1);
+}
+
+Tensor silu(Arg x) {
+  const OperatorCall call(x);
+  return activation(kSilu, kSiluBackward, activation_backward<kSiluBackwardOp, 6>, x, Saves::kInput, 4);
+}
+
+Tensor gelu(Arg x) {
+  const OperatorCall call(x);
+  return activation(kGelu, kGeluBackward, activation_backward<kGeluBackwardOp, 12>, x, Saves::kInput, 8);
+}
+
+Tensor dropout(Arg x, double probability) {
+  const OperatorCall call(x);
+  if (probability == 0) return *x;
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kDropoutBackward, dropout_backward, inputs, 1);
+  const Shape strides = like_strides(x->shape(), x->strides());
+  const Tensor mask = tape.empty_strided(x->shape(), strides, DType::kBool, kDropout);
+  Tensor result = tape.empty_strided(x->shape(), strides, x->dtype(), kDropout);
+  tape.kernel(kDropout, OperatorClass::kElementwise, x->dtype(), 2.0 * static_cast<double>(x->elements()),
+              static_cast<double>(2 * x->bytes() + mask.bytes()));
+  tape.set_history(node, result);
+  if (node != nullptr) tape.save(*node, mask);
+  return result;
+}
+
+Tensor to_dtype(Arg x, DType dtype) {
+  const OperatorCall call(x);
+  if (x->dtype() == dtype) return *x;
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kToCopyBackward, to_copy_backward, inputs, 1);
+  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x->dtype());
+  Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), dtype, kToCopy);
+  tape.kernel(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor autocast_operand(const Tensor& x) {
+  Tape& tape = x.tape();
+  if (!tape.autocast || x.dtype() != DType::kFloat32) {
+    // The 16-bit list also brings the other 16-bit type to autocast's.
+    return tape.autocast && is_half(x.dtype()) ? to_dtype(x, *tape.autocast) : x;
+  }
+  // autocast_mode.cpp, cached_cast: leaves that require a gradient and are no views.
+  const bool cacheable = x.impl()->is_parameter && x.requires_grad();
+  if (!cacheable) return to_dtype(x, *tape.autocast);
+  if (Tensor* cached = tape.find_cached_cast(x.impl())) return *cached;
+  Tensor copy = to_dtype(x, *tape.autocast);
+  tape.set_category(copy, Category::kAutocastCopies);
+  tape.cache_cast(x.impl(), copy);
+  return copy;
+}
+
+Tensor autocast_float32(const Tensor& x) {
+  return x.tape().autocast && is_half(x.dtype()) ? to_dtype(x, DType::kFloat32) : x;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,39 @@
+// Element-wise operators: one read of each operand, one write. Formulas of the backward: derivatives.yaml.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+[[nodiscard]] Tensor add(Arg a, Arg b);
+[[nodiscard]] Tensor multiply(Arg a, Arg b);
+/// With a Python number on one side: saves nothing.
+[[nodiscard]] Tensor add_scalar(Arg x);
+[[nodiscard]] Tensor multiply_scalar(Arg x);
+[[nodiscard]] Tensor divide_scalar(Arg x);
+[[nodiscard]] Tensor negate(Arg x);
+/// x ** exponent; float32 under autocast.
+[[nodiscard]] Tensor power(Arg x);
+/// 1 / sqrt(x); float32 under autocast.
+[[nodiscard]] Tensor reciprocal_sqrt(Arg x);
+[[nodiscard]] Tensor cosine(Arg x);
+[[nodiscard]] Tensor sine(Arg x);
+[[nodiscard]] Tensor tanh(Arg x);
+[[nodiscard]] Tensor relu(Arg x);
+[[nodiscard]] Tensor silu(Arg x);
+/// torch's fused GELU, exact or with tanh: the memory is the same.
+[[nodiscard]] Tensor gelu(Arg x);
+/// F.dropout in training; the identity at probability 0.
+[[nodiscard]] Tensor dropout(Arg x, double probability);
+
+/// x.to(dtype): x itself where it has that type.
+[[nodiscard]] Tensor to_dtype(Arg x, DType dtype);
+/// What autocast's 16-bit list does to an operand: float32 becomes 16-bit, weights through the cache.
+[[nodiscard]] Tensor autocast_operand(const Tensor& x);
+/// What autocast's float32 list does.
+[[nodiscard]] Tensor autocast_float32(const Tensor& x);
+
+[[nodiscard]] inline Tensor operator+(Arg a, Arg b) { return add(std::move(a), std::move(b)); }
+[[nodiscard]] inline Tensor operator*(Arg a, Arg b) { return multiply(std::move(a), std::move(b)); }
+
+}  // namespace memcalc

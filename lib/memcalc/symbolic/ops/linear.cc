@@ -1,0 +1,182 @@
+#include "memcalc/symbolic/ops/linear.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kMm{"aten::mm"}, kMmBackward{"MmBackward0"};
+constexpr Operator kAddmm{"aten::addmm"}, kAddmmBackward{"AddmmBackward0"};
+constexpr Operator kBmm{"aten::bmm"}, kBmmBackward{"BmmBackward0"};
+
+/// The product itself: [n, k] x [k, m], no autograd.
+Tensor raw_mm(const Operator& op, const Tensor& a, const Tensor& b, bool fused_bias = false) {
+  Tape& tape = a.tape();
+  Tensor result = tape.empty({a.size(0), b.size(1)}, a.dtype(), op);
+  tape.use_cublas(fused_bias);
+  tape.contraction(op, a.dtype(), 1, a.size(0), b.size(1), a.size(1));
+  return result;
+}
+
+Tensor raw_bmm(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), kBmm);
+  tape.use_cublas(false);
+  tape.contraction(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2));
+  return result;
+}
+
+bool is_column_major(const Shape& shape, const Shape& strides) { return strides[0] == 1 && strides[1] == shape[0]; }
+
+/// FunctionsManual.cpp, mm_mat1_backward: a column-major operand gets a column-major gradient.
+Tensor first_gradient(const Tensor& gradient, const Tensor& second, bool column_major) {
+  if (column_major) return t(raw_mm(kMm, second, t(gradient)));
+  return raw_mm(kMm, gradient, t(second));
+}
+
+Tensor second_gradient(const Tensor& gradient, const Tensor& first, bool column_major) {
+  if (column_major) return t(raw_mm(kMm, t(gradient), first));
+  return raw_mm(kMm, t(first), gradient);
+}
+
+constexpr int kFirstColumnMajor = 1;
+constexpr int kSecondColumnMajor = 2;
+
+void remember_layouts(Node* node, const Tensor& a, const Tensor& b) {
+  node->attributes[kFirstColumnMajor] = is_column_major(a.shape(), a.strides()) ? 1 : 0;
+  node->attributes[kSecondColumnMajor] = is_column_major(b.shape(), b.strides()) ? 1 : 0;
+}
+
+void addmm_backward(BackwardCall& call) {  // inputs: bias, mat1, mat2; saved: mat1, mat2 as far as needed
+  int next = 0;
+  Tensor mat1, mat2;
+  if (call.needs(2)) mat1 = call.saved(next++);
+  if (call.needs(1)) mat2 = call.saved(next++);
+  if (call.needs(1)) {
+    call.set(1, first_gradient(call.gradient(), mat2, call.node.attributes[kFirstColumnMajor] != 0));
+  }
+  if (call.needs(2)) {
+    call.set(2, second_gradient(call.gradient(), mat1, call.node.attributes[kSecondColumnMajor] != 0));
+  }
+  if (call.needs(0)) call.set(0, call.gradient());  // summed to the bias's shape when it is validated
+}
+
+void mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2, self (alphabetical)
+  int next = 0;
+  Tensor self, mat2;
+  if (call.needs(0)) mat2 = call.saved(next++);
+  if (call.needs(1)) self = call.saved(next++);
+  if (call.needs(1)) {
+    call.set(1, second_gradient(call.gradient(), self, call.node.attributes[kSecondColumnMajor] != 0));
+  }
+  if (call.needs(0)) {
+    call.set(0, first_gradient(call.gradient(), mat2, call.node.attributes[kFirstColumnMajor] != 0));
+  }
+}
+
+void bmm_backward(BackwardCall& call) {
+  int next = 0;
+  Tensor self, mat2;
+  if (call.needs(0)) mat2 = call.saved(next++);
+  if (call.needs(1)) self = call.saved(next++);
+  if (call.needs(1)) call.set(1, raw_bmm(transpose(self, 1, 2), call.gradient()));
+  if (call.needs(0)) call.set(0, raw_bmm(call.gradient(), transpose(mat2, 1, 2)));
+}
+
+Tensor mm(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kMmBackward, mm_backward, inputs, 2);
+  if (node != nullptr) {
+    remember_layouts(node, *a, *b);
+    if (a->requires_grad()) tape.save(*node, *b);
+    if (b->requires_grad()) tape.save(*node, *a);
+  }
+  Tensor result = raw_mm(kMm, *a, *b);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor bmm(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kBmmBackward, bmm_backward, inputs, 2);
+  if (node != nullptr) {
+    if (a->requires_grad()) tape.save(*node, *b);
+    if (b->requires_grad()) tape.save(*node, *a);
+  }
+  Tensor result = raw_bmm(*a, *b);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor raw_addmm(const Tensor& bias, Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&bias, &*a, &*b};
+  Node* node = tape.record(kAddmmBackward, addmm_backward, inputs, 3);
+  if (node != nullptr) {
+    remember_layouts(node, *a, *b);
+    if (b->requires_grad()) tape.save(*node, *a);
+    if (a->requires_grad()) tape.save(*node, *b);
+  }
+  // cuda/Blas.cpp: cuBLASLt fuses a bias vector unless the matrix is degenerate.
+  Tensor result = raw_mm(kAddmm, *a, *b, b->size(0) > 1 && b->size(1) > 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape[-1] = last;
+  return shape;
+}
+
+}  // namespace
+
+Tensor addmm(const Tensor& bias, Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tensor matrix2 = autocast_operand(*b);  // C++ evaluates the dispatcher's arguments last to first
+  Tensor matrix1 = autocast_operand(*a);
+  Tensor vector = autocast_operand(bias);
+  return raw_addmm(vector, matrix1, matrix2);
+}
+
+Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(x);
+  Tensor vector;
+  if (bias.defined()) vector = autocast_operand(bias);
+  const Tensor matrix = autocast_operand(weight);
+  const Tensor input = autocast_operand(*x);
+  const std::int64_t features = matrix.size(0);
+  if (input.rank() == 2) return bias.defined() ? raw_addmm(vector, input, t(matrix)) : mm(input, t(matrix));
+  const std::int64_t rows = input.elements() / input.size(-1);
+  if (bias.defined()) {
+    const Tensor flat = reshape(input, {rows, input.size(-1)});
+    return view(raw_addmm(vector, flat, t(matrix)), with_last(input.shape(), features));
+  }
+  const Tensor transposed = t(matrix);
+  const Tensor flat = reshape(input, {rows, input.size(-1)});
+  return unsafe_view(mm(flat, transposed), with_last(input.shape(), features));
+}
+
+Tensor matmul(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  const Tensor first = autocast_operand(*a);
+  const Tensor second = autocast_operand(*b);
+  if (first.rank() == 3) return bmm(first, second);
+  const std::int64_t batch = first.size(0) * first.size(1);
+  // LinearAlgebra.cpp, _matmul_impl: expand (no change here), then flatten the batch, which copies where the
+  // batch dimensions do not continue each other in memory.
+  Tensor flat1 = reshape(expand(first, first.shape()), {batch, first.size(2), first.size(3)});
+  Tensor flat2 = reshape(expand(second, second.shape()), {batch, second.size(2), second.size(3)});
+  Tensor product = bmm(flat1, flat2);
+  return unsafe_view(std::move(product), {first.size(0), first.size(1), first.size(2), second.size(3)});
+}
+
+}  // namespace memcalc

@@ -1,0 +1,127 @@
+#include "memcalc/symbolic/ops/norm.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kLayerNorm{"aten::native_layer_norm"}, kLayerNormBackward{"NativeLayerNormBackward0"};
+constexpr Operator kLayerNormBackwardOp{"aten::native_layer_norm_backward"};
+constexpr Operator kSoftmax{"aten::_softmax"}, kSoftmaxBackward{"SoftmaxBackward0"};
+constexpr Operator kSafeSoftmaxBackward{"SafeSoftmaxBackward0"};
+constexpr Operator kSoftmaxBackwardOp{"aten::_softmax_backward_data"};
+constexpr Operator kLogSoftmax{"aten::_log_softmax"}, kLogSoftmaxBackward{"LogSoftmaxBackward0"};
+constexpr Operator kLogSoftmaxBackwardOp{"aten::_log_softmax_backward_data"};
+constexpr Operator kIsNegInf{"aten::isneginf"}, kAll{"aten::all"}, kScalarTensor{"aten::scalar_tensor"};
+
+/// The statistics of a normalisation are float32 for 16-bit inputs.
+DType statistics_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
+
+void normalization_kernel(const Operator& op, const Tensor& x, double flops, double tensors) {
+  x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), flops * static_cast<double>(x.elements()),
+                  tensors * static_cast<double>(x.bytes()));
+}
+
+void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: bias, input, weight, mean, rstd
+  const Tensor& gradient = call.gradient();
+  Tape& tape = call.tape;
+  const Tensor input = call.saved(1);
+  Tensor dx = tape.empty(input.shape(), input.dtype(), kLayerNormBackwardOp);
+  Tensor dweight, dbias;
+  const Tensor weight = call.saved(2);
+  if (call.needs(1)) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  if (call.needs(2)) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
+  if (call.needs(0)) call.set(0, std::move(dx));
+  call.set(1, std::move(dweight));
+  call.set(2, std::move(dbias));
+}
+
+template <const Operator& op>
+void softmax_backward(BackwardCall& call) {
+  const Tensor result = call.saved(0);
+  const Tensor& gradient = call.gradient();
+  const auto input_dtype = static_cast<DType>(call.node.attributes[1]);
+  Tensor dx = call.tape.empty(gradient.shape(), input_dtype, op);
+  // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax.
+  if (&op == &kSoftmaxBackwardOp) const Tensor product = pointwise(op, {&gradient, &result}, 1);
+  normalization_kernel(op, gradient, 4, 3);
+  call.set(0, std::move(dx));
+}
+
+Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x,
+                    DType dtype) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(node_name, backward, inputs, 1);
+  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
+  Tensor result = tape.empty(x.shape(), dtype, op);
+  normalization_kernel(op, x, 5, 2);
+  tape.set_history(node, result);
+  if (node != nullptr) tape.save(*node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(x);
+  const Tensor input = autocast_float32(*x);
+  Tape& tape = input.tape();
+  const Tensor* inputs[] = {&input, &weight, &bias};
+  Node* node = tape.record(kLayerNormBackward, layer_norm_backward, inputs, 3);
+  if (node != nullptr) {
+    tape.save(*node, bias);
+    tape.save(*node, input);
+    tape.save(*node, weight);
+  }
+  const std::int64_t rows = input.elements() / input.size(-1);
+  Tensor result = tape.empty(input.shape(), input.dtype(), kLayerNorm);
+  const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
+  const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
+  normalization_kernel(kLayerNorm, input, 8, 2);
+  tape.set_history(node, result);
+  if (node != nullptr) {
+    tape.save(*node, mean);
+    tape.save(*node, rstd);
+  }
+  return result;
+}
+
+Tensor softmax(Arg x) {
+  const OperatorCall call(x);
+  const Tensor input = autocast_float32(*x);
+  return softmax_like(kSoftmax, kSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, input, input.dtype());
+}
+
+Tensor softmax(Arg x, DType dtype) {
+  const OperatorCall call(x);
+  return softmax_like(kSoftmax, kSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, dtype);
+}
+
+Tensor log_softmax(Arg x) {
+  const OperatorCall call(x);
+  const Tensor input = autocast_float32(*x);
+  return softmax_like(kLogSoftmax, kLogSoftmaxBackward, softmax_backward<kLogSoftmaxBackwardOp>, input, input.dtype());
+}
+
+Tensor safe_softmax(Arg x) {
+  const OperatorCall call(x);
+  Tensor result =
+      softmax_like(kSoftmax, kSafeSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, x->dtype());
+  Tape& tape = x->tape();
+  Tensor masked = pointwise(kIsNegInf, {&*x}, 1, DType::kBool);
+  Shape rows = x->shape();
+  rows[-1] = 1;
+  Tensor fully_masked = tape.empty(rows, DType::kBool, kAll);
+  Tensor zero = tape.empty({}, x->dtype(), kScalarTensor);
+  drop(zero, fully_masked, masked);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,18 @@
+// Statistical normalisation: layer norm and softmax.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// F.layer_norm over the last dimension; float32 under autocast.
+[[nodiscard]] Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias);
+/// softmax over the last dimension. `dtype`: the result's type where it is not the input's (fused conversion).
+[[nodiscard]] Tensor softmax(Arg x);
+[[nodiscard]] Tensor softmax(Arg x, DType dtype);
+/// log_softmax over the last dimension; float32 under autocast.
+[[nodiscard]] Tensor log_softmax(Arg x);
+/// softmax that gives 0 for rows that are fully masked: SDPA's math backend.
+[[nodiscard]] Tensor safe_softmax(Arg x);
+
+}  // namespace memcalc

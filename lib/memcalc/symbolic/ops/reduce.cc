@@ -1,0 +1,214 @@
+#include "memcalc/symbolic/ops/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"};
+constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
+
+constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
+constexpr std::int64_t kWarpSize = 32;
+constexpr std::int64_t kMinValuesPerThread = 16;
+constexpr std::int64_t kMaxValuesPerThread = 256;
+constexpr std::int64_t kVectorSize = 4;  // vt0 and the widest vector over outputs
+
+std::int64_t last_power_of_2(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+struct IteratorDim {
+  std::int64_t size = 1;
+  std::int64_t stride = 0;         // of the input, in elements
+  std::int64_t output_stride = 0;  // 0 where reduced
+  bool reduced = false;
+};
+
+/// TensorIterator's view of the reduction: size-1 dimensions gone, reduced dimensions first, each group by stride,
+/// neighbours that continue each other in memory merged.
+struct Iterator {
+  std::array<IteratorDim, kMaxDims> dims{};
+  int rank = 0;
+  int reduce_rank = 0;
+};
+
+Iterator make_iterator(const Tensor& x, unsigned reduced) {
+  Iterator it;
+  std::int64_t output_step = 1;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    const bool is_reduced = (reduced >> i & 1U) != 0;
+    if (x.size(i) != 1) {
+      it.dims[static_cast<std::size_t>(it.rank++)] = {x.size(i), x.strides()[i], is_reduced ? 0 : output_step,
+                                                      is_reduced};
+    }
+    if (!is_reduced) output_step *= x.size(i);
+  }
+  const auto begin = it.dims.begin();
+  std::stable_sort(begin, begin + it.rank, [](const IteratorDim& a, const IteratorDim& b) {
+    if (a.reduced != b.reduced) return a.reduced;
+    if (!a.reduced && a.output_stride != b.output_stride) return a.output_stride < b.output_stride;
+    return a.stride < b.stride;
+  });
+  int kept = 0;
+  for (int i = 1; i < it.rank; ++i) {
+    IteratorDim& last = it.dims[static_cast<std::size_t>(kept)];
+    const IteratorDim& next = it.dims[static_cast<std::size_t>(i)];
+    if (last.reduced == next.reduced && last.size * last.stride == next.stride &&
+        last.size * last.output_stride == next.output_stride) {
+      last.size *= next.size;
+    } else {
+      it.dims[static_cast<std::size_t>(++kept)] = next;
+    }
+  }
+  it.rank = it.rank == 0 ? 0 : kept + 1;
+  for (int i = 0; i < it.rank; ++i) it.reduce_rank += it.dims[static_cast<std::size_t>(i)].reduced ? 1 : 0;
+  return it;
+}
+
+std::int64_t output_vector_size(const Iterator& it) {
+  std::int64_t size = kVectorSize;  // the base address is a multiple of 512 bytes
+  const auto limit = [&size](std::int64_t n) {
+    while (n % size != 0) size /= 2;
+  };
+  limit(it.dims[static_cast<std::size_t>(it.reduce_rank)].size);
+  for (int i = 0; i < it.rank; ++i) {
+    if (i != it.reduce_rank) limit(it.dims[static_cast<std::size_t>(i)].stride);
+  }
+  return size;
+}
+
+}  // namespace
+
+ReductionScratch reduction_scratch(const Tensor& x, unsigned reduced) {
+  const DeviceSpec& device = x.tape().device;
+  const std::int64_t accumulator_size = std::max<std::int64_t>(size_of(x.dtype()), 4);
+  const Iterator it = make_iterator(x, reduced);
+  std::int64_t outputs = 1;
+  std::int64_t inputs = 1;  // per output
+  for (int i = 0; i < it.rank; ++i) {
+    const IteratorDim& dim = it.dims[static_cast<std::size_t>(i)];
+    (dim.reduced ? inputs : outputs) *= dim.size;
+  }
+  if (it.reduce_rank == 0) return {};
+
+  // Block x runs along the dimension that is densest in memory.
+  bool along_inputs = true;
+  std::int64_t dim0 = inputs;
+  std::int64_t dim1 = outputs;
+  std::int64_t fastest_stride = it.dims[0].stride;
+  if (it.reduce_rank < it.rank && it.dims[0].stride >= it.dims[static_cast<std::size_t>(it.reduce_rank)].stride) {
+    along_inputs = false;
+    std::swap(dim0, dim1);
+    fastest_stride = it.dims[static_cast<std::size_t>(it.reduce_rank)].stride;
+  }
+  std::int64_t output_vector = 1;
+  if (fastest_stride == 1) {
+    if (along_inputs && dim0 >= 128 && it.reduce_rank == 1) {
+      dim0 /= kVectorSize;
+    } else if (!along_inputs) {
+      output_vector = output_vector_size(it);
+      dim0 /= output_vector;
+    }
+  }
+
+  const std::int64_t max_threads = kMaxThreads / output_vector;
+  const std::int64_t dim0_power = dim0 < max_threads ? last_power_of_2(dim0) : max_threads;
+  const std::int64_t dim1_power = dim1 < max_threads ? last_power_of_2(dim1) : max_threads;
+  std::int64_t block_width = std::min(dim0_power, kWarpSize);
+  const std::int64_t block_height = std::min(dim1_power, max_threads / block_width);
+  block_width = std::min(dim0_power, max_threads / block_height);
+
+  std::int64_t step_input = 1;
+  std::int64_t step_output = 1;
+  (along_inputs ? step_input : step_output) *= block_width;
+  const auto values_per_thread = [&] { return ceil_div(inputs, step_input); };
+  const bool split_across_warps =
+      values_per_thread() >= std::min<std::int64_t>(block_height * 16, kMaxValuesPerThread);
+  (split_across_warps ? step_input : step_output) *= block_height;
+
+  const std::int64_t blocks_per_multiprocessor =
+      device.max_threads_per_multiprocessor / (block_width * block_height);
+  const std::int64_t target_grid = device.multiprocessors * blocks_per_multiprocessor;
+  const std::int64_t grid = ceil_div(outputs / output_vector, step_output);
+  if (!split_across_warps || values_per_thread() < kMaxValuesPerThread || grid > target_grid) return {};
+
+  const std::int64_t by_grid = ceil_div(target_grid, grid);
+  const std::int64_t at_least_16 = ceil_div(values_per_thread(), kMinValuesPerThread);
+  const std::int64_t at_most_256 = ceil_div(values_per_thread(), kMaxValuesPerThread);
+  const std::int64_t blocks_per_output = std::max(std::min(by_grid, at_least_16), at_most_256);
+  if (blocks_per_output <= 1) return {};
+
+  ReductionScratch scratch;
+  scratch.staging = checked_multiply(accumulator_size * blocks_per_output, outputs);
+  if (!along_inputs) scratch.staging = checked_multiply(scratch.staging, block_width * output_vector);
+  scratch.semaphores = 4 * grid;
+  return scratch;
+}
+
+namespace {
+
+/// The reduction itself: result, then staging and semaphores for the time of the kernel.
+Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims) {
+  Tape& tape = x.tape();
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    const bool is_reduced = (reduced >> i & 1U) != 0;
+    if (is_reduced && !keep_dims) continue;
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = is_reduced ? 1 : x.size(i);
+  }
+  Tensor result = tape.empty(shape, x.dtype(), op);
+  const ReductionScratch scratch = reduction_scratch(x, reduced);
+  if (scratch.staging > 0) {
+    Tensor staging = tape.empty({scratch.staging}, DType::kUInt8, op);
+    Tensor semaphores = tape.empty({scratch.semaphores}, DType::kUInt8, op);
+    drop(semaphores, staging);
+  }
+  tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+              static_cast<double>(x.bytes() + result.bytes()));
+  return result;
+}
+
+void mean_backward(BackwardCall& call) {  // grad.expand(sizes) / n
+  const Tensor expanded = expand(call.gradient(), call.node.shape);
+  call.set(0, pointwise(kDiv, {&expanded}, 1));
+}
+
+}  // namespace
+
+Tensor sum_to(Arg x, const Shape& shape) {
+  const OperatorCall call(x);
+  const int leading = x->rank() - shape.rank;
+  unsigned reduced = 0;
+  for (int i = 0; i < x->rank(); ++i) {
+    if (i < leading || (shape[i - leading] == 1 && x->size(i) != 1)) reduced |= 1U << i;
+  }
+  Tensor sum = reduce(kSum, *x, reduced, true);
+  return leading > 0 ? x->tape().alias(sum, shape, contiguous_strides(shape), true) : sum;
+}
+
+Tensor mean_last(Arg x) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
+  if (node != nullptr) node->shape = x->shape();
+  Tensor result = reduce(kMean, *x, 1U << (x->rank() - 1), true);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor sum_all(Arg x) {
+  const OperatorCall call(x);
+  return reduce(kSum, *x, (1U << x->rank()) - 1, false);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,255 @@
+#include "memcalc/symbolic/ops/view.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kViewBackward{"ViewBackward0"}, kUnsafeViewBackward{"UnsafeViewBackward0"};
+constexpr Operator kTransposeBackward{"TransposeBackward0"}, kTBackward{"TBackward0"};
+constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"UnsqueezeBackward0"};
+constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
+constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
+constexpr Operator kSplitBackward{"SplitBackward0"};
+constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
+constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
+
+void move_kernel(Tape& tape, const Operator& op, const Tensor& result) {
+  tape.kernel(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+}
+
+Tensor record_view(const Operator& name, BackwardFunction backward, const Tensor& x, const Shape& shape,
+                   const Shape& strides, std::int64_t attribute0 = 0, std::int64_t attribute1 = 0) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(name, backward, inputs, 1);
+  Tensor result = tape.alias(x, shape, strides, true);
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[1] = attribute0;
+    node->attributes[2] = attribute1;
+    tape.set_history(node, result);
+  }
+  return result;
+}
+
+Shape infer_shape(Shape shape, std::int64_t elements) {
+  std::int64_t known = 1;
+  int unknown = -1;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape[i] < 0) {
+      unknown = i;
+    } else {
+      known *= shape[i];
+    }
+  }
+  if (unknown >= 0) shape[unknown] = known == 0 ? 0 : elements / known;
+  if (shape.elements() != elements) throw Error(ErrorCode::kInternal, "view changes the number of elements");
+  return shape;
+}
+
+void reshape_backward(BackwardCall& call) { call.set(0, reshape(call.gradient(), call.node.shape)); }
+
+Shape swap_dims(Shape shape, int dim0, int dim1) {
+  std::swap(shape[dim0], shape[dim1]);
+  return shape;
+}
+
+void transpose_backward(BackwardCall& call) {
+  const auto dim0 = static_cast<int>(call.node.attributes[1]);
+  const auto dim1 = static_cast<int>(call.node.attributes[2]);
+  call.set(0, transpose(call.gradient(), dim0, dim1));
+}
+
+void expand_backward(BackwardCall& call) {
+  if (call.gradient().shape() == call.node.shape) return call.set(0, call.gradient());
+  call.set(0, sum_to(call.gradient(), call.node.shape));
+}
+
+void slice_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSliceBackwardOp);
+  move_kernel(call.tape, kSliceBackwardOp, result);
+  call.set(0, std::move(result));
+}
+
+void select_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSelectBackwardOp);
+  move_kernel(call.tape, kSelectBackwardOp, result);
+  call.set(0, std::move(result));
+}
+
+void split_backward(BackwardCall& call) {  // undefined gradients would be zeros; a split's parts are all used
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kCat);
+  move_kernel(call.tape, kCat, result);
+  call.set(0, std::move(result));
+}
+
+void clone_backward(BackwardCall& call) { call.set(0, call.gradient()); }
+
+void cat_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[1]);
+  const std::int64_t first = call.node.attributes[2];
+  const Tensor& gradient = call.gradient();
+  if (call.node.edge_count == 1) return call.set(0, slice(gradient, dim, 0, gradient.size(dim)));
+  const std::int64_t second = gradient.size(dim) - first;
+  if (call.needs(0)) call.set(0, slice(gradient, dim, 0, first));
+  if (call.needs(1)) call.set(1, slice(gradient, dim, first, second));
+}
+
+}  // namespace
+
+Tensor view(Arg x, Shape shape) {
+  const OperatorCall call(x);
+  shape = infer_shape(shape, x->elements());
+  const auto strides = view_strides(x->shape(), x->strides(), shape);
+  if (!strides) throw Error(ErrorCode::kInternal, "view needs a copy");
+  return record_view(kViewBackward, reshape_backward, *x, shape, *strides);
+}
+
+Tensor reshape(Arg x, Shape shape) {
+  const OperatorCall call(x);
+  shape = infer_shape(shape, x->elements());
+  const auto strides = view_strides(x->shape(), x->strides(), shape);
+  if (strides) return record_view(kViewBackward, reshape_backward, *x, shape, *strides);
+  return unsafe_view(contiguous(*x), shape);
+}
+
+Tensor unsafe_view(Arg x, const Shape& shape) {
+  const OperatorCall call(x);
+  return record_view(kUnsafeViewBackward, reshape_backward, *x, shape, contiguous_strides(shape));
+}
+
+Tensor transpose(Arg x, int dim0, int dim1) {
+  const OperatorCall call(x);
+  return record_view(kTransposeBackward, transpose_backward, *x, swap_dims(x->shape(), dim0, dim1),
+                     swap_dims(x->strides(), dim0, dim1), dim0, dim1);
+}
+
+Tensor t(Arg x) {
+  const OperatorCall call(x);
+  return record_view(kTBackward, transpose_backward, *x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0,
+                     1);
+}
+
+Tensor expand(Arg x, Shape shape) {
+  const OperatorCall call(x);
+  Shape strides;
+  strides.rank = shape.rank;
+  for (int i = 0; i < shape.rank; ++i) {
+    const int own = i - (shape.rank - x->rank());
+    if (own >= 0 && shape[i] < 0) shape[i] = x->size(own);
+    strides[i] = own < 0 || (x->size(own) == 1 && shape[i] != 1) ? 0 : x->strides()[own];
+  }
+  return record_view(kExpandBackward, expand_backward, *x, shape, strides);
+}
+
+Tensor unsqueeze(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape, strides;
+  shape.rank = strides.rank = x->rank() + 1;
+  if (dim < 0) dim += shape.rank;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (i == dim) {
+      shape[i] = 1;
+      strides[i] = dim < x->rank() ? x->size(dim) * x->strides()[dim] : 1;
+    } else {
+      shape[i] = x->size(i < dim ? i : i - 1);
+      strides[i] = x->strides()[i < dim ? i : i - 1];
+    }
+  }
+  return record_view(kUnsqueezeBackward, reshape_backward, *x, shape, strides);
+}
+
+Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length) {
+  const OperatorCall call(x);
+  if (dim < 0) dim += x->rank();
+  if (start == 0 && length == x->size(dim)) return record_view(kViewBackward, reshape_backward, *x, x->shape(), x->strides());
+  Shape shape = x->shape();
+  shape[dim] = length;
+  return record_view(kSliceBackward, slice_backward, *x, shape, x->strides(), dim, start);
+}
+
+Tensor select(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape, strides;
+  shape.rank = strides.rank = x->rank() - 1;
+  for (int i = 0; i < shape.rank; ++i) {
+    shape[i] = x->size(i < dim ? i : i + 1);
+    strides[i] = x->strides()[i < dim ? i : i + 1];
+  }
+  return record_view(kSelectBackward, select_backward, *x, shape, strides);
+}
+
+std::vector<Tensor> split(Arg x, int dim, int parts) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kSplitBackward, split_backward, inputs, 1);
+  if (node != nullptr) node->shape = x->shape();
+  if (dim < 0) dim += x->rank();
+  Shape shape = x->shape();
+  shape[dim] /= parts;
+  std::vector<Tensor> results;
+  for (int i = 0; i < parts; ++i) {
+    results.push_back(tape.alias(*x, shape, x->strides(), true));
+    tape.set_history(node, results.back());
+  }
+  return results;
+}
+
+Tensor clone(Arg x) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
+  Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), kClone);
+  move_kernel(tape, kClone, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor contiguous(Arg x) {
+  const OperatorCall call(x);
+  if (x->is_contiguous()) return *x;
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
+  Tensor result = tape.empty(x->shape(), x->dtype(), kClone);
+  move_kernel(tape, kClone, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor cat(Arg a, Arg b, int dim) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kCatBackward, cat_backward, inputs, 2);
+  Shape shape = a->shape();
+  shape[dim] += b->size(dim);
+  if (node != nullptr) {
+    node->attributes[1] = dim < 0 ? dim + shape.rank : dim;
+    node->attributes[2] = a->size(dim);
+  }
+  Tensor result = tape.empty(shape, a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32, kCat);
+  move_kernel(tape, kCat, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor cat_with_empty(Arg x, DType dtype) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kCatBackward, cat_backward, inputs, 1);
+  if (node != nullptr) node->attributes[1] = node->attributes[2] = 0;
+  Tensor result = tape.empty(x->shape(), dtype, kCat);
+  move_kernel(tape, kCat, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,36 @@
+// Views and copies: operators that move no number, or only move.
+#pragma once
+
+#include <vector>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// Throws Error(kInternal) where the strides do not allow a view. One size may be -1.
+[[nodiscard]] Tensor view(Arg x, Shape shape);
+/// A view where the strides allow one, else a copy.
+[[nodiscard]] Tensor reshape(Arg x, Shape shape);
+/// The view that at::matmul ends with: no autograd tracking of aliasing, its own backward node.
+[[nodiscard]] Tensor unsafe_view(Arg x, const Shape& shape);
+[[nodiscard]] Tensor transpose(Arg x, int dim0, int dim1);
+/// Matrix transpose, x.t().
+[[nodiscard]] Tensor t(Arg x);
+/// Broadcasts without copying; -1 keeps a size.
+[[nodiscard]] Tensor expand(Arg x, Shape shape);
+[[nodiscard]] Tensor unsqueeze(Arg x, int dim);
+/// x[..., start:start+length, ...]
+[[nodiscard]] Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length);
+/// x[:, index]: drops `dim`.
+[[nodiscard]] Tensor select(Arg x, int dim);
+/// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
+[[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
+[[nodiscard]] Tensor clone(Arg x);
+/// Row-major copy; x itself where it is contiguous.
+[[nodiscard]] Tensor contiguous(Arg x);
+/// torch.cat of two.
+[[nodiscard]] Tensor cat(Arg a, Arg b, int dim);
+/// torch.cat([empty, x]) with an empty tensor of `dtype`: the copy that DynamicCache.update makes at its first call.
+[[nodiscard]] Tensor cat_with_empty(Arg x, DType dtype);
+
+}  // namespace memcalc

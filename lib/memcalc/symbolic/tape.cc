@@ -1,0 +1,190 @@
+#include "memcalc/symbolic/tape.h"
+
+#include <algorithm>
+
+#include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/layout.h"
+
+namespace memcalc {
+
+namespace {
+constexpr Operator kCublasWorkspace{"cublas_workspace"};
+constexpr Operator kCublasLtWorkspace{"cublaslt_workspace"};
+constexpr Operator kParameter{"parameter"};
+}  // namespace
+
+Tape::Tape(const DeviceSpec& device) : device(device) {}
+
+Tape::~Tape() {
+  // Members hold tensors that point back here; what dies from now on is no event of the run.
+  closing_ = true;
+  workspaces_.clear();
+  cast_cache_.clear();
+  for (Node& node : nodes_) {
+    for (SavedTensor& saved : node.saved) saved.tensor.reset();
+    for (Tensor& gradient : node.buffer) gradient.reset();
+  }
+  for (TensorImpl& impl : impls_) impl.grad.reset();
+}
+
+bool Tensor::is_contiguous() const { return memcalc::is_contiguous(shape(), strides()); }
+
+TensorImpl* Tape::new_impl() {
+  TensorImpl* impl = nullptr;
+  if (free_impls_.empty()) {
+    impl = &impls_.emplace_back();
+  } else {
+    impl = free_impls_.back();
+    free_impls_.pop_back();
+    *impl = TensorImpl{};
+  }
+  impl->tape = this;
+  impl->references = 1;
+  return impl;
+}
+
+void Tape::release(TensorImpl* impl) {
+  if (closing_) return;
+  const BlockId block = impl->block;
+  const NodeId grad_fn = impl->grad_fn;
+  impl->grad.reset();
+  impl->block = kNoBlock;
+  impl->grad_fn = kNoNode;
+  free_impls_.push_back(impl);
+  if (block != kNoBlock) release_block(block);
+  if (grad_fn != kNoNode) release_node(grad_fn);
+}
+
+void Tape::release_block(BlockId block) {
+  if (--block_references_[static_cast<std::size_t>(block)] == 0) free_event(block);
+}
+
+Tensor Tape::empty(const Shape& shape, DType dtype, const Operator& op, Category category) {
+  Tensor tensor = empty_strided(shape, contiguous_strides(shape), dtype, op);
+  if (category != Category::kTemporaries) set_category(tensor, category);
+  return tensor;
+}
+
+Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Operator& op) {
+  TensorImpl* impl = new_impl();
+  impl->dtype = dtype;
+  impl->shape = shape;
+  impl->strides = strides;
+  const Bytes bytes = checked_multiply(shape.elements(), size_of(dtype));
+  if (bytes > 0) {
+    impl->block = static_cast<BlockId>(trace.blocks.size());
+    trace.blocks.push_back({bytes, Category::kTemporaries});
+    block_references_.push_back(1);
+    allocate_event(impl->block, &op);
+  }
+  return Tensor(impl);
+}
+
+Tensor Tape::alias(const Tensor& base, const Shape& shape, const Shape& strides, bool is_view) {
+  TensorImpl* impl = new_impl();
+  impl->dtype = base.dtype();
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->is_view = is_view || base.impl()->is_view;
+  impl->block = base.impl()->block;
+  if (impl->block != kNoBlock) ++block_references_[static_cast<std::size_t>(impl->block)];
+  return Tensor(impl);
+}
+
+Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
+  Tensor tensor = empty(shape, dtype, kParameter, Category::kWeights);
+  TensorImpl& impl = *tensor.impl();
+  impl.is_parameter = true;
+  impl.requires_grad = trainable;
+  if (trainable) {
+    impl.grad_accumulator = new_node();
+    Node& node = nodes_[static_cast<std::size_t>(impl.grad_accumulator)];
+    node.references = 1;  // owned by the parameter, for the whole run
+    node.variable = tensor.impl();
+    node.sequence = UINT64_MAX;  // engine.cpp: AccumulateGrad runs as soon as it is ready
+    node.output_count = 1;
+    node.outputs[0] = {shape, dtype};
+  }
+  return tensor;
+}
+
+void Tape::scratch(Bytes bytes, const Operator& op, Category category) {
+  if (bytes <= 0) return;
+  const Tensor block = empty({bytes}, DType::kUInt8, op, category);
+}
+
+void Tape::set_category(const Tensor& tensor, Category category) {
+  if (tensor.impl()->block != kNoBlock) {
+    trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category = category;
+  }
+}
+
+void Tape::allocate_event(BlockId block, const Operator* op) {
+  trace.events.push_back({op, current_node, block, EventKind::kAllocate, phase, static_cast<std::int16_t>(step)});
+}
+
+void Tape::free_event(BlockId block) {
+  if (closing_) return;
+  trace.events.push_back(
+      {nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
+}
+
+void Tape::empty_cache() {
+  trace.events.push_back(
+      {nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
+}
+
+void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes) {
+  if (!record_kernels) return;
+  Kernel& kernel = kernels.emplace_back();
+  kernel.op = &op;
+  kernel.node = current_node;
+  kernel.operator_class = operator_class;
+  kernel.phase = phase;
+  kernel.recomputed = recomputing;
+  kernel.dtype = dtype;
+  kernel.flops = flops;
+  kernel.bytes = bytes;
+}
+
+void Tape::contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n,
+                       std::int64_t k) {
+  if (!record_kernels) return;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double elements = real(m) * real(k) + real(k) * real(n) + real(m) * real(n);
+  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(batch) * real(m) * real(n) * real(k),
+         real(batch) * elements * real(size_of(dtype)));
+  Kernel& last = kernels.back();
+  last.batch = batch;
+  last.m = m;
+  last.n = n;
+  last.k = k;
+}
+
+void Tape::use_cublas(bool with_lt) {
+  // Handles, and so workspaces, belong to threads: forward runs in the caller's, backward in autograd's.
+  const std::size_t thread = phase == Phase::kBackward ? 1 : 0;
+  if (!cublas_used_[thread]) {
+    cublas_used_[thread] = true;
+    workspaces_.push_back(
+        empty({device.cublas_workspace_bytes}, DType::kUInt8, kCublasWorkspace, Category::kWorkspaces));
+  }
+  if (with_lt && !cublaslt_used_[thread]) {
+    cublaslt_used_[thread] = true;
+    workspaces_.push_back(
+        empty({device.cublaslt_workspace_bytes}, DType::kUInt8, kCublasLtWorkspace, Category::kWorkspaces));
+  }
+}
+
+Tensor* Tape::find_cached_cast(const TensorImpl* weight) {
+  for (auto& [key, copy] : cast_cache_) {
+    if (key == weight) return &copy;
+  }
+  return nullptr;
+}
+
+void Tape::cache_cast(const TensorImpl* weight, const Tensor& copy) { cast_cache_.emplace_back(weight, copy); }
+
+void Tape::clear_cast_cache() { cast_cache_.clear(); }
+
+}  // namespace memcalc

@@ -1,0 +1,222 @@
+// Tape: the autograd graph and the memory of a symbolic run. It owns tensors, nodes and storages, records every
+// allocation and free into a Trace, and runs backward as torch/csrc/autograd/engine.cpp does: a node's gradients
+// wait in its input buffer until all have arrived; of the ready nodes the one recorded last runs first.
+// Covered by tests/unit/tape_test.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/tensor.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+class BackwardCall;
+class CheckpointFrame;
+
+using BackwardFunction = void (*)(BackwardCall&);
+
+struct Edge {
+  NodeId node = kNoNode;
+  std::uint8_t input = 0;
+};
+
+/// A saved tensor: the tensor itself, or, inside a checkpointed region, its number there.
+struct SavedTensor {
+  Tensor tensor;
+  std::shared_ptr<CheckpointFrame> frame;
+  std::int32_t slot = -1;
+};
+
+/// What a node's forward output looked like: an incoming gradient is summed or cast to it.
+struct OutputMetadata {
+  Shape shape;
+  DType dtype = DType::kFloat32;
+};
+
+inline constexpr int kMaxEdges = 4;
+inline constexpr int kMaxSaved = 8;
+inline constexpr int kMaxOutputs = 3;
+
+struct Node {
+  const Operator* name = nullptr;
+  BackwardFunction backward = nullptr;
+  NodeId id = kNoNode;
+  std::uint64_t sequence = 0;
+  std::int32_t references = 0;
+  std::int32_t dependencies = 0;  // edges that still have to deliver; counted at the start of backward
+  std::uint8_t edge_count = 0;
+  std::uint8_t saved_count = 0;
+  std::uint8_t output_count = 0;
+  bool visited = false;
+  bool recomputed = false;
+  TensorImpl* variable = nullptr;  // AccumulateGrad only
+  std::array<Edge, kMaxEdges> edges;
+  std::array<SavedTensor, kMaxSaved> saved;
+  std::array<OutputMetadata, kMaxOutputs> outputs;
+  std::array<Tensor, kMaxOutputs> buffer;  // gradients that have arrived
+  // What a backward needs to know beside tensors; the meaning is the operator's own.
+  Shape shape;
+  std::array<std::int64_t, 4> attributes{};
+  double scalar = 0;
+};
+
+/// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
+class OperatorCall;
+
+class Tape {
+ public:
+  explicit Tape(const DeviceSpec& device);
+  ~Tape();
+  Tape(const Tape&) = delete;  // tensors point back to their tape
+  Tape& operator=(const Tape&) = delete;
+
+  // --- tensors
+  /// A new storage of `shape`, requested by `op`. Zero elements request nothing.
+  [[nodiscard]] Tensor empty(const Shape& shape, DType dtype, const Operator& op,
+                             Category category = Category::kTemporaries);
+  [[nodiscard]] Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Operator& op);
+  /// Another tensor on the same storage, without autograd history.
+  [[nodiscard]] Tensor alias(const Tensor& base, const Shape& shape, const Shape& strides, bool is_view);
+  [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
+  /// A module's parameter: a leaf whose gradient is kept if `trainable`.
+  [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// Scratch memory that an operator holds for a moment: requested and returned at once.
+  void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
+  void set_category(const Tensor& tensor, Category category);
+
+  // --- autograd
+  /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
+  [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count);
+  void save(Node& node, const Tensor& tensor);
+  void set_history(Node* node, Tensor& output);
+  void backward(const Tensor& root, Tensor root_gradient);
+  [[nodiscard]] Tensor unpack(SavedTensor& saved);
+  /// Forgets a node whose operator was stopped before it made its output.
+  void abandon_pending_node();
+
+  // --- what surrounds an operator
+  void allocate_event(BlockId block, const Operator* op);
+  void free_event(BlockId block);
+  void empty_cache();
+  void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes);
+  void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n,
+                   std::int64_t k);
+  /// Ends the run: what dies from now on is no event.
+  void stop() { closing_ = true; }
+  /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.
+  void use_cublas(bool with_lt);
+
+  const DeviceSpec& device;
+  Trace trace;
+  KernelList kernels;
+  bool record_kernels = false;
+  Phase phase = Phase::kBuild;
+  int step = -1;
+  bool grad_enabled = true;
+  std::optional<DType> autocast;  // the 16-bit type inside an autocast region
+  const Operator* current_node = nullptr;  // what the trace names as the caller of operators
+  std::shared_ptr<CheckpointFrame> checkpoint;  // region whose saved tensors are numbered instead of kept
+  bool recomputing = false;
+
+  /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
+  [[nodiscard]] Tensor cached_cast(const Tensor& weight);
+  [[nodiscard]] Tensor* find_cached_cast(const TensorImpl* weight);
+  void cache_cast(const TensorImpl* weight, const Tensor& copy);
+  void clear_cast_cache();
+
+ private:
+  friend class Tensor;
+  friend class BackwardCall;
+
+  [[nodiscard]] TensorImpl* new_impl();
+  void release(TensorImpl* impl);
+  void release_block(BlockId block);
+  [[nodiscard]] NodeId new_node();
+  void release_node(NodeId id);
+  [[nodiscard]] Edge gradient_edge(const Tensor& tensor);
+  void count_dependencies(NodeId root);
+  void evaluate(NodeId id);
+  void validate(const Edge& edge, Tensor& gradient);
+  void deliver(const Edge& edge, Tensor gradient);
+  void accumulate_gradient(Node& node, Tensor gradient);
+  void push_ready(NodeId id);
+
+  std::vector<std::int32_t> block_references_;
+  std::deque<TensorImpl> impls_;  // stable addresses; recycled through the free list
+  std::vector<TensorImpl*> free_impls_;
+  std::deque<Node> nodes_;
+  std::vector<NodeId> free_nodes_;
+  std::vector<NodeId> release_stack_;
+  bool releasing_ = false;
+  std::vector<std::pair<std::uint64_t, NodeId>> ready_;  // a heap: largest sequence first
+  std::vector<NodeId> visit_stack_;
+  std::vector<NodeId> visited_;
+  NodeId pending_node_ = kNoNode;  // recorded, its output not made yet
+  std::uint64_t next_sequence_ = 0;
+  std::vector<std::pair<const TensorImpl*, Tensor>> cast_cache_;
+  std::array<bool, 2> cublas_used_{};    // by thread: forward, autograd
+  std::array<bool, 2> cublaslt_used_{};
+  std::vector<Tensor> workspaces_;
+  bool closing_ = false;
+};
+
+/// What a backward function sees: the incoming gradients, the saved tensors, and which inputs need a gradient.
+class BackwardCall {
+ public:
+  BackwardCall(Tape& tape, Node& node) : tape(tape), node(node) {}
+
+  [[nodiscard]] bool needs(int input) const { return node.edges[static_cast<std::size_t>(input)].node != kNoNode; }
+  [[nodiscard]] const Tensor& gradient(int output = 0) const { return gradients[static_cast<std::size_t>(output)]; }
+  [[nodiscard]] Tensor saved(int i) { return tape.unpack(node.saved[static_cast<std::size_t>(i)]); }
+  void set(int input, Tensor gradient) { results[static_cast<std::size_t>(input)] = std::move(gradient); }
+
+  Tape& tape;
+  Node& node;
+  std::array<Tensor, kMaxOutputs> gradients;
+  std::array<Tensor, kMaxEdges> results;
+};
+
+/// Stands at the top of every operator: drops temporary arguments when the operator returns.
+class OperatorCall {
+ public:
+  template <typename... Args>
+  explicit OperatorCall(const Args&... arguments) : arguments_{&arguments...}, count_(sizeof...(arguments)) {}
+  ~OperatorCall() {
+    for (std::size_t i = 0; i < count_; ++i) arguments_[i]->release();
+  }
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+ private:
+  std::array<const Arg*, 5> arguments_{};
+  std::size_t count_;
+};
+
+/// Turns recording off for a scope, as torch.no_grad does.
+class NoGrad {
+ public:
+  explicit NoGrad(Tape& tape) : tape_(tape), before_(tape.grad_enabled) { tape.grad_enabled = false; }
+  ~NoGrad() { tape_.grad_enabled = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Tape& tape_;
+  bool before_;
+};
+
+inline void Tensor::reset() {
+  if (impl_ == nullptr) return;
+  TensorImpl* impl = std::exchange(impl_, nullptr);
+  if (--impl->references == 0) impl->tape->release(impl);
+}
+
+}  // namespace memcalc
