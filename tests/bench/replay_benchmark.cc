@@ -17,8 +17,8 @@ void replay_history(benchmark::State& state, const std::string& id) {
   for (auto _ : state) benchmark::DoNotOptimize(replay(trace, options));
   const auto events = static_cast<double>(trace.events.size());
   state.counters["events"] = events;
-  state.counters["per_event"] = benchmark::Counter(
-      events, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["per_event"] =
+      benchmark::Counter(events, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 BENCHMARK_CAPTURE(replay_history, bert_large_fp32, "bert-large-b4-s512-fp32")->Unit(benchmark::kMicrosecond);

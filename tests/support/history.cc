@@ -6,8 +6,10 @@
 #include <fstream>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "memcalc/base/error.h"
+#include "support/paths.h"
 
 namespace memcalc::measured {
 namespace {
@@ -152,14 +154,14 @@ class RowReader {
   std::vector<RowMark> marks_;
   std::size_t next_mark_ = 0;
   std::size_t rows_ = 0;
-  Bytes requested_ = -1;  // address of the last free_requested
+  Bytes requested_ = -1;                          // address of the last free_requested
   std::unordered_map<Bytes, std::int32_t> live_;  // address -> block
   std::vector<Bytes> sizes_;
 };
 
 }  // namespace
 
-std::string history_directory() { return MEMCALC_TEST_TESTS_DIR "/measured/allocator"; }
+std::string history_directory() { return (test::measured_dir() / "allocator").string(); }
 
 std::vector<std::string> history_ids() {
   std::vector<std::string> ids;

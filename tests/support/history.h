@@ -25,13 +25,13 @@ struct Request {
 
 /// The recorder's reading at the end of a phase.
 struct Mark {
-  std::string name;            // "built model and batch", "empty_cache", "step 0 forward", …
+  std::string name;  // "built model and batch", "empty_cache", "step 0 forward", …
   std::int16_t step = -1;
   Phase phase = Phase::kBuild;
-  std::size_t requests = 0;    // how many of History::requests came before
+  std::size_t requests = 0;  // how many of History::requests came before
   Bytes allocated = 0;
   Bytes reserved = 0;
-  Bytes max_allocated = 0;     // since the start of the process
+  Bytes max_allocated = 0;  // since the start of the process
 };
 
 /// A segment that cudaMalloc gave.

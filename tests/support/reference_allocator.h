@@ -3,6 +3,7 @@
 #pragma once
 
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -94,7 +95,7 @@ class ReferenceAllocator {
     bool small = false;
     bool is_free = false;
   };
-  std::map<Bytes, Block> blocks_;  // by address
+  std::map<Bytes, Block> blocks_;            // by address
   std::set<std::pair<Bytes, Bytes>> small_;  // (size, address)
   std::set<std::pair<Bytes, Bytes>> large_;
   Bytes allocated_ = 0;

@@ -40,7 +40,8 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
   const bool is_small = size <= kSmallSize;
   FreeList& pool = pools_[is_small];
   Handle handle = pool.best_fit(size);
-  if (handle == FreeList::kNone) [[unlikely]] handle = new_segment(size, is_small);
+  if (handle == FreeList::kNone) [[unlikely]]
+    handle = new_segment(size, is_small);
   // A remainder that is too small to be worth a block stays inside this one and counts as allocated.
   const Bytes smallest_remainder = is_small ? kMinBlockSize : kSmallSize + kMinBlockSize;
   if (blocks_[handle].size - size >= smallest_remainder) {
@@ -54,7 +55,8 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
 }
 
 void CachingAllocator::free(Handle handle) {
-  if (handle == kEmptyBlock) [[unlikely]] return;
+  if (handle == kEmptyBlock) [[unlikely]]
+    return;
   Block* const blocks = blocks_.data();
   Block& block = blocks[handle];
   FreeList& pool = pools_[block.is_small];

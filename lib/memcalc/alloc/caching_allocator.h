@@ -15,12 +15,12 @@
 namespace memcalc {
 
 /// The allocator's constants, as PyTorch names and sets them.
-inline constexpr Bytes kMinBlockSize = 512;           // every size is a multiple of it
-inline constexpr Bytes kSmallSize = kMiB;             // the largest request of the small pool
-inline constexpr Bytes kSmallBuffer = 2 * kMiB;       // segment of the small pool
-inline constexpr Bytes kLargeBuffer = 20 * kMiB;      // segment of the large pool for requests under kMinLargeAlloc
-inline constexpr Bytes kMinLargeAlloc = 10 * kMiB;    // from here on a segment of their own …
-inline constexpr Bytes kRoundLarge = 2 * kMiB;        // … rounded up to this
+inline constexpr Bytes kMinBlockSize = 512;         // every size is a multiple of it
+inline constexpr Bytes kSmallSize = kMiB;           // the largest request of the small pool
+inline constexpr Bytes kSmallBuffer = 2 * kMiB;     // segment of the small pool
+inline constexpr Bytes kLargeBuffer = 20 * kMiB;    // segment of the large pool for requests under kMinLargeAlloc
+inline constexpr Bytes kMinLargeAlloc = 10 * kMiB;  // from here on a segment of their own …
+inline constexpr Bytes kRoundLarge = 2 * kMiB;      // … rounded up to this
 
 class CachingAllocator {
  public:
@@ -57,7 +57,7 @@ class CachingAllocator {
     Handle previous = kEmptyBlock;  // neighbours in the segment, by address
     Handle next = kEmptyBlock;      // in a record of no block: the next record to recycle
     bool is_free = false;
-    bool is_small = false;          // of the small pool
+    bool is_small = false;  // of the small pool
   };
 
   [[nodiscard]] Handle new_record();

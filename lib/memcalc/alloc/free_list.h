@@ -155,7 +155,7 @@ class FreeList {
 
   void make_room_for(std::uint32_t node);
 
-  std::vector<Node> nodes_;  // the heads of the buckets, then a node for each handle
+  std::vector<Node> nodes_;                             // the heads of the buckets, then a node for each handle
   std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block, and the extra one
 };
 

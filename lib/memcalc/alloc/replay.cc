@@ -63,9 +63,8 @@ class Replayer {
           exact_.empty_cache();
         }
         if constexpr (kRecordTimeline) {
-          result_.timeline.push_back({.allocated = allocator_.allocated(),
-                                      .reserved = allocator_.reserved(),
-                                      .block_bytes = block_bytes});
+          result_.timeline.push_back(
+              {.allocated = allocator_.allocated(), .reserved = allocator_.reserved(), .block_bytes = block_bytes});
         }
       }
       Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(phase)];
@@ -75,7 +74,8 @@ class Replayer {
 
   Bytes allocate(std::size_t i) {
     const std::size_t block = block_of(i);
-    if (handles_[block] != kNotYet) [[unlikely]] throw broken_trace(i, "allocates a block a second time");
+    if (handles_[block] != kNotYet) [[unlikely]]
+      throw broken_trace(i, "allocates a block a second time");
     const auto [requested, category] = trace_.blocks[block];
     const CachingAllocator::Handle handle = allocator_.allocate(requested);
     handles_[block] = handle;
@@ -129,7 +129,7 @@ class Replayer {
   std::vector<std::uint32_t> handles_;  // by block of the trace
   bool record_timeline_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
-  Bytes phase_peak_ = 0;  // of the phase that is being replayed
+  Bytes phase_peak_ = 0;                            // of the phase that is being replayed
   ReplayResult result_;
 };
 

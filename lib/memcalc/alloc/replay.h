@@ -27,18 +27,18 @@ struct ReplayOptions {
 };
 
 struct ReplayResult {
-  Bytes peak_allocated = 0;  // torch.cuda.max_memory_allocated
-  Bytes peak_reserved = 0;   // torch.cuda.max_memory_reserved
-  Bytes exact_peak = 0;      // the largest sum of requested bytes: no allocator can do with less
-  std::size_t peak_event = 0;        // index into Trace::events at which peak_allocated is first reached
+  Bytes peak_allocated = 0;    // torch.cuda.max_memory_allocated
+  Bytes peak_reserved = 0;     // torch.cuda.max_memory_reserved
+  Bytes exact_peak = 0;        // the largest sum of requested bytes: no allocator can do with less
+  std::size_t peak_event = 0;  // index into Trace::events at which peak_allocated is first reached
   std::size_t exact_peak_event = 0;
-  Bytes reserved_at_peak = 0;        // reserved when peak_allocated is reached
+  Bytes reserved_at_peak = 0;                              // reserved when peak_allocated is reached
   std::array<Bytes, kCategoryCount> categories_at_peak{};  // requested bytes by category at peak_event
-  Bytes slack_at_peak = 0;           // peak_allocated - sum of categories_at_peak: rounding and unsplit remainders
-  std::array<Bytes, kPhaseCount> phase_peaks{};            // largest allocated within each phase, all steps
+  Bytes slack_at_peak = 0;  // peak_allocated - sum of categories_at_peak: rounding and unsplit remainders
+  std::array<Bytes, kPhaseCount> phase_peaks{};  // largest allocated within each phase, all steps
   Bytes allocated_at_end = 0;
   Bytes reserved_at_end = 0;
-  std::size_t segments_at_peak = 0;  // cudaMalloc'd segments when peak_reserved is reached
+  std::size_t segments_at_peak = 0;     // cudaMalloc'd segments when peak_reserved is reached
   std::vector<TimelinePoint> timeline;  // filled if asked for
 };
 
