@@ -33,7 +33,7 @@ TEST_P(HistoryReplay, PeaksAreExactWithThePlacementOfTheH100) {
   EXPECT_EQ(result.peak_allocated, history_.peak_allocated);
   EXPECT_EQ(result.peak_reserved, history_.peak_reserved);
   EXPECT_EQ(result.reserved_at_end, history_.marks.back().reserved);
-  // In one history (llama-3.2-1b-2l-amp-bf16) the libraries' own chunks, which are not modelled, decide a tie, and a
+  // In one history (llama-3.2-1b-2l-amp-bf16) segments placed otherwise than in the log decide a tie, and a
   // block at rest keeps 1 MiB more than in the log.
   EXPECT_NEAR(static_cast<double>(result.allocated_at_end), static_cast<double>(history_.marks.back().allocated),
               static_cast<double>(kMiB));
