@@ -70,6 +70,16 @@ void refuse_leftovers(const CLI::App& app) {
                    "' (memcalc " + app.get_name() + " --help lists all)");
 }
 
+// In "--bs --seq 5" CLI11 takes "--seq" as the value of --bs.
+void refuse_options_as_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.starts_with("--")) continue;
+      throw UsageError(option->get_name() + ": expected a value, found the option '" + one_line(value) + "'");
+    }
+  }
+}
+
 // "--bs=" would make CLI11 take the next argument as the value, and an empty one reads as "not given".
 void refuse_empty_values(const std::vector<std::string>& arguments) {
   std::string before;
@@ -140,6 +150,7 @@ ExitStatus run(const std::vector<std::string>& typed) {
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
+    refuse_options_as_values(*command.app);
     refuse_leftovers(*command.app);
     return command.run();
   }

@@ -50,6 +50,31 @@ class Explanation {
     term("allocated", format_bytes(report_.memory.peak_allocated), "the sum of the above");
   }
 
+  [[nodiscard]] static std::string label_of(Category category) {
+    std::string label(name_of(category));
+    std::replace(label.begin(), label.end(), '_', ' ');
+    return label;
+  }
+
+  // A chain that does not fit beside `lead` goes on below its beginning, one operator a line; an operator that is
+  // longer than the column begins further left.
+  void write_chain(std::string lead, std::string_view chain) {
+    const std::size_t indent = columns_of(lead);
+    while (!chain.empty()) {
+      const bool whole = columns_of(lead) + columns_of(chain) <= options_.columns;
+      const std::string_view part = whole ? chain : chain.substr(0, std::min(chain.find('>'), chain.size() - 1) + 1);
+      if (columns_of(lead) + columns_of(part) > options_.columns) {
+        if (const std::size_t end = lead.find_last_not_of(' '); end != std::string::npos) {
+          out_.append(lead, 0, end + 1).append("\n");
+        }
+        lead.assign(options_.columns - std::min(options_.columns, columns_of(part)), ' ');
+      }
+      out_.append(lead).append(part).append("\n");
+      lead.assign(indent + 1, ' ');
+      chain.remove_prefix(part.size());
+    }
+  }
+
   void write_contributors() {
     if (report_.contributors.empty()) return;
     title("Largest contributors to the peak");
@@ -58,13 +83,14 @@ class Explanation {
       const PeakContributor& each = report_.contributors[i];
       const std::string size =
           each.blocks == 1 ? "1 block" : std::to_string(each.blocks) + " x " + format_bytes(each.block_bytes);
-      out_ += "  " + pad_left(format_bytes(each.total_bytes), 10) + "  " + pad_left(size, 17) + "  " +
-              pad_right(name_of(each.category), 17) + each.operator_chain + "\n";
+      write_chain("  " + pad_left(format_bytes(each.total_bytes), 9) + pad_left(size, 17) + "  " +
+                      pad_right(label_of(each.category), 18),
+                  each.operator_chain);
     }
     if (shown == report_.contributors.size()) return;
     Bytes rest = 0;
     for (std::size_t i = shown; i < report_.contributors.size(); ++i) rest += report_.contributors[i].total_bytes;
-    out_ += "  " + pad_left(format_bytes(rest), 10) + "  in " + std::to_string(report_.contributors.size() - shown) +
+    out_ += "  " + pad_left(format_bytes(rest), 9) + "  in " + std::to_string(report_.contributors.size() - shown) +
             " smaller groups\n";
   }
 

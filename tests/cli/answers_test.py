@@ -1,0 +1,255 @@
+"""What memcalc answers: formats, the schema, files, the terminal."""
+import csv
+import io
+import json
+import os
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import memcalc_cli
+from memcalc_cli import ROOT, report, run
+from schema import violations
+
+BERT = ("--model", "bert-large", "--bs", "4", "--fp16", "--gpu", "h100-sxm")
+SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
+
+CASES = [
+    BERT,
+    ("estimate", *BERT),
+    ("--model", "bert-large"),
+    ("--model", "gpt2", "--bs", "2", "--loop", "bare", "--use-cache", "--optimizer", "sgdm", "--clip-grad"),
+    ("--model", "llama-3.2-1b", "--seq", "512", "--precision", "bf16", "--checkpointing", "full", "--accum", "2"),
+    ("--model", "roberta-large", "--task", "mlm", "--bf16", "--padding", "--dropout", "0", "--gpu", "a100-sxm4-80gb"),
+    ("--model", "bert-base", "--attn", "eager", "--clip-grad", "0.5", "--explain"),
+]
+
+
+class Json(unittest.TestCase):
+    def test_every_answer_follows_the_schema(self):
+        for case in CASES:
+            with self.subTest(case): self.assertEqual(list(violations(report(*case), SCHEMA)), [])
+
+    def test_the_golden_files_follow_the_schema(self):
+        for path in (ROOT / "tests/golden").glob("*.json"):
+            with self.subTest(path.name):
+                self.assertEqual(list(violations(json.loads(path.read_text()), SCHEMA)), [])
+
+    def test_the_schema_can_fail(self):
+        answer = report(*BERT)
+        del answer["memory"]["peak_reserved_bytes"]
+        answer["memory"]["new"] = 1
+        answer["fits"] = "yes"
+        self.assertEqual(len(list(violations(answer, SCHEMA))), 3)
+
+    def test_categories_sum_to_the_peak(self):
+        for case in CASES:
+            memory = report(*case)["memory"]
+            with self.subTest(case):
+                self.assertEqual(sum(memory["categories"].values()), memory["peak_allocated_bytes"])
+                self.assertLessEqual(memory["exact_lower_bound_bytes"], memory["peak_allocated_bytes"])
+                self.assertLessEqual(memory["peak_allocated_bytes"], memory["peak_reserved_bytes"])
+                self.assertEqual(max(p["peak_bytes"] for p in memory["phases"].values()),
+                                 memory["peak_allocated_bytes"])
+
+    def test_the_same_question_has_the_same_answer(self):
+        self.assertEqual(run(*BERT, "--explain").stdout, run(*BERT, "--explain").stdout)
+
+
+class Meaning(unittest.TestCase):
+    def test_estimate_is_the_default_command(self):
+        self.assertEqual(run(*BERT).stdout, run("estimate", *BERT).stdout)
+
+    def test_fp16_and_bf16_are_autocast(self):
+        self.assertEqual(report("--model", "gpt2", "--fp16")["run"]["precision"], "amp-fp16")
+        self.assertEqual(report("--model", "gpt2", "--bf16")["run"]["precision"], "amp-bf16")
+
+    def test_the_optimizer_follows_the_loop(self):
+        optimizer = lambda *a: report("--model", "gpt2", *a)["run"]["optimizer"]
+        self.assertEqual(optimizer(), "adamw-fused")
+        self.assertEqual(optimizer("--loop", "bare"), "adamw")
+        self.assertEqual(optimizer("--loop", "trainer", "--optimizer", "adamw"), "adamw")
+
+    def test_clipping(self):
+        norm = lambda *a: report("--model", "gpt2", *a)["run"].get("max_grad_norm")
+        self.assertEqual(norm(), 1.0)
+        self.assertEqual(norm("--clip-grad"), 1.0)
+        self.assertEqual(norm("--clip-grad", "--dropout", "0.1"), 1.0)
+        self.assertEqual(norm("--clip-grad", "0.5"), 0.5)
+        self.assertEqual(norm("--clip-grad=0.5"), 0.5)
+        self.assertIsNone(norm("--clip-grad", "0"))
+        self.assertIsNone(norm("--loop", "bare"))
+        self.assertEqual(norm("--loop", "bare", "--clip-grad"), 1.0)
+
+    def test_without_a_card_common_cards_are_listed(self):
+        answer = report("--model", "bert-large")
+        self.assertTrue(answer["device"]["assumed"])
+        self.assertGreaterEqual(len(answer["other_gpus"]), 4)
+        self.assertTrue(any("h100-sxm" in line for line in answer["assumptions"]))
+        self.assertNotIn("other_gpus", report(*BERT))
+
+    def test_defaults_are_said(self):
+        said = " ".join(report("--model", "llama-3-8b")["assumptions"])
+        for words in ("task causal", "batch size 1", "2048", "Trainer", "fused AdamW", "norm 1.0"):
+            self.assertIn(words, said)
+
+    def test_does_not_fit_is_an_answer(self):
+        question = ("--model", "llama-3-70b", "--bs", "1", "--gpu", "rtx-4090")
+        process = run(*question)
+        self.assertEqual(process.returncode, 0)
+        self.assertTrue(process.stdout.startswith("Does NOT fit on rtx-4090: needs "), process.stdout[:80])
+        process = run(*question, "--require-fit")
+        self.assertEqual((process.returncode, process.stderr), (1, ""))
+        self.assertIn("Does NOT fit", process.stdout)
+        self.assertEqual(run(*BERT, "--require-fit").returncode, 0)
+
+
+class Formats(unittest.TestCase):
+    def test_csv_is_one_table(self):
+        rows = list(csv.reader(io.StringIO(run(*BERT, "--format", "csv").stdout)))
+        self.assertEqual(rows[0], ["section", "name", "value", "unit"])
+        self.assertTrue(all(len(row) == 4 for row in rows))
+        values = {(row[0], row[1]): row[2] for row in rows}
+        self.assertEqual(int(values["memory", "peak_allocated"]), report(*BERT)["memory"]["peak_allocated_bytes"])
+
+    def test_markdown(self):
+        self.assertTrue(run(*BERT, "--format", "md").stdout.startswith("### Fits on h100-sxm"))
+
+    def test_text_is_80_columns_wide(self):
+        for case in CASES:
+            for line in run(*case).stdout.splitlines():
+                with self.subTest(case): self.assertLessEqual(len(line), 80, line)
+
+    def test_explain_adds_and_removes_nothing(self):
+        plain, explained = run(*BERT).stdout, run(*BERT, "--explain").stdout
+        self.assertLessEqual(set(plain.splitlines()), set(explained.splitlines()))
+        self.assertIn("Largest contributors to the peak", explained)
+
+    def test_lists(self):
+        self.assertIn("bert-large", run("models").stdout)
+        self.assertIn("h100-sxm", run("gpus").stdout)
+        models = json.loads(run("models", "--format", "json").stdout)
+        self.assertEqual(models["schema_version"], 1)
+        self.assertIn("llama-3-8b", [m["name"] for m in models["models"]])
+        self.assertIn("h200-sxm", [g["name"] for g in json.loads(run("gpus", "--format", "json").stdout)["gpus"]])
+
+    def test_output_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "report.json"
+            process = run(*BERT, "--format", "json", "--output", path)
+            self.assertEqual((process.returncode, process.stdout), (0, ""))
+            self.assertEqual(json.loads(path.read_text()), report(*BERT))
+        self.assertEqual(run(*BERT, "--output", "-").stdout, run(*BERT).stdout)
+
+
+class Terminal(unittest.TestCase):
+    def on_terminal(self, env):
+        import pty
+        master, slave = pty.openpty()
+        import subprocess
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, *BERT], stdout=slave, env={"LC_ALL": "C.UTF-8", **env})
+        os.close(slave)
+        text = b""
+        try:
+            while chunk := os.read(master, 65536): text += chunk
+        except OSError:
+            pass  # the other end is closed
+        os.close(master)
+        self.assertEqual(process.wait(), 0)
+        return text
+
+    def test_color_on_a_terminal_only(self):
+        self.assertNotIn("\x1b", run(*BERT).stdout)
+        self.assertIn(b"\x1b[", self.on_terminal({"TERM": "xterm"}))
+        self.assertNotIn(b"\x1b", self.on_terminal({"TERM": "xterm", "NO_COLOR": "1"}))
+        self.assertNotIn(b"\x1b", self.on_terminal({"TERM": "dumb"}))
+
+    def test_color_by_option(self):
+        self.assertIn("\x1b", run(*BERT, "--color", "always").stdout)
+        self.assertNotIn(b"\x1b", self.on_terminal({"TERM": "xterm", "NO_COLOR": "1"}))
+
+    def test_bars_follow_the_locale(self):
+        self.assertIn("█", run(*BERT).stdout)
+        for env in ({"LC_ALL": "C"}, {"LC_ALL": "", "LANG": ""}, {"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}):
+            text = run(*BERT, env=env).stdout
+            self.assertTrue(text.isascii())
+            self.assertIn("###", text)
+
+    def test_numbers_do_not_follow_the_locale(self):
+        self.assertEqual(run(*BERT, env={"LC_ALL": "de_DE.UTF-8"}).stdout, run(*BERT).stdout)
+
+
+class Specs(unittest.TestCase):
+    def test_the_directory_may_be_named(self):
+        specs = str(ROOT / "specs")
+        self.assertEqual(run(*BERT, "--specs", specs).stdout, run(*BERT).stdout)
+        self.assertEqual(run(*BERT, env={"MEMCALC_SPEC_PATH": specs}).stdout, run(*BERT).stdout)
+
+    def test_beside_the_executable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "bin").mkdir()
+            (root / "share/memcalc").mkdir(parents=True)
+            os.symlink(ROOT / "specs", root / "share/memcalc/specs")
+            executable = root / "bin/memcalc"
+            executable.write_bytes(Path(memcalc_cli.EXECUTABLE).read_bytes())
+            executable.chmod(0o755)
+            self.assertEqual(run(*BERT, executable=str(executable)).stdout, run(*BERT).stdout)
+
+    def test_a_config_json_or_its_directory(self):
+        config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+                  "vocab_size": 50257}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config.json"
+            path.write_text(json.dumps(config))
+            by_file = report("--model", path, "--bs", 2)
+            self.assertEqual(by_file["params"]["total"], 124439808)
+            self.assertEqual(report("--model", folder, "--bs", 2)["memory"], by_file["memory"])
+            self.assertEqual(report("--model", "gpt2", "--bs", 2)["memory"], by_file["memory"])
+
+
+class Trace(unittest.TestCase):
+    def test_tsv_has_the_form_of_the_measured_traces(self):
+        lines = run("trace", *BERT).stdout.splitlines()
+        self.assertEqual(lines[0], "# phase\tdelta_bytes\tallocated\treserved\top_chain(outer>inner)\tinner_input_dims")
+        allocated = None
+        for line in lines[1:]:
+            phase, delta, now, reserved, chain, _ = line.split("\t")
+            self.assertIn(phase, ("zero", "forward", "backward", "del", "optimizer"))
+            self.assertEqual(int(now), int(delta) + (allocated if allocated is not None else int(now) - int(delta)))
+            self.assertLessEqual(int(now), int(reserved))
+            allocated = int(now)
+
+    def test_all_steps_reach_the_reported_peak(self):
+        lines = run("trace", *BERT, "--steps", "all").stdout.splitlines()
+        peak = max(int(line.split("\t")[2]) for line in lines if not line.startswith("#"))
+        self.assertEqual(peak, report(*BERT)["memory"]["peak_allocated_bytes"])
+
+    def test_snapshot_is_json_and_pairs_its_blocks(self):
+        snapshot = json.loads(run("trace", *BERT, "--format", "json").stdout)
+        alive = {}
+        for event in snapshot["device_traces"][0]:
+            if event["action"] == "alloc":
+                self.assertNotIn(event["addr"], alive)
+                alive[event["addr"]] = event["size"]
+            elif event["action"] == "free_completed":
+                self.assertEqual(alive.pop(event["addr"]), event["size"])
+            else:
+                self.assertEqual(event["action"], "free_requested")
+                self.assertIn(event["addr"], alive)
+
+
+class Speed(unittest.TestCase):
+    def test_an_answer_is_prompt(self):
+        """A guard against heavy static initialisation: a tenth of a second where 20 ms are the aim on a quiet core."""
+        best = 1.0
+        for _ in range(10):
+            begin = time.perf_counter()
+            run(*BERT)
+            best = min(best, time.perf_counter() - begin)
+        self.assertLess(best, 0.1)
+
+
+if __name__ == "__main__":
+    memcalc_cli.main()

@@ -1,0 +1,117 @@
+"""Wrong input: one clear line on standard error, nothing on standard output, exit status 2. Never a crash."""
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import memcalc_cli
+from memcalc_cli import run
+
+BERT = ("--model", "bert-large")
+WHOLE = "expected a whole number of 1 or more"
+
+# (arguments, what the line must say)
+CASES = [
+    ((), "--model"),
+    (("",), "expected a value, found nothing"),
+    (("--bs", "4"), "--model: expected a name"),
+    (("estmate", *BERT), "unknown command 'estmate'; the commands are estimate, trace, models, gpus; did you mean 'estimate'?"),
+    (("--model", "bert-larg"), "did you mean 'bert-large'?"),
+    (("--model", "no/such/config.json"), "no/such/config.json"),
+    ((*BERT, "--gpu", "h100-sx"), "did you mean 'h100-sxm'?"),
+    # whole numbers
+    *(((*BERT, option, text), f"{option}: {WHOLE}{more}, found '{text}'")
+      for option in ("--bs", "--seq", "--accum")
+      for text, more in (("-1", ""), ("0", ""), ("1.5", ""), ("1e3", ""), ("nan", ""), ("inf", ""), ("0x10", ""),
+                         ("+4", ""), (" 4", ""), ("4 ", ""), ("4,5", ""), ("４", ""), ("-99999999999999999999", ""),
+                         ("99999999999999999999", " and below 2^63"), ("9223372036854775808", " and below 2^63"))),
+    ((*BERT, "--bs", ""), "--bs: expected a value, found nothing"),
+    ((*BERT, "--bs="), "--bs: expected a value, found nothing"),
+    ((*BERT, "--bs"), "--bs: expected a value, found nothing"),
+    ((*BERT, "--bs", "1", "--bs", "2"), "--bs: given more than once"),
+    ((*BERT, "--bs", "--seq", "5"), "--bs: expected a value, found the option '--seq'"),
+    ((*BERT, "--bs", "9223372036854775807"), "2^63"),
+    ((*BERT, "--bs", "4611686018427387904", "--accum", "9223372036854775807"), "2^63"),
+    # numbers
+    *(((*BERT, "--dropout", text), "--dropout: expected a number")
+      for text in ("-0.1", "1", "2", "nan", "inf", "x", "0,1", "1e400")),
+    *(((*BERT, "--clip-grad", text), "--clip-grad: expected a number") for text in ("-1", "nan", "inf", "x")),
+    # choices
+    ((*BERT, "--task", "image"), "--task: expected one of seqcls, mlm, causal, found 'image'"),
+    ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),
+    ((*BERT, "--optimizer", "adam"), "did you mean 'adamw'?"),
+    ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, found 'x'"),
+    ((*BERT, "--attn", "x"), "--attn: expected one of sdpa, eager, flash, found 'x'"),
+    ((*BERT, "--checkpointing", "x"), "--checkpointing: expected one of none, full, found 'x'"),
+    ((*BERT, "--weights-dtype", "int8"), "--weights-dtype: expected one of fp32, fp16, bf16, found 'int8'"),
+    ((*BERT, "--format", "xml"), "--format: expected one of text, json, csv, md, found 'xml'"),
+    ((*BERT, "--color", "x"), "--color: expected one of auto, always, never, found 'x'"),
+    (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, found 'csv'"),
+    (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
+    # options of which there are none
+    ((*BERT, "--lora", "8"), "unknown option '--lora'; the nearest is '--"),
+    ((*BERT, "--gpus", "4"), "unknown option '--gpus'; the nearest is '--gpu'"),
+    ((*BERT, "--seqlen=4"), "unknown option '--seqlen'; the nearest is '--seq'"),
+    ((*BERT, "--compile"), "unknown option '--compile'"),
+    ((*BERT, "-x"), "unknown option '-x'"),
+    ((*BERT, "word"), "unexpected argument 'word'"),
+    (("models", "bert"), "unexpected argument 'bert'"),
+    ((*BERT, "--fp16=3"), "--fp16: takes no value"),
+    # what contradicts itself, the model or the framework
+    ((*BERT, "--fp16", "--bf16"), "--fp16 and --bf16 contradict each other"),
+    ((*BERT, "--fp16", "--precision", "fp32"), "--fp16 and --precision contradict each other"),
+    ((*BERT, "--precision", "bf16", "--weights-dtype", "fp32"), "precision bf16"),
+    ((*BERT, "--attn", "flash"), "16-bit"),
+    ((*BERT, "--seq", "513"), "sequence length 513 is beyond the 512 positions of bert-large"),
+    (("--model", "roberta-large", "--seq", "513"), "beyond the 512 positions"),
+    (("--model", "gpt2", "--seq", "1025"), "beyond the 1024 positions of gpt2"),
+    (("--model", "llama-3-8b", "--task", "mlm"), "no masked language model head"),
+    ((*BERT, "--task", "causal"), "is an encoder"),
+    ((*BERT, "--use-cache"), "no key/value cache"),
+    # files
+    ((*BERT, "--specs", "/no/such/place"), "--specs: expected a directory"),
+    ((*BERT, "--output", "/no/such/place/x"), "--output: cannot write '/no/such/place/x'"),
+    ((*BERT, "--output", "/dev/full"), "cannot write the answer"),
+]
+
+
+class Errors(unittest.TestCase):
+    def check(self, process, message):
+        self.assertEqual(process.returncode, 2, process.stderr)
+        self.assertEqual(process.stdout, "")
+        self.assertTrue(process.stderr.startswith("memcalc: error: "), process.stderr)
+        self.assertEqual(process.stderr.count("\n"), 1, process.stderr)
+        self.assertIn(message, process.stderr)
+
+    def test_every_case(self):
+        for arguments, message in CASES:
+            with self.subTest(arguments): self.check(run(*arguments), message)
+
+    def test_the_environment_is_checked_too(self):
+        self.check(run(*BERT, env={"MEMCALC_SPEC_PATH": "/no/such/place"}), "MEMCALC_SPEC_PATH: expected a directory")
+
+    def test_files_that_are_not_models(self):
+        broken = {"empty": b"", "truncated": b'{"model_type": "bert", ', "list": b"[]", "null": b"null",
+                  "nesting": b"[" * 10_000_000, "deep": b'{"a":' * 1_000_000, "binary": bytes(range(256)),
+                  "unknown": b'{"model_type": "nothing-known"}', "no type": b"{}",
+                  "duplicate": b'{"model_type": "gpt2", "n_embd": 768, "n_embd": 1}',
+                  "heads": json.dumps({"model_type": "gpt2", "n_embd": 100, "n_head": 7}).encode()}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in broken.items():
+                path = Path(folder) / "config.json"
+                path.write_bytes(content)
+                with self.subTest(name):
+                    self.check(run("--model", path), "config.json")
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        process = run(*BERT, "--gpu", "h100\x1b[31m\nsecond line")
+        self.check(process, "unknown GPU")
+        self.assertNotIn("\x1b", process.stderr)
+
+    def test_a_failed_run_leaves_no_answer_on_stdout(self):
+        process = run(*BERT, "--format", "json", "--seq", "513")
+        self.check(process, "513")
+
+
+if __name__ == "__main__":
+    memcalc_cli.main()

@@ -1,0 +1,63 @@
+"""docs/cli.md says what --help says, and its examples run."""
+import re
+import shlex
+import tempfile
+import unittest
+
+import memcalc_cli
+from memcalc_cli import ROOT, run
+
+MANUAL = (ROOT / "docs/cli.md").read_text()
+COMMANDS = ("estimate", "trace", "models", "gpus")
+
+
+def options_of(command):
+    """{option as printed: description}"""
+    text = run(command, "--help").stdout
+    return dict(re.findall(r"^  (--\S+(?: \S+)?) {2,}(\S.*)$", text, re.MULTILINE))
+
+
+class Manual(unittest.TestCase):
+    def test_every_option_stands_in_the_manual_word_for_word(self):
+        for command in COMMANDS:
+            options = options_of(command)
+            self.assertGreaterEqual(len(options), 3)
+            for option, description in options.items():
+                with self.subTest(f"{command} {option}"):
+                    self.assertIn(f"| `{option}` | {description} |", MANUAL)
+
+    def test_the_manual_knows_no_other_options(self):
+        known = {option.split()[0] for command in COMMANDS for option in options_of(command)}
+        for option in re.findall(r"^\| `(--\S+?)(?: \S+)?` \|", MANUAL, re.MULTILINE):
+            self.assertIn(option, known | {"--help", "--version"})
+
+    def test_help_is_80_columns_wide(self):
+        for arguments in (("--help",), *((command, "--help") for command in COMMANDS)):
+            process = run(*arguments)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            for line in process.stdout.splitlines(): self.assertLessEqual(len(line), 80, line)
+
+    def test_help_has_an_example_of_each_command(self):
+        for command in COMMANDS: self.assertIn("Examples:\n  memcalc", run(command, "--help").stdout)
+
+    def test_version(self):
+        process = run("--version")
+        self.assertRegex(process.stdout, r"^memcalc \d+\.\d+\.\d+\n$")
+        self.assertEqual(process.returncode, 0)
+
+    def test_examples_run(self):
+        examples = re.findall(r"^\$ memcalc (.*)$", MANUAL, re.MULTILINE)
+        for command in COMMANDS:
+            examples += re.findall(r"^  memcalc (.*)$", run(command, "--help").stdout, re.MULTILINE)
+        self.assertGreaterEqual(len(examples), 8)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/config.json", "w") as file: file.write('{"model_type": "bert"}')
+            for example in examples:
+                words = shlex.split(re.split(r" \| | && |  #", example)[0])
+                with self.subTest(example):
+                    process = run(*words, cwd=folder)
+                    self.assertIn(process.returncode, (0, 1) if "--require-fit" in words else (0,), process.stderr)
+
+
+if __name__ == "__main__":
+    memcalc_cli.main()
