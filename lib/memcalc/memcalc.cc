@@ -1,6 +1,8 @@
 // The whole flow on one screen. Read this first.
 #include "memcalc/memcalc.h"
 
+#include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "memcalc/alloc/replay.h"
@@ -31,22 +33,43 @@ Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec
   return report;
 }
 
-std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::span<const DeviceSpec> devices,
-                            Bytes unknown_context) {
-  std::vector<FitRow> rows;
-  for (const DeviceSpec& device : devices) {
-    const Report report = estimate(model, run, device);
-    const Bytes needed = report.device_used_bytes.value_or(
-        checked_add(report.memory.peak_reserved, device.context_bytes.value_or(unknown_context)));
-    rows.push_back({device.name, device.memory_bytes, needed, needed <= device.memory_bytes});
-  }
-  return rows;
-}
-
 std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
   return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(device, true)), options);
+}
+
+namespace {
+
+// Cards that differ in size only ask for the same memory: one estimate serves both. Placement is compared by presence
+// of any, since a measured one belongs to one card.
+bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
+  const auto behaviour = [](const DeviceSpec& d) {
+    return std::tie(d.compute_capability_major, d.compute_capability_minor, d.multiprocessors,
+                    d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes_fp32, d.kernel_bytes_half,
+                    d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
+  };
+  return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
+}
+
+Bytes needed_on(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, Bytes unknown_context) {
+  const Report report = estimate(model, run, device);
+  if (report.device_used_bytes) return *report.device_used_bytes;
+  return checked_add(report.memory.peak_reserved, device.context_bytes.value_or(unknown_context));
+}
+
+}  // namespace
+
+std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::span<const DeviceSpec> devices,
+                            Bytes unknown_context) {
+  std::vector<FitRow> rows;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    std::size_t twin = 0;
+    while (twin < i && !behaves_alike(devices[twin], devices[i])) ++twin;
+    const Bytes needed = twin < i ? rows[twin].needed_bytes : needed_on(model, run, devices[i], unknown_context);
+    rows.push_back({devices[i].name, devices[i].memory_bytes, needed, needed <= devices[i].memory_bytes});
+  }
+  return rows;
 }
 
 }  // namespace memcalc

@@ -121,7 +121,7 @@ Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
   return unsqueeze(shifted, 0);
 }
 
-Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
+Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {
   Tape& tape = logits.tape();
   const std::int64_t vocabulary = logits.size(-1);
   Tensor upcast = to_dtype(logits, DType::kFloat32);
@@ -130,6 +130,7 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
   Tensor loss = cross_entropy(upcast, shifted);
+  if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;
 }

@@ -35,13 +35,13 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 
 /// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
 [[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask,
-                                        const Tensor& position_ids, bool cached,
-                                        std::optional<std::int64_t> sliding_window = std::nullopt);
+                                        bool cached, std::optional<std::int64_t> sliding_window = std::nullopt);
 /// create_bidirectional_mask: undefined without padding.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds,
                                                const Tensor& attention_mask);
 
-/// ForCausalLMLoss: float32 logits against labels shifted by one.
-[[nodiscard]] Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
+/// ForCausalLMLoss: float32 logits against labels shifted by one; summed and divided by `number_of_items` where that
+/// is defined, else the mean.
+[[nodiscard]] Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items);
 
 }  // namespace memcalc

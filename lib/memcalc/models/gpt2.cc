@@ -99,7 +99,7 @@ class Gpt2LmHeadModel : public Model {
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = transformer(batch, cache);
     output.logits = lm_head_(hidden_states);
-    output.loss = causal_lm_loss(output.logits, batch.labels);
+    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
   }
 
@@ -109,8 +109,7 @@ class Gpt2LmHeadModel : public Model {
     Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
     Tensor position_embeds = wpe_(position_ids);
     Tensor hidden_states = inputs_embeds + position_embeds;
-    const Tensor causal_mask =
-        create_causal_mask(run_, inputs_embeds, batch.attention_mask, position_ids, cache != nullptr);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch.attention_mask, cache != nullptr);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
       hidden_states = checkpointed(run_, hidden_states, [&block, causal_mask, cache](const Tensor& input) {
@@ -118,7 +117,7 @@ class Gpt2LmHeadModel : public Model {
       });
     }
     hidden_states = ln_f_(hidden_states);
-    drop(inputs_embeds, position_ids, position_embeds);
+    drop(position_ids, inputs_embeds, position_embeds, causal_mask);
     return hidden_states;
   }
 

@@ -130,7 +130,7 @@ class LlamaForCausalLm : public Model {
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = decode(batch, cache);
     output.logits = lm_head_(hidden_states);
-    output.loss = causal_lm_loss(output.logits, batch.labels);
+    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
   }
 
@@ -154,8 +154,7 @@ class LlamaForCausalLm : public Model {
     Tensor hidden_states = embed_tokens_(batch.input_ids);
     Tensor inputs_embeds = hidden_states;
     Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
-    const Tensor causal_mask = create_causal_mask(run_, hidden_states, batch.attention_mask, position_ids,
-                                                  cache != nullptr, sliding_window_);
+    Tensor causal_mask = create_causal_mask(run_, hidden_states, batch.attention_mask, cache != nullptr, sliding_window_);
     RotaryPositions positions;
     std::tie(positions.cos, positions.sin) = rotary_embedding(hidden_states, inverse_frequencies_, position_ids);
     for (const DecoderLayer& layer : layers_) {
@@ -165,7 +164,7 @@ class LlamaForCausalLm : public Model {
           });
     }
     hidden_states = norm_(hidden_states);
-    drop(inputs_embeds, position_ids, positions.cos, positions.sin);
+    drop(position_ids, inputs_embeds, causal_mask, positions.cos, positions.sin);
     return hidden_states;
   }
 

@@ -1,15 +1,21 @@
-// Attention masks as transformers/masking_utils.py makes them.
+// Attention masks as transformers/masking_utils.py makes them: booleans for SDPA, numbers for eager attention. That
+// the batch holds padding is what --padding says; the framework looks at the data.
 #include "memcalc/models/attention.h"
-#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
 constexpr Operator kSub{"aten::sub"}, kCat{"aten::cat"}, kNe{"aten::ne"}, kCumsum{"aten::cumsum"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kEq{"aten::eq"}, kAll{"aten::all"}, kMask{"sdpa_mask"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kEq{"aten::eq"}, kAll{"aten::all"}, kArange{"aten::arange"};
+constexpr Operator kAdd{"aten::add"}, kNewOnes{"aten::new_ones"}, kCompare{"aten::le"}, kAnd{"aten::bitwise_and"};
+constexpr Operator kClone{"aten::clone"}, kIndex{"aten::index"}, kWhere{"aten::where"};
+constexpr Operator kScalarTensor{"aten::scalar_tensor"};
 
-/// find_packed_sequence_indices: looks for positions that restart. Finds none here, but takes the memory to look.
+/// find_packed_sequence_indices: looks for positions that restart. There are none, but looking takes memory.
 void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequence) {
   Tensor first_dummy = tape.empty({batch, 1}, DType::kInt64, kSub);
   Tensor joined = tape.empty({batch, sequence + 1}, DType::kInt64, kCat);
@@ -17,37 +23,112 @@ void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequ
   joined.reset();
   Tensor restarts = tape.empty({batch, sequence}, DType::kBool, kNe);
   Tensor packed = tape.empty({batch, sequence}, DType::kInt64, kCumsum);
-  tape.scratch(batch * sequence * 8, kToCopy);
+  {
+    const Tensor converted = tape.empty({batch, sequence}, DType::kInt64, kToCopy);
+    if (batch == 1) tape.scratch(scan_bytes(sequence), kCumsum);
+  }
   restarts.reset();
   Tensor single = tape.empty({batch}, DType::kBool, kEq);
   Tensor all = tape.empty({}, DType::kBool, kAll);
   drop(single, all, first_dummy, difference, packed);
 }
 
+/// fast_all: mask.sum() == mask.numel().
+void fast_all(const Tensor& mask) {
+  Tensor counted = count(mask);
+  Tensor equal = mask.tape().empty({}, DType::kBool, kEq);
+  drop(counted, equal);
+}
+
+Tensor range(Tape& tape, std::int64_t length) { return tape.empty({length}, DType::kInt64, kArange); }
+
+/// arange(length) + offset
+Tensor shifted_range(Tape& tape, std::int64_t length) {
+  const Tensor unshifted = range(tape, length);
+  return tape.empty({length}, DType::kInt64, kAdd);
+}
+
+struct Pattern {
+  Shape shape;          // of the pattern over [1, 1, queries, keys], before padding
+  int comparisons = 1;  // a sliding window compares twice
+};
+
+/// sdpa_mask: and_masks of the pattern and, where there is padding, of the tokens that are none.
+Tensor boolean_mask(Tape& tape, std::int64_t batch, std::int64_t sequence, const Pattern& pattern,
+                    const Tensor& padding) {
+  Tensor batch_range = range(tape, batch);
+  Tensor head_range = range(tape, 1);
+  Tensor query_range = shifted_range(tape, sequence);
+  Tensor key_range = shifted_range(tape, sequence);
+  Tensor ones = tape.empty({}, DType::kBool, kNewOnes);
+  Tensor mask = ones;
+  for (int i = 0; i < pattern.comparisons; ++i) {
+    const Tensor compared = tape.empty(pattern.shape, DType::kBool, kCompare);
+    mask = tape.empty(pattern.shape, DType::kBool, kAnd);
+  }
+  if (padding.defined()) {
+    Tensor batch_index = tape.empty({batch, 1, 1, sequence}, DType::kInt64, kClone);
+    Tensor key_index = tape.empty({batch, 1, 1, sequence}, DType::kInt64, kClone);
+    Tensor real_tokens = tape.empty({batch, 1, 1, sequence}, DType::kBool, kIndex);
+    drop(batch_index, key_index);
+    Tensor combined = tape.empty({batch, 1, sequence, sequence}, DType::kBool, kAnd);
+    drop(mask, real_tokens);
+    mask = std::move(combined);
+  }
+  ones.reset();
+  mask = expand(mask, {batch, 1, sequence, sequence});
+  drop(batch_range, head_range, query_range, key_range);
+  return mask;
+}
+
+/// eager_mask: 0 where attention is allowed, the type's lowest number elsewhere.
+Tensor additive_mask(const Tensor& allowed, DType dtype) {
+  Tape& tape = allowed.tape();
+  Tensor lowest = tape.empty({}, dtype, kScalarTensor);
+  Tensor zero = tape.empty({}, dtype, kScalarTensor);
+  Tensor mask = tape.empty(allowed.shape(), dtype, kWhere);
+  drop(zero, lowest);
+  return mask;
+}
+
+Tensor boolean_padding(const Tensor& attention_mask) {
+  if (!attention_mask.defined()) return {};
+  return attention_mask.tape().empty(attention_mask.shape(), DType::kBool, kToCopy);
+}
+
 }  // namespace
 
-Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask,
-                          const Tensor& position_ids, bool cached, std::optional<std::int64_t> sliding_window) {
+Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask, bool cached,
+                          std::optional<std::int64_t> sliding_window) {
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t sequence = inputs_embeds.size(1);
-  (void)position_ids;
-  if (!attention_mask.defined() && !cached) look_for_packed_sequences(tape, batch, sequence);
+  Tensor padding = boolean_padding(attention_mask);
+  if (!padding.defined() && !cached) look_for_packed_sequences(tape, batch, sequence);
   const bool windowed = sliding_window && sequence >= *sliding_window;
-  if (run.attention == Attention::kSdpa && !attention_mask.defined() && !windowed) return {};
-  if (run.attention == Attention::kEager) return tape.empty({batch, 1, sequence, sequence}, inputs_embeds.dtype(), kMask);
-  return tape.empty({batch, 1, sequence, sequence}, DType::kBool, kMask);
+  const bool eager = run.attention == Attention::kEager;
+  if (!eager && !windowed) {
+    if (!padding.defined()) return {};
+    fast_all(padding);  // _ignore_causal_mask_sdpa asks twice
+    fast_all(padding);
+  }
+  const Pattern pattern{{1, 1, sequence, sequence}, windowed ? 2 : 1};
+  Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding);
+  return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask) {
-  if (!attention_mask.defined()) return {};
+  Tensor padding = boolean_padding(attention_mask);
+  if (!padding.defined()) return {};
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t sequence = inputs_embeds.size(1);
-  const DType dtype = run.attention == Attention::kEager ? inputs_embeds.dtype() : DType::kBool;
-  return tape.empty({batch, 1, sequence, sequence}, dtype, kMask);
+  const bool eager = run.attention == Attention::kEager;
+  if (!eager) tape.scratch(1, kAll);  // padding_mask.all()
+  Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, padding);
+  return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
 }  // namespace memcalc

@@ -18,6 +18,7 @@ struct Batch {
   Tensor input_ids;       // [batch, sequence] int64
   Tensor attention_mask;  // the same, where sequences are padded
   Tensor labels;          // [batch] or [batch, sequence] int64
+  Tensor number_of_items; // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.

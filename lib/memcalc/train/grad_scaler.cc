@@ -5,20 +5,49 @@
 namespace memcalc {
 
 namespace {
-constexpr Operator kFull{"aten::full"};
+constexpr Operator kFull{"aten::full"}, kToCopy{"aten::_to_copy"}, kReciprocal{"aten::reciprocal"}, kAdd{"aten::add"};
 }
+
+Tensor GradScaler::scalar(DType dtype, const Operator& op) { return tape_.empty({}, dtype, op); }
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
   if (!scale_.defined()) {
-    scale_ = tape_.empty({1}, DType::kFloat32, kFull, Category::kOptimizerStates);
-    growth_tracker_ = tape_.empty({1}, DType::kInt32, kFull, Category::kOptimizerStates);
+    scale_ = tape_.empty({}, DType::kFloat32, kFull, Category::kOptimizerStates);
+    growth_tracker_ = tape_.empty({}, DType::kInt32, kFull, Category::kOptimizerStates);
   }
   return loss * scale_;
 }
 
-void GradScaler::step(OptimizerSteps& optimizer) { optimizer.step(tape_); }
+void GradScaler::unscale(bool fused_optimizer) {
+  (void)fused_optimizer;
+  if (!enabled_ || found_inf_.defined()) return;
+  // inv_scale = scale.double().reciprocal().float(); then a copy of it and of found_inf per device.
+  Tensor wide = scalar(DType::kFloat64, kToCopy);
+  Tensor inverse = scalar(DType::kFloat64, kReciprocal);
+  wide.reset();
+  Tensor inverse_scale = scalar(DType::kFloat32, kToCopy);
+  inverse.reset();
+  Tensor found_inf = scalar(DType::kFloat32, kFull);
+  found_inf_ = scalar(DType::kFloat32, kToCopy);
+  Tensor inverse_copy = scalar(DType::kFloat32, kToCopy);
+  drop(inverse_copy, inverse_scale, found_inf);
+}
 
-void GradScaler::update() {}
+void GradScaler::step(OptimizerSteps& optimizer, bool fused_optimizer) {
+  if (!enabled_) return optimizer.step(tape_);
+  const bool unscaled_before = found_inf_.defined();
+  if (!fused_optimizer) {
+    unscale(fused_optimizer);
+    optimizer.step(tape_);
+    return;
+  }
+  // A fused optimizer takes found_inf, and the scale unless the gradients are unscaled, as tensors.
+  if (!unscaled_before) unscale(fused_optimizer);
+  const Tensor sum = scalar(DType::kFloat32, kAdd);
+  optimizer.step(tape_);
+}
+
+void GradScaler::update() { found_inf_.reset(); }
 
 }  // namespace memcalc

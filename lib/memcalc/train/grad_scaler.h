@@ -1,4 +1,4 @@
-// torch.amp.GradScaler: loss scaling for float16.
+// torch.amp.GradScaler: loss scaling for float16 (torch/amp/grad_scaler.py).
 #pragma once
 
 #include "memcalc/symbolic/tape.h"
@@ -10,15 +10,21 @@ class GradScaler {
  public:
   GradScaler(Tape& tape, bool enabled) : tape_(tape), enabled_(enabled) {}
 
-  /// loss * scale: the tensor to run backward from.
+  /// loss * scale: the tensor to run backward from. The loss itself where disabled.
   [[nodiscard]] Tensor scale(const Tensor& loss);
-  void step(OptimizerSteps& optimizer);
+  /// Divides the gradients by the scale and looks for infinities; needed before clipping.
+  void unscale(bool fused_optimizer);
+  /// Steps the optimizer; unscales first if that has not happened.
+  void step(OptimizerSteps& optimizer, bool fused_optimizer);
   void update();
 
  private:
+  [[nodiscard]] Tensor scalar(DType dtype, const Operator& op);
+
   Tape& tape_;
   bool enabled_;
   Tensor scale_, growth_tracker_;
+  Tensor found_inf_;  // of this step, once unscaled
 };
 
 }  // namespace memcalc

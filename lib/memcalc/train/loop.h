@@ -1,11 +1,16 @@
 // The two training loops: what surrounds the model in a step.
 #pragma once
 
+#include <optional>
+
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
+
+/// Steps of a run. The blocks that step 0 leaves decide step 1; step 2 repeats it.
+inline constexpr int kSteps = 3;
 
 /// A plain loop with torch's defaults:
 ///   out = model(**batch); out.loss.backward(); optimizer.step(); optimizer.zero_grad()
@@ -14,7 +19,13 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run);
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15).
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run);
 
-/// A gradient of one for a scalar loss: torch.ones_like(loss).
-[[nodiscard]] Tensor ones_like(const Tensor& loss);
+/// A batch of --bs sequences on the card, each tensor requested by `op`.
+[[nodiscard]] Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op);
+
+/// The 16-bit type of an amp precision.
+[[nodiscard]] std::optional<DType> autocast_dtype(Precision precision);
+
+/// loss.backward(): starts from torch.ones_like(loss).
+void backward_from(const Tensor& loss);
 
 }  // namespace memcalc

@@ -7,18 +7,17 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
-constexpr int kSteps = 3;
+constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"}, kMul{"aten::mul"};
 
-Batch make_batch(Tape& tape, const RunSpec& run) {
-  Batch batch;
-  const Shape ids{run.batch_size, run.sequence_length};
-  batch.input_ids = tape.empty(ids, DType::kInt64, kRandint, Category::kInputs);
-  const bool classifies = run.task == Task::kSequenceClassification;
-  batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, kRandint, Category::kInputs);
-  if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, kRandint, Category::kInputs);
-  return batch;
+Tensor forward(Tape& tape, Model& model, const RunSpec& run, const Batch& batch) {
+  tape.autocast = autocast_dtype(run.precision);
+  ModelOutput output = model.forward(batch);
+  tape.autocast.reset();
+  tape.clear_cast_cache();
+  return output.loss;  // the rest of the output dies here
 }
+
+}  // namespace
 
 std::optional<DType> autocast_dtype(Precision precision) {
   if (precision == Precision::kAmpFp16) return DType::kFloat16;
@@ -26,16 +25,31 @@ std::optional<DType> autocast_dtype(Precision precision) {
   return std::nullopt;
 }
 
-}  // namespace
+Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op) {
+  Batch batch;
+  const Shape ids{run.batch_size, run.sequence_length};
+  const bool classifies = run.task == Task::kSequenceClassification;
+  batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
+  if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  return batch;
+}
 
-Tensor ones_like(const Tensor& loss) { return loss.tape().empty(loss.shape(), loss.dtype(), kOnesLike); }
+void backward_from(const Tensor& loss) {
+  Tape& tape = loss.tape();
+  tape.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
+}
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, run);
+  Batch batch = make_batch(tape, run, kRandint);
+  if (run.task == Task::kSequenceClassification) {  // labels = randint(...) * 0
+    const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, kMul, Category::kInputs));
+  }
   tape.empty_cache();
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);
   OptimizerSteps optimizer(run.optimizer, {std::move(all)});
+  const bool fused = run.optimizer == Optimizer::kAdamWFused;
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
   for (int step = 0; step < kSteps; ++step) {
     tape.step = step;
@@ -44,29 +58,26 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
     optimizer.zero_grad();
     for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {
       tape.phase = Phase::kForward;
-      Tensor loss;
-      {
-        tape.autocast = autocast_dtype(run.precision);
-        ModelOutput output = model.forward(batch);
-        tape.autocast.reset();
-        tape.clear_cast_cache();
-        loss = output.loss;
-      }
+      Tensor loss = forward(tape, model, run, batch);
       tape.phase = Phase::kBackward;
       {
         Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
         const Tensor scaled = scaler.scale(averaged);
         averaged.reset();
-        tape.backward(scaled, ones_like(scaled));
+        backward_from(scaled);
       }
       tape.phase = Phase::kDelete;
       loss.reset();
     }
     tape.phase = Phase::kOptimizer;
-    if (run.max_grad_norm) clip_grad_norm(tape, model.parameters);
-    scaler.step(optimizer);
+    if (run.max_grad_norm) {
+      scaler.unscale(fused);
+      clip_grad_norm(tape, model.parameters);
+    }
+    scaler.step(optimizer, fused);
     scaler.update();
   }
+  tape.stop();
 }
 
 }  // namespace memcalc

@@ -39,35 +39,47 @@ void OptimizerSteps::make_states(Tape& tape, const ParameterGroup& group) {
   }
 }
 
+void OptimizerSteps::take_temporaries(Tape& tape, const ParameterGroup& group) const {
+  if (kind_ == Optimizer::kAdamWForeach) {
+    // adam.py, _multi_tensor_adam: the denominators of all parameters at once, dropped last to first.
+    std::vector<Tensor> denominators;
+    denominators.reserve(group.size());
+    for (const Tensor& parameter : group) {
+      denominators.push_back(tape.empty(parameter.shape(), parameter.dtype(), kForeachSqrt));
+    }
+    while (!denominators.empty()) denominators.pop_back();
+  } else if (kind_ == Optimizer::kAdamWForLoop) {
+    // _single_tensor_adam: a Python local keeps each denominator until the next one exists.
+    Tensor denominator;
+    for (const Tensor& parameter : group) {
+      Tensor root = tape.empty(parameter.shape(), parameter.dtype(), kSqrt);
+      Tensor quotient = tape.empty(parameter.shape(), parameter.dtype(), kDiv);
+      root.reset();
+      denominator = std::move(quotient);
+    }
+  }
+}
+
 void OptimizerSteps::step(Tape& tape) {
   tape.current_node = &kStep;
   for (const ParameterGroup& group : groups_) {
+    if (group.empty()) continue;
     if (!has_states_) make_states(tape, group);
-    const double elements = elements_of(group);
-    const DType dtype = group.empty() ? DType::kFloat32 : group.front().dtype();
-    const auto width = static_cast<double>(size_of(dtype));
-    if (kind_ == Optimizer::kAdamWForeach) {
-      // adamw.py, _multi_tensor_adamw: denominators for all parameters at once, dropped last to first.
-      std::vector<Tensor> denominators;
-      denominators.reserve(group.size());
-      for (const Tensor& parameter : group) {
-        denominators.push_back(tape.empty(parameter.shape(), parameter.dtype(), kForeachSqrt));
-      }
-      while (!denominators.empty()) denominators.pop_back();
-    } else if (kind_ == Optimizer::kAdamWForLoop) {
-      for (const Tensor& parameter : group) {
-        Tensor root = tape.empty(parameter.shape(), parameter.dtype(), kSqrt);
-        Tensor scaled = tape.empty(parameter.shape(), parameter.dtype(), kDiv);
-        drop(root, scaled);
-      }
-    }
+    take_temporaries(tape, group);
+    // FLOPs and tensor passes per parameter, from the update formulas.
+    double flops = 0;
+    double passes = 0;
     switch (kind_) {
       case Optimizer::kAdamWForeach:
-      case Optimizer::kAdamWForLoop: tape.kernel(kStep, OperatorClass::kOptimizer, dtype, 14 * elements, 18 * width * elements); break;
-      case Optimizer::kAdamWFused: tape.kernel(kFused, OperatorClass::kOptimizer, dtype, 14 * elements, 7 * width * elements); break;
-      case Optimizer::kSgd: tape.kernel(kStep, OperatorClass::kOptimizer, dtype, 2 * elements, 3 * width * elements); break;
-      case Optimizer::kSgdMomentum: tape.kernel(kStep, OperatorClass::kOptimizer, dtype, 4 * elements, 6 * width * elements); break;
+      case Optimizer::kAdamWForLoop: flops = 14, passes = 18; break;
+      case Optimizer::kAdamWFused: flops = 14, passes = 7; break;
+      case Optimizer::kSgd: flops = 2, passes = 3; break;
+      case Optimizer::kSgdMomentum: flops = 4, passes = 6; break;
     }
+    const double elements = elements_of(group);
+    const DType dtype = group.front().dtype();
+    tape.kernel(kind_ == Optimizer::kAdamWFused ? kFused : kStep, OperatorClass::kOptimizer, dtype, flops * elements,
+                passes * elements * static_cast<double>(size_of(dtype)));
   }
   has_states_ = true;
   tape.current_node = nullptr;
@@ -79,9 +91,28 @@ void OptimizerSteps::zero_grad() {
   }
 }
 
-void clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
-  (void)parameters;
-  (void)tape;
+Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
+  constexpr std::int64_t kChunk = 65536;  // elements that one thread block of a foreach kernel handles
+  std::vector<Tensor> norms;
+  std::int64_t largest = 0;
+  for (const Parameter& parameter : parameters) largest = std::max(largest, parameter.tensor.elements());
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const DType dtype = parameters.front().tensor.dtype();
+  {
+    const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, kForeachNorm);
+    for (std::int64_t i = 0; i < count; ++i) norms.push_back(tape.empty({}, dtype, kForeachNorm));
+  }
+  Tensor stacked = tape.empty({count}, dtype, kStack);
+  Tensor total_norm = tape.empty({}, dtype, kNorm);
+  stacked.reset();
+  while (!norms.empty()) norms.pop_back();
+  Tensor sum = tape.empty({}, dtype, kAdd);
+  Tensor reciprocal = tape.empty({}, dtype, kReciprocal);
+  Tensor coefficient = tape.empty({}, dtype, kMul);
+  drop(reciprocal, sum);
+  Tensor clamped = tape.empty({}, dtype, kClamp);
+  drop(coefficient, clamped);
+  return total_norm;
 }
 
 }  // namespace memcalc

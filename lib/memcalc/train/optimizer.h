@@ -23,6 +23,7 @@ class OptimizerSteps {
 
  private:
   void make_states(Tape& tape, const ParameterGroup& group);
+  void take_temporaries(Tape& tape, const ParameterGroup& group) const;
 
   Optimizer kind_;
   std::vector<ParameterGroup> groups_;
@@ -30,7 +31,7 @@ class OptimizerSteps {
   bool has_states_ = false;
 };
 
-/// torch.nn.utils.clip_grad_norm_ (foreach).
-void clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters);
+/// torch.nn.utils.clip_grad_norm_ (foreach); returns the total norm.
+Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters);
 
 }  // namespace memcalc

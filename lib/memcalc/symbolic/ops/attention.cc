@@ -1,5 +1,8 @@
 #include "memcalc/symbolic/ops/attention.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -48,11 +51,12 @@ void attention_contractions(Tape& tape, const Operator& op, const AttentionShape
 
 // --- cuDNN (native/cudnn/MHA.cpp)
 
-Bytes cudnn_backward_workspace(const AttentionShape& s) {
-  // A float32 accumulator of dQ and the softmax sums; with fewer key heads, dK and dV of every query head.
-  Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1);
-  if (s.kv_heads != s.heads) bytes += 2 * 2 * s.batch * s.heads * s.keys * s.dim;
-  return bytes + 512;
+/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the softmax
+/// sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
+Bytes cudnn_backward_workspace(const AttentionShape& s, std::int64_t value_dim) {
+  Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1) + 256;
+  if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + value_dim);
+  return bytes;
 }
 
 void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
@@ -65,7 +69,7 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
   Tensor dv =
       tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
-  tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
+  tape.scratch(cudnn_backward_workspace(s, value.size(3)), kCudnnBackward, Category::kWorkspaces);
   attention_contractions(tape, kCudnnBackward, s, query.dtype(), true);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
@@ -89,7 +93,7 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
   if (node != nullptr || tape.grad_enabled) {
     logsumexp = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
   }
-  tape.scratch(256, kCudnn, Category::kWorkspaces);
+  if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
   attention_contractions(tape, kCudnn, shape_of(query, key), query.dtype(), false);
   tape.set_history(node, out);
   if (node != nullptr) {
@@ -102,6 +106,26 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
 
 // --- memory-efficient (native/transformers/cuda/attention.cu, attention_backward.cu)
 
+/// Float32 accumulators of dQ per tile of queries, 16 bytes of counters each; for head dimensions over 128 in 16 bits
+/// also of dK and dV per split of the keys (mem_eff_attention/kernel_backward.h; 913 measured cases).
+Bytes efficient_backward_workspace(const AttentionShape& s, bool half) {
+  const std::int64_t block = s.dim <= 64 ? 64 : 128;
+  const std::int64_t columns = half && s.dim > 64 && s.dim <= 128 ? 128 : 64;
+  const std::int64_t tiles = ceil_div(s.queries, block) * ceil_div(s.dim, columns);
+  Bytes per_head = tiles * (4 * block * columns + 16);
+  if (half && s.dim > 128) {
+    const std::int64_t heads = s.batch * s.heads;
+    std::int64_t splits = s.keys <= 128 ? 1 : ceil_div(s.keys, 64);
+    if (heads < 256) {
+      splits = std::min(splits, std::max<std::int64_t>(200 / heads, 1));
+    } else {
+      splits = 1;
+    }
+    per_head += 2 * splits * 64 * 128 * ceil_div(s.dim, 128) * 4;
+  }
+  return s.batch * s.heads * per_head;
+}
+
 void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, (offset, seed)
   const int first = call.node.saved_count - 5;
   Tensor key = call.saved(first), query = call.saved(first + 1), value = call.saved(first + 2);
@@ -112,21 +136,31 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
     return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), kEfficientBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
+  const bool half = is_half(query.dtype());
   Tensor delta;
-  {
-    Tensor product = pointwise(kEfficientBackward, {&call.gradient(), &out}, 1, DType::kFloat32);
-    Tensor sum = tape.empty({s.batch, s.queries, s.heads}, DType::kFloat32, kEfficientBackward);
+  if (half) {  // a kernel of its own
     delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward);
+  } else {  // (grad * out).sum(-1), transposed
+    Tensor product = pointwise(kEfficientBackward, {&call.gradient(), &out}, 1);
+    Tensor sum = tape.empty({s.batch, s.queries, s.heads}, DType::kFloat32, kEfficientBackward);
+    delta = s.queries > 1 ? tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward) : sum;
     drop(sum, product);
   }
-  const std::int64_t tiles = s.batch * s.heads * ceil_div(s.queries, 64);
-  const Tensor workspace = tape.empty({tiles * (64 * s.dim * 4 + 16)}, DType::kUInt8, kEfficientBackward,
+  const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward,
                                       Category::kWorkspaces);
   delta.reset();
   attention_contractions(tape, kEfficientBackward, s, query.dtype(), true);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
+}
+
+/// pad_bias: the last dimension of a mask is brought to a multiple of 8 by copying.
+Tensor padded_bias(const Tensor& bias) {
+  if (!bias.defined() || bias.size(-1) % 8 == 0) return bias;
+  Shape shape = bias.shape();
+  shape[-1] = round_up(shape[-1], 8);
+  return bias.tape().empty(shape, bias.dtype(), kEfficient);
 }
 
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
@@ -141,6 +175,7 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
                                   bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
   const Tensor logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+  if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
   attention_contractions(tape, kEfficient, s, query.dtype(), false);
   tape.set_history(node, out);
   if (node != nullptr) {
@@ -231,6 +266,16 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   return out;
 }
 
+/// convert_boolean_attn_mask: where(mask, 0, -inf) with the two numbers as scalars on the card.
+Tensor additive_mask(const Tensor& mask, DType dtype) {
+  Tape& tape = mask.tape();
+  Tensor zero = tape.empty({}, dtype, kConvertMask);
+  Tensor minus_infinity = tape.empty({}, dtype, kConvertMask);
+  Tensor additive = tape.empty(mask.shape(), dtype, kConvertMask);
+  drop(minus_infinity, zero);
+  return additive;
+}
+
 }  // namespace
 
 std::string_view name_of(SdpaBackend backend) {
@@ -263,15 +308,15 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
-  Tensor bias;
-  if (mask.defined()) bias = pointwise(kConvertMask, {&mask}, 1, q.dtype());  // a bool mask becomes additive
+  const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
+  const Tensor bias = boolean ? additive_mask(mask, q.dtype()) : mask;
   const bool grouped = q.size(1) != k.size(1);
   SdpaOptions chosen = options;
   chosen.grouped_heads = grouped;
   switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
     case SdpaBackend::kFlash: return flash_attention(q, k, v);
-    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, bias);
+    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(bias));
     case SdpaBackend::kMath: break;
   }
   return math_attention(q, k, v, bias, chosen);

@@ -51,6 +51,11 @@ void multiply_backward(BackwardCall& call) {
 
 void multiply_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kMul, {&call.gradient()}, 1)); }
 void divide_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kDiv, {&call.gradient()}, 1)); }
+void divide_backward(BackwardCall& call) {  // grad / other
+  const Tensor other = call.saved(0);
+  call.set(0, pointwise(kDiv, {&call.gradient(), &other}, 1, call.gradient().dtype()));
+}
+
 void negate_backward(BackwardCall& call) { call.set(0, pointwise(kNeg, {&call.gradient()}, 1)); }
 
 void power_backward(BackwardCall& call) {  // grad * (exponent * self.pow(exponent - 1))
@@ -158,6 +163,26 @@ Tensor multiply(Arg a, Arg b) {
     if (b->requires_grad()) tape.save(*node, *a);
   }
   Tensor result = pointwise(kMul, {&*a, &*b}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor divide(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a};
+  Node* node = tape.record(kDivBackward, divide_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, *b);
+  Tensor result = pointwise(kDiv, {&*a, &*b}, 1, a->dtype());
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor multiply_in_place(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kMulBackward, multiply_scalar_backward, inputs, 1);
+  Tensor result = tape.detach(x);
   tape.set_history(node, result);
   return result;
 }

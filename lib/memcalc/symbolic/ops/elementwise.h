@@ -7,10 +7,14 @@ namespace memcalc {
 
 [[nodiscard]] Tensor add(Arg a, Arg b);
 [[nodiscard]] Tensor multiply(Arg a, Arg b);
+/// a / b for a `b` that needs no gradient.
+[[nodiscard]] Tensor divide(Arg a, Arg b);
 /// With a Python number on one side: saves nothing.
 [[nodiscard]] Tensor add_scalar(Arg x);
 [[nodiscard]] Tensor multiply_scalar(Arg x);
 [[nodiscard]] Tensor divide_scalar(Arg x);
+/// x *= number: a node of its own on the same storage.
+[[nodiscard]] Tensor multiply_in_place(const Tensor& x);
 [[nodiscard]] Tensor negate(Arg x);
 /// x ** exponent; float32 under autocast.
 [[nodiscard]] Tensor power(Arg x);

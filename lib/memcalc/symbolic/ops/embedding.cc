@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -14,42 +15,43 @@ constexpr Operator kDenseBackward{"aten::embedding_dense_backward"};
 
 /// cuda/Embedding.cu: up to this many indices one kernel scatters; beyond, the indices are sorted first.
 constexpr std::int64_t kSortAbove = 3072;
-/// cuda/EmbeddingBackwardKernel.cu
-constexpr std::int64_t kRowsPerPartialSegment = 10;
+/// cuda/EmbeddingBackwardKernel.cu: rows that one thread sums before it starts a new partial segment.
+constexpr std::int64_t kRowsPerThread = 10;
 
-/// Temporary storage of cub::DeviceRadixSort::SortPairs<int64, int64> for n pairs.
-Bytes radix_sort_bytes(std::int64_t n) { return n; }
-/// Temporary storage of cub's unique and of its exclusive sum over n items.
-Bytes scan_bytes(std::int64_t n) { return n > 0 ? 1279 : 0; }
-
-/// The sorted path: gradients of equal indices are summed in partial segments before they reach the table.
-Tensor sorted_backward(BackwardCall& call, const Tensor& indices, const Shape& table) {
+/// The sorted path: gradients of equal indices are summed in partial segments before they reach the table. Which
+/// sizes are requested depends on the number of indices only, not on their values.
+Tensor sorted_backward(BackwardCall& call, std::int64_t n, const Shape& table) {
   Tape& tape = call.tape;
-  const std::int64_t n = indices.elements();
-  const DType index = DType::kInt64;
-  Tensor sorted = tape.empty({n}, index, kDenseBackward);
-  Tensor original = tape.empty({n}, index, kDenseBackward);
+  const DType dtype = call.gradient().dtype();
+  const auto integers = [&](std::int64_t count) { return tape.empty({count}, DType::kInt64, kDenseBackward); };
+  Tensor sorted = integers(n), original = integers(n);
   {
-    const Tensor range = tape.empty({n}, index, kDenseBackward);
+    const Tensor range = integers(n);
     tape.scratch(radix_sort_bytes(n), kDenseBackward);
   }
-  Tensor result = tape.empty(table, call.gradient().dtype(), kDenseBackward);
-  Tensor segment_offsets = tape.empty({n}, index, kDenseBackward);
-  Tensor segment_count = tape.empty({1}, index, kDenseBackward);
+  Tensor result = tape.empty(table, dtype, kDenseBackward);
+  const std::int64_t segments = std::min(n, table[0]);  // distinct indices, at most
+  Tensor segment_offsets = integers(n), segment_count = integers(1);
   {
-    const Tensor counting = tape.empty({n}, index, kDenseBackward);
-    tape.scratch(scan_bytes(n), kDenseBackward);
+    const Tensor positions = integers(n);
+    tape.scratch(unique_bytes(n), kDenseBackward);
   }
-  Tensor partials = tape.empty({n}, index, kDenseBackward);
-  Tensor partial_offsets = tape.empty({n}, index, kDenseBackward);
-  tape.scratch(scan_bytes(n), kDenseBackward);
-  Tensor partial_count = tape.empty({1}, index, kDenseBackward);
-  const std::int64_t segments = n / kRowsPerPartialSegment + std::min(n, table[0]);
-  Tensor partial_segment_offset = tape.empty({segments}, index, kDenseBackward);
-  const DType accumulator = is_half(call.gradient().dtype()) ? DType::kFloat32 : call.gradient().dtype();
-  Tensor partial_sums = tape.empty({segments, table[1]}, accumulator, kDenseBackward);
-  drop(partial_sums, partial_segment_offset, partial_count, partial_offsets, partials, segment_count, segment_offsets,
-       original, sorted);
+  Tensor partials = integers(segments), partial_starts = integers(segments);
+  tape.scratch(scan_bytes(segments), kDenseBackward);
+  Tensor partial_count = integers(1);
+  const std::int64_t partial_segments = n / kRowsPerThread + segments;
+  Tensor partial_offsets = integers(partial_segments);
+
+  const std::int64_t width = round_up(table[1], 32);
+  const std::int64_t grid = ceil_div(segments * width, std::min<std::int64_t>(width, 1024));
+  const bool fused = grid < 4 * tape.device.multiprocessors && partial_segments > 4 * grid;
+  if (fused) {  // few rows: partial sums are added to the table by atomics, in float32
+    const Tensor owners = integers(partial_segments);
+    if (is_half(dtype)) tape.scratch(4 * table.elements(), kDenseBackward);
+  } else {
+    tape.scratch(4 * partial_segments * table[1], kDenseBackward);
+  }
+  drop(partial_offsets, partial_count, partial_starts, partials, segment_count, segment_offsets, original, sorted);
   return result;
 }
 
@@ -61,7 +63,7 @@ void embedding_backward(BackwardCall& call) {
   if (indices.elements() <= kSortAbove) {
     result = call.tape.empty(table, call.gradient().dtype(), kDenseBackward);
   } else {
-    result = sorted_backward(call, indices, table);
+    result = sorted_backward(call, indices.elements(), table);
   }
   call.tape.kernel(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
                    static_cast<double>(result.bytes() + 2 * call.gradient().bytes()));

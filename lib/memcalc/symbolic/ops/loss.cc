@@ -40,6 +40,7 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
 
 Tensor cross_entropy(const Tensor& logits, Arg targets) {
   const OperatorCall call(targets);
+  // cross_entropy_loss names the dtype, so autocast leaves the softmax in 16 bits; nll_loss is on its float32 list.
   const Tensor log_probabilities = log_softmax(logits);
   return nll_loss(log_probabilities, *targets);
 }

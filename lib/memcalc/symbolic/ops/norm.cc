@@ -1,5 +1,7 @@
 #include "memcalc/symbolic/ops/norm.h"
 
+#include <algorithm>
+
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -27,6 +29,24 @@ void normalization_kernel(const Operator& op, const Tensor& x, double flops, dou
                   tensors * static_cast<double>(x.bytes()));
 }
 
+/// cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: with many rows and few columns the gradients of
+/// weight and bias are summed by blocks of rows first, then over the blocks.
+void partial_weight_gradients(const Tensor& input, Tensor& dweight, Tensor& dbias) {
+  Tape& tape = input.tape();
+  const std::int64_t width = input.size(-1);
+  const std::int64_t rows = input.elements() / width;
+  const std::int64_t column_blocks = ceil_div(width, 32);
+  if (rows <= 65536 || column_blocks >= tape.device.multiprocessors / 2) return;
+  const std::int64_t parts = std::min(32768 / column_blocks, ceil_div(rows, 32));
+  const DType dtype = input.dtype();
+  Tensor weight_parts, bias_parts;
+  if (dweight.defined()) weight_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
+  if (dbias.defined()) bias_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
+  if (dweight.defined()) dweight = sum_to(weight_parts, {width});
+  if (dbias.defined()) dbias = sum_to(bias_parts, {width});
+  drop(weight_parts, bias_parts);
+}
+
 void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: bias, input, weight, mean, rstd
   const Tensor& gradient = call.gradient();
   Tape& tape = call.tape;
@@ -36,6 +56,7 @@ void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   const Tensor weight = call.saved(2);
   if (call.needs(1)) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
   if (call.needs(2)) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  if (call.needs(1) || call.needs(2)) partial_weight_gradients(input, dweight, dbias);
   normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
   if (call.needs(0)) call.set(0, std::move(dx));
   call.set(1, std::move(dweight));
@@ -101,13 +122,14 @@ Tensor softmax(Arg x) {
 
 Tensor softmax(Arg x, DType dtype) {
   const OperatorCall call(x);
+  // Only float16 is converted inside the kernel.
+  if (x->dtype() != DType::kFloat16 && x->dtype() != dtype) return softmax(to_dtype(*x, dtype), dtype);
   return softmax_like(kSoftmax, kSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, dtype);
 }
 
 Tensor log_softmax(Arg x) {
   const OperatorCall call(x);
-  const Tensor input = autocast_float32(*x);
-  return softmax_like(kLogSoftmax, kLogSoftmaxBackward, softmax_backward<kLogSoftmaxBackwardOp>, input, input.dtype());
+  return softmax_like(kLogSoftmax, kLogSoftmaxBackward, softmax_backward<kLogSoftmaxBackwardOp>, *x, x->dtype());
 }
 
 Tensor safe_softmax(Arg x) {

@@ -10,7 +10,7 @@ namespace memcalc {
 /// softmax over the last dimension. `dtype`: the result's type where it is not the input's (fused conversion).
 [[nodiscard]] Tensor softmax(Arg x);
 [[nodiscard]] Tensor softmax(Arg x, DType dtype);
-/// log_softmax over the last dimension; float32 under autocast.
+/// log_softmax over the last dimension, in its input's type: its callers name it, so autocast keeps out.
 [[nodiscard]] Tensor log_softmax(Arg x);
 /// softmax that gives 0 for rows that are fully masked: SDPA's math backend.
 [[nodiscard]] Tensor safe_softmax(Arg x);

@@ -13,14 +13,14 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"};
+constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
 
 constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
 constexpr std::int64_t kWarpSize = 32;
 constexpr std::int64_t kMinValuesPerThread = 16;
 constexpr std::int64_t kMaxValuesPerThread = 256;
-constexpr std::int64_t kVectorSize = 4;  // vt0 and the widest vector over outputs
+constexpr std::int64_t kOutputVector = 4;    // widest vector over outputs
 
 std::int64_t last_power_of_2(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -75,7 +75,7 @@ Iterator make_iterator(const Tensor& x, unsigned reduced) {
 }
 
 std::int64_t output_vector_size(const Iterator& it) {
-  std::int64_t size = kVectorSize;  // the base address is a multiple of 512 bytes
+  std::int64_t size = kOutputVector;  // the base address is a multiple of 512 bytes
   const auto limit = [&size](std::int64_t n) {
     while (n % size != 0) size /= 2;
   };
@@ -86,12 +86,13 @@ std::int64_t output_vector_size(const Iterator& it) {
   return size;
 }
 
-}  // namespace
+struct Scratch {
+  Bytes staging = 0;
+  Bytes semaphores = 0;
+};
 
-ReductionScratch reduction_scratch(const Tensor& x, unsigned reduced) {
-  const DeviceSpec& device = x.tape().device;
-  const std::int64_t accumulator_size = std::max<std::int64_t>(size_of(x.dtype()), 4);
-  const Iterator it = make_iterator(x, reduced);
+/// setReduceConfig for one launch: block shape, then how many blocks share an output.
+Scratch launch_scratch(const Iterator& it, DType dtype, std::int64_t accumulator_size, const DeviceSpec& device) {
   std::int64_t outputs = 1;
   std::int64_t inputs = 1;  // per output
   for (int i = 0; i < it.rank; ++i) {
@@ -113,7 +114,7 @@ ReductionScratch reduction_scratch(const Tensor& x, unsigned reduced) {
   std::int64_t output_vector = 1;
   if (fastest_stride == 1) {
     if (along_inputs && dim0 >= 128 && it.reduce_rank == 1) {
-      dim0 /= kVectorSize;
+      dim0 /= is_half(dtype) ? 8 : 4;  // input_vec_size
     } else if (!along_inputs) {
       output_vector = output_vector_size(it);
       dim0 /= output_vector;
@@ -147,11 +148,73 @@ ReductionScratch reduction_scratch(const Tensor& x, unsigned reduced) {
   const std::int64_t blocks_per_output = std::max(std::min(by_grid, at_least_16), at_most_256);
   if (blocks_per_output <= 1) return {};
 
-  ReductionScratch scratch;
+  Scratch scratch;
   scratch.staging = checked_multiply(accumulator_size * blocks_per_output, outputs);
   if (!along_inputs) scratch.staging = checked_multiply(scratch.staging, block_width * output_vector);
   scratch.semaphores = 4 * grid;
   return scratch;
+}
+
+/// A kernel indexes with 32 bits: tensors beyond 2 GiB are reduced in halves of their largest extent
+/// (TensorIterator::with_32bit_indexing).
+bool fits_32_bits(const Iterator& it, std::int64_t element_size) {
+  constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - 1;
+  std::int64_t elements = 1;
+  std::int64_t input_end = 1;
+  std::int64_t output_end = 1;
+  for (int i = 0; i < it.rank; ++i) {
+    const IteratorDim& dim = it.dims[static_cast<std::size_t>(i)];
+    elements *= dim.size;
+    input_end += (dim.size - 1) * dim.stride * element_size;
+    output_end += (dim.size - 1) * dim.output_stride * element_size;
+  }
+  return elements <= kLimit && input_end <= kLimit && output_end <= kLimit;
+}
+
+void launch(const Iterator& it, const Tensor& x, std::int64_t accumulator_size, const Operator& op) {
+  Tape& tape = x.tape();
+  if (!fits_32_bits(it, size_of(x.dtype()))) {
+    int largest = 0;
+    std::int64_t extent = -1;
+    for (int i = it.rank - 1; i >= 0; --i) {
+      const IteratorDim& dim = it.dims[static_cast<std::size_t>(i)];
+      const std::int64_t reach = (dim.size - 1) * std::max(dim.stride, dim.output_stride);
+      if (reach > extent) {
+        extent = reach;
+        largest = i;
+      }
+    }
+    Iterator first = it;
+    Iterator second = it;
+    const std::int64_t size = it.dims[static_cast<std::size_t>(largest)].size;
+    first.dims[static_cast<std::size_t>(largest)].size = size / 2;
+    second.dims[static_cast<std::size_t>(largest)].size = size - size / 2;
+    launch(first, x, accumulator_size, op);
+    launch(second, x, accumulator_size, op);
+    return;
+  }
+  const Scratch scratch = launch_scratch(it, x.dtype(), accumulator_size, tape.device);
+  if (scratch.staging == 0) return;
+  Tensor staging = tape.empty({scratch.staging}, DType::kUInt8, op);
+  Tensor semaphores = tape.empty({scratch.semaphores}, DType::kUInt8, op);
+  drop(semaphores, staging);
+}
+
+}  // namespace
+
+void reduction_scratch(const Tensor& x, unsigned reduced, std::int64_t accumulator_size, const Operator& op) {
+  const Iterator it = make_iterator(x, reduced);
+  Tensor accumulation;
+  if (is_half(x.dtype()) && !fits_32_bits(it, size_of(x.dtype()))) {
+    // 16-bit results cannot hold the halves' partial sums.
+    std::int64_t outputs = 1;
+    for (int i = 0; i < it.rank; ++i) {
+      const IteratorDim& dim = it.dims[static_cast<std::size_t>(i)];
+      outputs = std::max(outputs, dim.size * dim.output_stride);
+    }
+    accumulation = x.tape().empty({outputs * accumulator_size}, DType::kUInt8, op);
+  }
+  launch(it, x, accumulator_size, op);
 }
 
 namespace {
@@ -166,12 +229,7 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
     shape.dims[static_cast<std::size_t>(shape.rank++)] = is_reduced ? 1 : x.size(i);
   }
   Tensor result = tape.empty(shape, x.dtype(), op);
-  const ReductionScratch scratch = reduction_scratch(x, reduced);
-  if (scratch.staging > 0) {
-    Tensor staging = tape.empty({scratch.staging}, DType::kUInt8, op);
-    Tensor semaphores = tape.empty({scratch.semaphores}, DType::kUInt8, op);
-    drop(semaphores, staging);
-  }
+  reduction_scratch(x, reduced, std::max<std::int64_t>(size_of(x.dtype()), 4), op);
   tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
               static_cast<double>(x.bytes() + result.bytes()));
   return result;
@@ -203,6 +261,14 @@ Tensor mean_last(Arg x) {
   if (node != nullptr) node->shape = x->shape();
   Tensor result = reduce(kMean, *x, 1U << (x->rank() - 1), true);
   tape.set_history(node, result);
+  return result;
+}
+
+Tensor count(const Tensor& x) {
+  Tape& tape = x.tape();
+  Tensor result = tape.empty({}, DType::kInt64, kSum);
+  const Tensor converted = tape.empty(x.shape(), DType::kInt64, kToCopy);
+  reduction_scratch(converted, (1U << x.rank()) - 1, size_of(DType::kInt64), kSum);
   return result;
 }
 

@@ -14,14 +14,13 @@ namespace memcalc {
 /// x.sum() or x.mean() over everything: a scalar.
 [[nodiscard]] Tensor sum_all(Arg x);
 
-/// Bytes of the staging buffer and of the semaphores; both 0 where each output is summed by one thread block.
-struct ReductionScratch {
-  Bytes staging = 0;
-  Bytes semaphores = 0;
-};
+/// A sum over everything of a bool tensor: converted to int64 first.
+[[nodiscard]] Tensor count(const Tensor& x);
 
-/// What gpu_reduce_kernel requests for `x`, summed over the dimensions marked in `reduced` (bit i: dimension i)
-/// (ATen/native/cuda/Reduce.cuh, setReduceConfig; the accumulator is float32 for 16-bit elements).
-[[nodiscard]] ReductionScratch reduction_scratch(const Tensor& x, unsigned reduced);
+/// Requests and returns what gpu_reduce_kernel takes for `x`, reduced over the dimensions marked in `reduced` (bit i:
+/// dimension i): a staging buffer and semaphores where one output's inputs are split over thread blocks.
+/// `accumulator_size`: bytes; 4 for 16-bit elements. (ATen/native/cuda/Reduce.cuh, setReduceConfig; checked against
+/// 10,872 measured reductions.)
+void reduction_scratch(const Tensor& x, unsigned reduced, std::int64_t accumulator_size, const Operator& op);
 
 }  // namespace memcalc
