@@ -1,5 +1,6 @@
 // memcalc estimate: will the run fit, and what fills the memory.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -38,11 +39,18 @@ struct EstimateArguments {
 };
 
 std::vector<FitRow> fits_on_common_cards(const Question& question, const Report& report) {
-  std::vector<DeviceSpec> devices;
-  for (const char* name : kCommonCards) devices.push_back(question.registry.device(name));
+  std::vector<DeviceSpec> others;
+  for (const char* name : kCommonCards) {
+    if (name != report.device.name) others.push_back(question.registry.device(name));
+  }
+  const Bytes needed = report.device_used_bytes.value_or(report.memory.peak_reserved);
   // Cards whose context was not measured are given the assumed card's.
-  const Bytes context = report.device_used_bytes.value_or(report.memory.peak_reserved) - report.memory.peak_reserved;
-  return fits_on(question.model, question.run.run, devices, context);
+  const Bytes context = needed - report.memory.peak_reserved;
+  std::vector<FitRow> rows = fits_on(question.model, question.run.run, others, context);
+  rows.push_back({report.device.name, report.device.memory_bytes, needed, report.fits});
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const FitRow& a, const FitRow& b) { return a.memory_bytes < b.memory_bytes; });
+  return rows;
 }
 
 ExitStatus run_estimate(const EstimateArguments& arguments) {
