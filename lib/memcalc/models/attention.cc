@@ -8,7 +8,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kPad{"aten::constant_pad_nd"}, kClone{"aten::clone"};
+constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kPad{"aten::constant_pad_nd"};
 
 /// repeat_kv: [B, Hkv, S, D] -> [B, Hq, S, D] by copying.
 Tensor repeat_kv(const Tensor& x, std::int64_t times) {
@@ -126,7 +126,7 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& 
   const std::int64_t vocabulary = logits.size(-1);
   Tensor upcast = to_dtype(logits, DType::kFloat32);
   Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
-  Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kClone);
+  Tensor shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
   Tensor loss = cross_entropy(upcast, shifted);

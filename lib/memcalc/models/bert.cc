@@ -1,6 +1,9 @@
 // BERT and RoBERTa: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py.
+#include <algorithm>
+
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -10,7 +13,7 @@ namespace {
 
 constexpr Operator kArange{"aten::arange"}, kGather{"aten::gather"};
 constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kCumsum{"aten::cumsum"}, kAdd{"aten::add"};
-constexpr Operator kMul{"aten::mul"}, kTypeAs{"aten::type_as"};
+constexpr Operator kMul{"aten::mul"}, kTied{"tied parameter"};
 
 struct Embeddings {
   Embedding word_embeddings, position_embeddings, token_type_embeddings;
@@ -21,14 +24,17 @@ struct Embeddings {
 
   Embeddings(ModuleBuilder& b, const BertSpec& spec, double dropout_p)
       : word_embeddings(b, "word_embeddings", spec.vocab_size, spec.hidden_size),
-        position_embeddings(b, "position_embeddings", spec.max_position_embeddings, spec.hidden_size),
-        token_type_embeddings(b, "token_type_embeddings", spec.type_vocab_size, spec.hidden_size),
-        layer_norm(b, "LayerNorm", spec.hidden_size),
-        position_ids(b.buffer({spec.max_position_embeddings}, DType::kInt64)),
-        token_type_ids(b.buffer({1, spec.max_position_embeddings}, DType::kInt64)),
         dropout_p(dropout_p),
         is_roberta(spec.is_roberta) {
-    position_ids = unsqueeze(position_ids, 0);
+    const auto make_positions = [&] {
+      position_embeddings = Embedding(b, "position_embeddings", spec.max_position_embeddings, spec.hidden_size);
+    };
+    if (!is_roberta) make_positions();
+    token_type_embeddings = Embedding(b, "token_type_embeddings", spec.type_vocab_size, spec.hidden_size);
+    layer_norm = LayerNorm(b, "LayerNorm", spec.hidden_size);
+    position_ids = unsqueeze(b.buffer({spec.max_position_embeddings}, DType::kInt64), 0);
+    token_type_ids = b.buffer({1, spec.max_position_embeddings}, DType::kInt64);
+    if (is_roberta) make_positions();
   }
 
   [[nodiscard]] Tensor forward(const Tensor& input_ids) const {
@@ -53,20 +59,24 @@ struct Embeddings {
   [[nodiscard]] static Tensor roberta_positions(const Tensor& input_ids) {
     Tape& tape = input_ids.tape();
     const Shape& shape = input_ids.shape();
-    Tensor different = tape.empty(shape, DType::kBool, kNe);
-    Tensor mask = tape.empty(shape, DType::kInt32, kToCopy);
+    const auto make = [&](DType dtype, const Operator& op) { return tape.empty(shape, dtype, op); };
+    Tensor different = make(DType::kBool, kNe);
+    Tensor mask = make(DType::kInt32, kToCopy);
     different.reset();
-    Tensor counted = tape.empty(shape, DType::kInt64, kCumsum);
-    Tensor as_mask = tape.empty(shape, DType::kInt32, kTypeAs);
+    Tensor counted = make(DType::kInt64, kCumsum);
+    {
+      const Tensor converted = make(DType::kInt64, kToCopy);
+      if (shape[0] == 1) tape.scratch(scan_bytes(shape[1]), kCumsum);
+    }
+    Tensor like_mask = make(DType::kInt32, kToCopy);
     counted.reset();
-    Tensor shifted = tape.empty(shape, DType::kInt32, kAdd);
-    as_mask.reset();
-    Tensor incremental = tape.empty(shape, DType::kInt32, kMul);
+    Tensor shifted = make(DType::kInt32, kAdd);
+    like_mask.reset();
+    Tensor incremental = make(DType::kInt32, kMul);
     shifted.reset();
-    Tensor wide = tape.empty(shape, DType::kInt64, kToCopy);
-    incremental.reset();
-    Tensor positions = tape.empty(shape, DType::kInt64, kAdd);
-    drop(wide, mask);
+    Tensor wide = make(DType::kInt64, kToCopy);
+    Tensor positions = make(DType::kInt64, kAdd);
+    drop(wide, mask, incremental);
     return positions;
   }
 };
@@ -133,11 +143,7 @@ struct Layer {
         hidden_act(spec.hidden_act) {}
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
-    Tensor attention;
-    {
-      const Tensor self_outputs = self.forward(hidden_states, attention_mask);
-      attention = attention_output.forward(self_outputs, hidden_states);
-    }
+    Tensor attention = attention_output.forward(self.forward(hidden_states, attention_mask), hidden_states);
     Tensor intermediate_output = intermediate(attention);
     intermediate_output = activation_function(hidden_act, intermediate_output);
     Tensor layer_output = output.forward(intermediate_output, attention);
@@ -154,7 +160,12 @@ class BertModel : public Model {
 
  private:
   void build_head(ModuleBuilder& b);
-  [[nodiscard]] Tensor encode(const Batch& batch) const;
+  void build_decoder(ModuleBuilder& b, const std::string& head);
+  /// BertModel.forward: the last hidden state and, where there is a pooler, its output.
+  struct Encoded {
+    Tensor sequence, pooled;
+  };
+  [[nodiscard]] Encoded encode(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify(const Batch& batch) const;
   [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
 
@@ -202,27 +213,52 @@ void BertModel::build_head(ModuleBuilder& b) {
     return;
   }
   const std::string head = spec_.is_roberta ? "lm_head" : "cls.predictions";
+  const std::size_t first = b.parameters.size();
   dense_ = Linear(b, head + (spec_.is_roberta ? ".dense" : ".transform.dense"), width, width);
   head_norm_ = LayerNorm(b, head + (spec_.is_roberta ? ".layer_norm" : ".transform.LayerNorm"), width);
-  // The decoder's own weight lives until it is tied to the word embeddings.
-  output_.weight = embeddings_[0].word_embeddings.weight;
-  if (!spec_.tie_word_embeddings) {
-    output_.weight = b.parameter(head + ".decoder.weight", {spec_.vocab_size, width});
-  } else {
-    b.tape.scratch(checked_multiply(spec_.vocab_size, width) * size_of(b.dtype), kTypeAs, Category::kWeights);
-  }
-  output_.bias = b.parameter(head + ".bias", {spec_.vocab_size}, false);
+  build_decoder(b, head);
+  // The bias is the head's own parameter, so module.parameters() gives it before those of its layers.
+  std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first), b.parameters.end() - 1, b.parameters.end());
 }
 
-Tensor BertModel::encode(const Batch& batch) const {
-  Tensor hidden_states = embeddings_[0].forward(batch.input_ids);
-  const Tensor attention_mask = create_bidirectional_mask(run_, hidden_states, batch.attention_mask);
+/// The decoder is made with weights of its own, which tie_weights replaces: the weight by the word embeddings, the
+/// bias by the head's, each bias after a padded copy (_adjust_bias).
+void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
+  Tape& tape = b.tape;
+  const Shape vocabulary{spec_.vocab_size};
+  const Tensor& tied = embeddings_[0].word_embeddings.weight;
+  if (!spec_.tie_word_embeddings) {
+    output_.weight = b.parameter(head + ".decoder.weight", tied.shape());
+    output_.bias = b.parameter(head + ".decoder.bias", vocabulary, false);
+    return;
+  }
+  Tensor own_weight = tape.empty(tied.shape(), b.dtype, kTied, Category::kWeights);
+  Tensor own_bias = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
+  Tensor head_bias = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
+  own_weight.reset();
+  Tensor padded = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
+  drop(own_bias, padded);
+  output_.weight = tied;
+  output_.bias = b.parameter(head + ".bias", vocabulary, false);
+  head_bias.reset();
+}
+
+BertModel::Encoded BertModel::encode(const Batch& batch) const {
+  Encoded outputs;
+  Tensor embedding_output = embeddings_[0].forward(batch.input_ids);
+  Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch.attention_mask);
+  outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
-    hidden_states = checkpointed(run_, hidden_states, [&layer, attention_mask](const Tensor& input) {
+    outputs.sequence = checkpointed(run_, outputs.sequence, [&layer, attention_mask](const Tensor& input) {
       return layer.forward(input, attention_mask);
     });
   }
-  return hidden_states;
+  if (run_.task == Task::kSequenceClassification && !spec_.is_roberta) {  // the pooler
+    outputs.pooled = dense_(select(outputs.sequence, 1));
+    outputs.pooled = tanh(outputs.pooled);
+  }
+  drop(attention_mask, embedding_output);
+  return outputs;
 }
 
 ModelOutput BertModel::forward(const Batch& batch) {
@@ -230,29 +266,34 @@ ModelOutput BertModel::forward(const Batch& batch) {
 }
 
 ModelOutput BertModel::classify(const Batch& batch) const {
-  Tensor sequence_output = encode(batch);
+  Encoded outputs = encode(batch);
   ModelOutput output;
-  Tensor first_token = select(sequence_output, 1);
-  Tensor pooled = first_token;
-  if (spec_.is_roberta) pooled = dropout(pooled, classifier_dropout_p_);
-  pooled = dense_(pooled);
-  pooled = tanh(pooled);
-  Tensor dropped = dropout(pooled, classifier_dropout_p_);
-  output.logits = output_(dropped);
+  Tensor x;
+  if (spec_.is_roberta) {
+    x = select(outputs.sequence, 1);
+    x = dropout(x, classifier_dropout_p_);
+    x = dense_(x);
+    x = tanh(x);
+    x = dropout(x, classifier_dropout_p_);
+  } else {
+    x = dropout(outputs.pooled, classifier_dropout_p_);
+  }
+  output.logits = output_(x);
   output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
-  drop(first_token, sequence_output, pooled, dropped);
+  drop(outputs.sequence, outputs.pooled, x);
   return output;
 }
 
 ModelOutput BertModel::predict_masked(const Batch& batch) const {
-  Tensor sequence_output = encode(batch);
+  Encoded outputs = encode(batch);
   ModelOutput output;
-  Tensor hidden_states = dense_(sequence_output);
-  hidden_states = spec_.is_roberta ? gelu(hidden_states) : activation_function(spec_.hidden_act, hidden_states);
-  hidden_states = head_norm_(hidden_states);
-  output.logits = output_(hidden_states);
-  hidden_states.reset();
+  Tensor x = dense_(outputs.sequence);
+  x = spec_.is_roberta ? gelu(x) : activation_function(spec_.hidden_act, x);
+  x = head_norm_(x);
+  output.logits = output_(x);
+  x.reset();
   output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+  outputs.sequence.reset();
   return output;
 }
 

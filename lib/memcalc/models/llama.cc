@@ -102,6 +102,7 @@ class LlamaForCausalLm : public Model {
   LlamaForCausalLm(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : run_(run), sliding_window_(spec.sliding_window) {
     check_activation_function(spec.hidden_act);
+    loss_shifts_labels = true;
     const AttentionOptions options{.implementation = run.attention,
                                    .dropout = dropout_probability(run, spec.attention_dropout),
                                    .causal = true,

@@ -1,5 +1,7 @@
 // Attention masks as transformers/masking_utils.py makes them: booleans for SDPA, numbers for eager attention. That
 // the batch holds padding is what --padding says; the framework looks at the data.
+#include <utility>
+
 #include "memcalc/models/attention.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -53,29 +55,58 @@ struct Pattern {
   int comparisons = 1;  // a sliding window compares twice
 };
 
-/// sdpa_mask: and_masks of the pattern and, where there is padding, of the tokens that are none.
-Tensor boolean_mask(Tape& tape, std::int64_t batch, std::int64_t sequence, const Pattern& pattern,
-                    const Tensor& padding) {
+/// and_masks: starts from a single true and combines one function's mask after the other.
+class Conjunction {
+ public:
+  explicit Conjunction(Tape& tape) : tape_(tape), mask_(tape.empty({}, DType::kBool, kNewOnes)) {}
+
+  void combine(Tensor other, const Shape& shape) {
+    Tensor both = tape_.empty(shape, DType::kBool, kAnd);
+    drop(other, mask_);
+    mask_ = std::move(both);
+  }
+  [[nodiscard]] Tensor take() { return std::move(mask_); }
+
+ private:
+  Tape& tape_;
+  Tensor mask_;
+};
+
+/// causal_mask_function, or with a window the conjunction of its two halves.
+Tensor pattern_mask(Tape& tape, const Pattern& pattern) {
+  if (pattern.comparisons == 1) return tape.empty(pattern.shape, DType::kBool, kCompare);
+  Conjunction all(tape);
+  for (int i = 0; i < pattern.comparisons; ++i) {
+    all.combine(tape.empty(pattern.shape, DType::kBool, kCompare), pattern.shape);
+  }
+  return all.take();
+}
+
+/// padding_mask_function: padding[batch index, key index].
+Tensor padding_mask(Tape& tape, std::int64_t batch, std::int64_t sequence) {
+  const Shape shape{batch, 1, 1, sequence};
+  Tensor batch_index = tape.empty(shape, DType::kInt64, kClone);
+  Tensor key_index = tape.empty(shape, DType::kInt64, kClone);
+  Tensor mask = tape.empty(shape, DType::kBool, kIndex);
+  drop(batch_index, key_index);
+  return mask;
+}
+
+/// sdpa_mask: the pattern and, where there is padding, the tokens that are none.
+Tensor boolean_mask(Tape& tape, std::int64_t batch, std::int64_t sequence, const Pattern& pattern, bool padded) {
   Tensor batch_range = range(tape, batch);
   Tensor head_range = range(tape, 1);
   Tensor query_range = shifted_range(tape, sequence);
   Tensor key_range = shifted_range(tape, sequence);
-  Tensor ones = tape.empty({}, DType::kBool, kNewOnes);
-  Tensor mask = ones;
-  for (int i = 0; i < pattern.comparisons; ++i) {
-    const Tensor compared = tape.empty(pattern.shape, DType::kBool, kCompare);
-    mask = tape.empty(pattern.shape, DType::kBool, kAnd);
+  Tensor mask;
+  if (padded) {
+    Conjunction all(tape);
+    all.combine(pattern_mask(tape, pattern), pattern.shape);
+    all.combine(padding_mask(tape, batch, sequence), {batch, 1, sequence, sequence});
+    mask = all.take();
+  } else {
+    mask = pattern_mask(tape, pattern);
   }
-  if (padding.defined()) {
-    Tensor batch_index = tape.empty({batch, 1, 1, sequence}, DType::kInt64, kClone);
-    Tensor key_index = tape.empty({batch, 1, 1, sequence}, DType::kInt64, kClone);
-    Tensor real_tokens = tape.empty({batch, 1, 1, sequence}, DType::kBool, kIndex);
-    drop(batch_index, key_index);
-    Tensor combined = tape.empty({batch, 1, sequence, sequence}, DType::kBool, kAnd);
-    drop(mask, real_tokens);
-    mask = std::move(combined);
-  }
-  ones.reset();
   mask = expand(mask, {batch, 1, sequence, sequence});
   drop(batch_range, head_range, query_range, key_range);
   return mask;
@@ -114,7 +145,7 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
     fast_all(padding);
   }
   const Pattern pattern{{1, 1, sequence, sequence}, windowed ? 2 : 1};
-  Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding);
+  Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding.defined());
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
@@ -127,7 +158,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t sequence = inputs_embeds.size(1);
   const bool eager = run.attention == Attention::kEager;
   if (!eager) tape.scratch(1, kAll);  // padding_mask.all()
-  Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, padding);
+  Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, true);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

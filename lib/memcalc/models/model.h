@@ -13,12 +13,25 @@
 
 namespace memcalc {
 
-/// What a data loader hands over, on the card.
+/// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
-  Tensor input_ids;       // [batch, sequence] int64
-  Tensor attention_mask;  // the same, where sequences are padded
-  Tensor labels;          // [batch] or [batch, sequence] int64
-  Tensor number_of_items; // Trainer: by which a summed loss is divided; undefined: the loss is a mean
+  Tensor input_ids;        // [batch, sequence] int64
+  Tensor labels;           // [batch] or [batch, sequence] int64
+  Tensor attention_mask;   // as input_ids, where sequences are padded
+  Tensor number_of_items;  // Trainer: by which a summed loss is divided; undefined: the loss is a mean
+
+  Batch() = default;
+  Batch(const Batch&) = default;
+  Batch& operator=(const Batch& other) {
+    clear();
+    input_ids = other.input_ids;
+    labels = other.labels;
+    attention_mask = other.attention_mask;
+    number_of_items = other.number_of_items;
+    return *this;
+  }
+  ~Batch() { clear(); }
+  void clear() { drop(input_ids, labels, attention_mask, number_of_items); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
@@ -44,6 +57,7 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
+  bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   std::vector<std::string> not_modelled;
 };
 

@@ -174,7 +174,11 @@ void Tape::evaluate(NodeId id) {
   for (int i = 0; i < node.output_count; ++i) {
     call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);
   }
+  for (int i = 0; i < node.saved_count; ++i) {
+    call.unpacked[static_cast<std::size_t>(i)] = unpack(node.saved[static_cast<std::size_t>(i)]);
+  }
   node.backward(call);
+  for (int i = node.saved_count - 1; i >= 0; --i) call.unpacked[static_cast<std::size_t>(i)].reset();
   for (int i = 0; i < node.edge_count; ++i) {
     validate(node.edges[static_cast<std::size_t>(i)], call.results[static_cast<std::size_t>(i)]);
   }

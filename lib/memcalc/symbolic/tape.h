@@ -175,12 +175,13 @@ class BackwardCall {
 
   [[nodiscard]] bool needs(int input) const { return node.edges[static_cast<std::size_t>(input)].node != kNoNode; }
   [[nodiscard]] const Tensor& gradient(int output = 0) const { return gradients[static_cast<std::size_t>(output)]; }
-  [[nodiscard]] Tensor saved(int i) { return tape.unpack(node.saved[static_cast<std::size_t>(i)]); }
+  [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
   void set(int input, Tensor gradient) { results[static_cast<std::size_t>(input)] = std::move(gradient); }
 
   Tape& tape;
   Node& node;
   std::array<Tensor, kMaxOutputs> gradients;
+  std::array<Tensor, kMaxSaved> unpacked;  // the backward function's locals: they die when it returns
   std::array<Tensor, kMaxEdges> results;
 };
 

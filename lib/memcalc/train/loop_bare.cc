@@ -7,7 +7,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"}, kMul{"aten::mul"};
+constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
 
 Tensor forward(Tape& tape, Model& model, const RunSpec& run, const Batch& batch) {
   tape.autocast = autocast_dtype(run.precision);
@@ -31,6 +31,9 @@ Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op) {
   const bool classifies = run.task == Task::kSequenceClassification;
   batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
   batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
+  if (classifies && run.loop == Loop::kBare) {  // labels = randint(...) * 0
+    const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
+  }
   if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
   return batch;
 }
@@ -42,9 +45,6 @@ void backward_from(const Tensor& loss) {
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   Batch batch = make_batch(tape, run, kRandint);
-  if (run.task == Task::kSequenceClassification) {  // labels = randint(...) * 0
-    const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, kMul, Category::kInputs));
-  }
   tape.empty_cache();
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);

@@ -16,13 +16,13 @@ namespace {
 constexpr Operator kSendToDevice{"aten::_to_copy"}, kNe{"aten::ne"}, kAdd{"aten::add"};
 constexpr Operator kIsNan{"aten::isnan"}, kAbs{"aten::abs"}, kIsInf{"aten::isinf"};
 
-/// _get_num_items_in_batch: sum((batch["labels"].ne(-100)).sum() for batch in batch_samples); causal models do not
-/// count the first token.
-Tensor number_of_items(Tape& tape, const std::vector<Batch>& batches, const RunSpec& run) {
+/// _get_num_items_in_batch: sum((batch["labels"].ne(-100)).sum() for batch in batch_samples); where the loss shifts
+/// the labels, without the first of each row.
+Tensor number_of_items(Tape& tape, const std::vector<Batch>& batches, bool shifted) {
   Tensor total;
   for (const Batch& batch : batches) {
     Shape counted = batch.labels.shape();
-    if (run.task == Task::kCausalLm) --counted[-1];
+    if (shifted) --counted[-1];
     Tensor present = tape.empty(counted, DType::kBool, kNe);
     Tensor items = count(present);
     present.reset();
@@ -78,7 +78,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
     // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
     std::vector<Batch> next;
     for (std::int64_t i = 0; i < run.accumulation_steps; ++i) next.push_back(make_batch(tape, run, kSendToDevice));
-    Tensor next_items = number_of_items(tape, next, run);
+    Tensor next_items = number_of_items(tape, next, model.loss_shifts_labels);
     batches = std::move(next);
     items = std::move(next_items);
     for (Batch& micro_batch : batches) {
@@ -93,6 +93,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
         backward_from(scaled);
         drop(scaled, averaged);
       }
+      inputs.number_of_items.reset();
       tape.phase = Phase::kDelete;
       loss_of_step = tape.detach(loss);
       loss.reset();

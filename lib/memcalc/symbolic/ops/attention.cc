@@ -61,7 +61,7 @@ Bytes cudnn_backward_workspace(const AttentionShape& s, std::int64_t value_dim) 
 
 void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
   const int first = call.node.saved_count - 7;
-  Tensor key = call.saved(first), query = call.saved(first + 1), value = call.saved(first + 2);
+  const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key);
   Tensor dq = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
@@ -128,8 +128,8 @@ Bytes efficient_backward_workspace(const AttentionShape& s, bool half) {
 
 void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, (offset, seed)
   const int first = call.node.saved_count - 5;
-  Tensor key = call.saved(first), query = call.saved(first + 1), value = call.saved(first + 2);
-  Tensor out = call.saved(first + 4);
+  const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
+  const Tensor& out = call.saved(first + 4);
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key);
   const auto gradient_like = [&](const Tensor& x) {
@@ -188,7 +188,7 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 // --- flash (native/transformers/cuda/flash_attn/flash_api.cpp)
 
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
-  Tensor key = call.saved(0), query = call.saved(1), value = call.saved(2);
+  const Tensor &key = call.saved(0), &query = call.saved(1), &value = call.saved(2);
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key);
   const auto gradient_like = [&](const Tensor& x) {

@@ -42,24 +42,23 @@ void pass_gradient(BackwardCall& call) {
 void multiply_backward(BackwardCall& call) {
   // Alphabetical: `other` before `self`. saved: other's factor first (self), then self's (other).
   int next = 0;
-  Tensor self, other;
-  if (call.needs(0)) other = call.saved(next++);
-  if (call.needs(1)) self = call.saved(next++);
-  if (call.needs(1)) call.set(1, multiply(call.gradient(), self));
-  if (call.needs(0)) call.set(0, multiply(call.gradient(), other));
+  const int other = call.needs(0) ? next++ : -1;
+  const int self = call.needs(1) ? next++ : -1;
+  if (self >= 0) call.set(1, multiply(call.gradient(), call.saved(self)));
+  if (other >= 0) call.set(0, multiply(call.gradient(), call.saved(other)));
 }
 
 void multiply_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kMul, {&call.gradient()}, 1)); }
 void divide_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kDiv, {&call.gradient()}, 1)); }
 void divide_backward(BackwardCall& call) {  // grad / other
-  const Tensor other = call.saved(0);
+  const Tensor& other = call.saved(0);
   call.set(0, pointwise(kDiv, {&call.gradient(), &other}, 1, call.gradient().dtype()));
 }
 
 void negate_backward(BackwardCall& call) { call.set(0, pointwise(kNeg, {&call.gradient()}, 1)); }
 
 void power_backward(BackwardCall& call) {  // grad * (exponent * self.pow(exponent - 1))
-  const Tensor self = call.saved(0);
+  const Tensor& self = call.saved(0);
   Tensor lower = pointwise(kPow, {&self}, 1);
   Tensor scaled = pointwise(kMul, {&lower}, 1);
   call.set(0, pointwise(kMul, {&call.gradient(), &scaled}, 1));
@@ -67,7 +66,7 @@ void power_backward(BackwardCall& call) {  // grad * (exponent * self.pow(expone
 }
 
 void reciprocal_sqrt_backward(BackwardCall& call) {  // (-0.5 * grad) * result.pow(3)
-  const Tensor result = call.saved(0);
+  const Tensor& result = call.saved(0);
   Tensor cube = pointwise(kPow, {&result}, 1);
   Tensor scaled = pointwise(kMul, {&call.gradient()}, 1);
   call.set(0, pointwise(kMul, {&scaled, &cube}, 1));
@@ -76,12 +75,12 @@ void reciprocal_sqrt_backward(BackwardCall& call) {  // (-0.5 * grad) * result.p
 
 template <const Operator& op, int flops>
 void activation_backward(BackwardCall& call) {
-  const Tensor saved = call.saved(0);
+  const Tensor& saved = call.saved(0);
   call.set(0, pointwise(op, {&call.gradient(), &saved}, flops));
 }
 
 void dropout_backward(BackwardCall& call) {
-  const Tensor mask = call.saved(0);
+  const Tensor& mask = call.saved(0);
   const Tensor& gradient = call.gradient();
   Tensor result = call.tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
                                           gradient.dtype(), kDropoutBackwardOp);

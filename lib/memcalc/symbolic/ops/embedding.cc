@@ -56,7 +56,7 @@ Tensor sorted_backward(BackwardCall& call, std::int64_t n, const Shape& table) {
 }
 
 void embedding_backward(BackwardCall& call) {
-  const Tensor saved = call.saved(0);
+  const Tensor& saved = call.saved(0);
   Tensor indices = contiguous(saved);
   const Shape table = call.node.shape;
   Tensor result;

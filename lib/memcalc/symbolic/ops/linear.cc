@@ -52,39 +52,30 @@ void remember_layouts(Node* node, const Tensor& a, const Tensor& b) {
 }
 
 void addmm_backward(BackwardCall& call) {  // inputs: bias, mat1, mat2; saved: mat1, mat2 as far as needed
-  int next = 0;
-  Tensor mat1, mat2;
-  if (call.needs(2)) mat1 = call.saved(next++);
-  if (call.needs(1)) mat2 = call.saved(next++);
+  const int mat2 = call.needs(2) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
-    call.set(1, first_gradient(call.gradient(), mat2, call.node.attributes[kFirstColumnMajor] != 0));
+    call.set(1, first_gradient(call.gradient(), call.saved(mat2), call.node.attributes[kFirstColumnMajor] != 0));
   }
   if (call.needs(2)) {
-    call.set(2, second_gradient(call.gradient(), mat1, call.node.attributes[kSecondColumnMajor] != 0));
+    call.set(2, second_gradient(call.gradient(), call.saved(0), call.node.attributes[kSecondColumnMajor] != 0));
   }
   if (call.needs(0)) call.set(0, call.gradient());  // summed to the bias's shape when it is validated
 }
 
 void mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2, self (alphabetical)
-  int next = 0;
-  Tensor self, mat2;
-  if (call.needs(0)) mat2 = call.saved(next++);
-  if (call.needs(1)) self = call.saved(next++);
+  const int self = call.needs(0) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
-    call.set(1, second_gradient(call.gradient(), self, call.node.attributes[kSecondColumnMajor] != 0));
+    call.set(1, second_gradient(call.gradient(), call.saved(self), call.node.attributes[kSecondColumnMajor] != 0));
   }
   if (call.needs(0)) {
-    call.set(0, first_gradient(call.gradient(), mat2, call.node.attributes[kFirstColumnMajor] != 0));
+    call.set(0, first_gradient(call.gradient(), call.saved(0), call.node.attributes[kFirstColumnMajor] != 0));
   }
 }
 
 void bmm_backward(BackwardCall& call) {
-  int next = 0;
-  Tensor self, mat2;
-  if (call.needs(0)) mat2 = call.saved(next++);
-  if (call.needs(1)) self = call.saved(next++);
-  if (call.needs(1)) call.set(1, raw_bmm(transpose(self, 1, 2), call.gradient()));
-  if (call.needs(0)) call.set(0, raw_bmm(call.gradient(), transpose(mat2, 1, 2)));
+  const int self = call.needs(0) ? 1 : 0;  // its place among the saved
+  if (call.needs(1)) call.set(1, raw_bmm(transpose(call.saved(self), 1, 2), call.gradient()));
+  if (call.needs(0)) call.set(0, raw_bmm(call.gradient(), transpose(call.saved(0), 1, 2)));
 }
 
 Tensor mm(Arg a, Arg b) {

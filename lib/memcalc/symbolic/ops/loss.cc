@@ -12,7 +12,7 @@ constexpr Operator kNllLoss{"aten::nll_loss_forward"}, kNllLossBackward{"NllLoss
 constexpr Operator kNllLossBackwardOp{"aten::nll_loss_backward"};
 
 void nll_loss_backward(BackwardCall& call) {  // saved: self, target, total_weight
-  const Tensor self = call.saved(0);
+  const Tensor& self = call.saved(0);
   Tensor result = call.tape.empty(self.shape(), self.dtype(), kNllLossBackwardOp);
   call.tape.kernel(kNllLossBackwardOp, OperatorClass::kMovement, self.dtype(), 0, static_cast<double>(self.bytes()));
   call.set(0, std::move(result));

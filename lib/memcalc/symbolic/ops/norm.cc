@@ -50,10 +50,10 @@ void partial_weight_gradients(const Tensor& input, Tensor& dweight, Tensor& dbia
 void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: bias, input, weight, mean, rstd
   const Tensor& gradient = call.gradient();
   Tape& tape = call.tape;
-  const Tensor input = call.saved(1);
+  const Tensor& input = call.saved(1);
   Tensor dx = tape.empty(input.shape(), input.dtype(), kLayerNormBackwardOp);
   Tensor dweight, dbias;
-  const Tensor weight = call.saved(2);
+  const Tensor& weight = call.saved(2);
   if (call.needs(1)) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
   if (call.needs(2)) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
   if (call.needs(1) || call.needs(2)) partial_weight_gradients(input, dweight, dbias);
@@ -65,7 +65,7 @@ void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
 
 template <const Operator& op>
 void softmax_backward(BackwardCall& call) {
-  const Tensor result = call.saved(0);
+  const Tensor& result = call.saved(0);
   const Tensor& gradient = call.gradient();
   const auto input_dtype = static_cast<DType>(call.node.attributes[1]);
   Tensor dx = call.tape.empty(gradient.shape(), input_dtype, op);
