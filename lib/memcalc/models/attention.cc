@@ -17,7 +17,7 @@ Tensor repeat_kv(const Tensor& x, std::int64_t times) {
   return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
 }
 
-Tensor eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                        const AttentionOptions& options) {
   const std::int64_t groups = query.size(1) / key.size(1);
   Tensor key_states = repeat_kv(key, groups);
@@ -33,10 +33,10 @@ Tensor eager_attention(const Tensor& query, const Tensor& key, const Tensor& val
   Tensor attn_output = matmul(attn_weights, value_states);
   attn_output = contiguous(transpose(attn_output, 1, 2));
   drop(key_states, value_states);
-  return attn_output;
+  return {std::move(attn_output), std::move(attn_weights)};
 }
 
-Tensor sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                       const AttentionOptions& options) {
   // use_gqa_in_sdpa: without a mask the kernel shares key heads itself, with one they are copied.
   Tensor key_states = key;
@@ -50,7 +50,7 @@ Tensor sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, mask, sdpa);
   attn_output = contiguous(transpose(attn_output, 1, 2));
   drop(key_states, value_states);
-  return attn_output;
+  return {std::move(attn_output), {}};
 }
 
 Tensor rotate_half(const Tensor& x) {
@@ -69,7 +69,7 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 }  // namespace
 
-Tensor attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                            const AttentionOptions& options) {
   if (options.implementation == Attention::kEager) return eager_attention(query, key, value, mask, options);
   return sdpa_attention(query, key, value, mask, options);

@@ -17,8 +17,14 @@ struct AttentionOptions {
   bool softmax_in_float32 = false;  // LLaMA's eager attention
 };
 
-/// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, S, D] -> [B, S, Hq, D].
-[[nodiscard]] Tensor attention_interface(const Tensor& query, const Tensor& key, const Tensor& value,
+/// What an attention layer returns; a Python `_` keeps the weights until the layer around it returns.
+struct AttentionResult {
+  Tensor output;   // [B, S, Hq, D], or projected back to [B, S, h]
+  Tensor weights;  // eager attention only
+};
+
+/// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, S, D].
+[[nodiscard]] AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value,
                                          const Tensor& mask, const AttentionOptions& options);
 
 /// DynamicCache.update at the first step: both become copies that the cache keeps.

@@ -98,14 +98,14 @@ struct SelfAttention {
                      2);
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
     Tensor query_layer = heads(query, hidden_states);
     Tensor key_layer = heads(key, hidden_states);
     Tensor value_layer = heads(value, hidden_states);
-    Tensor attn_output = attention_interface(query_layer, key_layer, value_layer, attention_mask, options);
-    attn_output = reshape(attn_output, hidden_states.shape());
+    AttentionResult result = attention_interface(query_layer, key_layer, value_layer, attention_mask, options);
+    result.output = reshape(result.output, hidden_states.shape());
     drop(query_layer, key_layer, value_layer);
-    return attn_output;
+    return result;
   }
 };
 
@@ -143,11 +143,13 @@ struct Layer {
         hidden_act(spec.hidden_act) {}
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
-    Tensor attention = attention_output.forward(self.forward(hidden_states, attention_mask), hidden_states);
+    AttentionResult self_attention = self.forward(hidden_states, attention_mask);
+    Tensor attention = attention_output.forward(self_attention.output, hidden_states);
+    self_attention.output.reset();
     Tensor intermediate_output = intermediate(attention);
     intermediate_output = activation_function(hidden_act, intermediate_output);
     Tensor layer_output = output.forward(intermediate_output, attention);
-    drop(intermediate_output, attention);
+    drop(intermediate_output, self_attention.weights, attention);
     return layer_output;
   }
 };
@@ -249,8 +251,8 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch.attention_mask);
   outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
-    outputs.sequence = checkpointed(run_, outputs.sequence, [&layer, attention_mask](const Tensor& input) {
-      return layer.forward(input, attention_mask);
+    outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {}, [&layer](const KeptTensors& kept) {
+      return layer.forward(kept[0], kept[1]);
     });
   }
   if (run_.task == Task::kSequenceClassification && !spec_.is_roberta) {  // the pooler

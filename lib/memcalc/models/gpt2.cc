@@ -31,7 +31,8 @@ struct Block {
         activation(spec.activation_function),
         options(options) {}
 
-  [[nodiscard]] Tensor attention(const Tensor& hidden_states, const Tensor& mask, std::vector<Tensor>* cache) const {
+  [[nodiscard]] AttentionResult attention(const Tensor& hidden_states, const Tensor& mask,
+                                          std::vector<Tensor>* cache) const {
     std::vector<Tensor> parts = split(c_attn(hidden_states), 2, 3);
     const Shape shape{hidden_states.size(0), hidden_states.size(1), -1, head_dim};
     Tensor key = transpose(view(parts[1], shape), 1, 2);
@@ -39,12 +40,12 @@ struct Block {
     Tensor query = transpose(view(parts[0], shape), 1, 2);
     parts.clear();
     if (cache != nullptr) update_cache(*cache, key, value);
-    Tensor attn_output = attention_interface(query, key, value, mask, options);
-    attn_output = reshape(attn_output, hidden_states.shape());
-    attn_output = attn_c_proj(attn_output);
-    attn_output = dropout(attn_output, resid_pdrop);
+    AttentionResult result = attention_interface(query, key, value, mask, options);
+    result.output = reshape(result.output, hidden_states.shape());
+    result.output = attn_c_proj(result.output);
+    result.output = dropout(result.output, resid_pdrop);
     drop(query, key, value);
-    return attn_output;
+    return result;
   }
 
   [[nodiscard]] Tensor mlp(const Tensor& x) const {
@@ -58,13 +59,13 @@ struct Block {
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, std::vector<Tensor>* cache) const {
     Tensor residual = input;
     Tensor hidden_states = ln_1(input);
-    Tensor attn_output = attention(hidden_states, mask, cache);
-    hidden_states = attn_output + residual;
+    AttentionResult attn = attention(hidden_states, mask, cache);
+    hidden_states = attn.output + residual;
     residual = hidden_states;
     hidden_states = ln_2(hidden_states);
     Tensor feed_forward = mlp(hidden_states);
     hidden_states = residual + feed_forward;
-    drop(residual, attn_output, feed_forward);
+    drop(residual, attn.output, attn.weights, feed_forward);
     return hidden_states;
   }
 };
@@ -112,9 +113,10 @@ class Gpt2LmHeadModel : public Model {
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch.attention_mask, cache != nullptr);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
-      hidden_states = checkpointed(run_, hidden_states, [&block, causal_mask, cache](const Tensor& input) {
-        return block.forward(input, causal_mask, cache);
-      });
+      hidden_states =
+          checkpointed(run_, {hidden_states, causal_mask}, {position_ids}, [&block, cache](const KeptTensors& kept) {
+            return block.forward(kept[0], kept[1], cache);
+          });
     }
     hidden_states = ln_f_(hidden_states);
     drop(position_ids, inputs_embeds, position_embeds, causal_mask);

@@ -35,18 +35,18 @@ struct SelfAttention {
                      2);
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const {
     Tensor query_states = heads(q_proj, hidden_states);
     Tensor key_states = heads(k_proj, hidden_states);
     Tensor value_states = heads(v_proj, hidden_states);
     apply_rotary(query_states, key_states, positions.cos, positions.sin);
     if (cache != nullptr) update_cache(*cache, key_states, value_states);
-    Tensor attn_output = attention_interface(query_states, key_states, value_states, mask, options);
-    attn_output = reshape(attn_output, {hidden_states.size(0), hidden_states.size(1), -1});
-    attn_output = o_proj(attn_output);
+    AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
+    result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
+    result.output = o_proj(result.output);
     drop(query_states, key_states, value_states);
-    return attn_output;
+    return result;
   }
 };
 
@@ -86,13 +86,14 @@ struct DecoderLayer {
                                std::vector<Tensor>* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
-    hidden_states = self_attn.forward(hidden_states, positions, mask, cache);
+    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states = std::move(attention.output);
     hidden_states = residual + hidden_states;
     residual = hidden_states;
     hidden_states = post_attention_layernorm(hidden_states);
     hidden_states = mlp.forward(hidden_states);
     hidden_states = residual + hidden_states;
-    residual.reset();
+    drop(residual, attention.weights);
     return hidden_states;
   }
 };
@@ -159,10 +160,10 @@ class LlamaForCausalLm : public Model {
     RotaryPositions positions;
     std::tie(positions.cos, positions.sin) = rotary_embedding(hidden_states, inverse_frequencies_, position_ids);
     for (const DecoderLayer& layer : layers_) {
-      hidden_states =
-          checkpointed(run_, hidden_states, [&layer, positions, causal_mask, cache](const Tensor& input) {
-            return layer.forward(input, positions, causal_mask, cache);
-          });
+      hidden_states = checkpointed(run_, {hidden_states}, {causal_mask, positions.cos, positions.sin, position_ids},
+                                   [&layer, cache](const KeptTensors& kept) {
+                                     return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], cache);
+                                   });
     }
     hidden_states = norm_(hidden_states);
     drop(position_ids, inputs_embeds, causal_mask, positions.cos, positions.sin);

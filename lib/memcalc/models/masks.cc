@@ -157,7 +157,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t sequence = inputs_embeds.size(1);
   const bool eager = run.attention == Attention::kEager;
-  if (!eager) tape.scratch(1, kAll);  // padding_mask.all()
+  tape.scratch(1, kAll);  // padding_mask.all()
   Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, true);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }

@@ -10,6 +10,7 @@
 #include "memcalc/models/module.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/checkpoint.h"
 
 namespace memcalc {
 
@@ -67,10 +68,17 @@ class Model {
 /// The probability that --dropout overrides, or the config's.
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
-/// Runs a layer under torch.utils.checkpoint where the run asks for it. `layer` must hold by value, or by reference
-/// to what outlives the backward pass, all it needs besides its input: it runs a second time in backward.
-[[nodiscard]] Tensor checkpointed(const RunSpec& run, const Tensor& hidden_states,
-                                  std::function<Tensor(const Tensor&)> layer);
+/// Runs a layer, under torch.utils.checkpoint where the run asks for it: it then runs a second time in backward. The
+/// layer gets `positional` and then `keywords`, which are kept until the layer's backward is done, and must need
+/// nothing else that could die before (GradientCheckpointingLayer.__call__).
+template <typename Layer>
+[[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
+                                  Layer layer) {
+  const std::size_t positional_count = positional.size();
+  positional.insert(positional.end(), keywords.begin(), keywords.end());
+  if (run.checkpointing == Checkpointing::kNone) return layer(positional);
+  return run_checkpointed(std::move(positional), positional_count, std::move(layer));
+}
 
 /// The families' builders.
 [[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);

@@ -86,18 +86,18 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
 
 void Tape::save(Node& node, const Tensor& tensor) {
   SavedTensor& saved = node.saved[node.saved_count++];
-  if (checkpoint != nullptr && checkpoint->pack(tensor, saved)) return;
+  if (checkpoint != nullptr) return checkpoint->pack(tensor, saved);
   saved.tensor = detach(tensor);
-  if (tensor.impl()->block != kNoBlock) {
-    Category& category = trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category;
-    if (category == Category::kTemporaries) category = Category::kActivations;
-  }
+  mark_saved(tensor);
 }
 
-Tensor Tape::unpack(SavedTensor& saved) {
-  if (saved.frame == nullptr) return saved.tensor;
-  return saved.frame->unpack(*this, saved);
+void Tape::mark_saved(const Tensor& tensor) {
+  if (tensor.impl()->block == kNoBlock) return;
+  Category& category = trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category;
+  if (category == Category::kTemporaries) category = Category::kActivations;
 }
+
+Tensor Tape::unpack(SavedTensor& saved) { return saved.frame == nullptr ? saved.tensor : saved.frame->unpack(saved); }
 
 void Tape::set_history(Node* node, Tensor& output) {
   if (node == nullptr) return;

@@ -2,41 +2,81 @@
 
 namespace memcalc {
 
-bool CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
+namespace {
+
+/// Numbers what autograd saves from here to the end of the scope.
+class FrameScope {
+ public:
+  FrameScope(Tape& tape, std::shared_ptr<CheckpointFrame> frame)
+      : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
+  ~FrameScope() { tape_.checkpoint = std::move(outer_); }
+  FrameScope(const FrameScope&) = delete;
+  FrameScope& operator=(const FrameScope&) = delete;
+
+ private:
+  Tape& tape_;
+  std::shared_ptr<CheckpointFrame> outer_;
+};
+
+}  // namespace
+
+CheckpointFrame::~CheckpointFrame() {
+  for (std::size_t i = positional_count_; i < kept_.size(); ++i) kept_[i].reset();
+  for (std::size_t i = 0; i < positional_count_; ++i) kept_[i].reset();
+}
+
+Tensor CheckpointFrame::run() {
+  Tape& tape = kept_.front().tape();
+  autocast_ = tape.autocast;
+  const FrameScope scope(tape, shared_from_this());
+  return region_(kept_);
+}
+
+void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
   if (!recomputing_) {
     saved.frame = shared_from_this();
     saved.slot = saved_in_forward_++;
-    return true;
+    return;
   }
   Tape& tape = tensor.tape();
   recomputed_.push_back(tape.detach(tensor));
-  tape.set_category(tensor, tape.trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category ==
-                                    Category::kTemporaries
-                                ? Category::kActivations
-                                : tape.trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category);
   saved.tensor = tape.detach(tensor);
-  if (++recomputed_count_ == saved_in_forward_) throw StopRecomputation{};
-  return true;
+  tape.mark_saved(tensor);
+  if (static_cast<std::int32_t>(recomputed_.size()) == saved_in_forward_) {
+    // The exception's traceback keeps Python's locals alive until autocast's exit has emptied its cache.
+    tape.clear_cast_cache();
+    throw StopRecomputation{};
+  }
 }
 
-Tensor CheckpointFrame::unpack(Tape& tape, SavedTensor& saved) {
-  if (!done_) {
-    done_ = true;
+Tensor CheckpointFrame::unpack(SavedTensor& saved) {
+  if (!recomputing_) {
     recomputing_ = true;
     recomputed_.reserve(static_cast<std::size_t>(saved_in_forward_));
-    const CheckpointScope scope(tape, shared_from_this());
-    const bool grad_before = std::exchange(tape.grad_enabled, true);
-    const bool recomputing_before = std::exchange(tape.recomputing, true);
-    try {
-      recompute_(tape);
-    } catch (const StopRecomputation&) {
-      // The usual end: nothing after the last saved tensor is needed.
-      tape.abandon_pending_node();
-    }
-    tape.grad_enabled = grad_before;
-    tape.recomputing = recomputing_before;
+    recompute(kept_.front().tape());
   }
   return std::move(recomputed_[static_cast<std::size_t>(saved.slot)]);
+}
+
+void CheckpointFrame::recompute(Tape& tape) {
+  const FrameScope scope(tape, shared_from_this());
+  const bool grad_before = std::exchange(tape.grad_enabled, true);
+  const bool recomputing_before = std::exchange(tape.recomputing, true);
+  tape.autocast = autocast_;  // a region of its own, with a weight cache of its own
+  try {
+    const Tensor result = region_(kept_);
+  } catch (const StopRecomputation&) {
+    // The usual end: nothing after the last saved tensor is needed.
+    tape.abandon_pending_node();
+  }
+  tape.autocast.reset();
+  tape.clear_cast_cache();
+  tape.grad_enabled = grad_before;
+  tape.recomputing = recomputing_before;
+}
+
+Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region) {
+  return std::make_shared<CheckpointFrame>(std::move(kept), positional_count, std::move(region))->run();
 }
 
 }  // namespace memcalc

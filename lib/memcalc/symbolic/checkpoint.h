@@ -13,39 +13,40 @@
 
 namespace memcalc {
 
+using KeptTensors = std::vector<Tensor>;
+
 class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
  public:
-  /// `recompute` runs the region on the same inputs; its result is thrown away.
-  explicit CheckpointFrame(std::function<void(Tape&)> recompute) : recompute_(std::move(recompute)) {}
+  using Region = std::function<Tensor(const KeptTensors&)>;
 
-  /// Numbers a tensor that autograd wants to save (forward), or keeps it (recomputation). True: taken care of.
-  [[nodiscard]] bool pack(const Tensor& tensor, SavedTensor& saved);
-  [[nodiscard]] Tensor unpack(Tape& tape, SavedTensor& saved);
+  /// The first `positional_count` of `kept` are positional arguments, which die after the keyword arguments.
+  CheckpointFrame(KeptTensors kept, std::size_t positional_count, Region region)
+      : kept_(std::move(kept)), positional_count_(positional_count), region_(std::move(region)) {}
+  ~CheckpointFrame();
+  CheckpointFrame(const CheckpointFrame&) = delete;
+  CheckpointFrame& operator=(const CheckpointFrame&) = delete;
+
+  /// Runs the region for the first time.
+  [[nodiscard]] Tensor run();
+  /// Numbers a tensor that autograd wants to save (forward), or keeps it (recomputation).
+  void pack(const Tensor& tensor, SavedTensor& saved);
+  [[nodiscard]] Tensor unpack(SavedTensor& saved);
 
  private:
-  std::function<void(Tape&)> recompute_;
+  void recompute(Tape& tape);
+
+  KeptTensors kept_;
+  std::size_t positional_count_;
+  Region region_;
+  std::optional<DType> autocast_;
   std::int32_t saved_in_forward_ = 0;
   bool recomputing_ = false;
-  std::int32_t recomputed_count_ = 0;
-  bool done_ = false;
   std::vector<Tensor> recomputed_;
-};
-
-/// Numbers what autograd saves from here to the end of the scope.
-class CheckpointScope {
- public:
-  CheckpointScope(Tape& tape, std::shared_ptr<CheckpointFrame> frame)
-      : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
-  ~CheckpointScope() { tape_.checkpoint = std::move(outer_); }
-  CheckpointScope(const CheckpointScope&) = delete;
-  CheckpointScope& operator=(const CheckpointScope&) = delete;
-
- private:
-  Tape& tape_;
-  std::shared_ptr<CheckpointFrame> outer_;
 };
 
 /// Thrown through the region's second forward when its last needed tensor has been made.
 struct StopRecomputation {};
+
+[[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region);
 
 }  // namespace memcalc

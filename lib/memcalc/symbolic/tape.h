@@ -96,6 +96,8 @@ class Tape {
   /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
   [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count);
   void save(Node& node, const Tensor& tensor);
+  /// What autograd saves counts as an activation from then on.
+  void mark_saved(const Tensor& tensor);
   void set_history(Node* node, Tensor& output);
   void backward(const Tensor& root, Tensor root_gradient);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);

@@ -45,9 +45,10 @@ Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, const Batch& i
 }
 
 /// The Trainer's logging filter: isnan(loss) or isinf(loss).
-void look_for_infinities(Tape& tape) {
+void look_for_infinities(const Tensor& loss) {
+  Tape& tape = loss.tape();
   tape.scratch(1, kIsNan);
-  Tensor magnitude = tape.empty({}, DType::kFloat32, kAbs);
+  Tensor magnitude = tape.empty({}, loss.dtype(), kAbs);
   Tensor infinite = tape.empty({}, DType::kBool, kIsInf);
   drop(magnitude, infinite);
 }
@@ -97,7 +98,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
       tape.phase = Phase::kDelete;
       loss_of_step = tape.detach(loss);
       loss.reset();
-      look_for_infinities(tape);
+      look_for_infinities(loss_of_step);
     }
     tape.phase = Phase::kOptimizer;
     if (run.max_grad_norm) {

@@ -156,11 +156,13 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
 }
 
 /// pad_bias: the last dimension of a mask is brought to a multiple of 8 by copying.
-Tensor padded_bias(const Tensor& bias) {
+Tensor padded_bias(Tensor bias) {
   if (!bias.defined() || bias.size(-1) % 8 == 0) return bias;
   Shape shape = bias.shape();
   shape[-1] = round_up(shape[-1], 8);
-  return bias.tape().empty(shape, bias.dtype(), kEfficient);
+  Tensor padded = bias.tape().empty(shape, bias.dtype(), kEfficient);
+  bias.reset();
+  return padded;
 }
 
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
@@ -262,7 +264,7 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   scores = safe_softmax(scores);
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor out = matmul(scores, v);
-  drop(q, k, bias, v, scores);
+  drop(q, k, v, bias, scores);
   return out;
 }
 
@@ -309,14 +311,14 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
   const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
-  const Tensor bias = boolean ? additive_mask(mask, q.dtype()) : mask;
+  Tensor bias = boolean ? additive_mask(mask, q.dtype()) : mask;
   const bool grouped = q.size(1) != k.size(1);
   SdpaOptions chosen = options;
   chosen.grouped_heads = grouped;
   switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
     case SdpaBackend::kFlash: return flash_attention(q, k, v);
-    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(bias));
+    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)));
     case SdpaBackend::kMath: break;
   }
   return math_attention(q, k, v, bias, chosen);

@@ -116,8 +116,7 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
 
 Tensor softmax(Arg x) {
   const OperatorCall call(x);
-  const Tensor input = autocast_float32(*x);
-  return softmax_like(kSoftmax, kSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, input, input.dtype());
+  return softmax(*x, x->tape().autocast ? DType::kFloat32 : x->dtype());
 }
 
 Tensor softmax(Arg x, DType dtype) {
