@@ -28,6 +28,7 @@ AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Te
     attn_weights = to_dtype(softmax(attn_weights, DType::kFloat32), query.dtype());
   } else {
     attn_weights = softmax(attn_weights);
+    if (options.weights_in_value_dtype) attn_weights = to_dtype(attn_weights, value.dtype());
   }
   attn_weights = dropout(attn_weights, options.dropout);
   Tensor attn_output = matmul(attn_weights, value_states);

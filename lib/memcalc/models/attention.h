@@ -14,7 +14,9 @@ struct AttentionOptions {
   Attention implementation = Attention::kSdpa;
   double dropout = 0;
   bool causal = false;
-  bool softmax_in_float32 = false;  // LLaMA's eager attention
+  // Eager attention only:
+  bool softmax_in_float32 = false;   // LLaMA
+  bool weights_in_value_dtype = false;  // GPT-2: cast back after the softmax
 };
 
 /// What an attention layer returns; a Python `_` keeps the weights until the layer around it returns.
@@ -40,11 +42,10 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 [[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
 
 /// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
-[[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask,
-                                        bool cached, std::optional<std::int64_t> sliding_window = std::nullopt);
+[[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch, bool cached,
+                                        std::optional<std::int64_t> sliding_window = std::nullopt);
 /// create_bidirectional_mask: undefined without padding.
-[[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds,
-                                               const Tensor& attention_mask);
+[[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch);
 
 /// ForCausalLMLoss: float32 logits against labels shifted by one; summed and divided by `number_of_items` where that
 /// is defined, else the mean.

@@ -248,7 +248,7 @@ void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
 BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Encoded outputs;
   Tensor embedding_output = embeddings_[0].forward(batch.input_ids);
-  Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch.attention_mask);
+  Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);
   outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
     outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {}, [&layer](const KeptTensors& kept) {

@@ -77,7 +77,8 @@ class Gpt2LmHeadModel : public Model {
     check_activation_function(spec.activation_function);
     const AttentionOptions options{.implementation = run.attention,
                                    .dropout = dropout_probability(run, spec.attn_pdrop),
-                                   .causal = true};
+                                   .causal = true,
+                                   .weights_in_value_dtype = true};
     b.scope("transformer", [&] {
       wte_ = Embedding(b, "wte", spec.vocab_size, spec.n_embd);
       wpe_ = Embedding(b, "wpe", spec.n_positions, spec.n_embd);
@@ -110,7 +111,7 @@ class Gpt2LmHeadModel : public Model {
     Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
     Tensor position_embeds = wpe_(position_ids);
     Tensor hidden_states = inputs_embeds + position_embeds;
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch.attention_mask, cache != nullptr);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache != nullptr);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
       hidden_states =

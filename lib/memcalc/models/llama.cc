@@ -156,7 +156,7 @@ class LlamaForCausalLm : public Model {
     Tensor hidden_states = embed_tokens_(batch.input_ids);
     Tensor inputs_embeds = hidden_states;
     Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
-    Tensor causal_mask = create_causal_mask(run_, hidden_states, batch.attention_mask, cache != nullptr, sliding_window_);
+    Tensor causal_mask = create_causal_mask(run_, hidden_states, batch, cache != nullptr, sliding_window_);
     RotaryPositions positions;
     std::tie(positions.cos, positions.sin) = rotary_embedding(hidden_states, inverse_frequencies_, position_ids);
     for (const DecoderLayer& layer : layers_) {

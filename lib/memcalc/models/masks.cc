@@ -129,37 +129,38 @@ Tensor boolean_padding(const Tensor& attention_mask) {
 
 }  // namespace
 
-Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask, bool cached,
+Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, bool cached,
                           std::optional<std::int64_t> sliding_window) {
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t sequence = inputs_embeds.size(1);
-  Tensor padding = boolean_padding(attention_mask);
+  const Tensor padding = boolean_padding(inputs.attention_mask);
   if (!padding.defined() && !cached) look_for_packed_sequences(tape, batch, sequence);
   const bool windowed = sliding_window && sequence >= *sliding_window;
   const bool eager = run.attention == Attention::kEager;
-  if (!eager && !windowed) {
+  if (!eager && !windowed) {  // _ignore_causal_mask_sdpa; where there is padding it asks twice
     if (!padding.defined()) return {};
-    fast_all(padding);  // _ignore_causal_mask_sdpa asks twice
+    fast_all(padding);
+    if (!inputs.padded) return {};
     fast_all(padding);
   }
   const Pattern pattern{{1, 1, sequence, sequence}, windowed ? 2 : 1};
-  Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding.defined());
+  const Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding.defined());
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
-Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Tensor& attention_mask) {
-  Tensor padding = boolean_padding(attention_mask);
+Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs) {
+  const Tensor padding = boolean_padding(inputs.attention_mask);
   if (!padding.defined()) return {};
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t sequence = inputs_embeds.size(1);
-  const bool eager = run.attention == Attention::kEager;
   tape.scratch(1, kAll);  // padding_mask.all()
-  Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, true);
-  return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
+  if (!inputs.padded) return {};
+  const Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, true);
+  return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
 }  // namespace memcalc

@@ -19,6 +19,7 @@ struct Batch {
   Tensor input_ids;        // [batch, sequence] int64
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
+  bool padded = true;      // the mask masks something: the framework looks at its values
   Tensor number_of_items;  // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 
   Batch() = default;
@@ -28,6 +29,7 @@ struct Batch {
     input_ids = other.input_ids;
     labels = other.labels;
     attention_mask = other.attention_mask;
+    padded = other.padded;
     number_of_items = other.number_of_items;
     return *this;
   }
