@@ -27,6 +27,7 @@ bool is_contiguous(const Shape& shape, const Shape& strides) {
 }
 
 bool is_dense(const Shape& shape, const Shape& strides) {
+  if (is_contiguous(shape, strides)) return true;
   std::array<int, kMaxDims> order{};
   int count = 0;
   for (int i = 0; i < shape.rank; ++i) {

@@ -2,6 +2,7 @@
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
+#include "memcalc/train/repeat.h"
 
 namespace memcalc {
 
@@ -51,9 +52,12 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   OptimizerSteps optimizer(run.optimizer, {std::move(all)});
   const bool fused = run.optimizer == Optimizer::kAdamWFused;
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
+  StepMark mark;
   for (int step = 0; step < kSteps; ++step) {
+    if (step == kSteps - 1 && repeat_step(tape.trace, mark)) break;
+    mark = mark_step(tape.trace);
     tape.step = step;
-    tape.record_kernels = step == kSteps - 1;
+    tape.record_kernels = step == kSteadyStep;
     tape.phase = Phase::kZero;
     optimizer.zero_grad();
     for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {

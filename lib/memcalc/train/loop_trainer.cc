@@ -8,6 +8,7 @@
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
+#include "memcalc/train/repeat.h"
 
 namespace memcalc {
 
@@ -79,9 +80,13 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
   std::vector<Batch> batches;
   Batch inputs;
   Tensor items, loss_of_step, grad_norm;
+  StepMark mark;
   for (int step = 0; step < kSteps; ++step) {
+    const bool steady = batches_without_padding(run) < kSteps - 1;
+    if (step == kSteps - 1 && steady && repeat_step(tape.trace, mark)) break;
+    mark = mark_step(tape.trace);
     tape.step = step;
-    tape.record_kernels = step == kSteps - 1;
+    tape.record_kernels = step == kSteadyStep;
     tape.phase = Phase::kForward;
     // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
     std::vector<Batch> next;
