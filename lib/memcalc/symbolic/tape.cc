@@ -79,6 +79,15 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   return Tensor(impl);
 }
 
+Tensor Tape::placeholder() {
+  TensorImpl* impl = new_impl();
+  impl->block = static_cast<BlockId>(trace.blocks.size());
+  impl->elements = 0;
+  trace.blocks.push_back({});
+  block_references_.push_back(1);
+  return Tensor(impl);
+}
+
 Tensor Tape::alias(const Tensor& base, const Shape& shape, const Shape& strides, bool is_view) {
   TensorImpl* impl = new_impl();
   impl->dtype = base.dtype();

@@ -118,6 +118,8 @@ class Tape {
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
+  [[nodiscard]] Tensor placeholder();
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   void set_category(const Tensor& tensor, Category category);

@@ -9,9 +9,8 @@
 
 namespace memcalc {
 
-/// Steps of a run. The blocks that step 0 leaves decide where step 1's go; step 2 asks for the same as step 1.
+/// Steps of a run: the blocks that the first leaves behind decide where the second one's go; the third settles.
 inline constexpr int kSteps = 3;
-inline constexpr int kSteadyStep = 1;
 
 /// A plain loop with torch's defaults:
 ///   out = model(**batch); out.loss.backward(); optimizer.step(); optimizer.zero_grad()
