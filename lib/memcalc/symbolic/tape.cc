@@ -194,15 +194,21 @@ void Tape::use_cublas(bool with_lt) {
   }
 }
 
-Tensor* Tape::find_cached_cast(const TensorImpl* weight) {
-  for (auto& [key, copy] : cast_cache_) {
-    if (key == weight) return &copy;
-  }
-  return nullptr;
+const Tensor* Tape::find_cached_cast(const TensorImpl& weight) const {
+  return weight.cached_cast < 0 ? nullptr : &cast_cache_[static_cast<std::size_t>(weight.cached_cast)].second;
 }
 
-void Tape::cache_cast(const TensorImpl* weight, const Tensor& copy) { cast_cache_.emplace_back(weight, copy); }
+void Tape::cache_cast(TensorImpl& weight, const Tensor& copy) {
+  weight.cached_cast = static_cast<std::int32_t>(cast_cache_.size());
+  cast_cache_.emplace_back(&weight, copy);
+}
 
-void Tape::clear_cast_cache() { cast_cache_.clear(); }
+void Tape::clear_cast_cache() {
+  for (auto& [weight, copy] : cast_cache_) {
+    weight->cached_cast = -1;
+    copy.reset();
+  }
+  cast_cache_.clear();
+}
 
 }  // namespace memcalc

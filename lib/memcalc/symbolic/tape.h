@@ -162,9 +162,8 @@ class Tape {
   bool recomputing = false;
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
-  [[nodiscard]] Tensor cached_cast(const Tensor& weight);
-  [[nodiscard]] Tensor* find_cached_cast(const TensorImpl* weight);
-  void cache_cast(const TensorImpl* weight, const Tensor& copy);
+  [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;
+  void cache_cast(TensorImpl& weight, const Tensor& copy);
   void clear_cast_cache();
 
  private:
@@ -196,7 +195,7 @@ class Tape {
   std::vector<NodeId> visited_;
   NodeId pending_node_ = kNoNode;  // recorded, its output not made yet
   std::uint64_t next_sequence_ = 0;
-  std::vector<std::pair<const TensorImpl*, Tensor>> cast_cache_;
+  std::vector<std::pair<TensorImpl*, Tensor>> cast_cache_;
   std::array<bool, 2> cublas_used_{};    // by thread: forward, autograd
   std::array<bool, 2> cublaslt_used_{};
   std::vector<Tensor> workspaces_;

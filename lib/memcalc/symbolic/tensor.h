@@ -87,6 +87,7 @@ struct TensorImpl {
   BlockId block = kNoBlock;
   NodeId grad_fn = kNoNode;           // the node that made this tensor; kNoNode for leaves
   NodeId grad_accumulator = kNoNode;  // parameters: their AccumulateGrad node
+  std::int32_t cached_cast = -1;      // parameters: their place in autocast's weight cache
   std::uint8_t output_index = 0;      // which output of grad_fn
   DType dtype = DType::kFloat32;
   bool requires_grad = false;

@@ -32,26 +32,33 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
     if (left != kNoBlock) fate(left) = Fate::kCarried;
   }
 
+  // The second step: without what stays for good, with the frees of what the first one left.
+  std::vector<Event> second;
+  second.reserve(step.size());
+  for (Event event : step) {
+    ++event.step;
+    if (is_placeholder(event.block)) {
+      event.block = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
+      if (event.block != kNoBlock) second.push_back(event);
+    } else if (fate(event.block) != Fate::kPermanent) {
+      event.block += static_cast<BlockId>(count);
+      second.push_back(event);
+    }
+  }
+
   trace.events.resize(first_event);
-  trace.events.reserve(first_event + step.size() * static_cast<std::size_t>(copies + 1));
-  trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
+  trace.events.reserve(first_event + step.size() + second.size() * static_cast<std::size_t>(copies));
   for (const Event& event : step) {
     if (!is_placeholder(event.block)) trace.events.push_back(event);
   }
-  for (int copy = 1; copy <= copies; ++copy) {
-    for (std::size_t i = 0; i < count; ++i) trace.blocks.push_back(trace.blocks[first_block + i]);
-    const auto offset = static_cast<BlockId>(count * static_cast<std::size_t>(copy));
-    for (Event event : step) {
-      if (is_placeholder(event.block)) {
-        const BlockId left = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
-        if (left == kNoBlock) continue;
-        event.block = left + offset - static_cast<BlockId>(count);
-      } else {
-        if (fate(event.block) == Fate::kPermanent) continue;
-        event.block += offset;
-      }
-      event.step = static_cast<std::int16_t>(event.step + copy);
-      trace.events.push_back(event);
+  const std::vector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
+  trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
+  for (int copy = 0; copy < copies; ++copy) {
+    trace.blocks.insert(trace.blocks.end(), blocks.begin(), blocks.end());
+    trace.events.insert(trace.events.end(), second.begin(), second.end());
+    for (Event& event : second) {
+      ++event.step;
+      event.block += static_cast<BlockId>(count);
     }
   }
 }
