@@ -7,7 +7,7 @@ namespace memcalc {
 namespace {
 constexpr Operator kFull{"aten::full"}, kToCopy{"aten::_to_copy"}, kReciprocal{"aten::reciprocal"}, kAdd{"aten::add"};
 constexpr Operator kMul{"aten::mul"};
-}
+}  // namespace
 
 Tensor GradScaler::scalar(DType dtype, const Operator& op) { return tape_.empty({}, dtype, op); }
 
@@ -50,10 +50,9 @@ void GradScaler::step(OptimizerSteps& optimizer, bool fused_optimizer) {
     Tensor one_copy = scalar(DType::kFloat32, kToCopy);
     drop(one_copy, found_inf, one);
   }
-  // It is handed the scale and found_inf as tensors.
-  Tensor scale;
+  // It is handed found_inf and the scale as tensors.
+  Tensor sum = scalar(DType::kFloat32, kAdd), scale;
   if (!unscaled_before) scale = scalar(DType::kFloat32, kMul);
-  Tensor sum = scalar(DType::kFloat32, kAdd);
   optimizer.step(tape_);
   drop(sum, scale);
 }

@@ -52,8 +52,8 @@ void attention_contractions(Tape& tape, const Operator& op, const AttentionShape
 
 // --- cuDNN (native/cudnn/MHA.cpp)
 
-/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the softmax
-/// sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
+/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the
+/// softmax sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
 Bytes cudnn_backward_workspace(const AttentionShape& s, std::int64_t value_dim) {
   Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1) + 256;
   if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + value_dim);
@@ -65,8 +65,8 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key);
-  Tensor dq = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
-                                 kCudnnBackward);
+  Tensor dq =
+      tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kCudnnBackward);
   Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
   Tensor dv =
       tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
@@ -143,8 +143,8 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
     delta = s.queries > 1 ? tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward) : sum;
     drop(sum, product);
   }
-  const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward,
-                                      Category::kWorkspaces);
+  const Tensor workspace =
+      tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward, Category::kWorkspaces);
   delta.reset();
   attention_contractions(tape, kEfficientBackward, s, query.dtype(), true);
   call.set(0, std::move(dq));
@@ -171,8 +171,9 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
   const AttentionShape s = shape_of(query, key);
-  Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
-                                  bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
+  Tensor out =
+      tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
+                         bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
   const Tensor logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
   if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
   attention_contractions(tape, kEfficient, s, query.dtype(), false);
@@ -246,8 +247,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   const std::int64_t splits = dropout == 0 ? flash_key_splits(s, tape.device) : 1;
   if (splits > 1) {
     partial_logsumexp = tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
-    partial_out =
-        tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
+    partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
   }
   const Tensor rng_state = tape.empty({2}, DType::kInt64, kFlash);
   const Tensor unused = tape.empty({}, DType::kInt64, kFlash);
