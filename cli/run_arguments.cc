@@ -30,7 +30,10 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_option("--seq", a.sequence, "tokens per sequence [trained context, at most 2048]")
       ->type_name("N")
       ->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm or causal [by family]")->type_name("TASK")->group(kModelGroup);
+  command.add_option("--target-seq", a.target_sequence, "seq2seq: tokens per label sequence [as --seq]")
+      ->type_name("N")
+      ->group(kModelGroup);
+  command.add_option("--task", a.task, "seqcls, mlm, tokcls, causal, seq2seq, speech [by family]")->type_name("TASK")->group(kModelGroup);
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
       ->disable_flag_override()
       ->group(kModelGroup);
@@ -135,6 +138,7 @@ RunOptions options_of(const RunArguments& a) {
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
   options.batch_size = whole_of("--bs", a.batch);
   options.sequence_length = whole_of("--seq", a.sequence);
+  options.target_sequence_length = whole_of("--target-seq", a.target_sequence);
   options.precision = precision_of(a);
   options.weights_dtype = weights_dtype_of(a);
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);

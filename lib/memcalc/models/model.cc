@@ -14,6 +14,10 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
           return build_bert(architecture, run, builder);
         } else if constexpr (std::is_same_v<T, Gpt2Spec>) {
           return build_gpt2(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, DistilBertSpec>) {
+          return build_distilbert(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, T5Spec>) {
+          return build_t5(architecture, run, builder);
         } else {
           return build_llama(architecture, run, builder);
         }

@@ -16,7 +16,7 @@ namespace memcalc {
 
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
-  Tensor input_ids;        // [batch, sequence] int64
+  Tensor input_ids;        // [batch, sequence] int64; a speech model's features, [batch, mel bins, frames]
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
   bool padded = true;      // the mask masks something: the framework looks at its values
@@ -42,6 +42,7 @@ struct ModelOutput {
   Tensor loss;
   Tensor logits;
   std::vector<Tensor> past_key_values;
+  Tensor encoder_last_hidden_state;  // encoder-decoders
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -51,6 +52,7 @@ struct ModelOutput {
     drop(loss, logits);
     for (Tensor& tensor : past_key_values) tensor.reset();
     past_key_values.clear();
+    encoder_last_hidden_state.reset();
   }
 };
 
@@ -60,6 +62,7 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
+  Shape input_features;  // of one sample, where the model takes no ids (Whisper); else rank 0
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   std::vector<std::string> not_modelled;
 };
@@ -86,5 +89,8 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run,
+                                                      ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 }  // namespace memcalc

@@ -55,6 +55,10 @@ struct Linear {
   [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
 };
 
+/// A head whose weight tie_weights replaces by `tied`, while its bias becomes a padded copy (_adjust_bias). Not tied:
+/// an ordinary linear layer.
+[[nodiscard]] Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied);
+
 /// transformers' Conv1D: weight [in, out], used untransposed.
 struct Conv1D {
   Tensor weight, bias;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/hf_families.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/names.h"
 
@@ -14,19 +15,22 @@ namespace {
 // One function a family, one line a key, in the order of transformers' configuration_*.py. Numbers and names given
 // as fallback are the defaults there (5.17).
 
-// weights of a linear layer with bias; all counts here only have to be of the right magnitude
-std::int64_t matrix(std::int64_t rows, std::int64_t columns) {
-  return checked_add(checked_multiply(rows, columns), columns);
-}
+using hf::matrix;
 
-BertSpec bert_or_roberta(HfReader& config, bool roberta) {
+enum class BertKind { kBert, kRoberta, kElectra };
+
+BertSpec bert_block(HfReader& config, BertKind kind) {
   BertSpec spec;
+  const bool roberta = kind == BertKind::kRoberta;
+  const bool electra = kind == BertKind::kElectra;
   spec.is_roberta = roberta;
+  spec.is_electra = electra;
   spec.vocab_size = config.size({"vocab_size"}, roberta ? 50265 : 30522);
-  spec.hidden_size = config.size({"hidden_size"}, 768);
+  if (electra) spec.embedding_size = config.size({"embedding_size"}, 128);
+  spec.hidden_size = config.size({"hidden_size"}, electra ? 256 : 768);
   spec.num_hidden_layers = config.size({"num_hidden_layers"}, 12, kLayerRange);
-  spec.num_attention_heads = config.size({"num_attention_heads"}, 12);
-  spec.intermediate_size = config.size({"intermediate_size"}, 3072);
+  spec.num_attention_heads = config.size({"num_attention_heads"}, electra ? 4 : 12);
+  spec.intermediate_size = config.size({"intermediate_size"}, electra ? 1024 : 3072);
   spec.hidden_act = config.activation("hidden_act", "gelu");
   spec.hidden_dropout_prob = config.probability("hidden_dropout_prob", 0.1);
   spec.attention_probs_dropout_prob = config.probability("attention_probs_dropout_prob", 0.1);
@@ -56,13 +60,15 @@ BertSpec bert_or_roberta(HfReader& config, bool roberta) {
     const std::int64_t layer = checked_add(checked_multiply(4, matrix(spec.hidden_size, spec.hidden_size)),
                                            checked_multiply(2, matrix(spec.hidden_size, spec.intermediate_size)));
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.type_vocab_size + spec.num_labels;
-    return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, spec.hidden_size));
+    const std::int64_t width = std::max(spec.hidden_size, spec.embedding_size);
+    return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, width));
   });
   return spec;
 }
 
-Architecture bert(HfReader& config) { return bert_or_roberta(config, /*roberta=*/false); }
-Architecture roberta(HfReader& config) { return bert_or_roberta(config, /*roberta=*/true); }
+Architecture bert(HfReader& config) { return bert_block(config, BertKind::kBert); }
+Architecture roberta(HfReader& config) { return bert_block(config, BertKind::kRoberta); }
+Architecture electra(HfReader& config) { return bert_block(config, BertKind::kElectra); }
 
 Architecture gpt2(HfReader& config) {
   Gpt2Spec spec;
@@ -159,8 +165,10 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert},       Family{"gpt2", gpt2},       Family{"llama", llama},
-    Family{"mistral", mistral}, Family{"roberta", roberta},
+    Family{"bert", bert},       Family{"distilbert", hf::distilbert},
+    Family{"electra", electra}, Family{"gpt2", gpt2},       Family{"llama", llama},
+    Family{"mistral", mistral}, Family{"mt5", hf::mt5},     Family{"roberta", roberta},
+    Family{"t5", hf::t5},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -173,14 +181,14 @@ constexpr auto kModelledTypes = [] {
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
     "albert",     "bart",        "bloom",       "clip",         "convnext",   "convnextv2",  "deberta",
-    "deberta-v2", "deepseek_v2", "deepseek_v3", "deit",         "dinov2",     "distilbert",  "efficientnet",
-    "electra",    "falcon",      "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",
+    "deberta-v2", "deepseek_v2", "deepseek_v3", "deit",         "dinov2",     "efficientnet",
+    "falcon",      "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",
     "glm4",       "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_neox",   "gpt_oss",     "gptj",
     "granite",    "kimi_k2",     "llama4",      "llama4_text",  "llava",      "longformer",  "mamba",
-    "mamba2",     "mbart",       "mixtral",     "mobilenet_v2", "modernbert", "mpt",         "mt5",
+    "mamba2",     "mbart",       "mixtral",     "mobilenet_v2", "modernbert", "mpt",
     "nemotron",   "olmo",        "olmo2",       "opt",          "pegasus",    "phi",         "phi3",
     "qwen2",      "qwen2_moe",   "qwen2_vl",    "qwen3",        "qwen3_moe",  "resnet",      "siglip",
-    "smollm3",    "stablelm",    "starcoder2",  "swin",         "t5",         "vit",         "wav2vec2",
+    "smollm3",    "stablelm",    "starcoder2",  "swin",         "vit",         "wav2vec2",
     "whisper",    "xlm-roberta",
 };
 

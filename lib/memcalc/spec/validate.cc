@@ -37,13 +37,19 @@ void check_sequence(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
-  if (is_decoder(model) && run.task == Task::kMaskedLm) {
-    refuse("task mlm: " + model.model_type + " has no masked language model head; it takes causal or seqcls");
+  const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
+  const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
+  if (is_encoder_decoder(model)) {
+    const Task usual = usual_task(model);
+    if (run.task != usual) refuse(task + " is an encoder with a decoder; it takes " + std::string(name_of(usual)));
+  } else if (is_decoder(model)) {
+    if (run.task == Task::kMaskedLm) refuse(task + " has no masked language model head; it takes causal or seqcls");
+    if (seq2seq) refuse(task + " has no encoder; it takes causal or seqcls");
+    if (run.task == Task::kTokenClassification) refuse(task + " is a decoder; it takes causal or seqcls");
+  } else {
+    if (run.task == Task::kCausalLm || seq2seq) refuse(task + " is an encoder; it takes seqcls, mlm or tokcls");
+    if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
   }
-  if (!is_decoder(model) && run.task == Task::kCausalLm) {
-    refuse("task causal: " + model.model_type + " is an encoder; it takes seqcls or mlm");
-  }
-  if (!is_decoder(model) && run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
 }
 
 void check_precision(const RunSpec& run) {
@@ -68,21 +74,38 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
     // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
     return bert->max_position_embeddings - bert->first_position;
   }
+  if (const auto* distilbert = std::get_if<DistilBertSpec>(&model.architecture)) {
+    return distilbert->max_position_embeddings;
+  }
   if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
   return std::nullopt;
 }
 
 std::int64_t trained_context(const ModelSpec& model) {
   if (const auto limit = position_limit(model)) return *limit;
+  if (std::holds_alternative<T5Spec>(model.architecture)) return 512;  // T5 paper: 512 tokens; positions are relative
   return std::get<LlamaSpec>(model.architecture).max_position_embeddings;
 }
 
-bool is_decoder(const ModelSpec& model) { return !std::holds_alternative<BertSpec>(model.architecture); }
+bool is_encoder(const ModelSpec& model) {
+  return std::holds_alternative<BertSpec>(model.architecture) ||
+         std::holds_alternative<DistilBertSpec>(model.architecture);
+}
+
+bool is_encoder_decoder(const ModelSpec& model) { return std::holds_alternative<T5Spec>(model.architecture); }
+
+bool is_decoder(const ModelSpec& model) { return !is_encoder(model) && !is_encoder_decoder(model); }
+
+Task usual_task(const ModelSpec& model) {
+  if (is_encoder(model)) return Task::kSequenceClassification;
+  return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
+}
 
 void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
   check_task(model, run);
+  if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
 }
 

@@ -26,16 +26,23 @@ std::optional<DType> autocast_dtype(Precision precision) {
   return std::nullopt;
 }
 
-Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op) {
+Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
   const Shape ids{run.batch_size, run.sequence_length};
-  const bool classifies = run.task == Task::kSequenceClassification;
-  batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
-  batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
-  if (classifies && run.loop == Loop::kBare) {  // labels = randint(...) * 0
-    const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
+  const auto input = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, op, Category::kInputs); };
+  if (model.input_features.rank > 0) {
+    const Shape& sample = model.input_features;
+    batch.input_ids = input({run.batch_size, sample[0], sample[1]}, model.parameters.front().tensor.dtype());
+  } else {
+    batch.input_ids = input(ids, DType::kInt64);
   }
-  if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  const bool classifies = run.task == Task::kSequenceClassification;
+  const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
+  batch.labels = input(classifies ? Shape{run.batch_size} : target, DType::kInt64);
+  if (classifies && run.loop == Loop::kBare) {  // labels = randint(...) * 0
+    const Tensor random = std::exchange(batch.labels, input({run.batch_size}, DType::kInt64));
+  }
+  if (run.padding && model.input_features.rank == 0) batch.attention_mask = input(ids, DType::kInt64);
   return batch;
 }
 
@@ -45,7 +52,7 @@ void backward_from(const Tensor& loss) {
 }
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, run, kRandint);
+  Batch batch = make_batch(tape, model, run, kRandint);
   tape.empty_cache();
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);

@@ -89,7 +89,7 @@ class TrainerLoop {
     for (Batch& batch : batches_) {
       visit(batch.input_ids);
       visit(batch.labels);
-      if (run_.padding) visit(batch.attention_mask);
+      if (run_.padding && model_.input_features.rank == 0) visit(batch.attention_mask);
     }
     inputs_ = batches_.back();
     visit(items_);
@@ -117,7 +117,7 @@ void TrainerLoop::step(bool padded) {
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
   for (std::int64_t i = 0; i < run_.accumulation_steps; ++i) {
-    next.push_back(make_batch(tape_, run_, kSendToDevice));
+    next.push_back(make_batch(tape_, model_, run_, kSendToDevice));
     next.back().padded = padded;
   }
   Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);

@@ -1,0 +1,18 @@
+// Internal to spec/hf_*.cc: the readers of config.json by family, outside of hf_config.cc.
+#pragma once
+
+#include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/model_spec.h"
+
+namespace memcalc::hf {
+
+[[nodiscard]] Architecture distilbert(HfReader& config);
+[[nodiscard]] Architecture t5(HfReader& config);
+[[nodiscard]] Architecture mt5(HfReader& config);
+
+/// Weights of a linear layer with bias; counts for check_parameter_count only have to be of the right magnitude.
+[[nodiscard]] inline std::int64_t matrix(std::int64_t rows, std::int64_t columns) {
+  return checked_add(checked_multiply(rows, columns), columns);
+}
+
+}  // namespace memcalc::hf
