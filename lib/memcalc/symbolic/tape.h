@@ -123,6 +123,7 @@ class Tape {
   Phase phase = Phase::kBuild;
   int step = -1;
   bool grad_enabled = true;
+  bool allow_tf32 = false;         // torch.backends.cudnn.allow_tf32
   std::optional<DType> autocast;  // the 16-bit type inside an autocast region
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   std::shared_ptr<CheckpointFrame> checkpoint;  // region whose saved tensors are numbered instead of kept

@@ -253,15 +253,28 @@ Tensor sum_to(Arg x, const Shape& shape) {
   return leading > 0 ? x->tape().alias(sum, shape, contiguous_strides(shape), true) : sum;
 }
 
-Tensor mean_last(Arg x) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
+namespace {
+
+Tensor mean(const Tensor& x, unsigned reduced) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
-  if (node != nullptr) node->shape = x->shape();
-  Tensor result = reduce(kMean, *x, 1U << (x->rank() - 1), true);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = reduce(kMean, x, reduced, true);
   tape.set_history(node, result);
   return result;
+}
+
+}  // namespace
+
+Tensor mean_last(Arg x) {
+  const OperatorCall call(x);
+  return mean(*x, 1U << (x->rank() - 1));
+}
+
+Tensor mean_pixels(Arg x) {
+  const OperatorCall call(x);
+  return mean(*x, 3U << (x->rank() - 2));
 }
 
 Tensor count(const Tensor& x) {
