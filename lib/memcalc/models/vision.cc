@@ -81,8 +81,8 @@ namespace {
 class TorchvisionModel : public Model {
  public:
   TorchvisionModel(const TorchvisionSpec& spec, ModuleBuilder& b) {
-    for (const auto build : {build_resnet, build_vgg, build_mobilenet, build_efficientnet
-                            }) {
+    for (const auto build :
+         {build_resnet, build_vgg, build_mobilenet, build_efficientnet, build_convnext, build_swin}) {
       classifier_ = build(spec, b);
       if (classifier_) break;
     }

@@ -78,7 +78,6 @@ class ImageClassifier {
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_vgg(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_mobilenet(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_efficientnet(const TorchvisionSpec& spec, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<ImageClassifier> build_densenet(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_convnext(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_swin(const TorchvisionSpec& spec, ModuleBuilder& builder);
 

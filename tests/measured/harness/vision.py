@@ -1,7 +1,7 @@
 """Vision on one GPU: allocator histories of torchvision and ViT models, and the workspace that cuDNN takes for every
 distinct convolution of torchvision's classifiers, by batch size and dtype.
 
-usage: vision.py history OUT_DIR | vision.py convolutions OUT_DIR     (--jobs N --budget SECONDS)
+usage: vision.py history | convolutions | channels_last OUT_DIR     (--jobs N --budget SECONDS)
 convolutions: one line each, [mode, batch, in, H, W, out, groups, kh, kw, stride, padding, backends, forward, dgrad, wgrad]: bytes
 requested beyond the result (-1: refused, -2: out of memory).
 """
@@ -73,10 +73,22 @@ def shapes():
     return list(seen)
 
 
-def convolutions(out, jobs, budget):
+def channels_last_shapes():
+    """ConvNeXt's convolutions behind the stem, which see images that went through permute."""
+    keys = []
+    for widths in ((96, 192, 384, 768), (128, 256, 512, 1024), (192, 384, 768, 1536)):
+        for i, c in enumerate(widths):
+            size = 56 >> i
+            keys.append((c, size, size, c, c, 7, 7, 1, 3))
+            if i < 3: keys.append((c, size, size, 2 * c, 1, 2, 2, 2, 0))
+    return keys
+
+
+def convolutions(out, jobs, budget, channels_last=False):
     import torch
     from op_requests import pool
-    keys = shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    keys = channels_last_shapes() if channels_last else shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
     jobs_list = [(b, mode) for mode in MODES for b in BATCHES]
     jobs_list.sort(key=lambda j: BATCHES.index(j[0]) + 3 * MODES.index(j[1]))
     def one(b, mode):
@@ -95,10 +107,10 @@ def convolutions(out, jobs, budget):
                 ci, h, w, co, g, kh, kw, s, p = k
                 if b * max(ci * h * w, co * h * w // (s * s)) * size > 3.4e9: continue
                 if time.time() - T0 > budget: break
-                x = torch.zeros(b, ci, h, w, device="cuda", dtype=dtype, requires_grad=False); wt = torch.zeros(co, ci // g, kh, kw, device="cuda", dtype=dtype)
+                x = torch.zeros(b, ci, h, w, device="cuda", dtype=dtype).to(memory_format=layout); wt = torch.zeros(co, ci // g, kh, kw, device="cuda", dtype=dtype)
                 backend = str(torch._C._select_conv_backend(x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g)).split(".")[-1]
                 fw = beyond(lambda: torch.nn.functional.conv2d(x, wt, None, s, p, 1, g), lambda r: r.numel() * size)
-                dy = torch.zeros(b, co, (h + 2 * p - kh) // s + 1, (w + 2 * p - kw) // s + 1, device="cuda", dtype=dtype)
+                dy = torch.zeros(b, co, (h + 2 * p - kh) // s + 1, (w + 2 * p - kw) // s + 1, device="cuda", dtype=dtype).to(memory_format=layout)
                 bw = lambda mask: beyond(lambda: torch.ops.aten.convolution_backward(dy, x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g, mask), lambda r: sum(t.numel() for t in r if t is not None) * size)
                 f.write(json.dumps([mode, b, *k, backend, fw, bw((True, False, False)), bw((False, True, False))]) + "\n"); del x, wt, dy
     pool([("%s-%d" % (m, b), (lambda b=b, m=m: one(b, m))) for b, m in jobs_list], jobs, lambda s: print(s, flush=True), T0 + budget + 10)
@@ -107,4 +119,5 @@ def convolutions(out, jobs, budget):
 if __name__ == "__main__":
     ap = argparse.ArgumentParser(); ap.add_argument("what"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=6); ap.add_argument("--budget", type=float, default=300)
     a = ap.parse_args(); os.makedirs(a.out, exist_ok=True)
-    (histories if a.what == "history" else convolutions)(a.out, a.jobs, a.budget)
+    if a.what == "history": histories(a.out, a.jobs, a.budget)
+    else: convolutions(a.out, a.jobs, a.budget, a.what == "channels_last")

@@ -25,6 +25,7 @@ Shape channels_last_strides(const Shape& shape) {
 
 /// Tensor::suggest_memory_format: channels last where strides say so and not row-major too.
 bool is_channels_last(const Tensor& x) {
+  if (x.is_contiguous()) return false;
   const Shape& shape = x.shape();
   const Shape& strides = x.strides();
   if (strides[1] == 0) return false;
@@ -102,10 +103,10 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
   const Tensor dy = in_layout(call.gradient(), channels_last, kToCopy);
   const auto pass = [&](int input, const Tensor& like, ConvolutionPass kind) {
     if (!call.needs(input)) return;
-    const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
     Tensor result = tape.empty_strided(
         like.shape(), channels_last ? channels_last_strides(like.shape()) : contiguous_strides(like.shape()), dtype,
         kConvolutionBackwardOp);
+    const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
     tape.scratch(convolution_workspace(shape, kind, dtype, tape.allow_tf32), kConvolutionBackwardOp,
                  Category::kWorkspaces);
     count_kernel(tape, kConvolutionBackwardOp, dtype, shape);
@@ -120,8 +121,9 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   const Tensor& weight = call.saved(1);
   const Tensor& gradient = call.gradient();
   const auto& attributes = call.node.attributes;
-  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), gradient.shape(), attributes[kStride],
-                                          attributes[kPadding], attributes[kGroups]);
+  ConvolutionShape shape = shape_of(x.shape(), weight.shape(), gradient.shape(), attributes[kStride],
+                                    attributes[kPadding], attributes[kGroups]);
+  shape.channels_last = is_channels_last(x) || is_channels_last(weight);
   if (uses_depthwise_kernel(x, weight, attributes[kStride], attributes[kGroups])) {
     depthwise_backward(call, x, weight, shape);
   } else {
@@ -156,7 +158,7 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
   };
   const Shape out{image.size(0), filter.size(0), out_size(2), out_size(3)};
   if (out[2] < 1 || out[3] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's convolutions");
-  const ConvolutionShape shape =
+  ConvolutionShape shape =
       shape_of(image.shape(), filter.shape(), out, options.stride, options.padding, options.groups);
   Tensor result;
   if (uses_depthwise_kernel(image, filter, options.stride, options.groups)) {
@@ -164,10 +166,10 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
     count_kernel(tape, kDepthwise, image.dtype(), shape);
   } else {
     const bool channels_last = is_channels_last(image) || is_channels_last(filter);
-    const Tensor image_copy = in_layout(image, channels_last, kContiguous);
-    const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
+    shape.channels_last = channels_last;
     result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
                                 image.dtype(), kConvolution);
+    const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
     tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32),
                  kConvolution, Category::kWorkspaces);
     count_kernel(tape, kConvolution, image.dtype(), shape);

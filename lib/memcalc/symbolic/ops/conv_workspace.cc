@@ -12,7 +12,7 @@ namespace {
 
 /// One measured convolution; the last three index kSequences.
 struct Row {
-  int mode, in_channels, out_channels, groups, kernel, stride, padding, height;
+  int mode, channels_last, in_channels, out_channels, groups, kernel, stride, padding, height;
   int forward, input_gradient, weight_gradient;
 };
 
@@ -53,13 +53,14 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
 }
 
 auto identity_of(const Row& r) {
-  return std::tie(r.mode, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
+  return std::tie(r.mode, r.channels_last, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
 
 /// The rows of the same weights, stride and padding, by image size.
 std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
   if (s.kernel_height != s.kernel_width) return {};
   const Row key{mode,
+                s.channels_last ? 1 : 0,
                 static_cast<int>(s.in_channels),
                 static_cast<int>(s.out_channels),
                 static_cast<int>(s.groups),

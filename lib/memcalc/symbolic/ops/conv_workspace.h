@@ -16,6 +16,7 @@ struct ConvolutionShape {
   std::int64_t in_channels = 0, height = 0, width = 0;
   std::int64_t out_channels = 0, out_height = 0, out_width = 0;
   std::int64_t groups = 1, kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
+  bool channels_last = false;  // the tensors' strides, which decide the engine
 };
 
 /// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is

@@ -110,6 +110,14 @@ void cat3_backward(BackwardCall& call) {
   if (call.needs(2)) call.set(2, slice(gradient, dim, first + second, gradient.size(dim) - first - second));
 }
 
+void cat4_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[1]);
+  const std::int64_t part = call.node.attributes[2];
+  for (int i = 0; i < 4; ++i) {
+    if (call.needs(i)) call.set(i, slice(call.gradient(), dim, i * part, part));
+  }
+}
+
 void permute_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   Shape shape, strides;
@@ -274,6 +282,28 @@ Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   move_kernel(tape, kCat, result);
   tape.set_history(node, result);
   return result;
+}
+
+Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
+  Tape& tape = parts[0].tape();
+  const Tensor* inputs[] = {&parts[0], &parts[1], &parts[2], &parts[3]};
+  Node* node = tape.record(kCatBackward, cat4_backward, inputs, 4);
+  Shape shape = parts[0].shape();
+  shape[dim] *= 4;
+  if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
+  Tensor result = tape.empty(shape, parts[0].dtype(), kCat);
+  move_kernel(tape, kCat, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor every_second(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape = x->shape();
+  Shape strides = x->strides();
+  shape[dim] /= 2;
+  strides[dim] *= 2;
+  return record_view(kSliceBackward, slice_backward, *x, shape, strides, dim, 0);
 }
 
 Tensor permute(Arg x, std::initializer_list<int> order) {

@@ -1,6 +1,7 @@
 // Views and copies: operators that move no number, or only move.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <vector>
 
@@ -32,6 +33,10 @@ namespace memcalc {
 /// torch.cat of two, of three.
 [[nodiscard]] Tensor cat(Arg a, Arg b, int dim);
 [[nodiscard]] Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim);
+/// torch.cat of four equal parts.
+[[nodiscard]] Tensor cat4(const std::array<Tensor, 4>& parts, int dim);
+/// x[..., start::2, ...]
+[[nodiscard]] Tensor every_second(Arg x, int dim);
 /// x.permute(order)
 [[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> order);
 /// torch.cat([empty, x]) with an empty tensor of `dtype`: the copy that DynamicCache.update makes at its first call.
