@@ -82,11 +82,13 @@ class ResNet : public ImageClassifier {
     const std::int64_t out = planes * (variant.bottleneck ? 4 : 1);
     // _make_layer makes the shortcut before the block, which registers it last.
     const std::size_t first = b.parameters.size();
+    const std::size_t first_state = b.state.size();
     if (stride != 1 || in != out) {
       block.downsample_conv.emplace_back(b, "downsample.0", in, out, 1, ConvolutionOptions{.stride = stride});
       block.downsample_norm.emplace_back(b, "downsample.1", out);
     }
     const std::size_t shortcut_end = b.parameters.size();
+    const std::size_t shortcut_state_end = b.state.size();
     const auto add = [&](std::int64_t from, std::int64_t to, std::int64_t kernel, const ConvolutionOptions& options) {
       const std::string number = std::to_string(block.convs.size() + 1);
       block.convs.emplace_back(b, "conv" + number, from, to, kernel, options);
@@ -104,6 +106,8 @@ class ResNet : public ImageClassifier {
     const auto begin = b.parameters.begin();
     std::rotate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(shortcut_end),
                 b.parameters.end());
+    std::rotate(b.state.begin() + static_cast<std::ptrdiff_t>(first_state),
+                b.state.begin() + static_cast<std::ptrdiff_t>(shortcut_state_end), b.state.end());
     return block;
   }
 

@@ -1,6 +1,7 @@
 #include "memcalc/models/vision.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "memcalc/symbolic/ops/loss.h"
 
@@ -108,11 +109,24 @@ class TorchvisionModel : public Model {
 
 }  // namespace
 
+namespace {
+constexpr Operator kTo{"aten::to"};
+}
+
 std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
   if (run.checkpointing != Checkpointing::kNone) {
     throw Error(ErrorCode::kUnsupported, "torchvision's models have no gradient checkpointing; accepted: none");
   }
-  return std::make_unique<TorchvisionModel>(spec, builder);
+  // torchvision's constructors make float32; m.to(dtype) then converts every floating-point tensor.
+  const DType dtype = std::exchange(builder.dtype, DType::kFloat32);
+  auto model = std::make_unique<TorchvisionModel>(spec, builder);
+  if (dtype != DType::kFloat32) {
+    for (const Tensor& tensor : builder.state) {
+      if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, kTo);
+    }
+  }
+  builder.state.clear();
+  return model;
 }
 
 }  // namespace memcalc

@@ -88,6 +88,8 @@ class Tape {
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
+  void convert(const Tensor& tensor, DType dtype, const Operator& op);
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   void set_category(const Tensor& tensor, Category category);
