@@ -131,7 +131,7 @@ void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {
   TensorImpl& impl = *tensor.impl();
   std::swap(impl.block, copy.impl()->block);
   std::swap(impl.dtype, copy.impl()->dtype);
-  if (impl.grad_accumulator != kNoNode) nodes_[static_cast<std::size_t>(impl.grad_accumulator)].outputs[0].dtype = dtype;
+  if (impl.grad_accumulator != kNoNode) nodes_[static_cast<std::size_t>(impl.grad_accumulator)].output.dtype = dtype;
 }
 
 void Tape::scratch(Bytes bytes, const Operator& op, Category category) {
