@@ -76,7 +76,7 @@ namespace {
 Tensor gelu_new(const Tensor& x) {
   Tensor half = multiply_scalar(x);
   Tensor cubic = x + multiply_scalar(power(x));
-  return half * add_scalar(tanh(multiply_scalar(std::move(cubic))));
+  return std::move(half) * add_scalar(tanh(multiply_scalar(std::move(cubic))));
 }
 
 bool is_fused_gelu(std::string_view name) {
