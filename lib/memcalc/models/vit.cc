@@ -107,14 +107,15 @@ VitModel::VitModel(const VitSpec& spec, const RunSpec& run, ModuleBuilder& b)
   const std::int64_t side = spec.image_size / spec.patch_size;
   b.scope(spec.is_deit ? "deit" : "vit", [&] {
     cls_token_ = b.parameter("embeddings.cls_token", {1, 1, spec.hidden_size});
-    if (spec.is_deit) distillation_token_ = b.parameter("embeddings.distillation_token", {1, 1, spec.hidden_size});
     const std::size_t first = b.parameters.size();
     projection_ = Conv2d(b, "embeddings.patch_embeddings.projection", spec.num_channels, spec.hidden_size,
                          spec.patch_size, {.stride = spec.patch_size}, true);
     position_embeddings_ =
         b.parameter("embeddings.position_embeddings", {1, side * side + (spec.is_deit ? 2 : 1), spec.hidden_size});
+    if (spec.is_deit) distillation_token_ = b.parameter("embeddings.distillation_token", {1, 1, spec.hidden_size});
     // A module's own parameters come before its submodules'.
-    std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first), b.parameters.end() - 1, b.parameters.end());
+    std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first),
+                b.parameters.end() - (spec.is_deit ? 2 : 1), b.parameters.end());
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
       layers_.push_back(
           b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
