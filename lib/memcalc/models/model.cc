@@ -14,6 +14,10 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
           return build_bert(architecture, run, builder);
         } else if constexpr (std::is_same_v<T, Gpt2Spec>) {
           return build_gpt2(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, VitSpec>) {
+          return build_vit(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, TorchvisionSpec>) {
+          return build_torchvision(architecture, run, builder);
         } else {
           return build_llama(architecture, run, builder);
         }
