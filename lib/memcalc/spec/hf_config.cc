@@ -194,10 +194,14 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert},       Family{"deit", deit},
-    Family{"gpt2", gpt2},       Family{"llama", llama},
-    Family{"mistral", mistral}, Family{"roberta", roberta},
-    Family{"torchvision", torchvision}, Family{"vit", vit},
+    Family{"bert", bert},
+    Family{"deit", deit},
+    Family{"gpt2", gpt2},
+    Family{"llama", llama},
+    Family{"mistral", mistral},
+    Family{"roberta", roberta},
+    Family{"torchvision", torchvision},
+    Family{"vit", vit},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -209,16 +213,15 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",     "bart",        "bloom",       "clip",         "convnext",   "convnextv2",  "deberta",
-    "deberta-v2", "deepseek_v2", "deepseek_v3", "dinov2",     "distilbert",  "efficientnet",
-    "electra",    "falcon",      "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",
-    "glm4",       "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_neox",   "gpt_oss",     "gptj",
-    "granite",    "kimi_k2",     "llama4",      "llama4_text",  "llava",      "longformer",  "mamba",
-    "mamba2",     "mbart",       "mixtral",     "mobilenet_v2", "modernbert", "mpt",         "mt5",
-    "nemotron",   "olmo",        "olmo2",       "opt",          "pegasus",    "phi",         "phi3",
-    "qwen2",      "qwen2_moe",   "qwen2_vl",    "qwen3",        "qwen3_moe",  "resnet",      "siglip",
-    "smollm3",    "stablelm",    "starcoder2",  "swin",         "t5",         "wav2vec2",
-    "whisper",    "xlm-roberta",
+    "albert",     "bart",        "bloom",        "clip",       "convnext",    "convnextv2",   "deberta",
+    "deberta-v2", "deepseek_v2", "deepseek_v3",  "dinov2",     "distilbert",  "efficientnet", "electra",
+    "falcon",     "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",          "glm4",
+    "glm4_moe",   "gpt_bigcode", "gpt_neo",      "gpt_neox",   "gpt_oss",     "gptj",         "granite",
+    "kimi_k2",    "llama4",      "llama4_text",  "llava",      "longformer",  "mamba",        "mamba2",
+    "mbart",      "mixtral",     "mobilenet_v2", "modernbert", "mpt",         "mt5",          "nemotron",
+    "olmo",       "olmo2",       "opt",          "pegasus",    "phi",         "phi3",         "qwen2",
+    "qwen2_moe",  "qwen2_vl",    "qwen3",        "qwen3_moe",  "resnet",      "siglip",       "smollm3",
+    "stablelm",   "starcoder2",  "swin",         "t5",         "wav2vec2",    "whisper",      "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {
