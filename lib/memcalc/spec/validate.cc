@@ -20,6 +20,11 @@ void check_numbers(const RunSpec& run) {
   require_positive(run.batch_size, "batch size");
   require_positive(run.sequence_length, "sequence length");
   require_positive(run.accumulation_steps, "accumulation steps");
+  constexpr std::int64_t kMostAccumulation = 65536;  // the Trainer moves all micro-batches of a step to the card first
+  if (run.accumulation_steps > kMostAccumulation) {
+    refuse("accumulation steps: expected a whole number from 1 to " + std::to_string(kMostAccumulation) + ", found " +
+           std::to_string(run.accumulation_steps));
+  }
   if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
     refuse("gradient clipping: expected a norm greater than 0");
   }
