@@ -102,9 +102,14 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
   if (!report.device_used_bytes) {
     report.assumptions.push_back("the CUDA context of " + report.device.name +
                                  " is not known: reserved memory alone is compared with the card's");
-  } else if (!report.device.validated) {
+  }
+  if (!report.device.validated) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
                                  "it has not been measured by this project");
+  }
+  if (report.device.compute_capability_major == 0) {
+    report.not_modelled.push_back("the kernels and the allocator of " + report.device.name +
+                                  ", which is no CUDA device: a CUDA card's are assumed");
   }
 }
 

@@ -60,8 +60,9 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
   if (is_vision(model)) return;
-  if (is_decoder(model) && run.task == Task::kMaskedLm) {
-    refuse("task mlm: " + model.model_type + " has no masked language model head; it takes causal or seqcls");
+  if (is_decoder(model) && run.task != Task::kCausalLm) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.model_type +
+           " is modelled with its language-model head; accepted: causal");
   }
   if (!is_decoder(model) && run.task == Task::kCausalLm) {
     refuse("task causal: " + model.model_type + " is an encoder; it takes seqcls or mlm");
