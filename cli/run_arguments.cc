@@ -33,7 +33,12 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_option("--target-seq", a.target_sequence, "seq2seq: tokens per label sequence [as --seq]")
       ->type_name("N")
       ->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm, tokcls, causal, seq2seq, speech [by family]")->type_name("TASK")->group(kModelGroup);
+  command.add_option("--image", a.image, "pixels a side, for image models [the trained size]")
+      ->type_name("N")
+      ->group(kModelGroup);
+  command.add_option("--task", a.task, "what it is trained for (see docs/cli.md) [by family]")
+      ->type_name("TASK")
+      ->group(kModelGroup);
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
       ->disable_flag_override()
       ->group(kModelGroup);
@@ -139,6 +144,7 @@ RunOptions options_of(const RunArguments& a) {
   options.batch_size = whole_of("--bs", a.batch);
   options.sequence_length = whole_of("--seq", a.sequence);
   options.target_sequence_length = whole_of("--target-seq", a.target_sequence);
+  options.image_size = whole_of("--image", a.image);
   options.precision = precision_of(a);
   options.weights_dtype = weights_dtype_of(a);
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);

@@ -37,7 +37,7 @@ CASES = [
       for text in ("-0.1", "1", "2", "nan", "inf", "x", "0,1", "1e400")),
     *(((*BERT, "--clip-grad", text), "--clip-grad: expected a number") for text in ("-1", "nan", "inf", "x")),
     # choices
-    ((*BERT, "--task", "image"), "--task: expected one of seqcls, mlm, causal, found 'image'"),
+    ((*BERT, "--task", "image"), "task image: bert-large takes text (seqcls, mlm or causal)"),
     ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),
     ((*BERT, "--optimizer", "adam"), "did you mean 'adamw'?"),
     ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, found 'x'"),
@@ -65,7 +65,7 @@ CASES = [
     ((*BERT, "--seq", "513"), "sequence length 513 is beyond the 512 positions of bert-large"),
     (("--model", "roberta-large", "--seq", "513"), "beyond the 512 positions"),
     (("--model", "gpt2", "--seq", "1025"), "beyond the 1024 positions of gpt2"),
-    (("--model", "llama-3-8b", "--task", "mlm"), "no masked language model head"),
+    (("--model", "llama-3-8b", "--task", "mlm"), "modelled with its language-model head"),
     ((*BERT, "--task", "causal"), "is an encoder"),
     ((*BERT, "--use-cache"), "no key/value cache"),
     # files

@@ -66,6 +66,7 @@ Tensor TapeBench::input(const Shape& shape, DType dtype, bool needs_gradient) {
 
 Tensor TapeBench::strided_input(const Shape& shape, const Shape& strides, DType dtype, bool needs_gradient) {
   Tensor tensor = tape.empty_strided(shape, strides, dtype, kInput);
+  held_.push_back(tensor);
   if (!needs_gradient) return tensor;
   if (!source_.defined()) {
     source_ = tape.empty({}, DType::kFloat32, kInput);
@@ -98,7 +99,7 @@ void TapeBench::backward(const Tensor& output, Tensor gradient) {
   const Phase before = std::exchange(tape.phase, Phase::kBackward);
   tape.backward(output, gradient);
   tape.phase = before;
-  given_.push_back(std::move(gradient));
+  held_.push_back(std::move(gradient));
 }
 
 }  // namespace memcalc::test

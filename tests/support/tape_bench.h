@@ -24,7 +24,7 @@ class TapeBench {
 
   /// Takes the workspaces of both threads, so that they are no part of what is measured.
   void warm_up();
-  /// A row-major tensor that a caller holds. With a gradient, backward() captures what arrives for it.
+  /// A row-major tensor that a caller holds to the end. With a gradient, backward() captures what arrives for it.
   [[nodiscard]] Tensor input(const Shape& shape, DType dtype = DType::kFloat32, bool needs_gradient = true);
   [[nodiscard]] Tensor strided_input(const Shape& shape, const Shape& strides, DType dtype = DType::kFloat32,
                                      bool needs_gradient = true);
@@ -42,8 +42,8 @@ class TapeBench {
 
  private:
   std::size_t first_event_ = 0;
-  std::vector<Tensor> given_;  // gradients that backward() started from: the caller's
-  Tensor source_;              // what the inputs are made from: it needs a gradient but has nowhere to put it
+  std::vector<Tensor> held_;  // the caller's: inputs, and gradients that backward() started from
+  Tensor source_;             // what the inputs are made from: it needs a gradient but has nowhere to put it
 };
 
 }  // namespace memcalc::test

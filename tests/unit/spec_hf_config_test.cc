@@ -179,11 +179,12 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"empty", "{}", "config.json: missing key \"model_type\""},
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
-              "config.json: /model_type: found the string \"lama\"; accepted: one of bert, gpt2, llama, mistral, "
-              "roberta; "
+              "config.json: /model_type: found the string \"lama\"; accepted: one of bert, deit, gpt2, llama, "
+              "mistral, roberta, torchvision, vit; "
               "did you mean 'llama'?"},
         Wrong{"type_to_come", R"({"model_type": "qwen2"})",
-              "config.json: /model_type: qwen2 is not modelled yet; modelled: bert, gpt2, llama, mistral, roberta",
+              "config.json: /model_type: qwen2 is not modelled yet; modelled: bert, deit, gpt2, llama, mistral, "
+              "roberta, torchvision, vit",
               ErrorCode::kUnsupported},
         Wrong{"zero_layers", R"({"model_type": "bert", "num_hidden_layers": 0})",
               "config.json: /num_hidden_layers: found 0; accepted: an integer from 1 to 10000"},

@@ -15,6 +15,38 @@ struct EncoderDecoderCache {
   void move_to(ModelOutput& output);
 };
 
+/// BartAttention and WhisperAttention: of a decoder's tokens, or with `key_value_states` over the encoder's.
+struct Seq2SeqAttention {
+  Linear k_proj, v_proj, q_proj, out_proj;
+  std::int64_t head_dim = 0;
+  bool is_whisper = false;  // scales the query itself, and copies all three to row-major heads
+  AttentionOptions options;
+
+  struct Config {
+    std::int64_t width, heads;
+    bool is_whisper;
+  };
+
+  Seq2SeqAttention() = default;
+  Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& options);
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& key_value_states,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+};
+
+/// fc1, activation, fc2 of both families' layers, with their two dropouts.
+struct Seq2SeqFeedForward {
+  Linear fc1, fc2;
+  std::string activation;
+  double activation_dropout_p = 0;
+  double dropout_p = 0;
+
+  Seq2SeqFeedForward() = default;
+  Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, std::int64_t ffn_dim);
+
+  [[nodiscard]] Tensor forward(const Tensor& input) const;
+};
+
 /// shift_tokens_right: the decoder's input ids from the labels.
 [[nodiscard]] Tensor shift_right(const Tensor& labels);
 

@@ -23,10 +23,14 @@ struct SelfAttention {
   AttentionOptions options;
 
   SelfAttention(ModuleBuilder& b, const LlamaSpec& spec, const AttentionOptions& options)
-      : q_proj(b, "q_proj", spec.hidden_size, spec.num_attention_heads * spec.head_dim, spec.attention_bias),
-        k_proj(b, "k_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim, spec.attention_bias),
-        v_proj(b, "v_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim, spec.attention_bias),
-        o_proj(b, "o_proj", spec.num_attention_heads * spec.head_dim, spec.hidden_size, spec.attention_bias),
+      : q_proj(b, "q_proj", spec.hidden_size, checked_multiply(spec.num_attention_heads, spec.head_dim),
+               spec.attention_bias),
+        k_proj(b, "k_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim),
+               spec.attention_bias),
+        v_proj(b, "v_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim),
+               spec.attention_bias),
+        o_proj(b, "o_proj", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size,
+               spec.attention_bias),
         head_dim(spec.head_dim),
         options(options) {}
 

@@ -16,8 +16,16 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
           return build_gpt2(architecture, run, builder);
         } else if constexpr (std::is_same_v<T, DistilBertSpec>) {
           return build_distilbert(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, BartSpec>) {
+          return build_bart(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, WhisperSpec>) {
+          return build_whisper(architecture, run, builder);
         } else if constexpr (std::is_same_v<T, T5Spec>) {
           return build_t5(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, VitSpec>) {
+          return build_vit(architecture, run, builder);
+        } else if constexpr (std::is_same_v<T, TorchvisionSpec>) {
+          return build_torchvision(architecture, run, builder);
         } else {
           return build_llama(architecture, run, builder);
         }

@@ -16,7 +16,9 @@ namespace memcalc {
 
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
-  Tensor input_ids;        // [batch, sequence] int64; a speech model's features, [batch, mel bins, frames]
+  Tensor input_ids;        // [batch, sequence] int64
+  Tensor input_features;   // speech models: [batch, mel bins, frames] in the weights' dtype
+  Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
   bool padded = true;      // the mask masks something: the framework looks at its values
@@ -27,6 +29,8 @@ struct Batch {
   Batch& operator=(const Batch& other) {
     clear();
     input_ids = other.input_ids;
+    input_features = other.input_features;
+    pixel_values = other.pixel_values;
     labels = other.labels;
     attention_mask = other.attention_mask;
     padded = other.padded;
@@ -34,7 +38,7 @@ struct Batch {
     return *this;
   }
   ~Batch() { clear(); }
-  void clear() { drop(input_ids, labels, attention_mask, number_of_items); }
+  void clear() { drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
@@ -62,8 +66,9 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
-  Shape input_features;  // of one sample, where the model takes no ids (Whisper); else rank 0
+  Shape input_features;               // speech models: of one sample
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
+  bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };
 
@@ -91,6 +96,13 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run,
                                                       ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_bart(const BartSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_whisper(const WhisperSpec& spec, const RunSpec& run,
+                                                   ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+
+[[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
 
 }  // namespace memcalc

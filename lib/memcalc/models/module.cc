@@ -10,16 +10,26 @@ constexpr Operator kBuffer{"buffer"}, kTied{"tied parameter"};
 }
 
 Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool decays) {
-  Tensor tensor = tape.parameter(shape, dtype);
+  return add(name, tape.parameter(shape, dtype), decays);
+}
+
+Tensor ModuleBuilder::frozen_parameter(std::string_view name, const Shape& shape) {
+  return add(name, tape.parameter(shape, dtype, false), false);
+}
+
+Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
   std::string full;
   full.reserve(prefix_.size() + name.size());
   full.append(prefix_).append(name);
+  state.push_back(tensor);
   parameters.push_back({std::move(full), tensor, decays});
   return tensor;
 }
 
 Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
-  return tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
+  Tensor tensor = tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
+  state.push_back(tensor);
+  return tensor;
 }
 
 namespace {
@@ -86,7 +96,7 @@ namespace {
 Tensor gelu_new(const Tensor& x) {
   Tensor half = multiply_scalar(x);
   Tensor cubic = x + multiply_scalar(power(x));
-  return half * add_scalar(tanh(multiply_scalar(std::move(cubic))));
+  return std::move(half) * add_scalar(tanh(multiply_scalar(std::move(cubic))));
 }
 
 bool is_fused_gelu(std::string_view name) {

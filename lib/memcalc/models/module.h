@@ -27,6 +27,8 @@ class ModuleBuilder {
   ModuleBuilder(Tape& tape, DType dtype) : tape(tape), dtype(dtype) {}
 
   [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
+  /// A parameter with requires_grad = False.
+  [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
@@ -42,8 +44,11 @@ class ModuleBuilder {
   Tape& tape;
   DType dtype;
   std::vector<Parameter> parameters;
+  std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:
+  [[nodiscard]] Tensor add(std::string_view name, Tensor tensor, bool decays);
+
   std::string prefix_;
 };
 

@@ -159,16 +159,61 @@ Architecture mistral(HfReader& config) {
   return spec;
 }
 
+VitSpec vit_or_deit(HfReader& config, bool deit) {
+  VitSpec spec;
+  spec.is_deit = deit;
+  spec.hidden_size = config.size({"hidden_size"}, 768);
+  spec.num_hidden_layers = config.size({"num_hidden_layers"}, 12, kLayerRange);
+  spec.num_attention_heads = config.size({"num_attention_heads"}, 12);
+  spec.intermediate_size = config.size({"intermediate_size"}, 3072);
+  spec.hidden_act = config.activation("hidden_act", "gelu");
+  spec.hidden_dropout_prob = config.probability("hidden_dropout_prob", 0.0);
+  spec.attention_probs_dropout_prob = config.probability("attention_probs_dropout_prob", 0.0);
+  spec.image_size = config.size({"image_size"}, 224);
+  spec.patch_size = config.size({"patch_size"}, 16);
+  spec.num_channels = config.size({"num_channels"}, 3);
+  spec.qkv_bias = config.flag("qkv_bias", true);
+  spec.num_labels = config.num_labels(/*list_default=*/true);
+  config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
+  config.check_parameter_count([&] {
+    return checked_multiply(spec.num_hidden_layers,
+                            checked_add(checked_multiply(4, matrix(spec.hidden_size, spec.hidden_size)),
+                                        checked_multiply(2, matrix(spec.hidden_size, spec.intermediate_size))));
+  });
+  return spec;
+}
+
+Architecture vit(HfReader& config) { return vit_or_deit(config, /*deit=*/false); }
+Architecture deit(HfReader& config) { return vit_or_deit(config, /*deit=*/true); }
+
+/// Our own key for what has no config.json: the name of a function in torchvision.models.
+Architecture torchvision(HfReader& config) {
+  TorchvisionSpec spec;
+  spec.architecture = config.json().required_string("architecture");
+  spec.num_classes = config.json().optional_int("num_classes", kSizeRange).value_or(1000);
+  return spec;
+}
+
 struct Family {
   std::string_view model_type;
   Architecture (*read)(HfReader&);
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert},       Family{"distilbert", hf::distilbert},
-    Family{"electra", electra}, Family{"gpt2", gpt2},       Family{"llama", llama},
-    Family{"mistral", mistral}, Family{"mt5", hf::mt5},     Family{"roberta", roberta},
+    Family{"bart", hf::bart},
+    Family{"bert", bert},
+    Family{"deit", deit},
+    Family{"distilbert", hf::distilbert},
+    Family{"electra", electra},
+    Family{"gpt2", gpt2},
+    Family{"llama", llama},
+    Family{"mistral", mistral},
+    Family{"mt5", hf::mt5},
+    Family{"roberta", roberta},
     Family{"t5", hf::t5},
+    Family{"torchvision", torchvision},
+    Family{"vit", vit},
+    Family{"whisper", hf::whisper},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -180,16 +225,13 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",     "bart",        "bloom",       "clip",         "convnext",   "convnextv2",  "deberta",
-    "deberta-v2", "deepseek_v2", "deepseek_v3", "deit",         "dinov2",     "efficientnet",
-    "falcon",      "gemma",       "gemma2",       "gemma3",     "gemma3_text", "glm",
-    "glm4",       "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_neox",   "gpt_oss",     "gptj",
-    "granite",    "kimi_k2",     "llama4",      "llama4_text",  "llava",      "longformer",  "mamba",
-    "mamba2",     "mbart",       "mixtral",     "mobilenet_v2", "modernbert", "mpt",
-    "nemotron",   "olmo",        "olmo2",       "opt",          "pegasus",    "phi",         "phi3",
-    "qwen2",      "qwen2_moe",   "qwen2_vl",    "qwen3",        "qwen3_moe",  "resnet",      "siglip",
-    "smollm3",    "stablelm",    "starcoder2",  "swin",         "vit",         "wav2vec2",
-    "whisper",    "xlm-roberta",
+    "albert", "bloom", "clip", "convnext", "convnextv2", "deberta", "deberta-v2", "deepseek_v2",
+    "deepseek_v3", "dinov2", "efficientnet", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4",
+    "glm4_moe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite", "kimi_k2", "llama4",
+    "llama4_text", "llava", "longformer", "mamba", "mamba2", "mbart", "mixtral", "mobilenet_v2", "modernbert", "mpt",
+    "nemotron", "olmo", "olmo2", "opt", "pegasus", "phi", "phi3", "qwen2", "qwen2_moe", "qwen2_vl", "qwen3",
+    "qwen3_moe", "resnet", "siglip", "smollm3", "stablelm", "starcoder2", "swin", "wav2vec2",
+    "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {

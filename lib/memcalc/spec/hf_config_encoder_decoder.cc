@@ -50,7 +50,64 @@ T5Spec t5_block(HfReader& config, const T5Defaults& defaults) {
   return spec;
 }
 
+struct BartDefaults {
+  std::int64_t vocab_size, d_model, layers, heads, ffn_dim;
+  double dropout;
+};
+
+/// What BART and Whisper share; the names of the positions differ.
+void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
+  spec.vocab_size = config.size({"vocab_size"}, defaults.vocab_size);
+  spec.d_model = config.size({"d_model", "hidden_size"}, defaults.d_model);
+  spec.encoder_layers = config.size({"encoder_layers"}, defaults.layers, kLayerRange);
+  spec.encoder_ffn_dim = config.size({"encoder_ffn_dim"}, defaults.ffn_dim);
+  spec.encoder_attention_heads = config.size({"encoder_attention_heads"}, defaults.heads);
+  spec.decoder_layers = config.size({"decoder_layers"}, defaults.layers, kLayerRange);
+  spec.decoder_ffn_dim = config.size({"decoder_ffn_dim"}, defaults.ffn_dim);
+  spec.decoder_attention_heads = config.size({"decoder_attention_heads"}, defaults.heads);
+  spec.activation_function = config.activation("activation_function", "gelu");
+  spec.dropout = config.probability("dropout", defaults.dropout);
+  spec.attention_dropout = config.probability("attention_dropout", 0);
+  spec.activation_dropout = config.probability("activation_dropout", 0);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
+  config.divides("encoder_attention_heads", spec.encoder_attention_heads, "d_model", spec.d_model);
+  config.divides("decoder_attention_heads", spec.decoder_attention_heads, "d_model", spec.d_model);
+  config.only_flag("is_encoder_decoder", true);
+  for (const std::string_view key : {"encoder_layerdrop", "decoder_layerdrop"}) {
+    if (config.json().optional_double(key, {0, 1}).value_or(0) != 0) config.only_absent(key);
+  }
+  config.check_parameter_count([&] {
+    const std::int64_t attention = checked_multiply(4, matrix(spec.d_model, spec.d_model));
+    const std::int64_t encoder =
+        checked_add(attention, checked_multiply(2, matrix(spec.d_model, spec.encoder_ffn_dim)));
+    const std::int64_t decoder =
+        checked_add(checked_multiply(2, attention), checked_multiply(2, matrix(spec.d_model, spec.decoder_ffn_dim)));
+    return checked_add(checked_add(checked_multiply(encoder, spec.encoder_layers),
+                                   checked_multiply(decoder, spec.decoder_layers)),
+                       checked_multiply(2 * spec.vocab_size, spec.d_model));
+  });
+}
+
 }  // namespace
+
+Architecture bart(HfReader& config) {
+  BartSpec spec;
+  read_bart(config,
+            {.vocab_size = 50265, .d_model = 1024, .layers = 12, .heads = 16, .ffn_dim = 4096, .dropout = 0.1}, spec);
+  spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
+  return spec;
+}
+
+Architecture whisper(HfReader& config) {
+  WhisperSpec spec;
+  read_bart(config, {.vocab_size = 51865, .d_model = 384, .layers = 4, .heads = 6, .ffn_dim = 1536, .dropout = 0.0},
+            spec);
+  spec.num_mel_bins = config.size({"num_mel_bins"}, 80);
+  spec.max_source_positions = config.size({"max_source_positions"}, 1500);
+  spec.max_position_embeddings = config.size({"max_target_positions"}, 448);
+  config.only_flag("apply_spec_augment", false);
+  return spec;
+}
 
 Architecture t5(HfReader& config) {
   T5Spec spec = t5_block(config, {.vocab_size = 32128,

@@ -6,9 +6,11 @@
 
 namespace memcalc::hf {
 
+[[nodiscard]] Architecture bart(HfReader& config);
 [[nodiscard]] Architecture distilbert(HfReader& config);
 [[nodiscard]] Architecture t5(HfReader& config);
 [[nodiscard]] Architecture mt5(HfReader& config);
+[[nodiscard]] Architecture whisper(HfReader& config);
 
 /// Weights of a linear layer with bias; counts for check_parameter_count only have to be of the right magnitude.
 [[nodiscard]] inline std::int64_t matrix(std::int64_t rows, std::int64_t columns) {

@@ -102,7 +102,57 @@ struct T5Spec {
   bool tie_word_embeddings = true;
 };
 
-using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, T5Spec, DistilBertSpec>;
+/// ViT and DeiT for image classification (models/vit, models/deit).
+struct VitSpec {
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  std::int64_t num_channels = 3;
+  std::int64_t num_labels = 2;
+  std::string hidden_act;
+  double hidden_dropout_prob = 0;
+  double attention_probs_dropout_prob = 0;
+  bool qkv_bias = true;
+  bool is_deit = false;  // a distillation token beside the class token
+};
+
+/// A classifier of torchvision.models by its function's name; its layers are tables in models/*.cc.
+struct TorchvisionSpec {
+  std::string architecture;  // "resnet50"
+  std::int64_t num_classes = 1000;
+};
+
+/// BART (models/bart): encoder-decoder with learned positions, norms behind each layer.
+struct BartSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t d_model = 0;
+  std::int64_t encoder_layers = 0;
+  std::int64_t encoder_ffn_dim = 0;
+  std::int64_t encoder_attention_heads = 0;
+  std::int64_t decoder_layers = 0;
+  std::int64_t decoder_ffn_dim = 0;
+  std::int64_t decoder_attention_heads = 0;
+  std::string activation_function;
+  double dropout = 0;
+  double attention_dropout = 0;
+  double activation_dropout = 0;
+  bool tie_word_embeddings = true;
+};
+
+/// Whisper (models/whisper): as BART, with norms before each layer, and two convolutions over mel features in front of
+/// the encoder. max_position_embeddings is of the decoder (max_target_positions).
+struct WhisperSpec : BartSpec {
+  std::int64_t num_mel_bins = 0;
+  std::int64_t max_source_positions = 0;
+};
+
+using Architecture =
+    std::variant<BertSpec, Gpt2Spec, LlamaSpec, VitSpec, TorchvisionSpec, DistilBertSpec, T5Spec,
+                 BartSpec, WhisperSpec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from

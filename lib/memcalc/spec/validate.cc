@@ -20,6 +20,11 @@ void check_numbers(const RunSpec& run) {
   require_positive(run.batch_size, "batch size");
   require_positive(run.sequence_length, "sequence length");
   require_positive(run.accumulation_steps, "accumulation steps");
+  constexpr std::int64_t kMostAccumulation = 65536;  // the Trainer moves all micro-batches of a step to the card first
+  if (run.accumulation_steps > kMostAccumulation) {
+    refuse("accumulation steps: expected a whole number from 1 to " + std::to_string(kMostAccumulation) + ", found " +
+           std::to_string(run.accumulation_steps));
+  }
   if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
     refuse("gradient clipping: expected a norm greater than 0");
   }
@@ -30,22 +35,43 @@ void check_numbers(const RunSpec& run) {
 
 void check_sequence(const ModelSpec& model, const RunSpec& run) {
   const auto limit = position_limit(model);
+  if (limit && run.target_sequence_length > *limit) {
+    refuse("target sequence length " + std::to_string(run.target_sequence_length) + " is beyond the " +
+           std::to_string(*limit) + " positions of " + model.name);
+  }
   if (limit && run.sequence_length > *limit) {
     refuse("sequence length " + std::to_string(run.sequence_length) + " is beyond the " + std::to_string(*limit) +
            " positions of " + model.name);
   }
 }
 
+void check_image(const ModelSpec& model, const RunSpec& run) {
+  const bool image = run.task == Task::kImageClassification;
+  if (image != is_vision(model)) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.name + " takes " +
+           (is_vision(model) ? "image" : "text (seqcls, mlm or causal)"));
+  }
+  if (!image) return;
+  require_positive(run.image_size, "image size");
+  const auto* vit = std::get_if<VitSpec>(&model.architecture);
+  if (vit != nullptr && run.image_size != vit->image_size) {
+    refuse("image size " + std::to_string(run.image_size) + ": " + model.name + " has positions for " +
+           std::to_string(vit->image_size) + " pixels; accepted: --image " + std::to_string(vit->image_size));
+  }
+  if (run.padding) refuse("padding: images have none");
+  if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
+}
+
 void check_task(const ModelSpec& model, const RunSpec& run) {
   const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
   const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
+  if (is_vision(model)) return;
   if (is_encoder_decoder(model)) {
     const Task usual = usual_task(model);
+    if (run.padding && is_speech(model)) refuse("padding: " + model.model_type + " pads its features, without a mask");
     if (run.task != usual) refuse(task + " is an encoder with a decoder; it takes " + std::string(name_of(usual)));
   } else if (is_decoder(model)) {
-    if (run.task == Task::kMaskedLm) refuse(task + " has no masked language model head; it takes causal or seqcls");
-    if (seq2seq) refuse(task + " has no encoder; it takes causal or seqcls");
-    if (run.task == Task::kTokenClassification) refuse(task + " is a decoder; it takes causal or seqcls");
+    if (run.task != Task::kCausalLm) refuse(task + " is modelled with its language-model head; accepted: causal");
   } else {
     if (run.task == Task::kCausalLm || seq2seq) refuse(task + " is an encoder; it takes seqcls, mlm or tokcls");
     if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
@@ -74,6 +100,8 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
     // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
     return bert->max_position_embeddings - bert->first_position;
   }
+  if (const auto* bart = std::get_if<BartSpec>(&model.architecture)) return bart->max_position_embeddings;
+  if (const auto* whisper = std::get_if<WhisperSpec>(&model.architecture)) return whisper->max_position_embeddings;
   if (const auto* distilbert = std::get_if<DistilBertSpec>(&model.architecture)) {
     return distilbert->max_position_embeddings;
   }
@@ -84,7 +112,18 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
 std::int64_t trained_context(const ModelSpec& model) {
   if (const auto limit = position_limit(model)) return *limit;
   if (std::holds_alternative<T5Spec>(model.architecture)) return 512;  // T5 paper: 512 tokens; positions are relative
-  return std::get<LlamaSpec>(model.architecture).max_position_embeddings;
+  if (const auto* llama = std::get_if<LlamaSpec>(&model.architecture)) return llama->max_position_embeddings;
+  return 1;
+}
+
+bool is_vision(const ModelSpec& model) {
+  return std::holds_alternative<VitSpec>(model.architecture) ||
+         std::holds_alternative<TorchvisionSpec>(model.architecture);
+}
+
+std::int64_t trained_image_size(const ModelSpec& model) {
+  const auto* vit = std::get_if<VitSpec>(&model.architecture);
+  return vit != nullptr ? vit->image_size : 224;
 }
 
 bool is_encoder(const ModelSpec& model) {
@@ -92,18 +131,25 @@ bool is_encoder(const ModelSpec& model) {
          std::holds_alternative<DistilBertSpec>(model.architecture);
 }
 
-bool is_encoder_decoder(const ModelSpec& model) { return std::holds_alternative<T5Spec>(model.architecture); }
+bool is_speech(const ModelSpec& model) { return std::holds_alternative<WhisperSpec>(model.architecture); }
 
-bool is_decoder(const ModelSpec& model) { return !is_encoder(model) && !is_encoder_decoder(model); }
+bool is_encoder_decoder(const ModelSpec& model) {
+  return std::holds_alternative<T5Spec>(model.architecture) || std::holds_alternative<BartSpec>(model.architecture) ||
+         is_speech(model);
+}
+
+bool is_decoder(const ModelSpec& model) { return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model); }
 
 Task usual_task(const ModelSpec& model) {
   if (is_encoder(model)) return Task::kSequenceClassification;
+  if (is_speech(model)) return Task::kSpeech;
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
 }
 
 void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
+  check_image(model, run);
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);

@@ -22,11 +22,20 @@ namespace memcalc {
 /// A decoder that attends to an encoder: T5, BART, Whisper.
 [[nodiscard]] bool is_encoder_decoder(const ModelSpec& model);
 
+/// Takes features of sound instead of token ids: Whisper.
+[[nodiscard]] bool is_speech(const ModelSpec& model);
+
 /// What a model of this family is mostly trained for.
 [[nodiscard]] Task usual_task(const ModelSpec& model);
 
 /// True for families that predict the next token of their one sequence.
 [[nodiscard]] bool is_decoder(const ModelSpec& model);
+
+/// True for models that classify images.
+[[nodiscard]] bool is_vision(const ModelSpec& model);
+
+/// Pixels a side of the images that the model was trained with.
+[[nodiscard]] std::int64_t trained_image_size(const ModelSpec& model);
 
 /// Throws Error(kUsage) for numbers out of range, a sequence beyond the model's positions, a head that the family does
 /// not have, and combinations that the framework itself refuses.

@@ -126,6 +126,14 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
   return tensor;
 }
 
+void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {
+  Tensor copy = empty(tensor.shape(), dtype, op, Category::kWeights);
+  TensorImpl& impl = *tensor.impl();
+  std::swap(impl.block, copy.impl()->block);
+  std::swap(impl.dtype, copy.impl()->dtype);
+  if (impl.grad_accumulator != kNoNode) nodes_[static_cast<std::size_t>(impl.grad_accumulator)].output.dtype = dtype;
+}
+
 void Tape::scratch(Bytes bytes, const Operator& op, Category category) {
   if (bytes <= 0) return;
   const Tensor block = empty({bytes}, DType::kUInt8, op, category);
@@ -143,13 +151,11 @@ void Tape::allocate_event(BlockId block, const Operator* op) {
 
 void Tape::free_event(BlockId block) {
   if (closing_) return;
-  trace.events.push_back(
-      {nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
+  trace.events.push_back({nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
 }
 
 void Tape::empty_cache() {
-  trace.events.push_back(
-      {nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
+  trace.events.push_back({nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
 }
 
 void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes) {
@@ -160,6 +166,7 @@ void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype,
   kernel.operator_class = operator_class;
   kernel.phase = phase;
   kernel.recomputed = recomputing;
+  kernel.repeats = kernel_repeats;
   kernel.dtype = dtype;
   kernel.flops = flops;
   kernel.bytes = bytes;

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -30,20 +34,35 @@ Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Opera
   Batch batch;
   const Shape ids{run.batch_size, run.sequence_length};
   const auto input = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, op, Category::kInputs); };
-  if (model.input_features.rank > 0) {
+  const bool images = run.task == Task::kImageClassification;
+  const bool speech = run.task == Task::kSpeech;
+  if (images) {
+    batch.pixel_values = input({run.batch_size, 3, run.image_size, run.image_size}, weights_dtype_of(run));
+  } else if (speech) {
     const Shape& sample = model.input_features;
-    batch.input_ids = input({run.batch_size, sample[0], sample[1]}, model.parameters.front().tensor.dtype());
+    batch.input_features = input({run.batch_size, sample[0], sample[1]}, weights_dtype_of(run));
   } else {
     batch.input_ids = input(ids, DType::kInt64);
   }
-  const bool classifies = run.task == Task::kSequenceClassification;
+  const bool classifies = images || run.task == Task::kSequenceClassification;
   const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
   batch.labels = input(classifies ? Shape{run.batch_size} : target, DType::kInt64);
-  if (classifies && run.loop == Loop::kBare) {  // labels = randint(...) * 0
+  if (classifies && run.loop == Loop::kBare && !model.random_labels) {  // labels = randint(...) * 0
     const Tensor random = std::exchange(batch.labels, input({run.batch_size}, DType::kInt64));
   }
-  if (run.padding && model.input_features.rank == 0) batch.attention_mask = input(ids, DType::kInt64);
+  if (run.padding && !speech) batch.attention_mask = input(ids, DType::kInt64);
   return batch;
+}
+
+std::vector<ExecutedMicroBatch> executed_micro_batches(std::int64_t accumulation_steps) {
+  constexpr std::int64_t kMost = 4;
+  std::vector<ExecutedMicroBatch> executed;
+  for (std::int64_t i = 0; i < std::min(accumulation_steps, kMost - 1); ++i) executed.push_back({i, 1});
+  if (accumulation_steps >= kMost) {
+    executed.back().stands_for = accumulation_steps - (kMost - 1);
+    executed.push_back({accumulation_steps - 1, 1});
+  }
+  return executed;
 }
 
 void backward_from(const Tensor& loss) {
@@ -55,7 +74,9 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   Batch batch = make_batch(tape, model, run, kRandint);
   tape.empty_cache();
   ParameterGroup all;
-  for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) all.push_back(parameter.tensor);
+  }
   OptimizerSteps optimizer(run.optimizer, {std::move(all)});
   const bool fused = run.optimizer == Optimizer::kAdamWFused;
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
@@ -63,7 +84,9 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.step = 0;
   CarriedVariables carried;
   const auto gradients = [&](auto visit) {
-    for (const Parameter& parameter : model.parameters) visit(parameter.tensor.impl()->grad);
+    for (const Parameter& parameter : model.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+    }
   };
   carried.place(tape, gradients);
   const std::size_t first_event = tape.trace.events.size();
@@ -71,7 +94,8 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
 
   tape.phase = Phase::kZero;
   optimizer.zero_grad();
-  for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {
+  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
+    tape.kernel_repeats = micro_batch.stands_for;
     tape.phase = Phase::kForward;
     Tensor loss = forward(tape, model, run, batch);
     tape.phase = Phase::kBackward;
@@ -84,6 +108,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
     tape.phase = Phase::kDelete;
     loss.reset();
   }
+  tape.kernel_repeats = 1;
   tape.phase = Phase::kOptimizer;
   if (run.max_grad_norm) {
     scaler.unscale(fused);

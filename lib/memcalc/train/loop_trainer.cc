@@ -64,7 +64,9 @@ void look_for_infinities(const Tensor& loss) {
 /// Weights first, then biases and norms, which are not decayed.
 std::vector<ParameterGroup> parameter_groups(const Model& model) {
   std::vector<ParameterGroup> groups(2);
-  for (const Parameter& parameter : model.parameters) groups[parameter.decays ? 0 : 1].push_back(parameter.tensor);
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) groups[parameter.decays ? 0 : 1].push_back(parameter.tensor);
+  }
   return groups;
 }
 
@@ -87,14 +89,15 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.accumulation_steps));
     for (Batch& batch : batches_) {
-      visit(batch.input_ids);
+      const bool speech = run_.task == Task::kSpeech;
+      visit(speech ? batch.input_features : batch.input_ids);
       visit(batch.labels);
-      if (run_.padding && model_.input_features.rank == 0) visit(batch.attention_mask);
+      if (run_.padding && !speech) visit(batch.attention_mask);
     }
     inputs_ = batches_.back();
     visit(items_);
     visit(loss_of_step_);
-    if (run_.max_grad_norm) visit(grad_norm_);
+    visit(grad_norm_);
   }
 
  private:
@@ -123,13 +126,16 @@ void TrainerLoop::step(bool padded) {
   Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
-  for (Batch& batch : batches_) micro_batch(batch);
-  tape_.phase = Phase::kOptimizer;
-  if (run_.max_grad_norm) {
-    grad_norm_.reset();
-    scaler_.unscale(fused_);
-    grad_norm_ = clip_grad_norm(tape_, model_.parameters);
+  for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.accumulation_steps)) {
+    tape_.kernel_repeats = executed.stands_for;
+    micro_batch(batches_[static_cast<std::size_t>(executed.index)]);
   }
+  tape_.kernel_repeats = 1;
+  tape_.phase = Phase::kOptimizer;
+  // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
+  grad_norm_.reset();
+  scaler_.unscale(fused_);
+  grad_norm_ = clip_grad_norm(tape_, model_.parameters);
   scaler_.step(optimizer_, fused_);
   scaler_.update();
   tape_.phase = Phase::kZero;

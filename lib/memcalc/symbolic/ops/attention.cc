@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/norm.h"

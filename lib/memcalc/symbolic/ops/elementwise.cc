@@ -64,6 +64,16 @@ Tensor where_kernel(const Tensor& condition, const Tensor& x) {
 
 void where_backward(BackwardCall& call) { call.set(0, where_kernel(call.saved(0), call.gradient())); }
 
+/// clamp_backward for numbers: where(x >= lowest and x <= highest, grad, 0); the second comparison is joined in place.
+void clamp_numbers_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Tensor zero = call.tape.empty({}, gradient.dtype(), kScalarTensor);
+  Tensor above = pointwise(kGe, {&call.saved(0)}, 1, DType::kBool);
+  Tensor below = pointwise(kLe, {&call.saved(0)}, 1, DType::kBool);
+  call.set(0, pointwise(kWhere, {&above, &gradient}, 1, gradient.dtype()));
+  drop(below, above, zero);
+}
+
 void clamp_backward(BackwardCall& call) {  // where(x >= lowest and x <= highest, grad, 0)
   const Tensor& gradient = call.gradient();
   Tensor zero = call.tape.empty({}, gradient.dtype(), kScalarTensor);
@@ -204,17 +214,6 @@ Tensor multiply_in_place(const Tensor& x) {
   return result;
 }
 
-Tensor add_in_place(const Tensor& x, const Tensor& other) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x, &other};
-  Node* node = tape.record(kAddBackward, pass_gradient, inputs, 2);
-  tape.kernel(kAdd, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(2 * x.bytes() + other.bytes()));
-  Tensor result = tape.detach(x);
-  tape.set_history(node, result);
-  return result;
-}
-
 Tensor where(const Tensor& condition, Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
@@ -224,6 +223,11 @@ Tensor where(const Tensor& condition, Arg x) {
   Tensor result = where_kernel(condition, *x);
   tape.set_history(node, result);
   return result;
+}
+
+Tensor clamp(Arg x) {
+  const OperatorCall call(x);
+  return activation(kClamp, kClampBackward, clamp_numbers_backward, x, Saves::kInput, 2);
 }
 
 Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest) {

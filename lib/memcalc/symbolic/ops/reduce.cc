@@ -14,13 +14,14 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
 constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
 
 constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
 constexpr std::int64_t kWarpSize = 32;
 constexpr std::int64_t kMinValuesPerThread = 16;
 constexpr std::int64_t kMaxValuesPerThread = 256;
-constexpr std::int64_t kOutputVector = 4;    // widest vector over outputs
+constexpr std::int64_t kOutputVector = 4;  // widest vector over outputs
 
 std::int64_t last_power_of_2(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -132,12 +133,10 @@ Scratch launch_scratch(const Iterator& it, DType dtype, std::int64_t accumulator
   std::int64_t step_output = 1;
   (along_inputs ? step_input : step_output) *= block_width;
   const auto values_per_thread = [&] { return ceil_div(inputs, step_input); };
-  const bool split_across_warps =
-      values_per_thread() >= std::min<std::int64_t>(block_height * 16, kMaxValuesPerThread);
+  const bool split_across_warps = values_per_thread() >= std::min<std::int64_t>(block_height * 16, kMaxValuesPerThread);
   (split_across_warps ? step_input : step_output) *= block_height;
 
-  const std::int64_t blocks_per_multiprocessor =
-      device.max_threads_per_multiprocessor / (block_width * block_height);
+  const std::int64_t blocks_per_multiprocessor = device.max_threads_per_multiprocessor / (block_width * block_height);
   const std::int64_t target_grid = device.multiprocessors * blocks_per_multiprocessor;
   const std::int64_t grid = ceil_div(outputs / output_vector, step_output);
   if (!split_across_warps || values_per_thread() < kMaxValuesPerThread || grid > target_grid) return {};
@@ -256,15 +255,40 @@ Tensor sum_to(Arg x, const Shape& shape) {
   return leading > 0 ? x->tape().alias(sum, shape, contiguous_strides(shape), true) : sum;
 }
 
-Tensor mean_last(Arg x) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
+namespace {
+
+void as_strided_backward(BackwardCall& call) {
+  call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kNewZeros));
+}
+
+Tensor mean(const Tensor& x, unsigned reduced) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
-  if (node != nullptr) node->shape = x->shape();
-  Tensor result = reduce(kMean, *x, 1U << (x->rank() - 1), true);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = reduce(kMean, x, reduced, true);
   tape.set_history(node, result);
   return result;
+}
+
+}  // namespace
+
+Tensor mean_last(Arg x) {
+  const OperatorCall call(x);
+  return mean(*x, 1U << (x->rank() - 1));
+}
+
+Tensor mean_pixels(Arg x) {
+  const OperatorCall call(x);
+  Tensor result = mean(*x, 3U << (x->rank() - 2));
+  // adaptive_avg_pool2d gives channels-last images a channels-last result with as_strided_.
+  const bool channels_last = !x->is_contiguous() && x->strides()[1] == 1 && x->size(1) > 1;
+  if (!channels_last || !result.requires_grad()) return result;
+  const Tensor* inputs[] = {&result};
+  Node* node = x->tape().record(kAsStridedBackward, as_strided_backward, inputs, 1);
+  Tensor strided = x->tape().detach(result);
+  x->tape().set_history(node, strided);
+  return strided;
 }
 
 Tensor count(const Tensor& x) {
