@@ -30,15 +30,17 @@ T5Spec t5_block(HfReader& config, const T5Defaults& defaults) {
   spec.relative_attention_num_buckets = config.size({"relative_attention_num_buckets"}, 32);
   spec.dropout_rate = config.probability("dropout_rate", 0.1);
   std::string projection(defaults.feed_forward_proj);
-  if (const auto given = config.json().optional_choice("feed_forward_proj", kProjections)) projection = *given;
+  if (const auto given = config.json().optional_choice("feed_forward_proj", kProjections)) {
+    projection = *given;
+  } else {
+    config.assume("feed_forward_proj = " + projection + " (absent from config.json; transformers' default)");
+  }
   spec.is_gated_act = projection.starts_with("gated-");
   spec.dense_act_fn = spec.is_gated_act ? projection.substr(6) : projection;
   if (projection == "gated-gelu") spec.dense_act_fn = "gelu_new";
-  spec.tie_word_embeddings = config.json().optional_bool("tie_word_embeddings").value_or(true);
-  if (!spec.tie_word_embeddings) {
-    config.assume("lm_head has weights of its own, as the published checkpoints (transformers 5.17 ties it only where "
-                  "the checkpoint has none, as in a model made from config.json)");
-  }
+  // transformers 5.17 always says true, but keeps lm_head apart where the checkpoint holds one of its own: as the files
+  // of T5 1.1, FLAN-T5 and mT5, which say false.
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
   config.only_flag("is_encoder_decoder", true);
   config.check_parameter_count([&] {
     const std::int64_t inner = checked_multiply(spec.num_heads, spec.d_kv);
