@@ -86,5 +86,16 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_phi3(const Phi3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_olmo2(const Olmo2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
+                                                    ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 }  // namespace memcalc
