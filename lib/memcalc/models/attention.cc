@@ -120,8 +120,8 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
   const Tensor sin_heads = unsqueeze(sin, 1);
   Tensor rotated_query = rotate(query, cos_heads, sin_heads);
   Tensor rotated_key = rotate(key, cos_heads, sin_heads);
-  query = to_dtype(std::move(rotated_query), query.dtype());
-  key = to_dtype(std::move(rotated_key), key.dtype());
+  query = std::move(rotated_query);
+  key = std::move(rotated_key);
 }
 
 Tensor make_position_ids(Tape& tape, std::int64_t sequence) {

@@ -38,7 +38,7 @@ void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool s
 [[nodiscard]] std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
                                                          const Tensor& position_ids,
                                                          std::optional<DType> dtype = std::nullopt);
-/// apply_rotary_pos_emb on both; computed in the type of cos and brought back to that of the operands (OLMo 2).
+/// apply_rotary_pos_emb on both.
 void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& sin);
 /// (x * cos) + (rotate_half(x) * sin)
 [[nodiscard]] Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);

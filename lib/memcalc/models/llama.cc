@@ -14,7 +14,8 @@ struct SelfAttention : HeadProjections {
     Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
     Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    return attend(hidden_states, query_states, key_states, value_states, positions, mask, cache);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
 

@@ -24,6 +24,20 @@ struct Olmo2RmsNorm {
   }
 };
 
+/// Its apply_rotary_pos_emb: cos and sin are float32, and the result is cast back.
+void apply_rotary_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions) {
+  const DType q_type = query.dtype(), k_type = key.dtype();
+  const Tensor cos = unsqueeze(positions.cos, 1);
+  const Tensor sin = unsqueeze(positions.sin, 1);
+  Tensor q_embed = rotate(query, cos, sin);
+  Tensor k_embed = rotate(key, cos, sin);
+  Tensor q_cast = to_dtype(q_embed, q_type);
+  Tensor k_cast = to_dtype(k_embed, k_type);
+  drop(q_embed, k_embed);
+  query = std::move(q_cast);
+  key = std::move(k_cast);
+}
+
 struct SelfAttention : HeadProjections {
   Olmo2RmsNorm q_norm, k_norm;  // over all heads
 
@@ -40,7 +54,8 @@ struct SelfAttention : HeadProjections {
     for (Tensor* states : {&query_states, &key_states, &value_states}) {
       *states = transpose(view(*states, {hidden_states.size(0), hidden_states.size(1), -1, head_dim}), 1, 2);
     }
-    return attend(hidden_states, query_states, key_states, value_states, positions, mask, cache);
+    apply_rotary_in_float32(query_states, key_states, positions);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
 

@@ -17,7 +17,8 @@ struct Qwen2Attention : HeadProjections {
     Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
     Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    return attend(hidden_states, query_states, key_states, value_states, positions, mask, cache);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
 
@@ -34,7 +35,8 @@ struct Qwen3Attention : HeadProjections {
     Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
     Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    return attend(hidden_states, query_states, key_states, value_states, positions, mask, cache);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
 

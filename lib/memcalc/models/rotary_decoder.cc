@@ -73,9 +73,7 @@ Tensor HeadProjections::heads(const Linear& projection, const Tensor& hidden_sta
 }
 
 AttentionResult HeadProjections::attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
-                                        const RotaryPositions& positions, const Tensor& mask,
-                                        std::vector<Tensor>* cache) const {
-  apply_rotary(query, key, positions.cos, positions.sin);
+                                        const Tensor& mask, std::vector<Tensor>* cache) const {
   if (cache != nullptr) update_cache(*cache, key, value, sliding);
   AttentionResult result = attention_interface(query, key, value, mask, options);
   result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});

@@ -45,10 +45,9 @@ struct HeadProjections {
 
   /// projection(hidden_states).view(hidden_shape)
   [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const;
-  /// The rest of an attention layer, from the rotary positions on. Query, key and value die as it returns.
+  /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
-                                       const RotaryPositions& positions, const Tensor& mask,
-                                       std::vector<Tensor>* cache) const;
+                                       const Tensor& mask, std::vector<Tensor>* cache) const;
 };
 
 /// down(act(gate(x)) * up(x))
