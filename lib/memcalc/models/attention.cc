@@ -89,9 +89,9 @@ void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool s
   const DType dtype = key.dtype();
   Tensor keys = cat_with_empty(key, dtype);
   Tensor values = cat_with_empty(value, dtype);
-  cache.push_back(keys);
-  cache.push_back(values);
   if (sliding) cache.push_back(std::move(window));
+  cache.push_back(values);
+  cache.push_back(keys);
   key = std::move(keys);
   value = std::move(values);
 }

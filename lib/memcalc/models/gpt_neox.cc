@@ -87,7 +87,7 @@ class GptNeoxForCausalLm : public Model {
       return 0;
     });
     rotary_emb_ = RotaryEmbedding(b, spec.rotary_dim);
-    rotary_emb_.initialize(b);
+    rotary_emb_.initialize(b).reset();
     lm_head_ = language_model_head(b, embed_in_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
   }
 

@@ -41,7 +41,7 @@ struct Batch {
 struct ModelOutput {
   Tensor loss;
   Tensor logits;
-  std::vector<Tensor> past_key_values;
+  std::vector<Tensor> past_key_values;  // dies from its end, as a Python list does
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -49,8 +49,7 @@ struct ModelOutput {
   ~ModelOutput() { clear(); }
   void clear() {
     drop(loss, logits);
-    for (Tensor& tensor : past_key_values) tensor.reset();
-    past_key_values.clear();
+    while (!past_key_values.empty()) past_key_values.pop_back();
   }
 };
 

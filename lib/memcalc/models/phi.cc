@@ -110,7 +110,7 @@ class PhiForCausalLm : public Model {
       final_layernorm_ = LayerNorm(b, "final_layernorm", spec.hidden_size);
       return 0;
     });
-    rotary_emb_.initialize(b);
+    rotary_emb_.initialize(b).reset();
     lm_head_ = language_model_head(b, embed_tokens_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size,
                                    /*bias=*/true);
   }

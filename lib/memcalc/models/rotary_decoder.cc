@@ -32,8 +32,8 @@ RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim)
     : inverse_frequencies(rope_parameters(b.tape, rotary_dim / 2)),
       original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)) {}
 
-void RotaryEmbedding::initialize(ModuleBuilder& b) const {
-  rope_parameters(b.tape, inverse_frequencies.size(0)).reset();
+Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {
+  return rope_parameters(b.tape, inverse_frequencies.size(0));
 }
 
 RotaryPositions RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids,

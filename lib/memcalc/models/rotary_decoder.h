@@ -24,8 +24,8 @@ struct RotaryEmbedding {
 
   RotaryEmbedding() = default;
   RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim);
-  /// _init_weights computes the frequencies again and copies them.
-  void initialize(ModuleBuilder& b) const;
+  /// _init_weights computes the frequencies again and copies them; its local keeps them for a while.
+  [[nodiscard]] Tensor initialize(ModuleBuilder& b) const;
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids,
                                         std::optional<DType> dtype = std::nullopt) const;
 };
@@ -114,9 +114,11 @@ class RotaryDecoderForCausalLm : public Model {
     for (const bool sliding : {false, true}) {
       if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, Family::rotary_dim(spec));
     }
+    Tensor current_frequencies;
     for (const bool sliding : {false, true}) {
-      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0].initialize(b);
+      if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
     }
+    current_frequencies.reset();
     lm_head_ = language_model_head(b, {embed_tokens_}, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
   }
 
