@@ -46,7 +46,7 @@ namespace {
 bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
   const auto behaviour = [](const DeviceSpec& d) {
     return std::tie(d.compute_capability_major, d.compute_capability_minor, d.multiprocessors,
-                    d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes_fp32, d.kernel_bytes_half,
+                    d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes, d.kernel_bytes_with_cudnn,
                     d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
   };
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;

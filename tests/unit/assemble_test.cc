@@ -67,8 +67,8 @@ DeviceSpec card(Bytes memory) {
   return {.name = "card",
           .memory_bytes = memory,
           .context_bytes = 600 * kMiB,
-          .kernel_bytes_fp32 = 100 * kMiB,
-          .kernel_bytes_half = 120 * kMiB,
+          .kernel_bytes = 100 * kMiB,
+          .kernel_bytes_with_cudnn = 120 * kMiB,
           .validated = true};
 }
 

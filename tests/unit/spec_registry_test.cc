@@ -172,10 +172,10 @@ TEST_F(Registry, H100IsWhatWasMeasured) {
   const DeviceSpec h100 = shipped.device("h100-sxm");
   EXPECT_EQ(h100.memory_bytes, 85'017'493'504);  // torch.cuda.get_device_properties(0).total_memory
   // NVML, single_gpu.jsonl and trainer.jsonl: use after training - idle use - peak reserved.
-  ASSERT_TRUE(h100.context_bytes && h100.kernel_bytes_fp32 && h100.kernel_bytes_half && h100.placement);
+  ASSERT_TRUE(h100.context_bytes && h100.kernel_bytes && h100.kernel_bytes_with_cudnn && h100.placement);
   EXPECT_EQ(*h100.context_bytes, 1'154'285'568 - 503'316'480);
-  EXPECT_EQ(*h100.context_bytes + *h100.kernel_bytes_fp32, 9'496'756'224 - 503'316'480 - 8'206'155'776);
-  EXPECT_EQ(*h100.kernel_bytes_half - *h100.kernel_bytes_fp32, 16 * kMiB);
+  EXPECT_EQ(*h100.context_bytes + *h100.kernel_bytes, 9'496'756'224 - 503'316'480 - 8'206'155'776);
+  EXPECT_EQ(*h100.kernel_bytes_with_cudnn - *h100.kernel_bytes, 16 * kMiB);
   EXPECT_EQ(h100.cublas_workspace_bytes, 33'554'432);
   EXPECT_EQ(h100.cublaslt_workspace_bytes, 1'048'576);
   EXPECT_EQ(h100.placement->initial_fragments.size(), 3U);

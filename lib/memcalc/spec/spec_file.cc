@@ -34,8 +34,8 @@ constexpr std::array<std::string_view, 27> kDeviceKeys = {"$schema",
                                                           "multiprocessors",
                                                           "max_threads_per_multiprocessor",
                                                           "context_bytes",
-                                                          "kernel_bytes_fp32",
-                                                          "kernel_bytes_half",
+                                                          "kernel_bytes",
+                                                          "kernel_bytes_with_cudnn",
                                                           "cublas_workspace_bytes",
                                                           "cublaslt_workspace_bytes",
                                                           "placement",
@@ -117,8 +117,8 @@ DeviceFile read_device_file(const JsonObject& json) {
       static_cast<int>(json.optional_int("max_threads_per_multiprocessor", {1, 100'000})
                            .value_or(device.max_threads_per_multiprocessor));
   device.context_bytes = json.optional_int("context_bytes", kByteRange);
-  device.kernel_bytes_fp32 = json.optional_int("kernel_bytes_fp32", kByteRange);
-  device.kernel_bytes_half = json.optional_int("kernel_bytes_half", kByteRange);
+  device.kernel_bytes = json.optional_int("kernel_bytes", kByteRange);
+  device.kernel_bytes_with_cudnn = json.optional_int("kernel_bytes_with_cudnn", kByteRange);
   device.cublas_workspace_bytes = json.required_int("cublas_workspace_bytes", kByteRange);
   device.cublaslt_workspace_bytes = json.required_int("cublaslt_workspace_bytes", kByteRange);
   if (const std::optional<JsonObject> placement = json.nullable_object("placement")) {

@@ -37,7 +37,7 @@ void Tape::release_node(NodeId id) {
     const NodeId dead = release_stack_.back();
     release_stack_.pop_back();
     Node& node = nodes_[static_cast<std::size_t>(dead)];
-    for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)] = SavedTensor{};
+    for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
     for (int i = 0; i < node.output_count; ++i) node.buffer[static_cast<std::size_t>(i)].reset();
     for (int i = 0; i < node.edge_count; ++i) {
       const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
@@ -86,8 +86,9 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
 
 void Tape::save(Node& node, const Tensor& tensor) {
   SavedTensor& saved = node.saved[node.saved_count++];
-  if (checkpoint != nullptr) return checkpoint->pack(tensor, saved);
-  saved.tensor = detach(tensor);
+  if (checkpoint) return checkpoint->pack(tensor, saved);
+  // An output of the node itself is kept without its history, which would be a cycle (saved_variable.cpp).
+  saved.tensor = tensor.impl()->grad_fn == node.id ? detach(tensor) : tensor;
   mark_saved(tensor);
 }
 
@@ -97,18 +98,19 @@ void Tape::mark_saved(const Tensor& tensor) {
   if (category == Category::kTemporaries) category = Category::kActivations;
 }
 
-Tensor Tape::unpack(SavedTensor& saved) { return saved.frame == nullptr ? saved.tensor : saved.frame->unpack(saved); }
+Tensor Tape::unpack(SavedTensor& saved) { return saved.frame ? saved.frame->unpack(saved) : saved.tensor; }
 
 void Tape::set_history(Node* node, Tensor& output) {
   if (node == nullptr) return;
   TensorImpl& impl = *output.impl();
   impl.requires_grad = true;
-  impl.grad_fn = node->id;
+  const NodeId former = std::exchange(impl.grad_fn, node->id);
   pending_node_ = kNoNode;
   impl.output_index = node->output_count;
   ++node->references;
-  node->outputs[node->output_count] = {impl.shape, impl.dtype};
+  if (node->output_count == 0) node->output = {impl.shape, impl.dtype};
   ++node->output_count;
+  if (former != kNoNode) release_node(former);
 }
 
 void Tape::abandon_pending_node() {
@@ -184,7 +186,7 @@ void Tape::evaluate(NodeId id) {
   }
   // Order matters: first the incoming gradients die, then what was saved, then results move on.
   for (Tensor& gradient : call.gradients) gradient.reset();
-  for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)] = SavedTensor{};
+  for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
   node.saved_count = 0;
   for (int i = 0; i < node.edge_count; ++i) {
     const Edge edge = node.edges[static_cast<std::size_t>(i)];
@@ -194,7 +196,7 @@ void Tape::evaluate(NodeId id) {
 
 void Tape::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
-  const OutputMetadata& expected = nodes_[static_cast<std::size_t>(edge.node)].outputs[edge.input];
+  const OutputMetadata& expected = nodes_[static_cast<std::size_t>(edge.node)].output;
   if (!(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }

@@ -7,7 +7,7 @@ namespace {
 /// Numbers what autograd saves from here to the end of the scope.
 class FrameScope {
  public:
-  FrameScope(Tape& tape, std::shared_ptr<CheckpointFrame> frame)
+  FrameScope(Tape& tape, FrameHandle frame)
       : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
   ~FrameScope() { tape_.checkpoint = std::move(outer_); }
   FrameScope(const FrameScope&) = delete;
@@ -15,10 +15,18 @@ class FrameScope {
 
  private:
   Tape& tape_;
-  std::shared_ptr<CheckpointFrame> outer_;
+  FrameHandle outer_;
 };
 
 }  // namespace
+
+FrameHandle::FrameHandle(CheckpointFrame* frame) : frame_(frame) {
+  if (frame_ != nullptr) ++frame_->references_;
+}
+
+void FrameHandle::release() {
+  if (--frame_->references_ == 0) delete frame_;
+}
 
 CheckpointFrame::~CheckpointFrame() {
   for (std::size_t i = positional_count_; i < kept_.size(); ++i) kept_[i].reset();
@@ -28,13 +36,13 @@ CheckpointFrame::~CheckpointFrame() {
 Tensor CheckpointFrame::run() {
   Tape& tape = kept_.front().tape();
   autocast_ = tape.autocast;
-  const FrameScope scope(tape, shared_from_this());
+  const FrameScope scope(tape, FrameHandle(this));
   return region_(kept_);
 }
 
 void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
   if (!recomputing_) {
-    saved.frame = shared_from_this();
+    saved.frame = FrameHandle(this);
     saved.slot = saved_in_forward_++;
     return;
   }
@@ -59,7 +67,7 @@ Tensor CheckpointFrame::unpack(SavedTensor& saved) {
 }
 
 void CheckpointFrame::recompute(Tape& tape) {
-  const FrameScope scope(tape, shared_from_this());
+  const FrameScope scope(tape, FrameHandle(this));
   const bool grad_before = std::exchange(tape.grad_enabled, true);
   const bool recomputing_before = std::exchange(tape.recomputing, true);
   tape.autocast = autocast_;  // a region of its own, with a weight cache of its own
@@ -76,7 +84,8 @@ void CheckpointFrame::recompute(Tape& tape) {
 }
 
 Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region) {
-  return std::make_shared<CheckpointFrame>(std::move(kept), positional_count, std::move(region))->run();
+  const FrameHandle frame(new CheckpointFrame(std::move(kept), positional_count, std::move(region)));
+  return frame->run();
 }
 
 }  // namespace memcalc

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace memcalc {
 
 using KeptTensors = std::vector<Tensor>;
 
-class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
+class CheckpointFrame {
  public:
   using Region = std::function<Tensor(const KeptTensors&)>;
 
@@ -33,7 +33,11 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
 
  private:
+  friend class FrameHandle;
+
   void recompute(Tape& tape);
+
+  std::int32_t references_ = 0;
 
   KeptTensors kept_;
   std::size_t positional_count_;

@@ -27,6 +27,7 @@ bool is_contiguous(const Shape& shape, const Shape& strides) {
 }
 
 bool is_dense(const Shape& shape, const Shape& strides) {
+  if (is_contiguous(shape, strides)) return true;
   std::array<int, kMaxDims> order{};
   int count = 0;
   for (int i = 0; i < shape.rank; ++i) {
@@ -72,27 +73,50 @@ std::optional<Shape> view_strides(const Shape& shape, const Shape& strides, cons
   return result;
 }
 
+namespace {
+
+/// Row-major strides over the dimensions sorted by stride, innermost first, by the insertion sort of TensorIterator
+/// (infer_dense_strides uses the same): `compare(a, b)` is negative where a comes first, 0 where nothing tells them
+/// apart. It is not a strict order, so the algorithm is part of the result.
+template <typename Compare>
+Shape sorted_strides(const Shape& shape, const Compare& compare) {
+  std::array<std::size_t, kMaxDims> order{};
+  const auto rank = static_cast<std::size_t>(shape.rank);
+  for (std::size_t i = 0; i < rank; ++i) order[i] = rank - 1 - i;
+  for (std::size_t i = 1; i < rank; ++i) {
+    std::size_t moving = i;
+    for (std::size_t inner = i; inner-- > 0;) {
+      const int comparison = compare(static_cast<int>(order[inner]), static_cast<int>(order[moving]));
+      if (comparison < 0) break;
+      if (comparison == 0) continue;
+      std::swap(order[inner], order[moving]);
+      moving = inner;
+    }
+  }
+  Shape strides;
+  strides.rank = shape.rank;
+  std::int64_t step = 1;
+  for (std::size_t j = 0; j < rank; ++j) {
+    const auto dim = static_cast<int>(order[j]);
+    strides[dim] = step;
+    step *= std::max<std::int64_t>(shape[dim], 1);
+  }
+  return strides;
+}
+
+/// Strides of 0 (expanded dimensions) tell nothing; equal strides are told apart by size, which only ever moves the
+/// larger dimension outwards. 0: look at the next operand.
+int compare_dims(std::int64_t stride0, std::int64_t stride1, std::int64_t size0, std::int64_t size1) {
+  if (stride0 == 0 || stride1 == 0) return 0;
+  if (stride0 != stride1) return stride0 < stride1 ? -1 : 1;
+  return size0 > size1 ? 1 : 0;
+}
+
+}  // namespace
+
 Shape like_strides(const Shape& shape, const Shape& strides) {
   if (is_dense(shape, strides)) return strides;
-  std::array<int, kMaxDims> order{};
-  for (int i = 0; i < shape.rank; ++i) {
-    // An expanded dimension overlaps in memory; its copy is row-major.
-    if (strides[i] == 0 && shape[i] != 1) return contiguous_strides(shape);
-    order[static_cast<std::size_t>(i)] = shape.rank - 1 - i;
-  }
-  std::stable_sort(order.begin(), order.begin() + shape.rank, [&](int a, int b) {
-    if (shape[a] == 1 || shape[b] == 1) return false;
-    return strides[a] < strides[b];
-  });
-  Shape result;
-  result.rank = shape.rank;
-  std::int64_t step = 1;
-  for (int j = 0; j < shape.rank; ++j) {
-    const int i = order[static_cast<std::size_t>(j)];
-    result[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
-  }
-  return result;
+  return sorted_strides(shape, [&](int a, int b) { return compare_dims(strides[a], strides[b], shape[a], shape[b]); });
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
@@ -108,57 +132,33 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
 }
 
 Shape elementwise_strides(const Shape& result, const Tensor* const* inputs, int count) {
-  // Fast path: all operands have the result's shape and the same dense strides.
+  // Operands of the result's shape that are all row-major, or all dense with the same strides, hand their layout on.
   const Tensor& first = *inputs[0];
-  bool same = first.shape() == result && is_dense(result, first.strides());
-  for (int k = 1; same && k < count; ++k) {
-    same = inputs[k]->shape() == result && inputs[k]->strides() == first.strides();
+  bool contiguous = true;
+  bool same = is_dense(first.shape(), first.strides());
+  for (int k = 0; k < count; ++k) {
+    const Tensor& input = *inputs[k];
+    const bool whole = input.shape() == result;
+    contiguous = contiguous && whole && input.is_contiguous();
+    same = same && whole && input.strides() == first.strides();
   }
+  if (contiguous) return contiguous_strides(result);
   if (same) return first.strides();
 
-  // Insertion sort of dimensions, innermost first, exactly as TensorIterator does it: the comparison is not a
-  // strict order, so the algorithm is part of the result.
-  const auto stride_of = [&](int k, int dim) -> std::int64_t {
-    const Tensor& t = *inputs[k];
-    const int own = dim - (result.rank - t.rank());
+  // Else the first operand that tells two dimensions apart decides.
+  const auto stride_of = [&](const Tensor& input, int dim) -> std::int64_t {
+    const int own = dim - (result.rank - input.rank());
     if (own < 0) return 0;
-    return t.shape()[own] == 1 && result[dim] != 1 ? 0 : t.strides()[own];
+    return input.shape()[own] == 1 && result[dim] != 1 ? 0 : input.strides()[own];
   };
-  std::array<int, kMaxDims> order{};
-  for (int i = 0; i < result.rank; ++i) order[static_cast<std::size_t>(i)] = result.rank - 1 - i;
-  const auto should_swap = [&](int dim0, int dim1) {
+  return sorted_strides(result, [&](int a, int b) {
     for (int k = 0; k < count; ++k) {
-      const std::int64_t s0 = stride_of(k, dim0);
-      const std::int64_t s1 = stride_of(k, dim1);
-      if (s0 == 0 || s1 == 0) continue;
-      if (s0 < s1) return -1;
-      if (s0 > s1) return 1;
-      if (result[dim0] > result[dim1]) return 1;
+      const Tensor& input = *inputs[k];
+      const int comparison = compare_dims(stride_of(input, a), stride_of(input, b), result[a], result[b]);
+      if (comparison != 0) return comparison;
     }
     return 0;
-  };
-  for (int i = 1; i < result.rank; ++i) {
-    int dim1 = i;
-    for (int dim0 = i - 1; dim0 >= 0; --dim0) {
-      const int comparison =
-          should_swap(order[static_cast<std::size_t>(dim0)], order[static_cast<std::size_t>(dim1)]);
-      if (comparison > 0) {
-        std::swap(order[static_cast<std::size_t>(dim0)], order[static_cast<std::size_t>(dim1)]);
-        dim1 = dim0;
-      } else if (comparison < 0) {
-        break;
-      }
-    }
-  }
-  Shape strides;
-  strides.rank = result.rank;
-  std::int64_t step = 1;
-  for (int j = 0; j < result.rank; ++j) {
-    const int dim = order[static_cast<std::size_t>(j)];
-    strides[dim] = step;
-    step *= std::max<std::int64_t>(result[dim], 1);
-  }
-  return strides;
+  });
 }
 
 }  // namespace memcalc

@@ -21,7 +21,7 @@ namespace memcalc {
 [[nodiscard]] std::optional<Shape> view_strides(const Shape& shape, const Shape& strides, const Shape& target);
 
 /// Dense strides in the dimension order of `strides` (empty_like with torch.preserve_format); `strides` itself where
-/// already dense, row-major where two elements would overlap.
+/// already dense (ATen/native/ExpandUtils, infer_dense_strides).
 [[nodiscard]] Shape like_strides(const Shape& shape, const Shape& strides);
 
 /// numpy broadcasting. Throws Error(kInternal) where shapes do not match.

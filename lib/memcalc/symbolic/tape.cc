@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/tape.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
@@ -18,12 +19,6 @@ Tape::Tape(const DeviceSpec& device) : device(device) {}
 Tape::~Tape() {
   // Members hold tensors that point back here; what dies from now on is no event of the run.
   closing_ = true;
-  workspaces_.clear();
-  cast_cache_.clear();
-  for (Node& node : nodes_) {
-    for (SavedTensor& saved : node.saved) saved.tensor.reset();
-    for (Tensor& gradient : node.buffer) gradient.reset();
-  }
   for (TensorImpl& impl : impls_) impl.grad.reset();
 }
 
@@ -36,7 +31,10 @@ TensorImpl* Tape::new_impl() {
   } else {
     impl = free_impls_.back();
     free_impls_.pop_back();
-    *impl = TensorImpl{};
+    // Shape, strides, dtype and block are the caller's; release() has reset what is left here.
+    impl->requires_grad = impl->is_view = impl->is_parameter = false;
+    impl->output_index = 0;
+    impl->grad_accumulator = kNoNode;
   }
   impl->tape = this;
   impl->references = 1;
@@ -70,7 +68,8 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   impl->dtype = dtype;
   impl->shape = shape;
   impl->strides = strides;
-  const Bytes bytes = checked_multiply(shape.elements(), size_of(dtype));
+  impl->elements = shape.elements();
+  const Bytes bytes = checked_multiply(impl->elements, size_of(dtype));
   if (bytes > 0) {
     impl->block = static_cast<BlockId>(trace.blocks.size());
     trace.blocks.push_back({bytes, Category::kTemporaries});
@@ -80,15 +79,34 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   return Tensor(impl);
 }
 
+Tensor Tape::placeholder() {
+  TensorImpl* impl = new_impl();
+  impl->block = static_cast<BlockId>(trace.blocks.size());
+  impl->elements = 0;
+  trace.blocks.push_back({});
+  block_references_.push_back(1);
+  return Tensor(impl);
+}
+
 Tensor Tape::alias(const Tensor& base, const Shape& shape, const Shape& strides, bool is_view) {
   TensorImpl* impl = new_impl();
   impl->dtype = base.dtype();
   impl->shape = shape;
   impl->strides = strides;
+  impl->elements = base.rank() == shape.rank && base.shape() == shape ? base.elements() : shape.elements();
   impl->is_view = is_view || base.impl()->is_view;
   impl->block = base.impl()->block;
   if (impl->block != kNoBlock) ++block_references_[static_cast<std::size_t>(impl->block)];
   return Tensor(impl);
+}
+
+Tensor Tape::become_view(Tensor& temporary, const Shape& shape, const Shape& strides) {
+  TensorImpl& impl = *temporary.impl();
+  impl.shape = shape;
+  impl.strides = strides;
+  impl.elements = shape.elements();
+  impl.is_view = true;
+  return std::move(temporary);
 }
 
 Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
@@ -103,7 +121,7 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
     node.variable = tensor.impl();
     node.sequence = UINT64_MAX;  // engine.cpp: AccumulateGrad runs as soon as it is ready
     node.output_count = 1;
-    node.outputs[0] = {shape, dtype};
+    node.output = {shape, dtype};
   }
   return tensor;
 }
@@ -176,15 +194,21 @@ void Tape::use_cublas(bool with_lt) {
   }
 }
 
-Tensor* Tape::find_cached_cast(const TensorImpl* weight) {
-  for (auto& [key, copy] : cast_cache_) {
-    if (key == weight) return &copy;
-  }
-  return nullptr;
+const Tensor* Tape::find_cached_cast(const TensorImpl& weight) const {
+  return weight.cached_cast < 0 ? nullptr : &cast_cache_[static_cast<std::size_t>(weight.cached_cast)].second;
 }
 
-void Tape::cache_cast(const TensorImpl* weight, const Tensor& copy) { cast_cache_.emplace_back(weight, copy); }
+void Tape::cache_cast(TensorImpl& weight, const Tensor& copy) {
+  weight.cached_cast = static_cast<std::int32_t>(cast_cache_.size());
+  cast_cache_.emplace_back(&weight, copy);
+}
 
-void Tape::clear_cast_cache() { cast_cache_.clear(); }
+void Tape::clear_cast_cache() {
+  for (auto& [weight, copy] : cast_cache_) {
+    weight->cached_cast = -1;
+    copy.reset();
+  }
+  cast_cache_.clear();
+}
 
 }  // namespace memcalc

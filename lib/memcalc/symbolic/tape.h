@@ -28,14 +28,43 @@ struct Edge {
   std::uint8_t input = 0;
 };
 
+/// Counts the saved tensors that refer to a checkpointed region, so that it dies with the last of them. Not atomic: a
+/// tape belongs to one thread.
+class FrameHandle {
+ public:
+  FrameHandle() = default;
+  explicit FrameHandle(CheckpointFrame* frame);
+  FrameHandle(const FrameHandle& other) : FrameHandle(other.frame_) {}
+  FrameHandle(FrameHandle&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+  FrameHandle& operator=(FrameHandle other) noexcept {
+    std::swap(frame_, other.frame_);
+    return *this;
+  }
+  ~FrameHandle() {
+    if (frame_ != nullptr) release();
+  }
+  [[nodiscard]] explicit operator bool() const { return frame_ != nullptr; }
+  [[nodiscard]] CheckpointFrame* operator->() const { return frame_; }
+
+ private:
+  void release();
+
+  CheckpointFrame* frame_ = nullptr;
+};
+
 /// A saved tensor: the tensor itself, or, inside a checkpointed region, its number there.
 struct SavedTensor {
   Tensor tensor;
-  std::shared_ptr<CheckpointFrame> frame;
+  FrameHandle frame;
   std::int32_t slot = -1;
+
+  void reset() {
+    tensor.reset();
+    if (frame) frame = FrameHandle();
+  }
 };
 
-/// What a node's forward output looked like: an incoming gradient is summed or cast to it.
+/// What a node's forward outputs look like (several have one shape): an incoming gradient is summed or cast to it.
 struct OutputMetadata {
   Shape shape;
   DType dtype = DType::kFloat32;
@@ -60,12 +89,11 @@ struct Node {
   TensorImpl* variable = nullptr;  // AccumulateGrad only
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;
-  std::array<OutputMetadata, kMaxOutputs> outputs;
+  OutputMetadata output;
   std::array<Tensor, kMaxOutputs> buffer;  // gradients that have arrived
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
-  double scalar = 0;
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
@@ -85,9 +113,13 @@ class Tape {
   [[nodiscard]] Tensor empty_strided(const Shape& shape, const Shape& strides, DType dtype, const Operator& op);
   /// Another tensor on the same storage, without autograd history.
   [[nodiscard]] Tensor alias(const Tensor& base, const Shape& shape, const Shape& strides, bool is_view);
+  /// alias(), as a view, that reuses the handle of a temporary: the base would die with the operator.
+  [[nodiscard]] Tensor become_view(Tensor& temporary, const Shape& shape, const Shape& strides);
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
+  [[nodiscard]] Tensor placeholder();
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   void set_category(const Tensor& tensor, Category category);
@@ -98,6 +130,7 @@ class Tape {
   void save(Node& node, const Tensor& tensor);
   /// What autograd saves counts as an activation from then on.
   void mark_saved(const Tensor& tensor);
+  /// Makes `output` the next output of `node`; without a node nothing. A former history is let go.
   void set_history(Node* node, Tensor& output);
   void backward(const Tensor& root, Tensor root_gradient);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
@@ -125,13 +158,12 @@ class Tape {
   bool grad_enabled = true;
   std::optional<DType> autocast;  // the 16-bit type inside an autocast region
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
-  std::shared_ptr<CheckpointFrame> checkpoint;  // region whose saved tensors are numbered instead of kept
+  FrameHandle checkpoint;  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
-  [[nodiscard]] Tensor cached_cast(const Tensor& weight);
-  [[nodiscard]] Tensor* find_cached_cast(const TensorImpl* weight);
-  void cache_cast(const TensorImpl* weight, const Tensor& copy);
+  [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;
+  void cache_cast(TensorImpl& weight, const Tensor& copy);
   void clear_cast_cache();
 
  private:
@@ -163,7 +195,7 @@ class Tape {
   std::vector<NodeId> visited_;
   NodeId pending_node_ = kNoNode;  // recorded, its output not made yet
   std::uint64_t next_sequence_ = 0;
-  std::vector<std::pair<const TensorImpl*, Tensor>> cast_cache_;
+  std::vector<std::pair<TensorImpl*, Tensor>> cast_cache_;
   std::array<bool, 2> cublas_used_{};    // by thread: forward, autograd
   std::array<bool, 2> cublaslt_used_{};
   std::vector<Tensor> workspaces_;
@@ -173,10 +205,12 @@ class Tape {
 /// What a backward function sees: the incoming gradients, the saved tensors, and which inputs need a gradient.
 class BackwardCall {
  public:
-  BackwardCall(Tape& tape, Node& node) : tape(tape), node(node) {}
+  BackwardCall(Tape& owner, Node& evaluated) : tape(owner), node(evaluated) {}
 
   [[nodiscard]] bool needs(int input) const { return node.edges[static_cast<std::size_t>(input)].node != kNoNode; }
   [[nodiscard]] const Tensor& gradient(int output = 0) const { return gradients[static_cast<std::size_t>(output)]; }
+  /// The gradient itself, where the result is a view of it.
+  [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }
   [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
   void set(int input, Tensor gradient) { results[static_cast<std::size_t>(input)] = std::move(gradient); }
 

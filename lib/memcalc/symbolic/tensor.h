@@ -67,12 +67,12 @@ class Tensor {
   [[nodiscard]] const Shape& strides() const;
   [[nodiscard]] std::int64_t size(int dim) const { return shape()[dim]; }
   [[nodiscard]] int rank() const { return shape().rank; }
-  [[nodiscard]] std::int64_t elements() const { return shape().elements(); }
+  [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] DType dtype() const;
   [[nodiscard]] bool requires_grad() const;
   [[nodiscard]] bool is_contiguous() const;
   /// Bytes of the elements (not of the storage, which a view may share).
-  [[nodiscard]] Bytes bytes() const { return checked_multiply(elements(), size_of(dtype())); }
+  [[nodiscard]] Bytes bytes() const { return elements() * size_of(dtype()); }
 
   /// Drops the handle, as `del` or leaving a Python function does.
   void reset();
@@ -87,11 +87,13 @@ struct TensorImpl {
   BlockId block = kNoBlock;
   NodeId grad_fn = kNoNode;           // the node that made this tensor; kNoNode for leaves
   NodeId grad_accumulator = kNoNode;  // parameters: their AccumulateGrad node
+  std::int32_t cached_cast = -1;      // parameters: their place in autocast's weight cache
   std::uint8_t output_index = 0;      // which output of grad_fn
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
   bool is_view = false;               // made by a view operator: its base's storage has a second owner
   bool is_parameter = false;
+  std::int64_t elements = 0;          // of `shape`; times the element size it is known to fit 63 bits
   Shape shape;
   Shape strides;
   Tensor grad;                        // parameters: .grad
@@ -99,6 +101,7 @@ struct TensorImpl {
 
 inline const Shape& Tensor::shape() const { return impl_->shape; }
 inline const Shape& Tensor::strides() const { return impl_->strides; }
+inline std::int64_t Tensor::elements() const { return impl_->elements; }
 inline DType Tensor::dtype() const { return impl_->dtype; }
 inline bool Tensor::requires_grad() const { return impl_->requires_grad; }
 inline Tape& Tensor::tape() const { return *impl_->tape; }
@@ -135,10 +138,16 @@ class Arg {
   void release() const {
     if (temporary_ != nullptr) temporary_->reset();
   }
+  /// The temporary itself, if nobody else holds it: a view may take its place.
+  [[nodiscard]] Tensor* sole_owner() const;
 
  private:
   const Tensor* tensor_;
   Tensor* temporary_ = nullptr;
 };
+
+inline Tensor* Arg::sole_owner() const {
+  return temporary_ != nullptr && temporary_->impl()->references == 1 ? temporary_ : nullptr;
+}
 
 }  // namespace memcalc

@@ -6,7 +6,8 @@ namespace memcalc {
 
 namespace {
 constexpr Operator kFull{"aten::full"}, kToCopy{"aten::_to_copy"}, kReciprocal{"aten::reciprocal"}, kAdd{"aten::add"};
-}
+constexpr Operator kMul{"aten::mul"};
+}  // namespace
 
 Tensor GradScaler::scalar(DType dtype, const Operator& op) { return tape_.empty({}, dtype, op); }
 
@@ -42,10 +43,18 @@ void GradScaler::step(OptimizerSteps& optimizer, bool fused_optimizer) {
     optimizer.step(tape_);
     return;
   }
-  // A fused optimizer takes found_inf, and the scale unless the gradients are unscaled, as tensors.
-  if (!unscaled_before) unscale(fused_optimizer);
-  const Tensor sum = scalar(DType::kFloat32, kAdd);
+  // A fused optimizer divides by the scale itself: _check_inf_per_device looks for infinities with a scale of 1.
+  if (!unscaled_before) {
+    Tensor one = scalar(DType::kFloat32, kFull), found_inf = scalar(DType::kFloat32, kFull);
+    found_inf_ = scalar(DType::kFloat32, kToCopy);
+    Tensor one_copy = scalar(DType::kFloat32, kToCopy);
+    drop(one_copy, found_inf, one);
+  }
+  // It is handed found_inf and the scale as tensors.
+  Tensor sum = scalar(DType::kFloat32, kAdd), scale;
+  if (!unscaled_before) scale = scalar(DType::kFloat32, kMul);
   optimizer.step(tape_);
+  drop(sum, scale);
 }
 
 void GradScaler::update() { found_inf_.reset(); }

@@ -9,7 +9,7 @@
 
 namespace memcalc {
 
-/// Steps of a run. The blocks that step 0 leaves decide step 1; step 2 repeats it.
+/// Steps of a run: the blocks that the first leaves behind decide where the second one's go; the third settles.
 inline constexpr int kSteps = 3;
 
 /// A plain loop with torch's defaults:

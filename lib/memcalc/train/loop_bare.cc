@@ -2,6 +2,7 @@
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
+#include "memcalc/train/repeat.h"
 
 namespace memcalc {
 
@@ -51,32 +52,41 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   OptimizerSteps optimizer(run.optimizer, {std::move(all)});
   const bool fused = run.optimizer == Optimizer::kAdamWFused;
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
-  for (int step = 0; step < kSteps; ++step) {
-    tape.step = step;
-    tape.record_kernels = step == kSteps - 1;
-    tape.phase = Phase::kZero;
-    optimizer.zero_grad();
-    for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {
-      tape.phase = Phase::kForward;
-      Tensor loss = forward(tape, model, run, batch);
-      tape.phase = Phase::kBackward;
-      {
-        Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
-        const Tensor scaled = scaler.scale(averaged);
-        averaged.reset();
-        backward_from(scaled);
-      }
-      tape.phase = Phase::kDelete;
-      loss.reset();
+  tape.record_kernels = true;
+  tape.step = 0;
+  CarriedVariables carried;
+  const auto gradients = [&](auto visit) {
+    for (const Parameter& parameter : model.parameters) visit(parameter.tensor.impl()->grad);
+  };
+  carried.place(tape, gradients);
+  const std::size_t first_event = tape.trace.events.size();
+  const std::size_t first_block = tape.trace.blocks.size();
+
+  tape.phase = Phase::kZero;
+  optimizer.zero_grad();
+  for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {
+    tape.phase = Phase::kForward;
+    Tensor loss = forward(tape, model, run, batch);
+    tape.phase = Phase::kBackward;
+    {
+      Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+      const Tensor scaled = scaler.scale(averaged);
+      averaged.reset();
+      backward_from(scaled);
     }
-    tape.phase = Phase::kOptimizer;
-    if (run.max_grad_norm) {
-      scaler.unscale(fused);
-      clip_grad_norm(tape, model.parameters);
-    }
-    scaler.step(optimizer, fused);
-    scaler.update();
+    tape.phase = Phase::kDelete;
+    loss.reset();
   }
+  tape.phase = Phase::kOptimizer;
+  if (run.max_grad_norm) {
+    scaler.unscale(fused);
+    clip_grad_norm(tape, model.parameters);
+  }
+  scaler.step(optimizer, fused);
+  scaler.update();
+
+  carried.collect(gradients);
+  repeat_step(tape.trace, first_event, first_block, carried, kSteps - 1);
   tape.stop();
 }
 

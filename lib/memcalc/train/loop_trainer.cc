@@ -8,6 +8,7 @@
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
+#include "memcalc/train/repeat.h"
 
 namespace memcalc {
 
@@ -35,7 +36,7 @@ Tensor number_of_items(Tape& tape, const std::vector<Batch>& batches, bool shift
 
 /// The Trainer shuffles. Where half of the sequences are padded, a batch of B has none with probability 2^-B: of three
 /// steps about two at B = 1, one at B = 2, and none beyond. Such a step builds no mask and leaves other blocks behind.
-int batches_without_padding(const RunSpec& run) {
+int steps_without_padding(const RunSpec& run) {
   if (!run.padding || run.batch_size > 2) return 0;
   return run.batch_size == 1 ? 2 : 1;
 }
@@ -67,59 +68,116 @@ std::vector<ParameterGroup> parameter_groups(const Model& model) {
   return groups;
 }
 
+/// The variables of _inner_training_loop and the step that it repeats.
+class TrainerLoop {
+ public:
+  TrainerLoop(Tape& tape, Model& model, const RunSpec& run)
+      : tape_(tape),
+        model_(model),
+        run_(run),
+        fused_(run.optimizer == Optimizer::kAdamWFused),
+        optimizer_(run.optimizer, parameter_groups(model)),
+        scaler_(tape, run.precision == Precision::kAmpFp16),
+        total_loss_(tape.empty({}, DType::kFloat32, kSendToDevice)) {}
+
+  void step(bool padded);
+
+  /// What the next step drops when it assigns its own.
+  template <typename Visit>
+  void visit_carried(Visit visit) {
+    batches_.resize(static_cast<std::size_t>(run_.accumulation_steps));
+    for (Batch& batch : batches_) {
+      visit(batch.input_ids);
+      visit(batch.labels);
+      if (run_.padding) visit(batch.attention_mask);
+    }
+    inputs_ = batches_.back();
+    visit(items_);
+    visit(loss_of_step_);
+    if (run_.max_grad_norm) visit(grad_norm_);
+  }
+
+ private:
+  void micro_batch(Batch& batch);
+
+  Tape& tape_;
+  Model& model_;
+  const RunSpec& run_;
+  bool fused_;
+  OptimizerSteps optimizer_;
+  GradScaler scaler_;
+  Tensor total_loss_;
+  std::vector<Batch> batches_;
+  Batch inputs_;
+  Tensor items_, loss_of_step_, grad_norm_;
+};
+
+void TrainerLoop::step(bool padded) {
+  tape_.phase = Phase::kForward;
+  // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
+  std::vector<Batch> next;
+  for (std::int64_t i = 0; i < run_.accumulation_steps; ++i) {
+    next.push_back(make_batch(tape_, run_, kSendToDevice));
+    next.back().padded = padded;
+  }
+  Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
+  batches_ = std::move(next);
+  items_ = std::move(next_items);
+  for (Batch& batch : batches_) micro_batch(batch);
+  tape_.phase = Phase::kOptimizer;
+  if (run_.max_grad_norm) {
+    grad_norm_.reset();
+    scaler_.unscale(fused_);
+    grad_norm_ = clip_grad_norm(tape_, model_.parameters);
+  }
+  scaler_.step(optimizer_, fused_);
+  scaler_.update();
+  tape_.phase = Phase::kZero;
+  for (const Parameter& parameter : model_.parameters) parameter.tensor.impl()->grad.reset();
+}
+
+void TrainerLoop::micro_batch(Batch& batch) {
+  inputs_ = batch;
+  inputs_.number_of_items = items_;
+  tape_.phase = Phase::kForward;
+  Tensor loss = compute_loss(tape_, model_, run_, inputs_);
+  tape_.phase = Phase::kBackward;
+  {
+    Tensor averaged = divide_scalar(loss);  // by the accumulation steps, even where that is 1
+    Tensor scaled = scaler_.scale(averaged);
+    backward_from(scaled);
+    drop(scaled, averaged);
+  }
+  inputs_.number_of_items.reset();
+  tape_.phase = Phase::kDelete;
+  loss_of_step_ = tape_.detach(loss);
+  loss.reset();
+  look_for_infinities(loss_of_step_);
+}
+
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.empty_cache();
-  OptimizerSteps optimizer(run.optimizer, parameter_groups(model));
-  const bool fused = run.optimizer == Optimizer::kAdamWFused;
-  GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
   tape.phase = Phase::kForward;
-  const Tensor total_loss = tape.empty({}, DType::kFloat32, kSendToDevice);
-  std::vector<Batch> batches;
-  Batch inputs;
-  Tensor items, loss_of_step, grad_norm;
-  for (int step = 0; step < kSteps; ++step) {
-    tape.step = step;
-    tape.record_kernels = step == kSteps - 1;
-    tape.phase = Phase::kForward;
-    // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
-    std::vector<Batch> next;
-    for (std::int64_t i = 0; i < run.accumulation_steps; ++i) {
-      next.push_back(make_batch(tape, run, kSendToDevice));
-      next.back().padded = step >= batches_without_padding(run);
+  TrainerLoop loop(tape, model, run);
+  tape.record_kernels = true;
+  tape.step = 0;
+  const int without_padding = steps_without_padding(run);
+  if (without_padding == 0) {
+    CarriedVariables carried;
+    const auto variables = [&](auto visit) { loop.visit_carried(visit); };
+    carried.place(tape, variables);
+    const std::size_t first_event = tape.trace.events.size();
+    const std::size_t first_block = tape.trace.blocks.size();
+    loop.step(true);
+    carried.collect(variables);
+    repeat_step(tape.trace, first_event, first_block, carried, kSteps - 1);
+  } else {
+    for (; tape.step < kSteps; ++tape.step) {
+      tape.record_kernels = tape.step == kSteps - 1;
+      loop.step(tape.step >= without_padding);
     }
-    Tensor next_items = number_of_items(tape, next, model.loss_shifts_labels);
-    batches = std::move(next);
-    items = std::move(next_items);
-    for (Batch& micro_batch : batches) {
-      inputs = micro_batch;
-      inputs.number_of_items = items;
-      tape.phase = Phase::kForward;
-      Tensor loss = compute_loss(tape, model, run, inputs);
-      tape.phase = Phase::kBackward;
-      {
-        Tensor averaged = divide_scalar(loss);  // by the accumulation steps, even where that is 1
-        Tensor scaled = scaler.scale(averaged);
-        backward_from(scaled);
-        drop(scaled, averaged);
-      }
-      inputs.number_of_items.reset();
-      tape.phase = Phase::kDelete;
-      loss_of_step = tape.detach(loss);
-      loss.reset();
-      look_for_infinities(loss_of_step);
-    }
-    tape.phase = Phase::kOptimizer;
-    if (run.max_grad_norm) {
-      grad_norm.reset();
-      scaler.unscale(fused);
-      grad_norm = clip_grad_norm(tape, model.parameters);
-    }
-    scaler.step(optimizer, fused);
-    scaler.update();
-    tape.phase = Phase::kZero;
-    for (const Parameter& parameter : model.parameters) parameter.tensor.impl()->grad.reset();
   }
   tape.stop();
 }

@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "memcalc/symbolic/layout.h"
@@ -51,8 +52,8 @@ void attention_contractions(Tape& tape, const Operator& op, const AttentionShape
 
 // --- cuDNN (native/cudnn/MHA.cpp)
 
-/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the softmax
-/// sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
+/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the
+/// softmax sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
 Bytes cudnn_backward_workspace(const AttentionShape& s, std::int64_t value_dim) {
   Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1) + 256;
   if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + value_dim);
@@ -64,8 +65,8 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key);
-  Tensor dq = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
-                                 kCudnnBackward);
+  Tensor dq =
+      tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kCudnnBackward);
   Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
   Tensor dv =
       tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
@@ -90,7 +91,7 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
   shape[3] = value.size(3);
   Tensor out = tape.empty_strided(shape, like_strides(query.shape(), query.strides()), query.dtype(), kCudnn);
   Tensor logsumexp;
-  if (node != nullptr || tape.grad_enabled) {
+  if (node != nullptr) {  // should_compute_logsumexp
     logsumexp = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
   }
   if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
@@ -115,12 +116,8 @@ Bytes efficient_backward_workspace(const AttentionShape& s, bool half) {
   Bytes per_head = tiles * (4 * block * columns + 16);
   if (half && s.dim > 128) {
     const std::int64_t heads = s.batch * s.heads;
-    std::int64_t splits = s.keys <= 128 ? 1 : ceil_div(s.keys, 64);
-    if (heads < 256) {
-      splits = std::min(splits, std::max<std::int64_t>(200 / heads, 1));
-    } else {
-      splits = 1;
-    }
+    const std::int64_t splits =
+        heads < 256 ? std::min(ceil_div(s.keys, 64), std::max<std::int64_t>(200 / heads, 1)) : 1;
     per_head += 2 * splits * 64 * 128 * ceil_div(s.dim, 128) * 4;
   }
   return s.batch * s.heads * per_head;
@@ -146,8 +143,8 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
     delta = s.queries > 1 ? tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward) : sum;
     drop(sum, product);
   }
-  const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward,
-                                      Category::kWorkspaces);
+  const Tensor workspace =
+      tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward, Category::kWorkspaces);
   delta.reset();
   attention_contractions(tape, kEfficientBackward, s, query.dtype(), true);
   call.set(0, std::move(dq));
@@ -174,8 +171,9 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
   const AttentionShape s = shape_of(query, key);
-  Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
-                                  bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
+  Tensor out =
+      tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
+                         bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
   const Tensor logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
   if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
   attention_contractions(tape, kEfficient, s, query.dtype(), false);
@@ -212,7 +210,30 @@ void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumex
   call.set(2, std::move(dv));
 }
 
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+/// num_splits_heuristic: with fewer blocks of queries than the card can run at once, the keys are split as well; the
+/// smallest number of splits that keeps it within 85 % of the best use.
+std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device) {
+  const std::int64_t block_keys = s.dim <= 64 ? 256 : s.dim <= 128 ? 128 : 64;
+  const std::int64_t key_blocks = ceil_div(s.keys, block_keys);
+  const std::int64_t blocks = s.batch * s.heads * ceil_div(s.queries, 64);
+  const std::int64_t slots = 2 * device.multiprocessors;
+  if (10 * blocks >= 8 * slots) return 1;
+  const std::int64_t most = std::min({std::int64_t{128}, slots, key_blocks});
+  const auto efficiency = [&](std::int64_t splits) {
+    const bool same_as_fewer = splits > 1 && ceil_div(key_blocks, splits) == ceil_div(key_blocks, splits - 1);
+    if (same_as_fewer) return 0.0;
+    const double waves = static_cast<double>(blocks * splits) / static_cast<double>(slots);
+    return waves / std::ceil(waves);
+  };
+  double best = 0;
+  for (std::int64_t splits = 1; splits <= most; ++splits) best = std::max(best, efficiency(splits));
+  for (std::int64_t splits = 1; splits <= most; ++splits) {
+    if (efficiency(splits) >= 0.85 * best) return splits;
+  }
+  return 1;
+}
+
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
@@ -222,8 +243,16 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   const AttentionShape s = shape_of(query, key);
   Tensor out = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
   const Tensor logsumexp = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+  Tensor partial_logsumexp, partial_out;  // set_params_splitkv
+  const std::int64_t splits = dropout == 0 ? flash_key_splits(s, tape.device) : 1;
+  if (splits > 1) {
+    partial_logsumexp = tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+    partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
+  }
   const Tensor rng_state = tape.empty({2}, DType::kInt64, kFlash);
   const Tensor unused = tape.empty({}, DType::kInt64, kFlash);
+  if (dropout > 0) tape.scratch(16, kFlash);  // the generator's seed and offset
+  drop(partial_logsumexp, partial_out);
   attention_contractions(tape, kFlash, s, query.dtype(), false);
   tape.set_history(node, out);
   if (node != nullptr) {
@@ -236,14 +265,20 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
 
 Tensor repeat_heads(const Tensor& x, std::int64_t times) {  // repeat_interleave over the head dimension
   if (times == 1) return x;
+  // It always copies, also where one key head could be repeated by a stride.
   const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
-  return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
+  return view(contiguous(expanded), {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
 }
 
 Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                       const SdpaOptions& options) {
   Tape& tape = query.tape();
-  Tensor q = multiply_scalar(query);
+  // 16-bit inputs are computed in float32 (allow_fp16_bf16_reduction_math_sdp is off).
+  const DType precise = is_half(query.dtype()) ? DType::kFloat32 : query.dtype();
+  Tensor precise_query = to_dtype(query, precise);
+  Tensor precise_key = to_dtype(key, precise);
+  Tensor precise_value = to_dtype(value, precise);
+  Tensor q = multiply_scalar(precise_query);
   Tensor bias = mask;
   if (options.causal) {
     const Shape square{query.size(2), key.size(2)};
@@ -252,19 +287,20 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
       const Tensor ones = tape.empty(square, DType::kBool, kOnes);
       lower = tape.empty(square, DType::kBool, kTril);
     }
-    Tensor zero = tape.empty({}, query.dtype(), kWhere);
-    Tensor minus_infinity = tape.empty({}, query.dtype(), kWhere);
-    bias = tape.empty(square, query.dtype(), kWhere);
+    Tensor zero = tape.empty({}, precise, kWhere);
+    Tensor minus_infinity = tape.empty({}, precise, kWhere);
+    bias = tape.empty(square, precise, kWhere);
     drop(minus_infinity, zero, lower);
   }
   const std::int64_t times = query.size(1) / key.size(1);
-  Tensor k = repeat_heads(key, times);
-  Tensor v = repeat_heads(value, times);
+  Tensor k = repeat_heads(precise_key, times);
+  Tensor v = repeat_heads(precise_value, times);
   Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));  // the mask is added in place
   scores = safe_softmax(scores);
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
-  Tensor out = matmul(scores, v);
-  drop(q, k, v, bias, scores);
+  Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
+  Tensor out = to_dtype(matmul(scores, v), query.dtype());
+  drop(q, k, v, bias, scores, precise_value, precise_key, precise_query, weights);
   return out;
 }
 
@@ -317,7 +353,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   chosen.grouped_heads = grouped;
   switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
-    case SdpaBackend::kFlash: return flash_attention(q, k, v);
+    case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout);
     case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)));
     case SdpaBackend::kMath: break;
   }

@@ -269,10 +269,10 @@ Tensor autocast_operand(const Tensor& x) {
   // autocast_mode.cpp, cached_cast: leaves that require a gradient and are no views.
   const bool cacheable = x.impl()->is_parameter && x.requires_grad();
   if (!cacheable) return to_dtype(x, *tape.autocast);
-  if (Tensor* cached = tape.find_cached_cast(x.impl())) return *cached;
+  if (const Tensor* cached = tape.find_cached_cast(*x.impl())) return *cached;
   Tensor copy = to_dtype(x, *tape.autocast);
   tape.set_category(copy, Category::kAutocastCopies);
-  tape.cache_cast(x.impl(), copy);
+  tape.cache_cast(*x.impl(), copy);
   return copy;
 }
 

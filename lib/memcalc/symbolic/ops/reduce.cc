@@ -171,7 +171,10 @@ bool fits_32_bits(const Iterator& it, std::int64_t element_size) {
   return elements <= kLimit && input_end <= kLimit && output_end <= kLimit;
 }
 
-void launch(const Iterator& it, const Tensor& x, std::int64_t accumulator_size, const Operator& op) {
+/// Below this depth both halves ask for the same but for rounding, so one stands for all: work must not grow with size.
+constexpr int kSplitDepth = 6;
+
+void launch(const Iterator& it, const Tensor& x, std::int64_t accumulator_size, const Operator& op, int depth = 0) {
   Tape& tape = x.tape();
   if (!fits_32_bits(it, size_of(x.dtype()))) {
     int largest = 0;
@@ -189,8 +192,8 @@ void launch(const Iterator& it, const Tensor& x, std::int64_t accumulator_size, 
     const std::int64_t size = it.dims[static_cast<std::size_t>(largest)].size;
     first.dims[static_cast<std::size_t>(largest)].size = size / 2;
     second.dims[static_cast<std::size_t>(largest)].size = size - size / 2;
-    launch(first, x, accumulator_size, op);
-    launch(second, x, accumulator_size, op);
+    if (depth < kSplitDepth) launch(first, x, accumulator_size, op, depth + 1);
+    launch(second, x, accumulator_size, op, depth + 1);
     return;
   }
   const Scratch scratch = launch_scratch(it, x.dtype(), accumulator_size, tape.device);

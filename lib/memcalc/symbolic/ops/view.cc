@@ -21,18 +21,22 @@ void move_kernel(Tape& tape, const Operator& op, const Tensor& result) {
   tape.kernel(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
 }
 
-Tensor record_view(const Operator& name, BackwardFunction backward, const Tensor& x, const Shape& shape,
+Tensor record_view(const Operator& name, BackwardFunction backward, const Arg& x, const Shape& shape,
                    const Shape& strides, std::int64_t attribute0 = 0, std::int64_t attribute1 = 0) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
   Node* node = tape.record(name, backward, inputs, 1);
-  Tensor result = tape.alias(x, shape, strides, true);
   if (node != nullptr) {
-    node->shape = x.shape();
+    node->shape = x->shape();
     node->attributes[1] = attribute0;
     node->attributes[2] = attribute1;
-    tape.set_history(node, result);
   }
+  Tensor* temporary = x.sole_owner();
+  // Without a node the view has no history, so a tensor that has one cannot become it.
+  if (temporary != nullptr && node == nullptr && temporary->requires_grad()) temporary = nullptr;
+  Tensor result =
+      temporary != nullptr ? tape.become_view(*temporary, shape, strides) : tape.alias(*x, shape, strides, true);
+  tape.set_history(node, result);
   return result;
 }
 
@@ -51,7 +55,7 @@ Shape infer_shape(Shape shape, std::int64_t elements) {
   return shape;
 }
 
-void reshape_backward(BackwardCall& call) { call.set(0, reshape(call.gradient(), call.node.shape)); }
+void reshape_backward(BackwardCall& call) { call.set(0, reshape(call.take_gradient(), call.node.shape)); }
 
 Shape swap_dims(Shape shape, int dim0, int dim1) {
   std::swap(shape[dim0], shape[dim1]);
@@ -61,7 +65,7 @@ Shape swap_dims(Shape shape, int dim0, int dim1) {
 void transpose_backward(BackwardCall& call) {
   const auto dim0 = static_cast<int>(call.node.attributes[1]);
   const auto dim1 = static_cast<int>(call.node.attributes[2]);
-  call.set(0, transpose(call.gradient(), dim0, dim1));
+  call.set(0, transpose(call.take_gradient(), dim0, dim1));
 }
 
 void expand_backward(BackwardCall& call) {
@@ -106,31 +110,31 @@ Tensor view(Arg x, Shape shape) {
   shape = infer_shape(shape, x->elements());
   const auto strides = view_strides(x->shape(), x->strides(), shape);
   if (!strides) throw Error(ErrorCode::kInternal, "view needs a copy");
-  return record_view(kViewBackward, reshape_backward, *x, shape, *strides);
+  return record_view(kViewBackward, reshape_backward, x, shape, *strides);
 }
 
 Tensor reshape(Arg x, Shape shape) {
   const OperatorCall call(x);
   shape = infer_shape(shape, x->elements());
   const auto strides = view_strides(x->shape(), x->strides(), shape);
-  if (strides) return record_view(kViewBackward, reshape_backward, *x, shape, *strides);
+  if (strides) return record_view(kViewBackward, reshape_backward, x, shape, *strides);
   return unsafe_view(contiguous(*x), shape);
 }
 
 Tensor unsafe_view(Arg x, const Shape& shape) {
   const OperatorCall call(x);
-  return record_view(kUnsafeViewBackward, reshape_backward, *x, shape, contiguous_strides(shape));
+  return record_view(kUnsafeViewBackward, reshape_backward, x, shape, contiguous_strides(shape));
 }
 
 Tensor transpose(Arg x, int dim0, int dim1) {
   const OperatorCall call(x);
-  return record_view(kTransposeBackward, transpose_backward, *x, swap_dims(x->shape(), dim0, dim1),
+  return record_view(kTransposeBackward, transpose_backward, x, swap_dims(x->shape(), dim0, dim1),
                      swap_dims(x->strides(), dim0, dim1), dim0, dim1);
 }
 
 Tensor t(Arg x) {
   const OperatorCall call(x);
-  return record_view(kTBackward, transpose_backward, *x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0,
+  return record_view(kTBackward, transpose_backward, x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0,
                      1);
 }
 
@@ -143,7 +147,7 @@ Tensor expand(Arg x, Shape shape) {
     if (own >= 0 && shape[i] < 0) shape[i] = x->size(own);
     strides[i] = own < 0 || (x->size(own) == 1 && shape[i] != 1) ? 0 : x->strides()[own];
   }
-  return record_view(kExpandBackward, expand_backward, *x, shape, strides);
+  return record_view(kExpandBackward, expand_backward, x, shape, strides);
 }
 
 Tensor unsqueeze(Arg x, int dim) {
@@ -160,16 +164,16 @@ Tensor unsqueeze(Arg x, int dim) {
       strides[i] = x->strides()[i < dim ? i : i - 1];
     }
   }
-  return record_view(kUnsqueezeBackward, reshape_backward, *x, shape, strides);
+  return record_view(kUnsqueezeBackward, reshape_backward, x, shape, strides);
 }
 
 Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length) {
   const OperatorCall call(x);
   if (dim < 0) dim += x->rank();
-  if (start == 0 && length == x->size(dim)) return record_view(kViewBackward, reshape_backward, *x, x->shape(), x->strides());
+  if (start == 0 && length == x->size(dim)) return record_view(kViewBackward, reshape_backward, x, x->shape(), x->strides());
   Shape shape = x->shape();
   shape[dim] = length;
-  return record_view(kSliceBackward, slice_backward, *x, shape, x->strides(), dim, start);
+  return record_view(kSliceBackward, slice_backward, x, shape, x->strides(), dim, start);
 }
 
 Tensor select(Arg x, int dim) {
@@ -180,7 +184,7 @@ Tensor select(Arg x, int dim) {
     shape[i] = x->size(i < dim ? i : i + 1);
     strides[i] = x->strides()[i < dim ? i : i + 1];
   }
-  return record_view(kSelectBackward, select_backward, *x, shape, strides);
+  return record_view(kSelectBackward, select_backward, x, shape, strides);
 }
 
 std::vector<Tensor> split(Arg x, int dim, int parts) {

@@ -1,0 +1,66 @@
+#include "memcalc/train/repeat.h"
+
+#include <algorithm>
+
+namespace memcalc {
+
+namespace {
+
+enum class Fate : std::uint8_t { kTransient, kCarried, kPermanent };
+
+}  // namespace
+
+void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
+                 int copies) {
+  const std::vector<Event> step(trace.events.begin() + static_cast<std::ptrdiff_t>(first_event), trace.events.end());
+  const std::size_t count = trace.blocks.size() - first_block;
+  const auto& pairs = carried.pairs();
+  const BlockId first_placeholder = pairs.empty() ? kNoBlock : pairs.front().first;
+  const auto is_placeholder = [&](BlockId block) {
+    return !pairs.empty() && block >= first_placeholder && block <= pairs.back().first;
+  };
+
+  // What was allocated in the step and not freed stays for good, unless a variable carries it over.
+  std::vector<Fate> fates(count, Fate::kPermanent);
+  const auto fate = [&](BlockId block) -> Fate& { return fates[static_cast<std::size_t>(block) - first_block]; };
+  for (const Event& event : step) {
+    if (event.kind == EventKind::kFree && static_cast<std::size_t>(event.block) >= first_block) {
+      fate(event.block) = Fate::kTransient;
+    }
+  }
+  for (const auto& [placeholder, left] : pairs) {
+    if (left != kNoBlock) fate(left) = Fate::kCarried;
+  }
+
+  // The second step: without what stays for good, with the frees of what the first one left.
+  std::vector<Event> second;
+  second.reserve(step.size());
+  for (Event event : step) {
+    ++event.step;
+    if (is_placeholder(event.block)) {
+      event.block = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
+      if (event.block != kNoBlock) second.push_back(event);
+    } else if (fate(event.block) != Fate::kPermanent) {
+      event.block += static_cast<BlockId>(count);
+      second.push_back(event);
+    }
+  }
+
+  trace.events.resize(first_event);
+  trace.events.reserve(first_event + step.size() + second.size() * static_cast<std::size_t>(copies));
+  for (const Event& event : step) {
+    if (!is_placeholder(event.block)) trace.events.push_back(event);
+  }
+  const std::vector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
+  trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
+  for (int copy = 0; copy < copies; ++copy) {
+    trace.blocks.insert(trace.blocks.end(), blocks.begin(), blocks.end());
+    trace.events.insert(trace.events.end(), second.begin(), second.end());
+    for (Event& event : second) {
+      ++event.step;
+      event.block += static_cast<BlockId>(count);
+    }
+  }
+}
+
+}  // namespace memcalc

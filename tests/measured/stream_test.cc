@@ -1,0 +1,321 @@
+// memcalc's event stream against recorded ones, event by event: 9 allocator histories and 90 more with operators
+// (requested bytes from the model's construction through three steps) and 11 traces (block bytes of a steady step).
+// A failure prints the first event that differs, with both operators and what is around it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "memcalc/alloc/caching_allocator.h"
+#include "memcalc/alloc/replay.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/train/step.h"
+#include "support/history.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+#include "support/stream.h"
+
+namespace memcalc::measured {
+namespace {
+
+enum class Expected : std::uint8_t {
+  kEqual,      // every event, in order
+  kHashOrder,  // the same once the frees at autocast's exit are sorted (sort_autocast_exits says why)
+  kShare,      // at least this share of the events; a floor, so that it can only rise
+};
+using enum Expected;
+
+struct Expectation {
+  const char* file;
+  Expected expected = kEqual;
+  double share = 1;
+  // The Trainer shuffles its dataset, half of which is padded. Where the third batch happened to hold no padding the
+  // fourth, which does, stands for it: memcalc asks what a run with padding needs.
+  std::int16_t third_step = 2;
+};
+
+// PrintTo: what GoogleTest shows instead of bytes.
+void PrintTo(const Expectation& expectation, std::ostream* out) { *out << expectation.file; }
+
+// clang-format off
+constexpr Expectation kHistories[] = {
+    {"allocator/bert-large-2l-amp-fp16", kHashOrder},
+    {"allocator/bert-large-2l-fp32"},
+    {"allocator/bert-large-b4-s512-amp-fp16", kHashOrder},
+    {"allocator/bert-large-b4-s512-fp32-ckpt"},
+    {"allocator/bert-large-b4-s512-fp32"},
+    {"allocator/gpt2-2l-bf16"},
+    {"allocator/llama-3.2-1b-2l-amp-bf16"},
+    {"allocator/llama-3.2-1b-2l-bf16"},
+    {"allocator/llama-3.2-1b-b4-s2048-bf16-ckpt"},
+    {"histories/bare-bert-base-2l-b144-s512-amp-bf16", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-ckpt", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-clip-accum2", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-eager", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-fused", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-nodrop", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16-padding", kHashOrder},
+    {"histories/bare-bert-large-2l-amp-fp16", kHashOrder},
+    {"histories/bare-bert-large-2l-b5-s200-amp-bf16", kHashOrder},
+    {"histories/bare-bert-large-2l-bf16-clip"},
+    {"histories/bare-bert-large-2l-fp16"},
+    {"histories/bare-bert-large-2l-fp32-ckpt"},
+    {"histories/bare-bert-large-2l-fp32-eager-padding"},
+    {"histories/bare-bert-large-2l-fp32-for"},
+    {"histories/bare-bert-large-2l-fp32-fused"},
+    {"histories/bare-bert-large-2l-fp32-padding"},
+    {"histories/bare-bert-large-2l-fp32-sgd"},
+    {"histories/bare-bert-large-2l-fp32-sgdm"},
+    {"histories/bare-bert-large-2l-tf32"},
+    {"histories/bare-bert-large-mlm-2l-amp-bf16", kHashOrder},
+    {"histories/bare-bert-large-mlm-2l-fp32"},
+    // NewGELU without saving: the 16-bit left operand of its last product dies before the float32 right one.
+    {"histories/bare-gpt2-2l-amp-bf16-ckpt", kShare, 0.997},
+    {"histories/bare-gpt2-2l-amp-bf16-eager", kHashOrder},
+    {"histories/bare-gpt2-2l-amp-bf16-padding", kHashOrder},
+    {"histories/bare-gpt2-2l-bf16-eager"},
+    {"histories/bare-gpt2-2l-bf16-padding"},
+    {"histories/bare-gpt2-2l-fp32-ckpt"},
+    {"histories/bare-gpt2-2l-fp32-eager"},
+    {"histories/bare-gpt2-2l-fp32"},
+    {"histories/bare-llama-3.2-1b-2l-amp-bf16-ckpt", kHashOrder},
+    {"histories/bare-llama-3.2-1b-2l-amp-bf16-padding"},
+    {"histories/bare-llama-3.2-1b-2l-amp-fp16"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-ckpt"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-eager-padding"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-eager"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-padding-ckpt"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-padding"},
+    {"histories/bare-llama-3.2-1b-2l-bf16-s77-b3"},
+    {"histories/bare-llama-3.2-1b-2l-fp32-eager"},
+    {"histories/bare-llama-3.2-1b-2l-fp32-padding"},
+    {"histories/bare-llama-3.2-1b-2l-fp32"},
+    {"histories/bare-mistral-7b-2l-bf16"},
+    {"histories/bare-roberta-large-mlm-2l-amp-bf16", kHashOrder},
+    {"histories/bare-roberta-large-mlm-2l-b3-s77-fp32-padding"},
+    {"histories/bare-roberta-large-mlm-2l-fp32"},
+    {"histories/bare-smollm2-2l-bf16"},
+    {"histories/bare-tinyllama-2l-fp16"},
+    {"histories/trainer-bert-large-2l-amp-bf16", kHashOrder},
+    {"histories/trainer-bert-large-2l-amp-fp16-accum2", kHashOrder},
+    {"histories/trainer-bert-large-2l-amp-fp16-adamw_torch", kHashOrder},
+    {"histories/trainer-bert-large-2l-amp-fp16-eager", kHashOrder},
+    {"histories/trainer-bert-large-2l-amp-fp16-padding-ckpt", kHashOrder, 1, 3},
+    {"histories/trainer-bert-large-2l-amp-fp16-padding", kHashOrder, 1, 3},
+    {"histories/trainer-bert-large-2l-amp-fp16-sgd", kHashOrder},
+    {"histories/trainer-bert-large-2l-amp-fp16", kHashOrder},
+    {"histories/trainer-bert-large-2l-b1x4-amp-fp16-ckpt", kHashOrder},
+    {"histories/trainer-bert-large-2l-b5-s200-amp-fp16", kHashOrder},
+    {"histories/trainer-bert-large-2l-bf16"},
+    {"histories/trainer-bert-large-2l-fp32-accum2"},
+    {"histories/trainer-bert-large-2l-fp32-adamw_torch"},
+    {"histories/trainer-bert-large-2l-fp32-ckpt"},
+    // max_grad_norm = 0: the Trainer computes the norm of the gradients all the same.
+    {"histories/trainer-bert-large-2l-fp32-noclip", kShare, 0.812},
+    {"histories/trainer-bert-large-2l-fp32-padding", kEqual, 1, 3},
+    {"histories/trainer-bert-large-2l-fp32"},
+    {"histories/trainer-bert-large-mlm-2l-amp-bf16-ckpt", kHashOrder},
+    {"histories/trainer-bert-large-mlm-2l-amp-fp16", kHashOrder},
+    // As bare-gpt2-2l-amp-bf16-ckpt.
+    {"histories/trainer-gpt2-2l-amp-bf16-ckpt", kShare, 0.997},
+    {"histories/trainer-gpt2-2l-amp-bf16", kHashOrder},
+    {"histories/trainer-gpt2-2l-amp-fp16-padding", kHashOrder, 1, 3},
+    {"histories/trainer-gpt2-2l-b3-s500-amp-fp16", kHashOrder},
+    {"histories/trainer-gpt2-2l-bf16-padding", kEqual, 1, 3},
+    {"histories/trainer-gpt2-2l-bf16"},
+    {"histories/trainer-gpt2-2l-fp32-padding", kEqual, 1, 3},
+    {"histories/trainer-gpt2-2l-fp32"},
+    {"histories/trainer-llama-3.2-1b-2l-amp-bf16-ckpt", kHashOrder},
+    {"histories/trainer-llama-3.2-1b-2l-amp-bf16-padding"},
+    {"histories/trainer-llama-3.2-1b-2l-amp-bf16"},
+    {"histories/trainer-llama-3.2-1b-2l-bf16-accum2"},
+    {"histories/trainer-llama-3.2-1b-2l-bf16-ckpt"},
+    {"histories/trainer-llama-3.2-1b-2l-bf16-padding"},
+    {"histories/trainer-llama-3.2-1b-2l-bf16"},
+    {"histories/trainer-llama-3.2-1b-2l-fp32-ckpt"},
+    {"histories/trainer-llama-3.2-1b-2l-fp32-padding"},
+    {"histories/trainer-llama-3.2-1b-2l-fp32"},
+    {"histories/trainer-mistral-7b-2l-bf16"},
+    {"histories/trainer-roberta-large-mlm-2l-amp-bf16", kHashOrder},
+    {"histories/trainer-roberta-large-mlm-2l-amp-fp16-padding", kHashOrder, 1, 3},
+    {"histories/trainer-roberta-large-mlm-2l-fp32"},
+    {"histories/trainer-smollm2-2l-amp-bf16"},
+    {"histories/trainer-tinyllama-2l-amp-fp16"},
+};
+
+constexpr Expectation kTraces[] = {
+    {"bert-large-2l-trace-amp-fp16", kHashOrder},
+    {"bert-large-2l-trace-fp32"},
+    {"bert-large-2l-trace-fp32-ckpt"},
+    {"bert-large-2l-trace-fp32-eager"},
+    {"gpt2-2l-trace-amp-bf16", kHashOrder},
+    {"gpt2-2l-trace-bf16"},
+    // LlamaUnderAutocastIsEqualWithTheLoggedSegments, below, says why.
+    {"llama-3.2-1b-2l-trace-amp-bf16", kShare, 0.981},
+    {"llama-3.2-1b-2l-trace-bf16"},
+    {"llama-3.2-1b-2l-trace-bf16-accum2-clip"},
+    {"llama-3.2-1b-2l-trace-bf16-ckpt"},
+    {"llama-3.2-1b-2l-trace-fp32"},
+};
+// clang-format on
+
+void expect_as_stated(const Expectation& stated, Stream recorded, Stream predicted) {
+  const Comparison raw = compare(recorded, predicted);
+  ::testing::Test::RecordProperty("share_raw", std::to_string(raw.share()));
+  if (stated.expected == kEqual) {
+    EXPECT_TRUE(raw.equal()) << raw.matching << " of " << raw.events << " events match\n" << raw.first_difference;
+    return;
+  }
+  sort_autocast_exits(recorded, predicted);
+  const Comparison sorted = compare(recorded, predicted);
+  ::testing::Test::RecordProperty("share_sorted", std::to_string(sorted.share()));
+  EXPECT_GE(sorted.share(), stated.share) << sorted.matching << " of " << sorted.events << " events match\n"
+                                          << sorted.first_difference;
+  if (stated.expected == kHashOrder) {
+    EXPECT_TRUE(sorted.equal()) << sorted.first_difference;
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<Expectation>& info) {
+  std::string name = info.param.file;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '.' || c == '/'; }, '_');
+  return name;
+}
+
+class HistoryStream : public ::testing::TestWithParam<Expectation> {};
+
+TEST_P(HistoryStream, RequestsAreThoseOfTheRecordedRun) {
+  const Expectation& stated = GetParam();
+  const RecordedHistory history = read_history_stream(std::string(stated.file) + ".history.tsv", stated.third_step);
+  ASSERT_GT(history.events.size(), 1000U) << "the reader lost the events";
+  EXPECT_TRUE(stated.expected != kHashOrder || is_autocast(history.of.run.precision))
+      << "without autocast nothing excuses another order";
+  const SymbolicRun run = run_symbolically(history.of.spec, history.of.run, measured_device());
+  expect_as_stated(stated, history.events, requests_of(run.trace, history));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HistoryStream, ::testing::ValuesIn(kHistories), test_name);
+
+SymbolicRun run_of_trace(const std::string& id) {
+  std::ifstream rows(test::measured_dir() / "single_gpu.jsonl");
+  for (std::string row; std::getline(rows, row);) {
+    const JsonDocument document = JsonDocument::parse(row, "single_gpu.jsonl");
+    const JsonObject case_json = document.root().required_object("case");
+    if (case_json.required_string("id") != id) continue;
+    const MeasuredCase of = measured_case(case_json, Loop::kBare);
+    return run_symbolically(of.spec, of.run, measured_device());
+  }
+  throw Error(ErrorCode::kInput, "single_gpu.jsonl has no row of " + id);
+}
+
+class TraceStream : public ::testing::TestWithParam<Expectation> {};
+
+TEST_P(TraceStream, BlocksOfTheSteadyStepAreThoseOfTheRecordedOne) {
+  const std::string id = GetParam().file;
+  const SymbolicRun run = run_of_trace(id);
+  const ReplayResult replayed =
+      replay(run.trace, {.placement = &*measured_device().placement, .record_timeline = true});
+  const bool amp = id.find("-amp-") != std::string::npos;
+  expect_as_stated(GetParam(), read_trace_stream(id, amp), steady_blocks_of(run.trace, replayed));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TraceStream, ::testing::ValuesIn(kTraces), test_name);
+
+// The one trace that differs does so in the size of 13 blocks: two free blocks of one size tie, and their addresses
+// decide which keeps 1 MiB that is not split off. With the segments where the driver put them it is equal.
+TEST(TraceStreams, LlamaUnderAutocastIsEqualWithTheLoggedSegments) {
+  const SymbolicRun run = run_of_trace("llama-3.2-1b-2l-trace-amp-bf16");
+  const std::vector<Bytes> segments = segment_addresses_of(read_history("llama-3.2-1b-2l-amp-bf16"));
+  CachingAllocator allocator(SegmentPlacer::from_log(segments));
+  (void)allocator.allocate(4);  // the recorder's warm-up, which took the first segment
+  ReplayResult replayed;
+  std::vector<CachingAllocator::Handle> handles(run.trace.blocks.size());
+  for (const Event& event : run.trace.events) {
+    TimelinePoint& point = replayed.timeline.emplace_back();
+    if (event.kind == EventKind::kEmptyCache) {
+      allocator.empty_cache();
+      continue;
+    }
+    const auto block = static_cast<std::size_t>(event.block);
+    const bool allocates = event.kind == EventKind::kAllocate;
+    if (allocates) handles[block] = allocator.allocate(run.trace.blocks[block].requested);
+    point.block_bytes = allocator.size_of(handles[block]);
+    if (!allocates) allocator.free(handles[block]);
+  }
+  const Stream recorded = read_trace_stream("llama-3.2-1b-2l-trace-amp-bf16", true);
+  EXPECT_EQ(compare(recorded, steady_blocks_of(run.trace, replayed)).first_difference, "");
+}
+
+std::set<std::string> files_in(const std::string& directory, const std::string& suffix) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(suffix)) names.insert(directory + "/" + name.substr(0, name.size() - suffix.size()));
+  }
+  return names;
+}
+
+TEST(Streams, EveryRecordedFileIsCompared) {
+  std::set<std::string> compared;
+  for (const Expectation& each : kHistories) compared.insert(each.file);
+  for (const Expectation& each : kTraces) compared.insert("traces/" + std::string(each.file));
+  std::set<std::string> files = files_in("histories", ".history.tsv");
+  files.merge(files_in("traces", ".trace.tsv"));
+  files.merge(files_in("allocator", ".history.tsv"));
+  // Families that memcalc does not model yet.
+  for (const char* other :
+       {"mixtral-8x0.3b-2l-bf16", "qwen3-0.6b-b4-s1024-bf16", "resnet50-b8-fp32", "t5-base-2l-fp32"}) {
+    files.erase("allocator/" + std::string(other));
+  }
+  EXPECT_THAT(compared, ::testing::ContainerEq(files));
+}
+
+// sort_autocast_exits forgives the order within the marked run of frees, nothing else.
+StreamEvent event(char kind, Bytes bytes, bool exit = false) {
+  StreamEvent result;
+  result.is_free = kind == '-';
+  result.phase = Phase::kForward;
+  result.bytes = bytes;
+  result.autocast_exit = exit;
+  return result;
+}
+
+TEST(AutocastExits, OnlyTheirOrderIsForgiven) {
+  const Stream recorded = {event('+', 8), event('-', 1),       event('-', 2),
+                           event('+', 8), event('-', 3, true), event('-', 4)};
+  Stream ours = {event('+', 8), event('-', 1), event('-', 2), event('+', 8), event('-', 4), event('-', 3)};
+  const auto equal_when_sorted = [&](Stream predicted) {
+    Stream sorted = recorded;
+    sort_autocast_exits(sorted, predicted);
+    return compare(sorted, predicted).equal();
+  };
+  EXPECT_FALSE(compare(recorded, ours).equal());
+  EXPECT_TRUE(equal_when_sorted(ours));
+  std::swap(ours[1], ours[2]);
+  EXPECT_FALSE(equal_when_sorted(ours)) << "a run without autocast's exit";
+  std::swap(ours[1], ours[2]);
+  ours[4].bytes = 5;
+  EXPECT_FALSE(equal_when_sorted(ours)) << "another size";
+}
+
+TEST(Compare, CountsWhatMatchesAndShowsWhereItParts) {
+  const Stream recorded = {event('+', 1), event('+', 2), event('-', 1), event('+', 3), event('-', 3)};
+  const Stream predicted = {event('+', 1), event('-', 1), event('+', 3), event('+', 4), event('-', 3), event('-', 4)};
+  const Comparison comparison = compare(recorded, predicted);
+  EXPECT_EQ(comparison.events, 6U);
+  EXPECT_EQ(comparison.matching, 4U);
+  EXPECT_THAT(comparison.first_difference, ::testing::HasSubstr("event 1 of 5 recorded, 6 predicted"));
+  EXPECT_THAT(comparison.first_difference, ::testing::HasSubstr("recorded:  0 forward +2"));
+  EXPECT_TRUE(compare(recorded, recorded).equal());
+}
+
+}  // namespace
+}  // namespace memcalc::measured
