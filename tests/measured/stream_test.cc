@@ -82,8 +82,7 @@ constexpr Expectation kHistories[] = {
     {"histories/bare-gemma2-2b-2l-bf16"},
     {"histories/bare-gemma3-1b-2l-amp-bf16-p2"},
     {"histories/bare-gemma3-1b-2l-bf16-eager-pad"},
-    // NewGELU without saving: the 16-bit left operand of its last product dies before the float32 right one.
-    {"histories/bare-gpt2-2l-amp-bf16-ckpt", kShare, 0.997},
+    {"histories/bare-gpt2-2l-amp-bf16-ckpt", kHashOrder},
     {"histories/bare-gpt2-2l-amp-bf16-eager", kHashOrder},
     {"histories/bare-gpt2-2l-amp-bf16-padding", kHashOrder},
     {"histories/bare-gpt2-2l-bf16-eager"},
@@ -133,16 +132,14 @@ constexpr Expectation kHistories[] = {
     {"histories/trainer-bert-large-2l-fp32-accum2"},
     {"histories/trainer-bert-large-2l-fp32-adamw_torch"},
     {"histories/trainer-bert-large-2l-fp32-ckpt"},
-    // max_grad_norm = 0: the Trainer computes the norm of the gradients all the same.
-    {"histories/trainer-bert-large-2l-fp32-noclip", kShare, 0.812},
+    {"histories/trainer-bert-large-2l-fp32-noclip"},
     {"histories/trainer-bert-large-2l-fp32-padding", kEqual, 1, 3},
     {"histories/trainer-bert-large-2l-fp32"},
     {"histories/trainer-bert-large-mlm-2l-amp-bf16-ckpt", kHashOrder},
     {"histories/trainer-bert-large-mlm-2l-amp-fp16", kHashOrder},
     {"histories/trainer-gemma2-2b-2l-fp32-pad"},
     {"histories/trainer-gemma3-1b-2l-fp32-ckpt"},
-    // As bare-gpt2-2l-amp-bf16-ckpt.
-    {"histories/trainer-gpt2-2l-amp-bf16-ckpt", kShare, 0.997},
+    {"histories/trainer-gpt2-2l-amp-bf16-ckpt", kHashOrder},
     {"histories/trainer-gpt2-2l-amp-bf16", kHashOrder},
     {"histories/trainer-gpt2-2l-amp-fp16-padding", kHashOrder, 1, 3},
     {"histories/trainer-gpt2-2l-b3-s500-amp-fp16", kHashOrder},

@@ -60,6 +60,12 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
   return {std::move(attn_output), {}};
 }
 
+/// flash_attention_forward: padding is taken out of the sequences first, which is not modelled (step.cc says so).
+AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+  Tensor attn_output = flash_attention_2(query, key, value, dropout);
+  return {contiguous(transpose(attn_output, 1, 2)), {}};
+}
+
 Tensor rotate_half(const Tensor& x) {
   const std::int64_t half = x.size(-1) / 2;
   const Tensor x1 = slice(x, -1, 0, half);
@@ -79,6 +85,7 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const AttentionOptions& options) {
   if (options.implementation == Attention::kEager) return eager_attention(query, key, value, mask, options);
+  if (options.implementation == Attention::kFlash) return flash_attention(query, key, value, options.dropout);
   return sdpa_attention(query, key, value, mask, options);
 }
 

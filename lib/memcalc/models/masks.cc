@@ -138,6 +138,7 @@ Tensor boolean_padding(const Tensor& attention_mask) {
 
 Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, bool cached,
                           std::optional<std::int64_t> sliding_window) {
+  if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
@@ -158,6 +159,7 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs) {
+  if (run.attention == Attention::kFlash) return {};
   const Tensor padding = boolean_padding(inputs.attention_mask);
   if (!padding.defined()) return {};
   Tape& tape = inputs_embeds.tape();

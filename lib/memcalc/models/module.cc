@@ -73,7 +73,7 @@ namespace {
 Tensor gelu_new(const Tensor& x) {
   Tensor half = multiply_scalar(x);
   Tensor cubic = x + multiply_scalar(power(x));
-  return half * add_scalar(tanh(multiply_scalar(std::move(cubic))));
+  return std::move(half) * add_scalar(tanh(multiply_scalar(std::move(cubic))));
 }
 
 /// FastGELUActivation: 0.5 * x * (1 + tanh(x * c * (1 + 0.044715 * x * x)))

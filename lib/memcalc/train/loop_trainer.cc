@@ -94,7 +94,7 @@ class TrainerLoop {
     inputs_ = batches_.back();
     visit(items_);
     visit(loss_of_step_);
-    if (run_.max_grad_norm) visit(grad_norm_);
+    visit(grad_norm_);
   }
 
  private:
@@ -125,11 +125,10 @@ void TrainerLoop::step(bool padded) {
   items_ = std::move(next_items);
   for (Batch& batch : batches_) micro_batch(batch);
   tape_.phase = Phase::kOptimizer;
-  if (run_.max_grad_norm) {
-    grad_norm_.reset();
-    scaler_.unscale(fused_);
-    grad_norm_ = clip_grad_norm(tape_, model_.parameters);
-  }
+  // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
+  grad_norm_.reset();
+  scaler_.unscale(fused_);
+  grad_norm_ = clip_grad_norm(tape_, model_.parameters);
   scaler_.step(optimizer_, fused_);
   scaler_.update();
   tape_.phase = Phase::kZero;

@@ -1,6 +1,8 @@
 #include "memcalc/train/step.h"
 
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "memcalc/models/model.h"
 #include "memcalc/symbolic/tape.h"
@@ -17,6 +19,29 @@ DType weights_dtype(const RunSpec& run) {
     case Precision::kFp16: return DType::kFloat16;
     default: return DType::kFloat32;
   }
+}
+
+/// Which attention kernel SDPA took, as the kernels of the run show.
+void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, SymbolicRun& result) {
+  if (run.attention == Attention::kFlash) {
+    result.assumptions.emplace_back("flash attention allocates as PyTorch's own flash kernels do (not validated)");
+    if (run.padding) result.not_modelled.emplace_back("the copies that flash attention makes to take padding out");
+    return;
+  }
+  if (run.attention != Attention::kSdpa) return;
+  constexpr std::pair<std::string_view, std::string_view> kKernels[] = {
+      {"aten::_cudnn_attention_forward", "cuDNN's"},
+      {"aten::_flash_attention_forward", "the flash"},
+      {"aten::_efficient_attention_forward", "the memory-efficient"},
+  };
+  std::string_view chosen = "the math (unfused)";
+  for (const Kernel& kernel : result.kernels) {
+    for (const auto& [op, name] : kKernels) {
+      if (kernel.op->name == op) chosen = name;
+    }
+  }
+  result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch 2.11 does on " + device.name +
+                               (device.validated ? "" : " by its rules (not validated on this card)"));
 }
 
 }  // namespace
@@ -39,6 +64,11 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
     tape.stop();
+  }
+  tell_attention_kernel(run, device, result);
+  if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
+    result.assumptions.emplace_back(
+        "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");
   }
   return result;
 }
