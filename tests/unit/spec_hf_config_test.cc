@@ -139,7 +139,8 @@ TEST(HfConfig, QwenSlidesOnlyWhereTold) {
   EXPECT_FALSE(qwen2.sliding_window.has_value());
   EXPECT_TRUE(qwen2.sliding_layers.empty());
   const auto qwen3 = architecture<Qwen3Spec>(R"({"model_type": "qwen3", "use_sliding_window": true,
-      "num_hidden_layers": 4, "max_window_layers": 3, "hidden_size": 1024, "num_attention_heads": 16})");
+      "num_hidden_layers": 4, "max_window_layers": 3, "hidden_size": 1024, "num_attention_heads": 16,
+      "num_key_value_heads": 8})");
   EXPECT_EQ(qwen3.head_dim, 128);  // not 1024 / 16
   EXPECT_EQ(qwen3.sliding_window, 4096);
   EXPECT_EQ(qwen3.sliding_layers, (std::vector<bool>{false, false, false, true}));
