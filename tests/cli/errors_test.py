@@ -37,7 +37,7 @@ CASES = [
       for text in ("-0.1", "1", "2", "nan", "inf", "x", "0,1", "1e400")),
     *(((*BERT, "--clip-grad", text), "--clip-grad: expected a number") for text in ("-1", "nan", "inf", "x")),
     # choices
-    ((*BERT, "--task", "image"), "--task: expected one of seqcls, mlm, causal, found 'image'"),
+    ((*BERT, "--task", "image"), "task image: bert-large takes text (seqcls, mlm or causal)"),
     ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),
     ((*BERT, "--optimizer", "adam"), "did you mean 'adamw'?"),
     ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, found 'x'"),

@@ -17,6 +17,7 @@ namespace memcalc {
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
   Tensor input_ids;        // [batch, sequence] int64
+  Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
   bool padded = true;      // the mask masks something: the framework looks at its values
@@ -27,6 +28,7 @@ struct Batch {
   Batch& operator=(const Batch& other) {
     clear();
     input_ids = other.input_ids;
+    pixel_values = other.pixel_values;
     labels = other.labels;
     attention_mask = other.attention_mask;
     padded = other.padded;
@@ -34,7 +36,7 @@ struct Batch {
     return *this;
   }
   ~Batch() { clear(); }
-  void clear() { drop(input_ids, labels, attention_mask, number_of_items); }
+  void clear() { drop(input_ids, pixel_values, labels, attention_mask, number_of_items); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
@@ -60,6 +62,7 @@ class Model {
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
+  bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };
 
@@ -96,5 +99,9 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
                                                     ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+
+[[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
 
 }  // namespace memcalc

@@ -14,12 +14,15 @@ Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool 
   std::string full;
   full.reserve(prefix_.size() + name.size());
   full.append(prefix_).append(name);
+  state.push_back(tensor);
   parameters.push_back({std::move(full), tensor, decays});
   return tensor;
 }
 
 Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
-  return tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
+  Tensor tensor = tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
+  state.push_back(tensor);
+  return tensor;
 }
 
 namespace {

@@ -42,6 +42,7 @@ class ModuleBuilder {
   Tape& tape;
   DType dtype;
   std::vector<Parameter> parameters;
+  std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:
   std::string prefix_;

@@ -34,7 +34,11 @@ void write_run(const Report& report, Csv& csv) {
   csv.text("model", "name", report.model.name);
   csv.text("run", "task", name_of(run.task));
   csv.number("run", "batch_size", static_cast<double>(run.batch_size), "sequences");
-  csv.number("run", "sequence_length", static_cast<double>(run.sequence_length), "tokens");
+  if (run.image_size > 0) {
+    csv.number("run", "image_size", static_cast<double>(run.image_size), "pixels");
+  } else {
+    csv.number("run", "sequence_length", static_cast<double>(run.sequence_length), "tokens");
+  }
   csv.text("run", "precision", name_of(run.precision));
   csv.text("run", "weights_dtype", name_of(weights_dtype_of(run)));
   csv.text("run", "loop", name_of(run.loop));

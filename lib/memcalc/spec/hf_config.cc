@@ -89,20 +89,66 @@ Architecture gpt2(HfReader& config) {
   return spec;
 }
 
+VitSpec vit_or_deit(HfReader& config, bool deit) {
+  VitSpec spec;
+  spec.is_deit = deit;
+  spec.hidden_size = config.size({"hidden_size"}, 768);
+  spec.num_hidden_layers = config.size({"num_hidden_layers"}, 12, kLayerRange);
+  spec.num_attention_heads = config.size({"num_attention_heads"}, 12);
+  spec.intermediate_size = config.size({"intermediate_size"}, 3072);
+  spec.hidden_act = config.activation("hidden_act", "gelu");
+  spec.hidden_dropout_prob = config.probability("hidden_dropout_prob", 0.0);
+  spec.attention_probs_dropout_prob = config.probability("attention_probs_dropout_prob", 0.0);
+  spec.image_size = config.size({"image_size"}, 224);
+  spec.patch_size = config.size({"patch_size"}, 16);
+  spec.num_channels = config.size({"num_channels"}, 3);
+  spec.qkv_bias = config.flag("qkv_bias", true);
+  spec.num_labels = config.num_labels(/*list_default=*/true);
+  config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
+  config.check_parameter_count([&] {
+    return checked_multiply(
+        spec.num_hidden_layers,
+        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
+                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size))));
+  });
+  return spec;
+}
+
+Architecture vit(HfReader& config) { return vit_or_deit(config, /*deit=*/false); }
+Architecture deit(HfReader& config) { return vit_or_deit(config, /*deit=*/true); }
+
+/// Our own key for what has no config.json: the name of a function in torchvision.models.
+Architecture torchvision(HfReader& config) {
+  TorchvisionSpec spec;
+  spec.architecture = config.json().required_string("architecture");
+  spec.num_classes = config.json().optional_int("num_classes", kSizeRange).value_or(1000);
+  return spec;
+}
+
 struct Family {
   std::string_view model_type;
   Architecture (*read)(HfReader&);
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert},         Family{"gemma", hf::gemma},
-    Family{"gemma2", hf::gemma2}, Family{"gemma3_text", hf::gemma3_text},
-    Family{"gpt2", gpt2},         Family{"gpt_neox", hf::gpt_neox},
-    Family{"llama", hf::llama},   Family{"mistral", hf::mistral},
-    Family{"olmo2", hf::olmo2},   Family{"opt", hf::opt},
-    Family{"phi", hf::phi},       Family{"phi3", hf::phi3},
-    Family{"qwen2", hf::qwen2},   Family{"qwen3", hf::qwen3},
+    Family{"bert", bert},
+    Family{"deit", deit},
+    Family{"gemma", hf::gemma},
+    Family{"gemma2", hf::gemma2},
+    Family{"gemma3_text", hf::gemma3_text},
+    Family{"gpt2", gpt2},
+    Family{"gpt_neox", hf::gpt_neox},
+    Family{"llama", hf::llama},
+    Family{"mistral", hf::mistral},
+    Family{"olmo2", hf::olmo2},
+    Family{"opt", hf::opt},
+    Family{"phi", hf::phi},
+    Family{"phi3", hf::phi3},
+    Family{"qwen2", hf::qwen2},
+    Family{"qwen3", hf::qwen3},
     Family{"roberta", roberta},
+    Family{"torchvision", torchvision},
+    Family{"vit", vit},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -114,14 +160,13 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",     "bart",        "bloom",       "clip",     "convnext", "convnextv2",  "deberta",
-    "deberta-v2", "deepseek_v2", "deepseek_v3", "deit",     "dinov2",   "distilbert",  "efficientnet",
-    "electra",    "falcon",      "gemma3",      "glm",      "glm4",     "glm4_moe",    "gpt_bigcode",
-    "gpt_neo",    "gpt_oss",     "gptj",        "granite",  "kimi_k2",  "llama4",      "llama4_text",
-    "llava",      "longformer",  "mamba",       "mamba2",   "mbart",    "mixtral",     "mobilenet_v2",
-    "modernbert", "mpt",         "mt5",         "nemotron", "olmo",     "pegasus",     "qwen2_moe",
-    "qwen2_vl",   "qwen3_moe",   "resnet",      "siglip",   "smollm3",  "stablelm",    "starcoder2",
-    "swin",       "t5",          "vit",         "wav2vec2", "whisper",  "xlm-roberta",
+    "albert",      "bart",         "bloom",       "clip",        "convnext",     "convnextv2", "deberta",  "deberta-v2",
+    "deepseek_v2", "deepseek_v3",  "dinov2",      "distilbert",  "efficientnet", "electra",    "falcon",   "gemma3",
+    "glm",         "glm4",         "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_oss",    "gptj",     "granite",
+    "kimi_k2",     "llama4",       "llama4_text", "llava",       "longformer",   "mamba",      "mamba2",   "mbart",
+    "mixtral",     "mobilenet_v2", "modernbert",  "mpt",         "mt5",          "nemotron",   "olmo",     "pegasus",
+    "qwen2_moe",   "qwen2_vl",     "qwen3_moe",   "resnet",      "siglip",       "smollm3",    "stablelm", "starcoder2",
+    "swin",        "t5",           "wav2vec2",    "whisper",     "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {

@@ -150,8 +150,32 @@ struct OptSpec {
   bool tie_word_embeddings = true;
 };
 
-using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
-                                  Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec>;
+/// ViT and DeiT for image classification (models/vit, models/deit).
+struct VitSpec {
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  std::int64_t num_channels = 3;
+  std::int64_t num_labels = 2;
+  std::string hidden_act;
+  double hidden_dropout_prob = 0;
+  double attention_probs_dropout_prob = 0;
+  bool qkv_bias = true;
+  bool is_deit = false;  // a distillation token beside the class token
+};
+
+/// A classifier of torchvision.models by its function's name; its layers are tables in models/*.cc.
+struct TorchvisionSpec {
+  std::string architecture;  // "resnet50"
+  std::int64_t num_classes = 1000;
+};
+
+using Architecture =
+    std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec, Gemma3Spec, Phi3Spec,
+                 Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec, TorchvisionSpec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from

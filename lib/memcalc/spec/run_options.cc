@@ -11,6 +11,7 @@ namespace {
 
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
+  if (is_vision(model)) return Task::kImageClassification;
   const Task task = is_decoder(model) ? Task::kCausalLm : Task::kSequenceClassification;
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
@@ -39,6 +40,13 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
                              : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +
                                    std::to_string(kDefaultSequenceLimit) + " is taken by default (--seq)"));
   return length;
+}
+
+std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.image_size) return *options.image_size;
+  const std::int64_t size = trained_image_size(model);
+  assumptions.push_back("images of " + std::to_string(size) + " x " + std::to_string(size) + " pixels (--image)");
+  return size;
 }
 
 Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
@@ -83,7 +91,12 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
-  if (!run.padding) assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
+  if (std::holds_alternative<TorchvisionSpec>(model.architecture) && run.precision == Precision::kFp32) {
+    assumptions.emplace_back(
+        "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
+        "(--precision tf32)");
+  }
+  if (!run.padding && !is_vision(model)) assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
       weights_dtype_of(run) == DType::kFloat32) {
     const bool brain = *model.checkpoint_dtype == DType::kBFloat16;
@@ -100,7 +113,12 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   auto& assumptions = resolved.assumptions;
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(options, assumptions);
-  run.sequence_length = resolve_sequence(model, options, assumptions);
+  if (is_vision(model)) {
+    run.image_size = resolve_image(model, options, assumptions);
+    run.sequence_length = 1;  // one sample is one image
+  } else {
+    run.sequence_length = resolve_sequence(model, options, assumptions);
+  }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;
   run.loop = resolve_loop(options, assumptions);

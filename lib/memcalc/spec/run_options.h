@@ -18,6 +18,7 @@ struct RunOptions {
   std::optional<Task> task;                     // default by family: encoders seqcls, decoders causal
   std::optional<std::int64_t> batch_size;       // default 1
   std::optional<std::int64_t> sequence_length;  // default: the trained context, at most kDefaultSequenceLimit
+  std::optional<std::int64_t> image_size;       // image models; default: the trained size, else 224
   std::optional<Precision> precision;           // default fp32, or the 16-bit type of weights_dtype
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer

@@ -36,7 +36,25 @@ void check_sequence(const ModelSpec& model, const RunSpec& run) {
   }
 }
 
+void check_image(const ModelSpec& model, const RunSpec& run) {
+  const bool image = run.task == Task::kImageClassification;
+  if (image != is_vision(model)) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.name + " takes " +
+           (is_vision(model) ? "image" : "text (seqcls, mlm or causal)"));
+  }
+  if (!image) return;
+  require_positive(run.image_size, "image size");
+  const auto* vit = std::get_if<VitSpec>(&model.architecture);
+  if (vit != nullptr && run.image_size != vit->image_size) {
+    refuse("image size " + std::to_string(run.image_size) + ": " + model.name + " has positions for " +
+           std::to_string(vit->image_size) + " pixels; accepted: --image " + std::to_string(vit->image_size));
+  }
+  if (run.padding) refuse("padding: images have none");
+  if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
+}
+
 void check_task(const ModelSpec& model, const RunSpec& run) {
+  if (is_vision(model)) return;
   if (is_decoder(model) && run.task == Task::kMaskedLm) {
     refuse("task mlm: " + model.model_type + " has no masked language model head; it takes causal or seqcls");
   }
@@ -78,16 +96,29 @@ std::int64_t trained_context(const ModelSpec& model) {
   return std::visit(
       [](const auto& architecture) -> std::int64_t {
         if constexpr (requires { architecture.max_position_embeddings; }) return architecture.max_position_embeddings;
-        return 0;  // of a family whose positions position_limit knows
+        return 1;  // no positions, or some that position_limit knows
       },
       model.architecture);
 }
 
-bool is_decoder(const ModelSpec& model) { return !std::holds_alternative<BertSpec>(model.architecture); }
+bool is_vision(const ModelSpec& model) {
+  return std::holds_alternative<VitSpec>(model.architecture) ||
+         std::holds_alternative<TorchvisionSpec>(model.architecture);
+}
+
+std::int64_t trained_image_size(const ModelSpec& model) {
+  const auto* vit = std::get_if<VitSpec>(&model.architecture);
+  return vit != nullptr ? vit->image_size : 224;
+}
+
+bool is_decoder(const ModelSpec& model) {
+  return !std::holds_alternative<BertSpec>(model.architecture) && !is_vision(model);
+}
 
 void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
+  check_image(model, run);
   check_task(model, run);
   check_precision(run);
 }

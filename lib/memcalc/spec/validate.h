@@ -19,6 +19,12 @@ namespace memcalc {
 /// True for families that predict the next token (and so have a KV cache).
 [[nodiscard]] bool is_decoder(const ModelSpec& model);
 
+/// True for models that classify images.
+[[nodiscard]] bool is_vision(const ModelSpec& model);
+
+/// Pixels a side of the images that the model was trained with.
+[[nodiscard]] std::int64_t trained_image_size(const ModelSpec& model);
+
 /// Throws Error(kUsage) for numbers out of range, a sequence beyond the model's positions, a head that the family does
 /// not have, and combinations that the framework itself refuses.
 void validate(const ModelSpec& model, const RunSpec& run);

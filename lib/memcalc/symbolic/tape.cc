@@ -126,6 +126,14 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
   return tensor;
 }
 
+void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {
+  Tensor copy = empty(tensor.shape(), dtype, op, Category::kWeights);
+  TensorImpl& impl = *tensor.impl();
+  std::swap(impl.block, copy.impl()->block);
+  std::swap(impl.dtype, copy.impl()->dtype);
+  if (impl.grad_accumulator != kNoNode) nodes_[static_cast<std::size_t>(impl.grad_accumulator)].output.dtype = dtype;
+}
+
 void Tape::scratch(Bytes bytes, const Operator& op, Category category) {
   if (bytes <= 0) return;
   const Tensor block = empty({bytes}, DType::kUInt8, op, category);

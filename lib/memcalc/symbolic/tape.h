@@ -118,6 +118,8 @@ class Tape {
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
+  void convert(const Tensor& tensor, DType dtype, const Operator& op);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
   [[nodiscard]] Tensor placeholder();
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
@@ -156,6 +158,7 @@ class Tape {
   Phase phase = Phase::kBuild;
   int step = -1;
   bool grad_enabled = true;
+  bool allow_tf32 = false;         // torch.backends.cudnn.allow_tf32
   std::optional<DType> autocast;  // the 16-bit type inside an autocast region
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   FrameHandle checkpoint;  // region whose saved tensors are numbered instead of kept

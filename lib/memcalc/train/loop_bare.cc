@@ -1,3 +1,4 @@
+#include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -26,13 +27,19 @@ std::optional<DType> autocast_dtype(Precision precision) {
   return std::nullopt;
 }
 
-Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op) {
+Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op, bool random_labels) {
   Batch batch;
   const Shape ids{run.batch_size, run.sequence_length};
-  const bool classifies = run.task == Task::kSequenceClassification;
-  batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  const bool images = run.task == Task::kImageClassification;
+  const bool classifies = images || run.task == Task::kSequenceClassification;
+  if (images) {
+    const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
+    batch.pixel_values = tape.empty(pixels, weights_dtype_of(run), op, Category::kInputs);
+  } else {
+    batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  }
   batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
-  if (classifies && run.loop == Loop::kBare) {  // labels = randint(...) * 0
+  if (classifies && run.loop == Loop::kBare && !random_labels) {  // labels = randint(...) * 0
     const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
   }
   if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
@@ -45,7 +52,7 @@ void backward_from(const Tensor& loss) {
 }
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, run, kRandint);
+  Batch batch = make_batch(tape, run, kRandint, model.random_labels);
   tape.empty_cache();
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);

@@ -48,6 +48,7 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
   Tape tape(device);
+  tape.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;
   {
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));

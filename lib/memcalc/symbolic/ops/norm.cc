@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -51,11 +52,14 @@ void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   const Tensor& gradient = call.gradient();
   Tape& tape = call.tape;
   const Tensor& input = call.saved(1);
+  const Tensor x = contiguous(input);
   Tensor dx = tape.empty(input.shape(), input.dtype(), kLayerNormBackwardOp);
   Tensor dweight, dbias;
   const Tensor& weight = call.saved(2);
+  Tensor dy;
   if (call.needs(1)) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
   if (call.needs(2)) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  dy = contiguous(gradient);
   if (call.needs(1) || call.needs(2)) partial_weight_gradients(input, dweight, dbias);
   normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
   if (call.needs(0)) call.set(0, std::move(dx));
@@ -102,6 +106,11 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
     tape.save(*node, weight);
   }
   const std::int64_t rows = input.elements() / input.size(-1);
+  Tensor row_major;
+  {
+    const NoGrad no_grad(tape);
+    row_major = contiguous(input);
+  }
   Tensor result = tape.empty(input.shape(), input.dtype(), kLayerNorm);
   const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);

@@ -14,6 +14,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
 constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
 
 constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
@@ -256,15 +257,40 @@ Tensor sum_to(Arg x, const Shape& shape) {
   return leading > 0 ? x->tape().alias(sum, shape, contiguous_strides(shape), true) : sum;
 }
 
-Tensor mean_last(Arg x) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
+namespace {
+
+void as_strided_backward(BackwardCall& call) {
+  call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kNewZeros));
+}
+
+Tensor mean(const Tensor& x, unsigned reduced) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
-  if (node != nullptr) node->shape = x->shape();
-  Tensor result = reduce(kMean, *x, 1U << (x->rank() - 1), true);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = reduce(kMean, x, reduced, true);
   tape.set_history(node, result);
   return result;
+}
+
+}  // namespace
+
+Tensor mean_last(Arg x) {
+  const OperatorCall call(x);
+  return mean(*x, 1U << (x->rank() - 1));
+}
+
+Tensor mean_pixels(Arg x) {
+  const OperatorCall call(x);
+  Tensor result = mean(*x, 3U << (x->rank() - 2));
+  // adaptive_avg_pool2d gives channels-last images a channels-last result with as_strided_.
+  const bool channels_last = !x->is_contiguous() && x->strides()[1] == 1 && x->size(1) > 1;
+  if (!channels_last || !result.requires_grad()) return result;
+  const Tensor* inputs[] = {&result};
+  Node* node = x->tape().record(kAsStridedBackward, as_strided_backward, inputs, 1);
+  Tensor strided = x->tape().detach(result);
+  x->tape().set_history(node, strided);
+  return strided;
 }
 
 Tensor count(const Tensor& x) {

@@ -13,6 +13,7 @@ constexpr Operator kTransposeBackward{"TransposeBackward0"}, kTBackward{"TBackwa
 constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"UnsqueezeBackward0"};
 constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
 constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
+constexpr Operator kPermuteBackward{"PermuteBackward0"};
 constexpr Operator kSplitBackward{"SplitBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
@@ -101,6 +102,36 @@ void cat_backward(BackwardCall& call) {
   const std::int64_t second = gradient.size(dim) - first;
   if (call.needs(0)) call.set(0, slice(gradient, dim, 0, first));
   if (call.needs(1)) call.set(1, slice(gradient, dim, first, second));
+}
+
+void cat3_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[1]);
+  const Tensor& gradient = call.gradient();
+  const std::int64_t first = call.node.attributes[2];
+  const std::int64_t second = call.node.attributes[3];
+  if (call.needs(0)) call.set(0, slice(gradient, dim, 0, first));
+  if (call.needs(1)) call.set(1, slice(gradient, dim, first, second));
+  if (call.needs(2)) call.set(2, slice(gradient, dim, first + second, gradient.size(dim) - first - second));
+}
+
+void cat4_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[1]);
+  const std::int64_t part = call.node.attributes[2];
+  for (int i = 0; i < 4; ++i) {
+    if (call.needs(i)) call.set(i, slice(call.gradient(), dim, i * part, part));
+  }
+}
+
+void permute_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Shape shape, strides;
+  shape.rank = strides.rank = gradient.rank();
+  for (int i = 0; i < shape.rank; ++i) {
+    const auto from = static_cast<int>(call.node.attributes[1] >> (4 * i) & 15);
+    shape[i] = gradient.size(from);
+    strides[i] = gradient.strides()[from];
+  }
+  call.set(0, call.tape.alias(gradient, shape, strides, true));
 }
 
 }  // namespace
@@ -242,6 +273,53 @@ Tensor cat(Arg a, Arg b, int dim) {
   move_kernel(tape, kCat, result);
   tape.set_history(node, result);
   return result;
+}
+
+Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
+  Tape& tape = a.tape();
+  const Tensor* inputs[] = {&a, &b, &c};
+  Node* node = tape.record(kCatBackward, cat3_backward, inputs, 3);
+  if (node != nullptr) node->attributes = {0, dim, a.size(dim), b.size(dim)};
+  Shape shape = a.shape();
+  shape[dim] += b.size(dim) + c.size(dim);
+  Tensor result = tape.empty(shape, a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32, kCat);
+  move_kernel(tape, kCat, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
+  Tape& tape = parts[0].tape();
+  const Tensor* inputs[] = {&parts[0], &parts[1], &parts[2], &parts[3]};
+  Node* node = tape.record(kCatBackward, cat4_backward, inputs, 4);
+  Shape shape = parts[0].shape();
+  shape[dim] *= 4;
+  if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
+  Tensor result = tape.empty(shape, parts[0].dtype(), kCat);
+  move_kernel(tape, kCat, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor every_second(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape = x->shape();
+  Shape strides = x->strides();
+  shape[dim] /= 2;
+  strides[dim] *= 2;
+  return record_view(kSliceBackward, slice_backward, *x, shape, strides, dim, 0);
+}
+
+Tensor permute(Arg x, std::initializer_list<int> order) {
+  const OperatorCall call(x);
+  Shape shape, strides;
+  std::int64_t packed = 0;  // the inverse order, 4 bits a dimension
+  for (const int dim : order) {
+    packed |= static_cast<std::int64_t>(shape.rank) << (4 * dim);
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(dim);
+    strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[dim];
+  }
+  return record_view(kPermuteBackward, permute_backward, *x, shape, strides, packed);
 }
 
 Tensor cat_with_empty(Arg x, DType dtype) {

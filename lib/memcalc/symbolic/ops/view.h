@@ -1,6 +1,8 @@
 // Views and copies: operators that move no number, or only move.
 #pragma once
 
+#include <array>
+#include <initializer_list>
 #include <vector>
 
 #include "memcalc/symbolic/tensor.h"
@@ -28,8 +30,15 @@ namespace memcalc {
 [[nodiscard]] Tensor clone(Arg x);
 /// Row-major copy; x itself where it is contiguous.
 [[nodiscard]] Tensor contiguous(Arg x);
-/// torch.cat of two.
+/// torch.cat of two, of three.
 [[nodiscard]] Tensor cat(Arg a, Arg b, int dim);
+[[nodiscard]] Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim);
+/// torch.cat of four equal parts.
+[[nodiscard]] Tensor cat4(const std::array<Tensor, 4>& parts, int dim);
+/// x[..., start::2, ...]
+[[nodiscard]] Tensor every_second(Arg x, int dim);
+/// x.permute(order)
+[[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> order);
 /// torch.cat([empty, x]) with an empty tensor of `dtype`: the copy that DynamicCache.update makes at its first call.
 [[nodiscard]] Tensor cat_with_empty(Arg x, DType dtype);
 

@@ -1,0 +1,11 @@
+// Batch normalisation in training.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// F.batch_norm over [N, C, H, W]; running statistics are updated in place.
+[[nodiscard]] Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias);
+
+}  // namespace memcalc

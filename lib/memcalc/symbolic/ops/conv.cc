@@ -1,0 +1,181 @@
+#include "memcalc/symbolic/ops/conv.h"
+
+#include <algorithm>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/conv_workspace.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kConvolution{"aten::cudnn_convolution"}, kDepthwise{"aten::_conv_depthwise2d"};
+constexpr Operator kConvolutionBackward{"ConvolutionBackward0"}, kConvolutionBackwardOp{"aten::convolution_backward"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kContiguous{"aten::contiguous"};
+
+constexpr int kStride = 0, kPadding = 1, kGroups = 2;  // node attributes
+
+/// torch.channels_last strides, as an image that went through permute has them.
+Shape channels_last_strides(const Shape& shape) {
+  return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+}
+
+/// Tensor::suggest_memory_format: channels last where strides say so and not row-major too.
+bool is_channels_last(const Tensor& x) {
+  if (x.is_contiguous()) return false;
+  const Shape& shape = x.shape();
+  const Shape& strides = x.strides();
+  if (strides[1] == 0) return false;
+  // c10/core/MemoryFormat.h, is_channels_last_strides_2d
+  std::int64_t least = 0;
+  for (const int dim : {1, 3, 2, 0}) {
+    if (shape[dim] == 0 || strides[dim] < least) return false;
+    if (dim == 0 && least == strides[1]) return false;
+    least = strides[dim] * std::max<std::int64_t>(shape[dim], 1);
+  }
+  return true;
+}
+
+/// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
+bool cudnn_depthwise_pays(const Tensor& x, const Tensor& weight, std::int64_t stride) {
+  if (x.size(2) == 1 && stride == 1) return true;
+  const std::int64_t filter = weight.size(3);
+  const std::int64_t width = x.size(3);
+  if (weight.size(2) != filter || (filter != 1 && filter != 3 && filter != 5) || width < 7) return false;
+  if (stride == 1) return true;
+  if (stride != 2) return false;
+  if (x.size(0) == 1) return filter != 1 || width <= 28;
+  if (filter == 1) return x.size(0) <= 16 && x.size(1) >= 128 && width <= 7;
+  return width >= 512 || (width >= 256 && x.size(1) >= 32);
+}
+
+/// ConvParams::is_depthwise and use_cudnn_depthwise.
+bool uses_depthwise_kernel(const Tensor& x, const Tensor& weight, std::int64_t stride, std::int64_t groups) {
+  if (groups == 1 || groups != x.size(1) || weight.size(0) % x.size(1) != 0) return false;
+  if (is_channels_last(x) || is_channels_last(weight)) return false;
+  const bool may_use_cudnn = x.dtype() == DType::kFloat16 && x.size(1) >= 32;
+  return !(may_use_cudnn && cudnn_depthwise_pays(x, weight, stride));
+}
+
+ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, std::int64_t stride,
+                          std::int64_t padding, std::int64_t groups) {
+  return {.batch = x[0], .in_channels = x[1], .height = x[2], .width = x[3], .out_channels = y[1],
+          .out_height = y[2], .out_width = y[3], .groups = groups, .kernel_height = weight[2],
+          .kernel_width = weight[3], .stride = stride, .padding = padding};
+}
+
+/// One GEMM a group: rows are pixels.
+void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s) {
+  tape.contraction(op, dtype, s.groups, s.batch * s.out_height * s.out_width, s.out_channels / s.groups,
+                   s.in_channels / s.groups * s.kernel_height * s.kernel_width);
+}
+
+/// In the layout that cuDNN computes in; itself where it has it.
+Tensor in_layout(const Tensor& x, bool channels_last, const Operator& op) {
+  const Shape strides = channels_last ? channels_last_strides(x.shape()) : contiguous_strides(x.shape());
+  if (channels_last ? is_channels_last(x) || x.strides() == strides : x.is_contiguous()) return x;
+  // Dimensions of size 1 may carry any stride.
+  bool same = true;
+  for (int i = 0; i < 4; ++i) same = same && (x.size(i) == 1 || x.strides()[i] == strides[i]);
+  if (same) return x;
+  return x.tape().empty_strided(x.shape(), strides, x.dtype(), op);
+}
+
+void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
+  const Tensor& gradient = call.gradient();
+  if (call.needs(1)) {
+    call.set(1, call.tape.empty(weight.shape(), weight.dtype(), kConvolutionBackwardOp));
+    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape);
+  }
+  if (call.needs(0)) {
+    call.set(0, call.tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
+    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape);
+  }
+}
+
+void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
+  Tape& tape = call.tape;
+  const DType dtype = x.dtype();
+  const bool channels_last = is_channels_last(x) || is_channels_last(weight);
+  const Tensor dy = in_layout(call.gradient(), channels_last, kToCopy);
+  const auto pass = [&](int input, const Tensor& like, ConvolutionPass kind) {
+    if (!call.needs(input)) return;
+    Tensor result = tape.empty_strided(
+        like.shape(), channels_last ? channels_last_strides(like.shape()) : contiguous_strides(like.shape()), dtype,
+        kConvolutionBackwardOp);
+    const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
+    tape.scratch(convolution_workspace(shape, kind, dtype, tape.allow_tf32), kConvolutionBackwardOp,
+                 Category::kWorkspaces);
+    count_kernel(tape, kConvolutionBackwardOp, dtype, shape);
+    call.set(input, std::move(result));
+  };
+  pass(0, x, ConvolutionPass::kInputGradient);
+  pass(1, weight, ConvolutionPass::kWeightGradient);
+}
+
+void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
+  const Tensor& x = call.saved(0);
+  const Tensor& weight = call.saved(1);
+  const Tensor& gradient = call.gradient();
+  const auto& attributes = call.node.attributes;
+  ConvolutionShape shape = shape_of(x.shape(), weight.shape(), gradient.shape(), attributes[kStride],
+                                    attributes[kPadding], attributes[kGroups]);
+  shape.channels_last = is_channels_last(x) || is_channels_last(weight);
+  if (uses_depthwise_kernel(x, weight, attributes[kStride], attributes[kGroups])) {
+    depthwise_backward(call, x, weight, shape);
+  } else {
+    cudnn_backward(call, x, weight, shape);
+  }
+  if (call.needs(2)) {
+    Tensor sum = sum_to(gradient, {1, weight.size(0), 1, 1});
+    call.set(2, call.tape.alias(sum, {weight.size(0)}, {1}, false));
+  }
+}
+
+}  // namespace
+
+Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
+  const OperatorCall call(x);
+  Tensor vector;
+  if (bias.defined()) vector = autocast_operand(bias);
+  const Tensor filter = autocast_operand(weight);
+  const Tensor image = autocast_operand(*x);
+  Tape& tape = image.tape();
+  const Tensor* inputs[] = {&image, &filter, &vector};
+  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
+  if (node != nullptr) {
+    node->attributes[kStride] = options.stride;
+    node->attributes[kPadding] = options.padding;
+    node->attributes[kGroups] = options.groups;
+    tape.save(*node, image);
+    tape.save(*node, filter);
+  }
+  const auto out_size = [&](int dim) {
+    return (image.size(dim) + 2 * options.padding - filter.size(dim)) / options.stride + 1;
+  };
+  const Shape out{image.size(0), filter.size(0), out_size(2), out_size(3)};
+  if (out[2] < 1 || out[3] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's convolutions");
+  ConvolutionShape shape =
+      shape_of(image.shape(), filter.shape(), out, options.stride, options.padding, options.groups);
+  Tensor result;
+  if (uses_depthwise_kernel(image, filter, options.stride, options.groups)) {
+    result = tape.empty(out, image.dtype(), kDepthwise);
+    count_kernel(tape, kDepthwise, image.dtype(), shape);
+  } else {
+    const bool channels_last = is_channels_last(image) || is_channels_last(filter);
+    shape.channels_last = channels_last;
+    result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
+                                image.dtype(), kConvolution);
+    const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
+    tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32),
+                 kConvolution, Category::kWorkspaces);
+    count_kernel(tape, kConvolution, image.dtype(), shape);
+  }
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,145 @@
+#include "memcalc/symbolic/ops/conv_workspace.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+#include <tuple>
+
+namespace memcalc {
+
+namespace {
+
+/// One measured convolution; the last three index kSequences.
+struct Row {
+  int mode, channels_last, in_channels, out_channels, groups, kernel, stride, padding, height;
+  int forward, input_gradient, weight_gradient;
+};
+
+#include "memcalc/symbolic/ops/conv_workspace_table.inc"
+
+constexpr std::size_t kBatchCount = std::size(kBatches);
+constexpr std::int64_t kUnknown = -9;
+
+// Formulas behind the negative numbers of the table.
+constexpr std::int64_t kWinograd = -1;       // tiles of 6 x 6 in float32 for weights, input and output
+constexpr std::int64_t kCopies = -2;         // input and output in the engine's layout, and 16 bytes
+constexpr std::int64_t kCopiesAndWeight = -3;
+constexpr std::int64_t kInputAndWeight = -4;
+
+enum Mode { kFp32, kTf32, kFp16, kBf16 };
+
+int mode_of(DType dtype, bool allow_tf32) {
+  if (dtype == DType::kFloat16) return kFp16;
+  if (dtype == DType::kBFloat16) return kBf16;
+  return allow_tf32 ? kTf32 : kFp32;
+}
+
+Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype) {
+  const std::int64_t element = size_of(dtype);
+  const Bytes input = checked_multiply(s.batch * s.in_channels, s.height * s.width * element);
+  const Bytes output = checked_multiply(s.batch * s.out_channels, s.out_height * s.out_width * element);
+  const Bytes weight = s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width * element;
+  switch (formula) {
+    case kWinograd: {
+      const std::int64_t tiles = s.batch * ceil_div(s.out_height, 4) * ceil_div(s.out_width, 4);
+      return checked_multiply(36 * 4, s.out_channels * s.in_channels + tiles * (s.in_channels + s.out_channels));
+    }
+    case kCopies: return checked_add(input, output) + 16;
+    case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
+    case kInputAndWeight: return checked_add(input, weight) + 16;
+    default: return 0;
+  }
+}
+
+auto identity_of(const Row& r) {
+  return std::tie(r.mode, r.channels_last, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
+}
+
+/// The rows of the same weights, stride and padding, by image size.
+std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
+  if (s.kernel_height != s.kernel_width) return {};
+  const Row key{mode,
+                s.channels_last ? 1 : 0,
+                static_cast<int>(s.in_channels),
+                static_cast<int>(s.out_channels),
+                static_cast<int>(s.groups),
+                static_cast<int>(s.kernel_height),
+                static_cast<int>(s.stride),
+                static_cast<int>(s.padding),
+                0, 0, 0, 0};
+  const auto [first, last] =
+      std::equal_range(std::begin(kRows), std::end(kRows), key,
+                       [](const Row& a, const Row& b) { return identity_of(a) < identity_of(b); });
+  return {first, last};
+}
+
+int sequence_of(const Row& row, ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::kForward: return row.forward;
+    case ConvolutionPass::kInputGradient: return row.input_gradient;
+    case ConvolutionPass::kWeightGradient: break;
+  }
+  return row.weight_gradient;
+}
+
+/// The sequence at `batch`: measured, or what its measured neighbours have in common, or between them.
+Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const ConvolutionShape& s, DType dtype) {
+  std::size_t below = kBatchCount, above = kBatchCount;
+  for (std::size_t i = 0; i < kBatchCount; ++i) {
+    if (sequence[i] == kUnknown) continue;
+    if (kBatches[i] <= batch) below = i;
+    if (kBatches[i] >= batch && above == kBatchCount) above = i;
+  }
+  if (below == kBatchCount && above == kBatchCount) return 0;
+  if (below == kBatchCount) below = above;
+  if (above == kBatchCount) above = below;
+  const auto value = [&](std::size_t i) { return sequence[i]; };
+  if (value(below) > 0 && value(above) > 0) {
+    const std::int64_t step = kBatches[above] - kBatches[below];
+    if (step > 0) return value(below) + (value(above) - value(below)) * (batch - kBatches[below]) / step;
+    if (batch == kBatches[below]) return value(below);
+    return checked_multiply(value(below), batch) / kBatches[below];  // beyond what was measured
+  }
+  const std::size_t nearest = batch - kBatches[below] <= kBatches[above] - batch ? below : above;
+  if (value(nearest) <= 0) return formula_bytes(value(nearest), s, dtype);
+  return checked_multiply(value(nearest), batch) / kBatches[nearest];
+}
+
+/// Shapes that were never measured: the engines that most measured ones get.
+std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int mode) {
+  if (s.groups > 1) return 0;
+  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1;
+  if (mode == kFp32) {
+    if (pass != ConvolutionPass::kWeightGradient) return 0;
+    if (pointwise) return s.out_height <= 14 ? kCopies : 0;
+    return s.stride == 1 && s.kernel_height == 3 ? kWinograd : kCopiesAndWeight;
+  }
+  return pointwise ? 0 : kCopiesAndWeight;
+}
+
+}  // namespace
+
+bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32) {
+  for (const Row& row : rows_like(shape, mode_of(dtype, allow_tf32))) {
+    if (row.height == shape.height && shape.height == shape.width) return true;
+  }
+  return false;
+}
+
+Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
+  const int mode = mode_of(dtype, allow_tf32);
+  const std::span<const Row> rows = rows_like(shape, mode);
+  if (rows.empty()) return formula_bytes(usual_formula(shape, pass, mode), shape, dtype);
+  const Row& row = *std::min_element(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    return std::abs(a.height - shape.height) < std::abs(b.height - shape.height);
+  });
+  const std::span<const std::int64_t> sequence = kSequences[sequence_of(row, pass)];
+  if (row.height == shape.height && shape.height == shape.width) return at_batch(sequence, shape.batch, shape, dtype);
+  // Another image size: as many pixels in all, in images of the measured size.
+  const std::int64_t measured_pixels = static_cast<std::int64_t>(row.height) * row.height;
+  const std::int64_t pixels = checked_multiply(shape.batch, shape.height * shape.width);
+  return at_batch(sequence, std::max<std::int64_t>(1, pixels / measured_pixels), shape, dtype);
+}
+
+}  // namespace memcalc

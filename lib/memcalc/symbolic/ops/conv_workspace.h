@@ -1,0 +1,31 @@
+// What cuDNN requests beside a convolution's result: layout copies, Winograd tiles, split-K partial sums.
+#pragma once
+
+#include <cstdint>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/base/dtype.h"
+
+namespace memcalc {
+
+enum class ConvolutionPass : std::uint8_t { kForward, kInputGradient, kWeightGradient };
+
+/// A convolution as cuDNN sees it.
+struct ConvolutionShape {
+  std::int64_t batch = 1;
+  std::int64_t in_channels = 0, height = 0, width = 0;
+  std::int64_t out_channels = 0, out_height = 0, out_width = 0;
+  std::int64_t groups = 1, kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
+  bool channels_last = false;  // the tensors' strides, which decide the engine
+};
+
+/// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is
+/// cuDNN's secret: for the convolutions of torchvision's classifiers at 224 pixels it was measured for 13 batch sizes,
+/// and what lies between follows the neighbours; any other shape gets the most common engine's formula.
+[[nodiscard]] Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
+                                          bool allow_tf32);
+
+/// True where the table holds this convolution (at any batch size).
+[[nodiscard]] bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32);
+
+}  // namespace memcalc

@@ -1,0 +1,123 @@
+"""Vision on one GPU: allocator histories of torchvision and ViT models, and the workspace that cuDNN takes for every
+distinct convolution of torchvision's classifiers, by batch size and dtype.
+
+usage: vision.py history | convolutions | channels_last OUT_DIR     (--jobs N --budget SECONDS)
+convolutions: one line each, [mode, batch, in, H, W, out, groups, kh, kw, stride, padding, backends, forward, dgrad, wgrad]: bytes
+requested beyond the result (-1: refused, -2: out of memory).
+"""
+import argparse, json, os, sys, time, types
+os.environ.setdefault("TORCH_SYMBOLIZE_MODE", "dladdr")
+T0 = time.time()
+sys.path.insert(0, os.path.join(os.getcwd(), "tests/measured/harness"))
+
+TV = "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d wide_resnet50_2 wide_resnet101_2 vgg16 vgg16_bn vgg11 mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 efficientnet_b1 efficientnet_b3 convnext_tiny convnext_base convnext_large swin_t swin_b densenet121 densenet169".split()
+BATCHES = (8, 32, 64, 16, 128, 1, 4, 2, 256, 24, 48, 96, 3)
+MODES = ("fp32", "fp16", "tf32", "bf16")
+
+
+def cases():
+    full = []
+    def add(model, batch, precision="fp32", **k):
+        full.append(dict(id="%s-b%d-%s%s" % (model, batch, precision, k.pop("tag", "")), model=model, batch=batch, precision=precision, **k))
+    add("vit-base", 16, layers=2, tag="-2l"); add("vit-large", 8, "amp-bf16", layers=2, tag="-2l"); add("deit-base", 8, "bf16", layers=2, tag="-2l")
+    add("vit-base", 8, "amp-fp16", layers=2, tag="-2l-eager", attn="eager"); add("vit-base", 8, "fp32", layers=2, tag="-2l-ckpt", ckpt="full")
+    add("mobilenet_v3_large", 32); add("efficientnet_b0", 32); add("vgg16", 16); add("convnext_tiny", 16); add("swin_t", 16); add("densenet121", 16)
+    add("resnet18", 32); add("resnet50", 8, "amp-fp16"); add("resnet50", 8, "bf16"); add("resnext50_32x4d", 8); add("wide_resnet50_2", 8)
+    add("mobilenet_v2", 32); add("vgg11_bn", 8)
+    for m in ("mobilenet_v3_large", "efficientnet_b0", "convnext_tiny", "swin_t", "densenet121", "vgg16", "mobilenet_v2"): add(m, 16, "amp-bf16")
+    for m in ("swin_t", "convnext_tiny", "mobilenet_v3_large"): add(m, 8, "bf16")
+    add("resnet50", 8, "tf32")
+    light = []
+    for m, b, p in (("vgg16", 32, "fp32"), ("vgg16", 64, "amp-fp16"), ("convnext_base", 32, "fp32"), ("convnext_base", 64, "amp-bf16"), ("swin_t", 64, "fp32"), ("swin_t", 64, "amp-fp16"),
+                    ("efficientnet_b0", 64, "fp32"), ("efficientnet_b0", 128, "amp-fp16"), ("mobilenet_v3_large", 128, "fp32"), ("mobilenet_v3_large", 64, "amp-fp16"), ("resnet50", 64, "bf16"),
+                    ("densenet121", 32, "fp32"), ("resnet18", 64, "fp32"), ("resnext50_32x4d", 32, "fp32"), ("mobilenet_v2", 64, "fp32"), ("resnet101", 32, "amp-bf16")):
+        light.append(dict(id="%s-b%d-%s-full" % (m, b, p), model=m, batch=b, precision=p, light=True))
+    return full + light
+
+
+def histories(out, jobs, budget):
+    import torch, torchvision, transformers, transformers.models.auto.modeling_auto
+    import measure as M, history, models
+    from op_requests import pool
+    for name in TV + ["vgg11_bn"]: models.MODELS.setdefault(name, ("tv", name))
+    models.MODELS["deit-base"] = ("image", dict(model_type="deit", hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, image_size=224, patch_size=16))
+    build = M.build
+    def wrapped(case):
+        m, batch, cfg, task = build(case)
+        if task == "tv":
+            class Loss(torch.nn.Module):
+                def __init__(s): super().__init__(); s.w = m
+                def forward(s, x, y): return types.SimpleNamespace(loss=s.w(x, y))
+            return Loss(), batch, cfg, task
+        return m, batch, cfg, task
+    M.build = wrapped
+    print("imports %.1f" % (time.time() - T0), flush=True)
+    pool([(c["id"], (lambda c=c: history.run(c, out, False))) for c in cases()], jobs, lambda s: print(s, flush=True), T0 + budget)
+
+
+def shapes():
+    """Distinct convolutions at batch 1, 224 pixels: (in, H, W, out, groups, kh, kw, stride, padding)."""
+    import torch, torchvision
+    seen = {}
+    for name in TV:
+        with torch.device("meta"):
+            m = getattr(torchvision.models, name)().eval()
+        def hook(mod, args, output):
+            x = args[0]
+            key = (x.shape[1], x.shape[2], x.shape[3], mod.out_channels, mod.groups, *mod.kernel_size, mod.stride[0], mod.padding[0])
+            seen.setdefault(key, name)
+        for mod in m.modules():
+            if isinstance(mod, torch.nn.Conv2d): mod.register_forward_hook(hook)
+        with torch.no_grad(): m(torch.empty(1, 3, 224, 224, device="meta"))
+    for width, patch in ((384, 16), (768, 16), (1024, 16), (768, 32), (1280, 14)): seen.setdefault((3, 224, 224, width, 1, patch, patch, patch, 0), "vit")
+    return list(seen)
+
+
+def channels_last_shapes():
+    """ConvNeXt's convolutions behind the stem, which see images that went through permute."""
+    keys = []
+    for widths in ((96, 192, 384, 768), (128, 256, 512, 1024), (192, 384, 768, 1536)):
+        for i, c in enumerate(widths):
+            size = 56 >> i
+            keys.append((c, size, size, c, c, 7, 7, 1, 3))
+            if i < 3: keys.append((c, size, size, 2 * c, 1, 2, 2, 2, 0))
+    return keys
+
+
+def convolutions(out, jobs, budget, channels_last=False):
+    import torch
+    from op_requests import pool
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    keys = channels_last_shapes() if channels_last else shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
+    jobs_list = [(b, mode) for mode in MODES for b in BATCHES]
+    jobs_list.sort(key=lambda j: BATCHES.index(j[0]) + 3 * MODES.index(j[1]))
+    def one(b, mode):
+        torch.backends.cudnn.allow_tf32 = mode != "fp32"; torch.backends.cuda.matmul.allow_tf32 = mode == "tf32"
+        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(mode, torch.float32); size = 2 if mode in ("fp16", "bf16") else 4
+        req = lambda peak: torch.cuda.memory_stats()["requested_bytes.all." + ("peak" if peak else "current")]
+        def beyond(f, result_bytes):
+            try:
+                torch.cuda.synchronize(); before = req(False); torch.cuda.reset_peak_memory_stats(); r = f(); n = req(True) - before - result_bytes(r); del r
+                return n
+            except torch.OutOfMemoryError: torch.cuda.empty_cache(); return -2
+            except RuntimeError as e: return -1
+        with open(os.path.join(out, "%s-%d.jsonl" % (mode, b)), "w") as f:
+            torch.zeros(1, device="cuda")
+            for k in keys:
+                ci, h, w, co, g, kh, kw, s, p = k
+                if b * max(ci * h * w, co * h * w // (s * s)) * size > 3.4e9: continue
+                if time.time() - T0 > budget: break
+                x = torch.zeros(b, ci, h, w, device="cuda", dtype=dtype).to(memory_format=layout); wt = torch.zeros(co, ci // g, kh, kw, device="cuda", dtype=dtype)
+                backend = str(torch._C._select_conv_backend(x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g)).split(".")[-1]
+                fw = beyond(lambda: torch.nn.functional.conv2d(x, wt, None, s, p, 1, g), lambda r: r.numel() * size)
+                dy = torch.zeros(b, co, (h + 2 * p - kh) // s + 1, (w + 2 * p - kw) // s + 1, device="cuda", dtype=dtype).to(memory_format=layout)
+                bw = lambda mask: beyond(lambda: torch.ops.aten.convolution_backward(dy, x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g, mask), lambda r: sum(t.numel() for t in r if t is not None) * size)
+                f.write(json.dumps([mode, b, *k, backend, fw, bw((True, False, False)), bw((False, True, False))]) + "\n"); del x, wt, dy
+    pool([("%s-%d" % (m, b), (lambda b=b, m=m: one(b, m))) for b, m in jobs_list], jobs, lambda s: print(s, flush=True), T0 + budget + 10)
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser(); ap.add_argument("what"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=6); ap.add_argument("--budget", type=float, default=300)
+    a = ap.parse_args(); os.makedirs(a.out, exist_ok=True)
+    if a.what == "history": histories(a.out, a.jobs, a.budget)
+    else: convolutions(a.out, a.jobs, a.budget, a.what == "channels_last")
