@@ -33,7 +33,9 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_option("--image", a.image, "pixels a side, for image models [the trained size]")
       ->type_name("N")
       ->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm, causal or image [by family]")->type_name("TASK")->group(kModelGroup);
+  command.add_option("--task", a.task, "seqcls, mlm, causal or image [by family]")
+      ->type_name("TASK")
+      ->group(kModelGroup);
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
       ->disable_flag_override()
       ->group(kModelGroup);

@@ -1,11 +1,11 @@
-// symbolic/tape, autograd, checkpoint: when memory is taken and returned. Events are written "+8192 mul; -4096".
+// symbolic/tape, autograd: when memory is taken and returned. Events are written "+8192 mul; -4096".
+// Checkpointed regions are in checkpoint_test.cc.
 #include "memcalc/symbolic/tape.h"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -371,104 +371,6 @@ TEST_F(TapeTest, EachThreadTakesItsWorkspaceAfterItsFirstProduct) {
   EXPECT_EQ(bench_.events(), "+4096 addmm");
   bench_.backward(z);
   EXPECT_EQ(bench_.events().substr(0, 40), "+4096 mm; +33554432 cublas_workspace; +4") << "no cuBLASLt there";
-}
-
-// --- checkpoints
-
-class CheckpointTest : public TapeTest {
- protected:
-  /// gelu(neg(x)) and relu after it: saves neg's result and relu's.
-  static Tensor region(const KeptTensors& kept) {
-    Tensor h = negate(kept[0]);
-    h = gelu(h);
-    return relu(h);
-  }
-};
-
-TEST_F(CheckpointTest, ForwardKeepsTheInputsOnly) {
-  const Tensor x = bench_.input(kSquare);
-  Tensor input = negate(x);
-  bench_.start();
-  Tensor y = run_checkpointed({input}, 1, region);
-  input.reset();
-  // neg, gelu; h is reassigned, so neg's result dies; relu; GELU's result dies.
-  EXPECT_EQ(bench_.events(), "+4096 neg; +4096 gelu; -4096; +4096 relu; -4096");
-  bench_.start();
-  y.reset();
-  EXPECT_EQ(bench_.events(), "-4096; -4096") << "y, and with the graph the kept input";
-}
-
-TEST_F(CheckpointTest, BackwardRunsTheRegionAgainAndStopsAtTheLastSavedTensor) {
-  const Tensor x = bench_.input(kSquare);
-  const Tensor y = run_checkpointed({x}, 1, [](const KeptTensors& kept) {
-    Tensor h = gelu(negate(kept[0]));  // saves neg's result: the last saved tensor …
-    return negate(h);                  // … so this is not run again, nor GELU itself
-  });
-  bench_.backward(y);
-  EXPECT_EQ(bench_.events(),
-            "+4096 neg; "  // the gradient of the second neg
-            "+4096 neg; "  // the region again: stopped when GELU saves its input, before its result
-            "+4096 gelu_backward; "
-            "-4096; -4096; "  // the second neg's gradient, the recomputed tensor
-            "+4096 neg; -4096");
-}
-
-TEST_F(CheckpointTest, TensorsAreHandedOutByTheirNumber) {
-  const Tensor x = bench_.input(kSquare);
-  const Tensor y = run_checkpointed({x}, 1, region);
-  bench_.backward(y);
-  EXPECT_EQ(bench_.events(),
-            "+4096 neg; +4096 gelu; +4096 relu; -4096; "  // again up to relu's result, the last saved; GELU's dies
-            "+4096 threshold_backward; -4096; "           // relu's result was number 1
-            "+4096 gelu_backward; -4096; -4096; "         // threshold's gradient, neg's result (number 0)
-            "+4096 neg; -4096");
-}
-
-TEST_F(CheckpointTest, ARegionThatSavesNothingIsNotRunAgain) {
-  const Tensor x = bench_.input(kSquare);
-  const Tensor y = run_checkpointed({x}, 1, [](const KeptTensors& kept) { return negate(kept[0]); });
-  bench_.backward(y);
-  EXPECT_EQ(bench_.events(), "+4096 neg");
-}
-
-TEST_F(CheckpointTest, PositionalArgumentsDieAfterTheKeywords) {
-  const Tensor x = bench_.input(kSquare);
-  Tensor positional = negate(x);     // 4096
-  Tensor keyword = plain({32, 64});  // 8192
-  Tensor y = run_checkpointed({positional, keyword}, 1, [](const KeptTensors& kept) { return gelu(kept[0]); });
-  drop(positional, keyword);
-  bench_.start();
-  y.reset();
-  EXPECT_EQ(bench_.events(), "-4096; -8192; -4096");
-}
-
-TEST_F(CheckpointTest, TheRecomputationHasAnAutocastCacheOfItsOwn) {
-  const Tensor weight = parameter();
-  const Tensor x = bench_.input(kSquare, DType::kBFloat16);
-  bench_.warm_up();
-  tape_.autocast = DType::kBFloat16;
-  bench_.start();
-  const Tensor y =
-      run_checkpointed({x}, 1, [&weight](const KeptTensors& kept) { return gelu(linear(kept[0], weight, {})); });
-  EXPECT_EQ(bench_.events(), "+2048 _to_copy; +2048 mm; +2048 gelu; -2048");
-  tape_.autocast.reset();
-  tape_.clear_cast_cache();
-  bench_.backward(y);
-  EXPECT_FALSE(tape_.autocast.has_value());
-  EXPECT_EQ(bench_.events().substr(0, 25), "+2048 _to_copy; +2048 mm;") << "the weight is cast again";
-}
-
-TEST_F(CheckpointTest, RecomputedNodesAreMarked) {
-  tape_.record_kernels = true;
-  const Tensor x = bench_.input(kSquare);
-  const Tensor y = run_checkpointed({x}, 1, region);
-  const std::size_t forward = tape_.kernels.size();
-  bench_.backward(y);
-  ASSERT_EQ(forward, 3U);
-  int recomputed = 0;
-  for (const Kernel& kernel : tape_.kernels) recomputed += kernel.recomputed ? 1 : 0;
-  EXPECT_EQ(recomputed, 3) << "neg, gelu, relu";
-  EXPECT_FALSE(tape_.recomputing);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ struct Stage {
   std::int64_t ratio, kernel, stride, in, out, layers;
 };
 
-constexpr Stage kV1[] = {{false, 1, 3, 1, 32, 16, 1},  {false, 6, 3, 2, 16, 24, 2},   {false, 6, 5, 2, 24, 40, 2},
-                         {false, 6, 3, 2, 40, 80, 3},  {false, 6, 5, 1, 80, 112, 3},  {false, 6, 5, 2, 112, 192, 4},
+constexpr Stage kV1[] = {{false, 1, 3, 1, 32, 16, 1},  {false, 6, 3, 2, 16, 24, 2},  {false, 6, 5, 2, 24, 40, 2},
+                         {false, 6, 3, 2, 40, 80, 3},  {false, 6, 5, 1, 80, 112, 3}, {false, 6, 5, 2, 112, 192, 4},
                          {false, 6, 3, 1, 192, 320, 1}};
 constexpr Stage kV2Small[] = {{true, 1, 3, 1, 24, 24, 2},    {true, 4, 3, 2, 24, 48, 4},
                               {true, 4, 3, 2, 48, 64, 4},    {false, 4, 3, 2, 64, 128, 6},
@@ -40,11 +40,11 @@ struct Variant {
 };
 
 constexpr Variant kVariants[] = {
-    {"efficientnet_b0", kV1, 1.0, 1.0, 0.2, 0},          {"efficientnet_b1", kV1, 1.0, 1.1, 0.2, 0},
-    {"efficientnet_b2", kV1, 1.1, 1.2, 0.3, 0},          {"efficientnet_b3", kV1, 1.2, 1.4, 0.3, 0},
-    {"efficientnet_b4", kV1, 1.4, 1.8, 0.4, 0},          {"efficientnet_b5", kV1, 1.6, 2.2, 0.4, 0},
-    {"efficientnet_b6", kV1, 1.8, 2.6, 0.5, 0},          {"efficientnet_b7", kV1, 2.0, 3.1, 0.5, 0},
-    {"efficientnet_v2_s", kV2Small, 1, 1, 0.2, 1280},    {"efficientnet_v2_m", kV2Medium, 1, 1, 0.3, 1280},
+    {"efficientnet_b0", kV1, 1.0, 1.0, 0.2, 0},       {"efficientnet_b1", kV1, 1.0, 1.1, 0.2, 0},
+    {"efficientnet_b2", kV1, 1.1, 1.2, 0.3, 0},       {"efficientnet_b3", kV1, 1.2, 1.4, 0.3, 0},
+    {"efficientnet_b4", kV1, 1.4, 1.8, 0.4, 0},       {"efficientnet_b5", kV1, 1.6, 2.2, 0.4, 0},
+    {"efficientnet_b6", kV1, 1.8, 2.6, 0.5, 0},       {"efficientnet_b7", kV1, 2.0, 3.1, 0.5, 0},
+    {"efficientnet_v2_s", kV2Small, 1, 1, 0.2, 1280}, {"efficientnet_v2_m", kV2Medium, 1, 1, 0.3, 1280},
     {"efficientnet_v2_l", kV2Large, 1, 1, 0.4, 1280},
 };
 
@@ -106,9 +106,8 @@ class EfficientNet : public ImageClassifier {
       std::vector<Block>& blocks = stages_.emplace_back();
       for (std::int64_t i = 0; i < layers(stage.layers); ++i) {
         const double drop = kStochasticDepth * static_cast<double>(number++) / static_cast<double>(total);
-        blocks.push_back(b.scope("features." + std::to_string(index) + "." + std::to_string(i), [&] {
-          return Block(b, stage, in, out, i == 0 ? stage.stride : 1, drop);
-        }));
+        blocks.push_back(b.scope("features." + std::to_string(index) + "." + std::to_string(i),
+                                 [&] { return Block(b, stage, in, out, i == 0 ? stage.stride : 1, drop); }));
         in = out;
       }
       ++index;

@@ -20,22 +20,20 @@ struct Row {
 };
 
 constexpr Row kLarge[] = {
-    {16, 3, 16, 16, false, kRelu, 1},          {16, 3, 64, 24, false, kRelu, 2},
-    {24, 3, 72, 24, false, kRelu, 1},          {24, 5, 72, 40, true, kRelu, 2},
-    {40, 5, 120, 40, true, kRelu, 1},          {40, 5, 120, 40, true, kRelu, 1},
-    {40, 3, 240, 80, false, kHardswish, 2},    {80, 3, 200, 80, false, kHardswish, 1},
-    {80, 3, 184, 80, false, kHardswish, 1},    {80, 3, 184, 80, false, kHardswish, 1},
-    {80, 3, 480, 112, true, kHardswish, 1},    {112, 3, 672, 112, true, kHardswish, 1},
-    {112, 5, 672, 160, true, kHardswish, 2},   {160, 5, 960, 160, true, kHardswish, 1},
+    {16, 3, 16, 16, false, kRelu, 1},        {16, 3, 64, 24, false, kRelu, 2},
+    {24, 3, 72, 24, false, kRelu, 1},        {24, 5, 72, 40, true, kRelu, 2},
+    {40, 5, 120, 40, true, kRelu, 1},        {40, 5, 120, 40, true, kRelu, 1},
+    {40, 3, 240, 80, false, kHardswish, 2},  {80, 3, 200, 80, false, kHardswish, 1},
+    {80, 3, 184, 80, false, kHardswish, 1},  {80, 3, 184, 80, false, kHardswish, 1},
+    {80, 3, 480, 112, true, kHardswish, 1},  {112, 3, 672, 112, true, kHardswish, 1},
+    {112, 5, 672, 160, true, kHardswish, 2}, {160, 5, 960, 160, true, kHardswish, 1},
     {160, 5, 960, 160, true, kHardswish, 1},
 };
 constexpr Row kSmall[] = {
-    {16, 3, 16, 16, true, kRelu, 2},       {16, 3, 72, 24, false, kRelu, 2},
-    {24, 3, 88, 24, false, kRelu, 1},      {24, 5, 96, 40, true, kHardswish, 2},
-    {40, 5, 240, 40, true, kHardswish, 1}, {40, 5, 240, 40, true, kHardswish, 1},
-    {40, 5, 120, 48, true, kHardswish, 1}, {48, 5, 144, 48, true, kHardswish, 1},
-    {48, 5, 288, 96, true, kHardswish, 2}, {96, 5, 576, 96, true, kHardswish, 1},
-    {96, 5, 576, 96, true, kHardswish, 1},
+    {16, 3, 16, 16, true, kRelu, 2},       {16, 3, 72, 24, false, kRelu, 2},      {24, 3, 88, 24, false, kRelu, 1},
+    {24, 5, 96, 40, true, kHardswish, 2},  {40, 5, 240, 40, true, kHardswish, 1}, {40, 5, 240, 40, true, kHardswish, 1},
+    {40, 5, 120, 48, true, kHardswish, 1}, {48, 5, 144, 48, true, kHardswish, 1}, {48, 5, 288, 96, true, kHardswish, 2},
+    {96, 5, 576, 96, true, kHardswish, 1}, {96, 5, 576, 96, true, kHardswish, 1},
 };
 
 /// v3's InvertedResidual: expand, depthwise, squeeze, project.
@@ -133,7 +131,7 @@ class MobileNetV2 : public ImageClassifier {
     struct Stage {
       std::int64_t ratio, channels, repeats, stride;
     };
-    constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},  {6, 64, 4, 2},
+    constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                  {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
     std::int64_t in = 32;
     int index = 1;

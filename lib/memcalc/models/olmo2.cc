@@ -43,8 +43,8 @@ struct SelfAttention : HeadProjections {
 
   SelfAttention(ModuleBuilder& b, const Olmo2Spec& spec, const AttentionOptions& options)
       : HeadProjections(b, spec, options, /*sliding=*/false, spec.attention_bias, spec.attention_bias),
-        q_norm(b, "q_norm", spec.num_attention_heads * spec.head_dim),
-        k_norm(b, "k_norm", spec.num_key_value_heads * spec.head_dim) {}
+        q_norm(b, "q_norm", checked_multiply(spec.num_attention_heads, spec.head_dim)),
+        k_norm(b, "k_norm", checked_multiply(spec.num_key_value_heads, spec.head_dim)) {}
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
                                         const Tensor& mask, std::vector<Tensor>* cache) const {

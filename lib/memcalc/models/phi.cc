@@ -14,10 +14,10 @@ struct SelfAttention {
   AttentionOptions options;
 
   SelfAttention(ModuleBuilder& b, const PhiSpec& spec, const AttentionOptions& options)
-      : q_proj(b, "q_proj", spec.hidden_size, spec.num_attention_heads * spec.head_dim),
-        k_proj(b, "k_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim),
-        v_proj(b, "v_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim),
-        dense(b, "dense", spec.num_attention_heads * spec.head_dim, spec.hidden_size),
+      : q_proj(b, "q_proj", spec.hidden_size, checked_multiply(spec.num_attention_heads, spec.head_dim)),
+        k_proj(b, "k_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim)),
+        v_proj(b, "v_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim)),
+        dense(b, "dense", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size),
         qk_layernorm(spec.qk_layernorm),
         head_dim(spec.head_dim),
         rotary_ndims(spec.rotary_dim),

@@ -13,12 +13,13 @@ struct SelfAttention {
   bool sliding;
 
   SelfAttention(ModuleBuilder& b, const Phi3Spec& spec, const AttentionOptions& options, bool sliding)
-      : o_proj(b, "o_proj", spec.num_attention_heads * spec.head_dim, spec.hidden_size, false),
+      : o_proj(b, "o_proj", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size, false),
         qkv_proj(b, "qkv_proj", spec.hidden_size,
-                 (spec.num_attention_heads + 2 * spec.num_key_value_heads) * spec.head_dim, false),
+                 checked_multiply(checked_add(spec.num_attention_heads, 2 * spec.num_key_value_heads), spec.head_dim),
+                 false),
         head_dim(spec.head_dim),
-        query_width(spec.num_attention_heads * spec.head_dim),
-        key_width(spec.num_key_value_heads * spec.head_dim),
+        query_width(checked_multiply(spec.num_attention_heads, spec.head_dim)),
+        key_width(checked_multiply(spec.num_key_value_heads, spec.head_dim)),
         options(options),
         sliding(sliding) {}
 

@@ -17,11 +17,16 @@ struct Variant {
 };
 
 constexpr Variant kVariants[] = {
-    {"resnet18", false, {2, 2, 2, 2}},          {"resnet34", false, {3, 4, 6, 3}},
-    {"resnet50", true, {3, 4, 6, 3}},           {"resnet101", true, {3, 4, 23, 3}},
-    {"resnet152", true, {3, 8, 36, 3}},         {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
-    {"resnext101_32x8d", true, {3, 4, 23, 3}, 32, 8}, {"resnext101_64x4d", true, {3, 4, 23, 3}, 64, 4},
-    {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},  {"wide_resnet101_2", true, {3, 4, 23, 3}, 1, 128},
+    {"resnet18", false, {2, 2, 2, 2}},
+    {"resnet34", false, {3, 4, 6, 3}},
+    {"resnet50", true, {3, 4, 6, 3}},
+    {"resnet101", true, {3, 4, 23, 3}},
+    {"resnet152", true, {3, 8, 36, 3}},
+    {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
+    {"resnext101_32x8d", true, {3, 4, 23, 3}, 32, 8},
+    {"resnext101_64x4d", true, {3, 4, 23, 3}, 64, 4},
+    {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},
+    {"wide_resnet101_2", true, {3, 4, 23, 3}, 1, 128},
 };
 
 /// BasicBlock (two 3x3 convolutions) or Bottleneck (1x1, 3x3, 1x1).
@@ -56,7 +61,8 @@ class ResNet : public ImageClassifier {
       const std::string name = "layer" + std::to_string(stage + 1) + ".";
       for (int i = 0; i < variant.blocks[stage]; ++i) {
         const std::int64_t stride = i == 0 && stage > 0 ? 2 : 1;
-        layers_[stage].push_back(b.scope(name + std::to_string(i), [&] { return block(variant, b, in, planes, stride); }));
+        layers_[stage].push_back(
+            b.scope(name + std::to_string(i), [&] { return block(variant, b, in, planes, stride); }));
         in = planes * (variant.bottleneck ? 4 : 1);
       }
     }

@@ -60,10 +60,10 @@ void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& pos
 
 HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec, const AttentionOptions& options,
                                  bool sliding, bool qkv_bias, bool output_bias)
-    : q_proj(b, "q_proj", spec.hidden_size, spec.num_attention_heads * spec.head_dim, qkv_bias),
-      k_proj(b, "k_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim, qkv_bias),
-      v_proj(b, "v_proj", spec.hidden_size, spec.num_key_value_heads * spec.head_dim, qkv_bias),
-      o_proj(b, "o_proj", spec.num_attention_heads * spec.head_dim, spec.hidden_size, output_bias),
+    : q_proj(b, "q_proj", spec.hidden_size, checked_multiply(spec.num_attention_heads, spec.head_dim), qkv_bias),
+      k_proj(b, "k_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim), qkv_bias),
+      v_proj(b, "v_proj", spec.hidden_size, checked_multiply(spec.num_key_value_heads, spec.head_dim), qkv_bias),
+      o_proj(b, "o_proj", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size, output_bias),
       head_dim(spec.head_dim),
       options(options),
       sliding(sliding) {}

@@ -165,14 +165,13 @@ struct Block {
 struct PatchMerging {
   LayerNorm norm;
   Linear reduction;
-  PatchMerging(ModuleBuilder& b, std::int64_t dim)
-      : reduction(b, "reduction", 4 * dim, 2 * dim, false) {
+  PatchMerging(ModuleBuilder& b, std::int64_t dim) : reduction(b, "reduction", 4 * dim, 2 * dim, false) {
     norm = LayerNorm(b, "norm", 4 * dim);
   }
 
   [[nodiscard]] static Tensor merge(const Tensor& input) {
-    Tensor x = pad_to(input, {input.size(0), input.size(1) + input.size(1) % 2, input.size(2) + input.size(2) % 2,
-                              input.size(3)});
+    Tensor x = pad_to(
+        input, {input.size(0), input.size(1) + input.size(1) % 2, input.size(2) + input.size(2) % 2, input.size(3)});
     std::array<Tensor, 4> parts;
     for (Tensor& part : parts) part = every_second(every_second(x, -3), -2);
     x = cat4(parts, -1);
@@ -203,8 +202,7 @@ class Swin : public ImageClassifier {
                                          [&] { return Block(b, dim, heads, i % 2 == 1, drop); }));
       }
       if (stage == 3) break;
-      merging_.push_back(
-          b.scope("features." + std::to_string(2 * stage + 2), [&] { return PatchMerging(b, dim); }));
+      merging_.push_back(b.scope("features." + std::to_string(2 * stage + 2), [&] { return PatchMerging(b, dim); }));
       dim *= 2;
     }
     norm_ = LayerNorm(b, "norm", dim);

@@ -37,8 +37,8 @@ Tensor activate_in_place(ImageActivation activation, const Tensor& x) {
   return x;
 }
 
-ConvNormActivation::ConvNormActivation(ModuleBuilder& builder, std::string_view name, std::int64_t in,
-                                       std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t groups,
+ConvNormActivation::ConvNormActivation(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out,
+                                       std::int64_t kernel, std::int64_t stride, std::int64_t groups,
                                        ImageActivation activation)
     : conv(builder, dotted(name, "0"), in, out, kernel,
            {.stride = stride, .padding = (kernel - 1) / 2, .groups = groups}),

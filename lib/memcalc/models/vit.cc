@@ -114,11 +114,10 @@ VitModel::VitModel(const VitSpec& spec, const RunSpec& run, ModuleBuilder& b)
         b.parameter("embeddings.position_embeddings", {1, side * side + (spec.is_deit ? 2 : 1), spec.hidden_size});
     if (spec.is_deit) distillation_token_ = b.parameter("embeddings.distillation_token", {1, 1, spec.hidden_size});
     // A module's own parameters come before its submodules'.
-    std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first),
-                b.parameters.end() - (spec.is_deit ? 2 : 1), b.parameters.end());
+    std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first), b.parameters.end() - (spec.is_deit ? 2 : 1),
+                b.parameters.end());
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-      layers_.push_back(
-          b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
+      layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
     }
     layernorm_ = LayerNorm(b, "layernorm", spec.hidden_size);
     return 0;
@@ -149,8 +148,8 @@ ModelOutput VitModel::forward(const Batch& batch) {
     Tensor hidden_states = embed(batch.pixel_values);
     Tensor embedding_output = hidden_states;
     for (const Layer& layer : layers_) {
-      hidden_states = checkpointed(run_, {hidden_states}, {},
-                                   [&layer](const KeptTensors& kept) { return layer.forward(kept[0]); });
+      hidden_states =
+          checkpointed(run_, {hidden_states}, {}, [&layer](const KeptTensors& kept) { return layer.forward(kept[0]); });
     }
     sequence_output = layernorm_(hidden_states);
     drop(embedding_output, hidden_states);

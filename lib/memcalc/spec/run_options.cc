@@ -96,7 +96,8 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
         "(--precision tf32)");
   }
-  if (!run.padding && !is_vision(model)) assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
+  if (!run.padding && !is_vision(model))
+    assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
       weights_dtype_of(run) == DType::kFloat32) {
     const bool brain = *model.checkpoint_dtype == DType::kBFloat16;

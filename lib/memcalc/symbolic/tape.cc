@@ -151,13 +151,11 @@ void Tape::allocate_event(BlockId block, const Operator* op) {
 
 void Tape::free_event(BlockId block) {
   if (closing_) return;
-  trace.events.push_back(
-      {nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
+  trace.events.push_back({nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
 }
 
 void Tape::empty_cache() {
-  trace.events.push_back(
-      {nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
+  trace.events.push_back({nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
 }
 
 void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes) {

@@ -144,8 +144,7 @@ class Tape {
   void free_event(BlockId block);
   void empty_cache();
   void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes);
-  void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n,
-                   std::int64_t k);
+  void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
   /// Ends the run: what dies from now on is no event.
   void stop() { closing_ = true; }
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.
@@ -158,10 +157,10 @@ class Tape {
   Phase phase = Phase::kBuild;
   int step = -1;
   bool grad_enabled = true;
-  bool allow_tf32 = false;         // torch.backends.cudnn.allow_tf32
-  std::optional<DType> autocast;  // the 16-bit type inside an autocast region
+  bool allow_tf32 = false;                 // torch.backends.cudnn.allow_tf32
+  std::optional<DType> autocast;           // the 16-bit type inside an autocast region
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
-  FrameHandle checkpoint;  // region whose saved tensors are numbered instead of kept
+  FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
@@ -199,7 +198,7 @@ class Tape {
   NodeId pending_node_ = kNoNode;  // recorded, its output not made yet
   std::uint64_t next_sequence_ = 0;
   std::vector<std::pair<TensorImpl*, Tensor>> cast_cache_;
-  std::array<bool, 2> cublas_used_{};    // by thread: forward, autograd
+  std::array<bool, 2> cublas_used_{};  // by thread: forward, autograd
   std::array<bool, 2> cublaslt_used_{};
   std::vector<Tensor> workspaces_;
   bool closing_ = false;

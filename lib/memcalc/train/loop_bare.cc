@@ -40,7 +40,8 @@ Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op, bool random
   }
   batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
   if (classifies && run.loop == Loop::kBare && !random_labels) {  // labels = randint(...) * 0
-    const Tensor random = std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
+    const Tensor random =
+        std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
   }
   if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
   return batch;

@@ -135,8 +135,7 @@ Tensor add_in_place(const Tensor& a, const Tensor& b) {
 Tensor dropout_in_place(const Tensor& x, double probability) {
   if (probability == 0) return x;
   Tape& tape = x.tape();
-  const Tensor noise =
-      tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kDropout);
+  const Tensor noise = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kDropout);
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMulBackward, dropout_in_place_backward, inputs, 1);
   if (node != nullptr) {

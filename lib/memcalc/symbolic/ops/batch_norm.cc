@@ -40,9 +40,9 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const bool cudnn = uses_cudnn(*x, weight);
   const Operator& op = cudnn ? kCudnn : kNative;
   const Tensor* inputs[] = {&*x, &weight, &bias};
-  Node* node = tape.record(cudnn ? kCudnnBackward : kNativeBackward,
-                           cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>,
-                           inputs, 3);
+  Node* node =
+      tape.record(cudnn ? kCudnnBackward : kNativeBackward,
+                  cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs, 3);
   if (node != nullptr) {
     tape.save(*node, *x);
     tape.save(*node, weight);

@@ -62,9 +62,18 @@ bool uses_depthwise_kernel(const Tensor& x, const Tensor& weight, std::int64_t s
 
 ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, std::int64_t stride,
                           std::int64_t padding, std::int64_t groups) {
-  return {.batch = x[0], .in_channels = x[1], .height = x[2], .width = x[3], .out_channels = y[1],
-          .out_height = y[2], .out_width = y[3], .groups = groups, .kernel_height = weight[2],
-          .kernel_width = weight[3], .stride = stride, .padding = padding};
+  return {.batch = x[0],
+          .in_channels = x[1],
+          .height = x[2],
+          .width = x[3],
+          .out_channels = y[1],
+          .out_height = y[2],
+          .out_width = y[3],
+          .groups = groups,
+          .kernel_height = weight[2],
+          .kernel_width = weight[3],
+          .stride = stride,
+          .padding = padding};
 }
 
 /// One GEMM a group: rows are pixels.
@@ -170,8 +179,8 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
     result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
                                 image.dtype(), kConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
-    tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32),
-                 kConvolution, Category::kWorkspaces);
+    tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32), kConvolution,
+                 Category::kWorkspaces);
     count_kernel(tape, kConvolution, image.dtype(), shape);
   }
   tape.set_history(node, result);

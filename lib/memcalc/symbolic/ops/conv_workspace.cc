@@ -22,8 +22,8 @@ constexpr std::size_t kBatchCount = std::size(kBatches);
 constexpr std::int64_t kUnknown = -9;
 
 // Formulas behind the negative numbers of the table.
-constexpr std::int64_t kWinograd = -1;       // tiles of 6 x 6 in float32 for weights, input and output
-constexpr std::int64_t kCopies = -2;         // input and output in the engine's layout, and 16 bytes
+constexpr std::int64_t kWinograd = -1;  // tiles of 6 x 6 in float32 for weights, input and output
+constexpr std::int64_t kCopies = -2;    // input and output in the engine's layout, and 16 bytes
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
 
@@ -67,10 +67,13 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
                 static_cast<int>(s.kernel_height),
                 static_cast<int>(s.stride),
                 static_cast<int>(s.padding),
-                0, 0, 0, 0};
-  const auto [first, last] =
-      std::equal_range(std::begin(kRows), std::end(kRows), key,
-                       [](const Row& a, const Row& b) { return identity_of(a) < identity_of(b); });
+                0,
+                0,
+                0,
+                0};
+  const auto [first, last] = std::equal_range(std::begin(kRows), std::end(kRows), key, [](const Row& a, const Row& b) {
+    return identity_of(a) < identity_of(b);
+  });
   return {first, last};
 }
 

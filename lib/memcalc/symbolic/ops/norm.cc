@@ -142,8 +142,7 @@ Tensor log_softmax(Arg x) {
 
 Tensor safe_softmax(Arg x) {
   const OperatorCall call(x);
-  Tensor result =
-      softmax_like(kSoftmax, kSafeSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, x->dtype());
+  Tensor result = softmax_like(kSoftmax, kSafeSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, x->dtype());
   Tape& tape = x->tape();
   Tensor masked = pointwise(kIsNegInf, {&*x}, 1, DType::kBool);
   Shape rows = x->shape();

@@ -21,7 +21,7 @@ constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
 constexpr std::int64_t kWarpSize = 32;
 constexpr std::int64_t kMinValuesPerThread = 16;
 constexpr std::int64_t kMaxValuesPerThread = 256;
-constexpr std::int64_t kOutputVector = 4;    // widest vector over outputs
+constexpr std::int64_t kOutputVector = 4;  // widest vector over outputs
 
 std::int64_t last_power_of_2(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -133,12 +133,10 @@ Scratch launch_scratch(const Iterator& it, DType dtype, std::int64_t accumulator
   std::int64_t step_output = 1;
   (along_inputs ? step_input : step_output) *= block_width;
   const auto values_per_thread = [&] { return ceil_div(inputs, step_input); };
-  const bool split_across_warps =
-      values_per_thread() >= std::min<std::int64_t>(block_height * 16, kMaxValuesPerThread);
+  const bool split_across_warps = values_per_thread() >= std::min<std::int64_t>(block_height * 16, kMaxValuesPerThread);
   (split_across_warps ? step_input : step_output) *= block_height;
 
-  const std::int64_t blocks_per_multiprocessor =
-      device.max_threads_per_multiprocessor / (block_width * block_height);
+  const std::int64_t blocks_per_multiprocessor = device.max_threads_per_multiprocessor / (block_width * block_height);
   const std::int64_t target_grid = device.multiprocessors * blocks_per_multiprocessor;
   const std::int64_t grid = ceil_div(outputs / output_vector, step_output);
   if (!split_across_warps || values_per_thread() < kMaxValuesPerThread || grid > target_grid) return {};

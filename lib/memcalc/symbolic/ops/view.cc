@@ -201,7 +201,8 @@ Tensor unsqueeze(Arg x, int dim) {
 Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length) {
   const OperatorCall call(x);
   if (dim < 0) dim += x->rank();
-  if (start == 0 && length == x->size(dim)) return record_view(kViewBackward, reshape_backward, x, x->shape(), x->strides());
+  if (start == 0 && length == x->size(dim))
+    return record_view(kViewBackward, reshape_backward, x, x->shape(), x->strides());
   Shape shape = x->shape();
   shape[dim] = length;
   return record_view(kSliceBackward, slice_backward, x, shape, x->strides(), dim, start);
