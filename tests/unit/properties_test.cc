@@ -26,15 +26,9 @@ const DeviceSpec& h100() {
 
 ModelSpec with_layers(const std::string& name, std::int64_t layers) {
   ModelSpec model = registry().model(name);
-  std::visit(
-      [&](auto& architecture) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(architecture)>, Gpt2Spec>) {
-          architecture.n_layer = layers;
-        } else {
-          architecture.num_hidden_layers = layers;
-        }
-      },
-      model.architecture);
+  if (auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) gpt2->n_layer = layers;
+  if (auto* bert = std::get_if<BertSpec>(&model.architecture)) bert->num_hidden_layers = layers;
+  if (auto* llama = std::get_if<LlamaSpec>(&model.architecture)) llama->num_hidden_layers = layers;
   return model;
 }
 
