@@ -28,7 +28,7 @@ void set_layers(ModelSpec& spec, std::int64_t layers) {
       [layers](auto& architecture) {
         if constexpr (requires { architecture.n_layer; }) {
           architecture.n_layer = layers;
-        } else {
+        } else if constexpr (requires { architecture.num_hidden_layers; }) {
           architecture.num_hidden_layers = layers;
         }
         if constexpr (requires { architecture.sliding_layers; }) {
