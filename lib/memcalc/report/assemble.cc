@@ -69,15 +69,17 @@ void fill_flops(const KernelList& kernels, Report& report) {
   for (std::size_t i = 0; i < kOperatorClassCount; ++i) report.flops[i].operator_class = static_cast<OperatorClass>(i);
   for (const Kernel& kernel : kernels) {
     FlopRow& row = report.flops.at(static_cast<std::size_t>(kernel.operator_class));
-    row.bytes_moved += kernel.bytes;
+    const auto repeats = static_cast<double>(kernel.repeats);
+    const double flops = kernel.flops * repeats;
+    row.bytes_moved += kernel.bytes * repeats;
     if (kernel.recomputed) {
-      row.recomputation += kernel.flops;
+      row.recomputation += flops;
     } else if (kernel.phase == Phase::kBackward) {
-      row.backward += kernel.flops;
+      row.backward += flops;
     } else if (kernel.phase == Phase::kOptimizer) {
-      row.optimizer += kernel.flops;
+      row.optimizer += flops;
     } else {
-      row.forward += kernel.flops;
+      row.forward += flops;
     }
   }
 }
@@ -100,9 +102,14 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
   if (!report.device_used_bytes) {
     report.assumptions.push_back("the CUDA context of " + report.device.name +
                                  " is not known: reserved memory alone is compared with the card's");
-  } else if (!report.device.validated) {
+  }
+  if (!report.device.validated) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
                                  "it has not been measured by this project");
+  }
+  if (report.device.compute_capability_major == 0) {
+    report.not_modelled.push_back("the kernels and the allocator of " + report.device.name +
+                                  ", which is no CUDA device: a CUDA card's are assumed");
   }
 }
 

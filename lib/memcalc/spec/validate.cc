@@ -20,6 +20,11 @@ void check_numbers(const RunSpec& run) {
   require_positive(run.batch_size, "batch size");
   require_positive(run.sequence_length, "sequence length");
   require_positive(run.accumulation_steps, "accumulation steps");
+  constexpr std::int64_t kMostAccumulation = 65536;  // the Trainer moves all micro-batches of a step to the card first
+  if (run.accumulation_steps > kMostAccumulation) {
+    refuse("accumulation steps: expected a whole number from 1 to " + std::to_string(kMostAccumulation) + ", found " +
+           std::to_string(run.accumulation_steps));
+  }
   if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
     refuse("gradient clipping: expected a norm greater than 0");
   }
@@ -55,8 +60,9 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
   if (is_vision(model)) return;
-  if (is_decoder(model) && run.task == Task::kMaskedLm) {
-    refuse("task mlm: " + model.model_type + " has no masked language model head; it takes causal or seqcls");
+  if (is_decoder(model) && run.task != Task::kCausalLm) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.model_type +
+           " is modelled with its language-model head; accepted: causal");
   }
   if (!is_decoder(model) && run.task == Task::kCausalLm) {
     refuse("task causal: " + model.model_type + " is an encoder; it takes seqcls or mlm");

@@ -16,8 +16,9 @@ struct Kernel {
   OperatorClass operator_class = OperatorClass::kElementwise;
   Phase phase = Phase::kForward;
   bool recomputed = false;  // part of a checkpoint's second forward
+  std::int64_t repeats = 1;  // calls like this one in a step: micro-batches that were not executed
   DType dtype = DType::kFloat32;
-  double flops = 0;  // a multiply-add counts 2; contractions counted as torch.utils.flop_counter does
+  double flops = 0;  // of one call; a multiply-add counts 2; contractions counted as torch.utils.flop_counter does
   double bytes = 0;  // read and written by an ideal kernel
   std::int64_t m = 0, n = 0, k = 0, batch = 0;  // contractions only: C[batch, m, n] += A[batch, m, k] B[batch, k, n]
 };

@@ -166,6 +166,7 @@ void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype,
   kernel.operator_class = operator_class;
   kernel.phase = phase;
   kernel.recomputed = recomputing;
+  kernel.repeats = kernel_repeats;
   kernel.dtype = dtype;
   kernel.flops = flops;
   kernel.bytes = bytes;

@@ -154,6 +154,7 @@ class Tape {
   Trace trace;
   KernelList kernels;
   bool record_kernels = false;
+  std::int64_t kernel_repeats = 1;  // how often what runs now runs in a step
   Phase phase = Phase::kBuild;
   int step = -1;
   bool grad_enabled = true;

@@ -1,7 +1,9 @@
 // The two training loops: what surrounds the model in a step.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
@@ -11,6 +13,16 @@ namespace memcalc {
 
 /// Steps of a run: the blocks that the first leaves behind decide where the second one's go; the third settles.
 inline constexpr int kSteps = 3;
+
+/// A micro-batch that is executed, and for how many it stands.
+struct ExecutedMicroBatch {
+  std::int64_t index = 0;
+  std::int64_t stands_for = 1;
+};
+
+/// From the second on, all micro-batches of a step ask for the same, so of many the first three and the last are
+/// executed: work must not grow with --accum.
+[[nodiscard]] std::vector<ExecutedMicroBatch> executed_micro_batches(std::int64_t accumulation_steps);
 
 /// A plain loop with torch's defaults:
 ///   out = model(**batch); out.loss.backward(); optimizer.step(); optimizer.zero_grad()

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/grad_scaler.h"
@@ -47,6 +50,17 @@ Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op, bool random
   return batch;
 }
 
+std::vector<ExecutedMicroBatch> executed_micro_batches(std::int64_t accumulation_steps) {
+  constexpr std::int64_t kMost = 4;
+  std::vector<ExecutedMicroBatch> executed;
+  for (std::int64_t i = 0; i < std::min(accumulation_steps, kMost - 1); ++i) executed.push_back({i, 1});
+  if (accumulation_steps >= kMost) {
+    executed.back().stands_for = accumulation_steps - (kMost - 1);
+    executed.push_back({accumulation_steps - 1, 1});
+  }
+  return executed;
+}
+
 void backward_from(const Tensor& loss) {
   Tape& tape = loss.tape();
   tape.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
@@ -72,7 +86,8 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
 
   tape.phase = Phase::kZero;
   optimizer.zero_grad();
-  for (std::int64_t micro_batch = 0; micro_batch < run.accumulation_steps; ++micro_batch) {
+  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
+    tape.kernel_repeats = micro_batch.stands_for;
     tape.phase = Phase::kForward;
     Tensor loss = forward(tape, model, run, batch);
     tape.phase = Phase::kBackward;
@@ -85,6 +100,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
     tape.phase = Phase::kDelete;
     loss.reset();
   }
+  tape.kernel_repeats = 1;
   tape.phase = Phase::kOptimizer;
   if (run.max_grad_norm) {
     scaler.unscale(fused);

@@ -123,7 +123,11 @@ void TrainerLoop::step(bool padded) {
   Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
-  for (Batch& batch : batches_) micro_batch(batch);
+  for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.accumulation_steps)) {
+    tape_.kernel_repeats = executed.stands_for;
+    micro_batch(batches_[static_cast<std::size_t>(executed.index)]);
+  }
+  tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
