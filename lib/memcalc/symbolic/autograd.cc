@@ -23,7 +23,7 @@ NodeId Tape::new_node() {
     free_nodes_.pop_back();
     return id;
   }
-  nodes_.emplace_back();
+  nodes_.grow();
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
