@@ -24,9 +24,20 @@ const JsonObject& models() {
 }
 
 void set_layers(ModelSpec& spec, std::int64_t layers) {
-  if (auto* bert = std::get_if<BertSpec>(&spec.architecture)) bert->num_hidden_layers = layers;
-  if (auto* gpt2 = std::get_if<Gpt2Spec>(&spec.architecture)) gpt2->n_layer = layers;
-  if (auto* llama = std::get_if<LlamaSpec>(&spec.architecture)) llama->num_hidden_layers = layers;
+  std::visit(
+      [layers](auto& architecture) {
+        if constexpr (requires { architecture.n_layer; }) {
+          architecture.n_layer = layers;
+        } else if constexpr (requires { architecture.num_hidden_layers; }) {
+          architecture.num_hidden_layers = layers;
+        }
+        if constexpr (requires { architecture.sliding_layers; }) {
+          if (!architecture.sliding_layers.empty()) {
+            architecture.sliding_layers.resize(static_cast<std::size_t>(layers));  // the pattern starts at layer 0
+          }
+        }
+      },
+      spec.architecture);
 }
 
 // The one case that replaces keys of a model's config makes SmolLM2 of a LLaMA. models.json holds the result, since a

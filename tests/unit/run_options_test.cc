@@ -31,7 +31,8 @@ ModelSpec roberta() {
 ModelSpec gpt2() { return {.name = "gpt2-test", .model_type = "gpt2", .architecture = Gpt2Spec{.n_positions = 1024}}; }
 
 ModelSpec llama(std::int64_t positions) {
-  return {.name = "llama-test", .model_type = "llama", .architecture = LlamaSpec{.max_position_embeddings = positions}};
+  return {
+      .name = "llama-test", .model_type = "llama", .architecture = LlamaSpec{{.max_position_embeddings = positions}}};
 }
 
 std::string refusal(const ModelSpec& model, const RunOptions& options) {

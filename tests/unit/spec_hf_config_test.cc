@@ -132,6 +132,57 @@ TEST(HfConfig, HeadDimMayBeFree) {
   EXPECT_EQ(wide.head_dim, 128);  // 32 x 128 is not 5120: Mistral NeMo
 }
 
+TEST(HfConfig, QwenSlidesOnlyWhereTold) {
+  const auto qwen2 = architecture<Qwen2Spec>(R"({"model_type": "qwen2", "sliding_window": 4096})");
+  EXPECT_EQ(qwen2.vocab_size, 151936);
+  EXPECT_EQ(qwen2.head_dim, 128);
+  EXPECT_FALSE(qwen2.sliding_window.has_value());
+  EXPECT_TRUE(qwen2.sliding_layers.empty());
+  const auto qwen3 = architecture<Qwen3Spec>(R"({"model_type": "qwen3", "use_sliding_window": true,
+      "num_hidden_layers": 4, "max_window_layers": 3, "hidden_size": 1024, "num_attention_heads": 16,
+      "num_key_value_heads": 8})");
+  EXPECT_EQ(qwen3.head_dim, 128);  // not 1024 / 16
+  EXPECT_EQ(qwen3.sliding_window, 4096);
+  EXPECT_EQ(qwen3.sliding_layers, (std::vector<bool>{false, false, false, true}));
+}
+
+TEST(HfConfig, GemmaAlternates) {
+  EXPECT_EQ(architecture<GemmaSpec>(R"({"model_type": "gemma"})").hidden_act, "gelu_pytorch_tanh");
+  const auto gemma2 = architecture<Gemma2Spec>(R"({"model_type": "gemma2", "num_hidden_layers": 4,
+      "attn_logit_softcapping": null})");
+  EXPECT_EQ(gemma2.sliding_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_FALSE(gemma2.attention_softcap);
+  EXPECT_TRUE(gemma2.final_softcap);
+  const auto gemma3 = architecture<Gemma3Spec>(R"({"model_type": "gemma3_text", "num_hidden_layers": 3,
+      "sliding_window": 512, "layer_types": ["full_attention", "sliding_attention", "full_attention"]})");
+  EXPECT_EQ(gemma3.sliding_layers, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(gemma3.sliding_window, 512);
+  EXPECT_FALSE(gemma3.final_softcap);
+  EXPECT_TRUE(gemma3.tie_word_embeddings);
+}
+
+TEST(HfConfig, PartsOfHeadsAreRotated) {
+  EXPECT_EQ(architecture<GptNeoxSpec>(R"({"model_type": "gpt_neox", "hidden_size": 1024, "num_attention_heads": 16})")
+                .rotary_dim,
+            16);
+  EXPECT_EQ(architecture<GptNeoxSpec>(R"({"model_type": "gpt_neox", "hidden_size": 1024, "num_attention_heads": 16,
+      "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})")
+                .rotary_dim,
+            32);
+  EXPECT_EQ(
+      architecture<PhiSpec>(R"({"model_type": "phi", "hidden_size": 2560, "partial_rotary_factor": 0.4})").rotary_dim,
+      32);
+  EXPECT_EQ(architecture<Phi3Spec>(R"({"model_type": "phi3"})").rotary_dim, 96);
+}
+
+TEST(HfConfig, OptProjectsItsEmbeddingsWhereTold) {
+  EXPECT_EQ(architecture<OptSpec>(R"({"model_type": "opt"})").word_embed_proj_dim, 768);
+  const auto opt = architecture<OptSpec>(R"({"model_type": "opt", "hidden_size": 1024, "num_attention_heads": 16,
+      "word_embed_proj_dim": 512, "do_layer_norm_before": false})");
+  EXPECT_EQ(opt.word_embed_proj_dim, 512);
+  EXPECT_FALSE(opt.do_layer_norm_before);
+}
+
 TEST(HfConfig, LabelsAreCounted) {
   EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "bert", "id2label": {"0": "a", "1": "b", "2": "c"}})").num_labels,
             3);
@@ -179,12 +230,20 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"empty", "{}", "config.json: missing key \"model_type\""},
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
-              "config.json: /model_type: found the string \"lama\"; accepted: one of bert, deit, gpt2, llama, "
-              "mistral, roberta, torchvision, vit; "
+              "config.json: /model_type: found the string \"lama\"; accepted: one of bert, deit, gemma, gemma2, "
+              "gemma3_text, gpt2, gpt_neox, llama, mistral, olmo2, opt, phi, phi3, qwen2, qwen3, roberta, torchvision, "
+              "vit; "
               "did you mean 'llama'?"},
-        Wrong{"type_to_come", R"({"model_type": "qwen2"})",
-              "config.json: /model_type: qwen2 is not modelled yet; modelled: bert, deit, gpt2, llama, mistral, "
-              "roberta, torchvision, vit",
+        Wrong{"type_to_come", R"({"model_type": "mamba"})",
+              "config.json: /model_type: mamba is not modelled yet; modelled: bert, deit, gemma, gemma2, gemma3_text, "
+              "gpt2, gpt_neox, llama, mistral, olmo2, opt, phi, phi3, qwen2, qwen3, roberta, torchvision, vit",
+              ErrorCode::kUnsupported},
+        Wrong{"layer_types", R"({"model_type": "gemma2", "layer_types": ["full_attention"]})",
+              "config.json: /layer_types: has 1 entries; accepted: one for each of num_hidden_layers (26)"},
+        Wrong{"layer_type", R"({"model_type": "qwen3", "use_sliding_window": true, "layer_types": ["chunked"]})",
+              "config.json: /layer_types: 'chunked' is not modelled; accepted: full_attention, sliding_attention"},
+        Wrong{"layerdrop", R"({"model_type": "opt", "layerdrop": 0.1})",
+              "config.json: /layerdrop: leaving layers out at random is not modelled; accepted: 0",
               ErrorCode::kUnsupported},
         Wrong{"zero_layers", R"({"model_type": "bert", "num_hidden_layers": 0})",
               "config.json: /num_hidden_layers: found 0; accepted: an integer from 1 to 10000"},

@@ -9,6 +9,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kGe{"aten::ge"}, kPad{"aten::constant_pad_nd"};
+constexpr Operator kToCopy{"aten::_to_copy"};
 
 /// repeat_kv: [B, Hkv, S, D] -> [B, Hq, S, D] by copying.
 Tensor repeat_kv(const Tensor& x, std::int64_t times) {
@@ -18,11 +19,16 @@ Tensor repeat_kv(const Tensor& x, std::int64_t times) {
 }
 
 AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                       const AttentionOptions& options, const Tensor& position_bias) {
+                                const AttentionOptions& options, const Tensor& position_bias) {
   const std::int64_t groups = query.size(1) / key.size(1);
   Tensor key_states = repeat_kv(key, groups);
   Tensor value_states = repeat_kv(value, groups);
   Tensor attn_weights = multiply_scalar(matmul(query, transpose(key_states, 2, 3)));
+  if (options.softcap) {
+    attn_weights = divide_scalar(attn_weights);
+    attn_weights = tanh(attn_weights);
+    attn_weights = multiply_scalar(attn_weights);
+  }
   if (position_bias.defined()) attn_weights = attn_weights + position_bias;
   if (mask.defined()) attn_weights = attn_weights + mask;
   if (options.softmax_in_float32) {
@@ -52,7 +58,7 @@ Tensor position_bias_mask(const Tensor& position_bias, const Tensor& mask, bool 
 }
 
 AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                      const AttentionOptions& options, const Tensor& position_bias) {
+                               const AttentionOptions& options, const Tensor& position_bias) {
   // use_gqa_in_sdpa: without a mask the kernel shares key heads itself, with one they are copied.
   Tensor key_states = key;
   Tensor value_states = value;
@@ -86,6 +92,8 @@ Tensor rotate_half(const Tensor& x) {
   return cat(negate(x2), x1, -1);
 }
 
+}  // namespace
+
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   Tensor scaled = x * cos;
   Tensor rotated = rotate_half(x);
@@ -93,10 +101,8 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   return std::move(scaled) + std::move(product);
 }
 
-}  // namespace
-
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                           const AttentionOptions& options, const Tensor& position_bias) {
+                                    const AttentionOptions& options, const Tensor& position_bias) {
   if (options.implementation == Attention::kEager) {
     return eager_attention(query, key, value, mask, options, position_bias);
   }
@@ -104,19 +110,22 @@ AttentionResult attention_interface(const Tensor& query, const Tensor& key, cons
   return sdpa_attention(query, key, value, mask, options, position_bias);
 }
 
-void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value) {
+void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding) {
+  Tensor window;  // DynamicSlidingWindowLayer.lazy_initialization
+  if (sliding) window = key.tape().empty({}, DType::kInt64, kToCopy);
   // The empty cache tensors have the first key's dtype, and cat promotes to it.
   const DType dtype = key.dtype();
   Tensor keys = cat_with_empty(key, dtype);
   Tensor values = cat_with_empty(value, dtype);
-  cache.push_back(keys);
+  if (sliding) cache.push_back(std::move(window));
   cache.push_back(values);
+  cache.push_back(keys);
   key = std::move(keys);
   value = std::move(values);
 }
 
 std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
-                                           const Tensor& position_ids) {
+                                           const Tensor& position_ids, std::optional<DType> dtype) {
   Tape& tape = x.tape();
   const NoGrad no_grad(tape);
   const auto autocast = std::exchange(tape.autocast, std::nullopt);
@@ -129,7 +138,7 @@ std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& invers
   Tensor cos = multiply_scalar(cosine(emb));
   Tensor sin = multiply_scalar(sine(emb));
   tape.autocast = autocast;
-  std::pair<Tensor, Tensor> result{to_dtype(cos, x.dtype()), to_dtype(sin, x.dtype())};
+  std::pair<Tensor, Tensor> result{to_dtype(cos, dtype.value_or(x.dtype())), to_dtype(sin, dtype.value_or(x.dtype()))};
   drop(positions, freqs, emb, cos, sin);
   return result;
 }

@@ -15,8 +15,9 @@ struct AttentionOptions {
   double dropout = 0;
   bool causal = false;
   // Eager attention only:
-  bool softmax_in_float32 = false;   // LLaMA
+  bool softmax_in_float32 = false;      // LLaMA
   bool weights_in_value_dtype = false;  // GPT-2: cast back after the softmax
+  bool softcap = false;                 // Gemma 2
 };
 
 /// What an attention layer returns; a Python `_` keeps the weights until the layer around it returns.
@@ -28,24 +29,28 @@ struct AttentionResult {
 /// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, Skv, D]. `position_bias`
 /// [1, Hq, S, Skv] is added to the scores where it is defined (T5).
 [[nodiscard]] AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value,
-                                         const Tensor& mask, const AttentionOptions& options,
-                                         const Tensor& position_bias = {});
+                                                  const Tensor& mask, const AttentionOptions& options,
+                                                  const Tensor& position_bias = {});
 
-/// DynamicCache.update at the first step: both become copies that the cache keeps.
-void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value);
+/// DynamicCache.update at the first step: both become copies that the cache keeps. A sliding layer's cache moves its
+/// window's length to the card first.
+void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding = false);
 
-/// cos and sin of LlamaRotaryEmbedding.forward, [1, S, D] in the dtype of `x`.
+/// cos and sin of LlamaRotaryEmbedding.forward, [1, S, D] in `dtype`, else in that of `x`.
 [[nodiscard]] std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
-                                                         const Tensor& position_ids);
+                                                         const Tensor& position_ids,
+                                                         std::optional<DType> dtype = std::nullopt);
 /// apply_rotary_pos_emb on both.
 void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& sin);
+/// (x * cos) + (rotate_half(x) * sin)
+[[nodiscard]] Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
 
 /// torch.arange(sequence) + past: [1, S] int64.
 [[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
 
 /// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
-[[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch, bool cached,
-                                        std::optional<std::int64_t> sliding_window = std::nullopt);
+[[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
+                                        bool cached, std::optional<std::int64_t> sliding_window = std::nullopt);
 /// create_bidirectional_mask: undefined without padding. The batch's mask may be as long as another sequence, the
 /// encoder's, to which `inputs_embeds` attends.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch);

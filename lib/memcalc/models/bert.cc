@@ -140,11 +140,15 @@ struct Layer {
 
   Layer(ModuleBuilder& b, const BertSpec& spec, const AttentionOptions& options, double dropout_p)
       : self(b.scope("attention", [&] { return b.scope("self", [&] { return SelfAttention(b, spec, options); }); })),
-        attention_output(b.scope("attention", [&] {
-          return b.scope("output", [&] { return ResidualOutput(b, spec.hidden_size, spec.hidden_size, dropout_p); });
-        })),
+        attention_output(b.scope("attention",
+                                 [&] {
+                                   return b.scope("output", [&] {
+                                     return ResidualOutput(b, spec.hidden_size, spec.hidden_size, dropout_p);
+                                   });
+                                 })),
         intermediate(b, "intermediate.dense", spec.hidden_size, spec.intermediate_size),
-        output(b.scope("output", [&] { return ResidualOutput(b, spec.intermediate_size, spec.hidden_size, dropout_p); })),
+        output(
+            b.scope("output", [&] { return ResidualOutput(b, spec.intermediate_size, spec.hidden_size, dropout_p); })),
         hidden_act(spec.hidden_act) {}
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask) const {
@@ -188,9 +192,9 @@ class BertModel : public Model {
   std::vector<Embeddings> embeddings_;  // one; made after the options are known
   Linear embeddings_project_;           // ELECTRA, where the widths differ
   std::vector<Layer> layers_;
-  Linear dense_;       // the pooler, or the head's first layer
+  Linear dense_;  // the pooler, or the head's first layer
   LayerNorm head_norm_;
-  Linear output_;      // classifier or decoder
+  Linear output_;  // classifier or decoder
 };
 
 BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -278,9 +282,8 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);
   outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
-    outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {}, [&layer](const KeptTensors& kept) {
-      return layer.forward(kept[0], kept[1]);
-    });
+    outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {},
+                                    [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1]); });
   }
   if (has_pooler()) {
     outputs.pooled = dense_(select(outputs.sequence, 1));

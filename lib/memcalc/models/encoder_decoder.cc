@@ -13,7 +13,8 @@ constexpr Operator kNewZeros{"aten::new_zeros"}, kClone{"aten::clone"}, kEq{"ate
 }  // namespace
 
 void EncoderDecoderCache::move_to(ModelOutput& output) {
-  for (std::vector<Tensor>* cache : {&self_attention, &cross_attention}) {
+  // The output's list dies from its end.
+  for (std::vector<Tensor>* cache : {&cross_attention, &self_attention}) {
     std::move(cache->begin(), cache->end(), std::back_inserter(output.past_key_values));
     cache->clear();
   }

@@ -77,7 +77,14 @@ Tensor pattern_mask(Tape& tape, const Pattern& pattern) {
   if (pattern.comparisons == 1) return tape.empty(pattern.shape, DType::kBool, kCompare);
   Conjunction all(tape);
   for (int i = 0; i < pattern.comparisons; ++i) {
-    all.combine(tape.empty(pattern.shape, DType::kBool, kCompare), pattern.shape);
+    Tensor compared;
+    if (i == 0) {  // sliding_window_overlay: keys > queries - window
+      const Tensor first_key = tape.empty({pattern.shape[2]}, DType::kInt64, kSub);
+      compared = tape.empty(pattern.shape, DType::kBool, kCompare);
+    } else {
+      compared = tape.empty(pattern.shape, DType::kBool, kCompare);
+    }
+    all.combine(std::move(compared), pattern.shape);
   }
   return all.take();
 }

@@ -1,36 +1,40 @@
 #include "memcalc/models/model.h"
 
-#include <type_traits>
 namespace memcalc {
+
+namespace {
+
+using Builder = ModuleBuilder;
+using Built = std::unique_ptr<Model>;
+
+Built build(const BertSpec& spec, const RunSpec& run, Builder& b) { return build_bert(spec, run, b); }
+Built build(const Gpt2Spec& spec, const RunSpec& run, Builder& b) { return build_gpt2(spec, run, b); }
+Built build(const LlamaSpec& spec, const RunSpec& run, Builder& b) { return build_llama(spec, run, b); }
+Built build(const Qwen2Spec& spec, const RunSpec& run, Builder& b) { return build_qwen2(spec, run, b); }
+Built build(const Qwen3Spec& spec, const RunSpec& run, Builder& b) { return build_qwen3(spec, run, b); }
+Built build(const GemmaSpec& spec, const RunSpec& run, Builder& b) { return build_gemma(spec, run, b); }
+Built build(const Gemma2Spec& spec, const RunSpec& run, Builder& b) { return build_gemma2(spec, run, b); }
+Built build(const Gemma3Spec& spec, const RunSpec& run, Builder& b) { return build_gemma3(spec, run, b); }
+Built build(const Phi3Spec& spec, const RunSpec& run, Builder& b) { return build_phi3(spec, run, b); }
+Built build(const Olmo2Spec& spec, const RunSpec& run, Builder& b) { return build_olmo2(spec, run, b); }
+Built build(const PhiSpec& spec, const RunSpec& run, Builder& b) { return build_phi(spec, run, b); }
+Built build(const GptNeoxSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_neox(spec, run, b); }
+Built build(const OptSpec& spec, const RunSpec& run, Builder& b) { return build_opt(spec, run, b); }
+Built build(const VitSpec& spec, const RunSpec& run, Builder& b) { return build_vit(spec, run, b); }
+Built build(const TorchvisionSpec& spec, const RunSpec& run, Builder& b) { return build_torchvision(spec, run, b); }
+Built build(const DistilBertSpec& spec, const RunSpec& run, Builder& b) { return build_distilbert(spec, run, b); }
+Built build(const T5Spec& spec, const RunSpec& run, Builder& b) { return build_t5(spec, run, b); }
+Built build(const BartSpec& spec, const RunSpec& run, Builder& b) { return build_bart(spec, run, b); }
+Built build(const WhisperSpec& spec, const RunSpec& run, Builder& b) { return build_whisper(spec, run, b); }
+
+}  // namespace
 
 double dropout_probability(const RunSpec& run, double configured) { return run.dropout.value_or(configured); }
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype);
-  std::unique_ptr<Model> model = std::visit(
-      [&](const auto& architecture) {
-        using T = std::decay_t<decltype(architecture)>;
-        if constexpr (std::is_same_v<T, BertSpec>) {
-          return build_bert(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, Gpt2Spec>) {
-          return build_gpt2(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, DistilBertSpec>) {
-          return build_distilbert(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, BartSpec>) {
-          return build_bart(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, WhisperSpec>) {
-          return build_whisper(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, T5Spec>) {
-          return build_t5(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, VitSpec>) {
-          return build_vit(architecture, run, builder);
-        } else if constexpr (std::is_same_v<T, TorchvisionSpec>) {
-          return build_torchvision(architecture, run, builder);
-        } else {
-          return build_llama(architecture, run, builder);
-        }
-      },
-      spec.architecture);
+  std::unique_ptr<Model> model =
+      std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
   model->parameters = std::move(builder.parameters);
   return model;
 }

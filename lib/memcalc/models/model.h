@@ -45,8 +45,8 @@ struct Batch {
 struct ModelOutput {
   Tensor loss;
   Tensor logits;
-  std::vector<Tensor> past_key_values;
-  Tensor encoder_last_hidden_state;  // encoder-decoders
+  std::vector<Tensor> past_key_values;  // dies from its end, as a Python list does
+  Tensor encoder_last_hidden_state;     // encoder-decoders
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -54,8 +54,7 @@ struct ModelOutput {
   ~ModelOutput() { clear(); }
   void clear() {
     drop(loss, logits);
-    for (Tensor& tensor : past_key_values) tensor.reset();
-    past_key_values.clear();
+    while (!past_key_values.empty()) past_key_values.pop_back();
     encoder_last_hidden_state.reset();
   }
 };
@@ -100,6 +99,17 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_whisper(const WhisperSpec& spec, const RunSpec& run,
                                                    ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_phi3(const Phi3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_olmo2(const Olmo2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
+                                                    ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,

@@ -99,6 +99,15 @@ Tensor gelu_new(const Tensor& x) {
   return std::move(half) * add_scalar(tanh(multiply_scalar(std::move(cubic))));
 }
 
+/// FastGELUActivation: 0.5 * x * (1 + tanh(x * c * (1 + 0.044715 * x * x)))
+Tensor gelu_fast(const Tensor& x) {
+  Tensor half = multiply_scalar(x);
+  Tensor scaled = multiply_scalar(x);
+  Tensor square = multiply_scalar(x) * x;
+  Tensor cubic = std::move(scaled) * add_scalar(std::move(square));
+  return std::move(half) * add_scalar(tanh(std::move(cubic)));
+}
+
 bool is_fused_gelu(std::string_view name) {
   return name == "gelu" || name == "gelu_pytorch_tanh" || name == "gelu_python_tanh";
 }
@@ -106,15 +115,19 @@ bool is_fused_gelu(std::string_view name) {
 }  // namespace
 
 void check_activation_function(std::string_view name) {
-  if (is_fused_gelu(name) || name == "gelu_new" || name == "relu" || name == "silu" || name == "swish") return;
+  if (is_fused_gelu(name) || name == "gelu_new" || name == "gelu_fast" || name == "relu" || name == "silu" ||
+      name == "swish") {
+    return;
+  }
   throw Error(ErrorCode::kUnsupported, "activation function '" + std::string(name) +
-                                           "' is not modelled; accepted: gelu, gelu_new, gelu_pytorch_tanh, relu, "
-                                           "silu");
+                                           "' is not modelled; accepted: gelu, gelu_fast, gelu_new, "
+                                           "gelu_pytorch_tanh, relu, silu");
 }
 
 Tensor activation_function(std::string_view name, const Tensor& x) {
   if (is_fused_gelu(name)) return gelu(x);
   if (name == "gelu_new") return gelu_new(x);
+  if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
   return silu(x);
 }

@@ -94,9 +94,9 @@ std::string verdict_of(const Report& report) {
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
-  words.push_back("batch " + std::to_string(run.batch_size) + " x " +
-                  (run.image_size > 0 ? std::to_string(run.image_size) + " px"
-                                      : std::to_string(run.sequence_length) + " tokens"));
+  words.push_back(
+      "batch " + std::to_string(run.batch_size) + " x " +
+      (run.image_size > 0 ? std::to_string(run.image_size) + " px" : std::to_string(run.sequence_length) + " tokens"));
   if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));

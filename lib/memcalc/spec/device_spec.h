@@ -18,30 +18,30 @@ struct SegmentPlacement {
     Bytes size = 0;
   };
   Bytes chunk_granularity = 32 * kMiB;
-  std::vector<Span> initial_fragments;    // free spans that exist before the first segment
-  std::optional<Span> reserved_span;      // taken by the context: chunks jump over it
+  std::vector<Span> initial_fragments;  // free spans that exist before the first segment
+  std::optional<Span> reserved_span;    // taken by the context: chunks jump over it
 };
 
 struct DeviceSpec {
-  std::string name;                 // "h100-sxm"
-  std::string description;          // "NVIDIA H100 80GB HBM3 (SXM5)"
-  Bytes memory_bytes = 0;           // what the driver reports as total
-  int compute_capability_major = 0; // 9 for Hopper; 0 where it is no CUDA device
+  std::string name;                  // "h100-sxm"
+  std::string description;           // "NVIDIA H100 80GB HBM3 (SXM5)"
+  Bytes memory_bytes = 0;            // what the driver reports as total
+  int compute_capability_major = 0;  // 9 for Hopper; 0 where it is no CUDA device
   int compute_capability_minor = 0;
   int multiprocessors = 0;
   int max_threads_per_multiprocessor = 2048;
-  std::optional<Bytes> context_bytes;           // device memory of a process after its first tensor
+  std::optional<Bytes> context_bytes;            // device memory of a process after its first tensor
   std::optional<Bytes> kernel_bytes;             // what loaded kernels and libraries add by the end of training
   std::optional<Bytes> kernel_bytes_with_cudnn;  // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
-  Bytes cublas_workspace_bytes = 0;             // per thread that issues GEMMs (PyTorch's default for this chip)
-  Bytes cublaslt_workspace_bytes = 0;           // per thread that issues fused-bias GEMMs
-  std::optional<SegmentPlacement> placement;    // measured; absent: plain descending chunks
+  Bytes cublas_workspace_bytes = 0;              // per thread that issues GEMMs (PyTorch's default for this chip)
+  Bytes cublaslt_workspace_bytes = 0;            // per thread that issues fused-bias GEMMs
+  std::optional<SegmentPlacement> placement;     // measured; absent: plain descending chunks
   double memory_bandwidth_bytes_per_second = 0;
-  double bf16_flops_per_second = 0;             // dense tensor-core rate by the datasheet
-  double fp16_flops_per_second = 0;             // the same for fp16; chips before Ampere have only this one
+  double bf16_flops_per_second = 0;  // dense tensor-core rate by the datasheet
+  double fp16_flops_per_second = 0;  // the same for fp16; chips before Ampere have only this one
   double tf32_flops_per_second = 0;
   double fp32_flops_per_second = 0;
-  bool validated = false;                       // memory behaviour measured on this card by this project
+  bool validated = false;  // memory behaviour measured on this card by this project
   std::string source;
   std::string date;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/hf_decoders.h"
 #include "memcalc/spec/hf_families.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/names.h"
@@ -14,8 +15,6 @@ namespace {
 
 // One function a family, one line a key, in the order of transformers' configuration_*.py. Numbers and names given
 // as fallback are the defaults there (5.17).
-
-using hf::matrix;
 
 enum class BertKind { kBert, kRoberta, kElectra };
 
@@ -57,8 +56,9 @@ BertSpec bert_block(HfReader& config, BertKind kind) {
     config.only_absent("chunk_size_feed_forward");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, matrix(spec.hidden_size, spec.hidden_size)),
-                                           checked_multiply(2, matrix(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer =
+        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
+                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.type_vocab_size + spec.num_labels;
     const std::int64_t width = std::max(spec.hidden_size, spec.embedding_size);
     return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, width));
@@ -90,72 +90,11 @@ Architecture gpt2(HfReader& config) {
   config.only_flag("reorder_and_upcast_attn", false);
   config.only_flag("add_cross_attention", false);
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, matrix(spec.n_embd, spec.n_embd)),
-                                           checked_multiply(2, matrix(spec.n_embd, spec.n_inner)));
+    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.n_embd, spec.n_embd)),
+                                           checked_multiply(2, linear_parameters(spec.n_embd, spec.n_inner)));
     const std::int64_t rows = 2 * spec.vocab_size + spec.n_positions + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.n_layer), checked_multiply(rows, spec.n_embd));
   });
-  return spec;
-}
-
-// What llama and mistral share; the fallbacks that differ are arguments.
-struct LlamaDefaults {
-  std::int64_t intermediate_size;
-  std::int64_t max_position_embeddings;
-  std::optional<std::int64_t> num_key_value_heads;  // absent: as many as attention heads
-};
-
-LlamaSpec llama_block(HfReader& config, const LlamaDefaults& defaults) {
-  LlamaSpec spec;
-  spec.vocab_size = config.size({"vocab_size"}, 32000);
-  spec.hidden_size = config.size({"hidden_size"}, 4096);
-  spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate_size);
-  spec.num_hidden_layers = config.size({"num_hidden_layers"}, 32, kLayerRange);
-  spec.num_attention_heads = config.size({"num_attention_heads"}, 32);
-  if (config.json().is_null("num_key_value_heads")) {
-    spec.num_key_value_heads = spec.num_attention_heads;
-  } else {
-    spec.num_key_value_heads =
-        config.size({"num_key_value_heads"}, defaults.num_key_value_heads.value_or(spec.num_attention_heads));
-  }
-  spec.hidden_act = config.activation("hidden_act", "silu");
-  spec.max_position_embeddings = config.size({"max_position_embeddings"}, defaults.max_position_embeddings);
-  spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
-  spec.attention_dropout = config.json().is_null("attention_dropout") ? 0 : config.probability("attention_dropout", 0);
-  const std::optional<std::int64_t> head_dim = config.nullable_size("head_dim");
-  spec.head_dim = head_dim.value_or(spec.hidden_size / spec.num_attention_heads);
-  spec.num_labels = config.num_labels(/*list_default=*/false);
-  // With its own head_dim a model needs no such multiple; LlamaConfig asks for it all the same.
-  if (!head_dim) config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
-  config.divides("num_key_value_heads", spec.num_key_value_heads, "num_attention_heads", spec.num_attention_heads);
-  if (spec.head_dim % 2 != 0) {
-    throw config.json().error(
-        head_dim ? "head_dim" : "hidden_size",
-        "gives a head of " + std::to_string(spec.head_dim) + "; accepted: an even one (rotary positions turn pairs)");
-  }
-  config.check_parameter_count([&] {
-    const std::int64_t heads = checked_multiply(2, checked_add(spec.num_attention_heads, spec.num_key_value_heads));
-    const std::int64_t layer = checked_add(matrix(spec.hidden_size, checked_multiply(heads, spec.head_dim)),
-                                           checked_multiply(3, matrix(spec.hidden_size, spec.intermediate_size)));
-    return checked_add(checked_multiply(layer, spec.num_hidden_layers),
-                       checked_multiply(2 * spec.vocab_size + spec.num_labels, spec.hidden_size));
-  });
-  return spec;
-}
-
-Architecture llama(HfReader& config) {
-  LlamaSpec spec =
-      llama_block(config, {.intermediate_size = 11008, .max_position_embeddings = 2048, .num_key_value_heads = {}});
-  config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
-  spec.attention_bias = config.flag("attention_bias", false);
-  spec.mlp_bias = config.flag("mlp_bias", false);
-  return spec;
-}
-
-Architecture mistral(HfReader& config) {
-  LlamaSpec spec =
-      llama_block(config, {.intermediate_size = 14336, .max_position_embeddings = 131072, .num_key_value_heads = 8});
-  if (!config.json().is_null("sliding_window")) spec.sliding_window = config.size({"sliding_window"}, 4096);
   return spec;
 }
 
@@ -176,9 +115,10 @@ VitSpec vit_or_deit(HfReader& config, bool deit) {
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   config.check_parameter_count([&] {
-    return checked_multiply(spec.num_hidden_layers,
-                            checked_add(checked_multiply(4, matrix(spec.hidden_size, spec.hidden_size)),
-                                        checked_multiply(2, matrix(spec.hidden_size, spec.intermediate_size))));
+    return checked_multiply(
+        spec.num_hidden_layers,
+        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
+                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size))));
   });
   return spec;
 }
@@ -205,10 +145,20 @@ constexpr std::array kFamilies = {
     Family{"deit", deit},
     Family{"distilbert", hf::distilbert},
     Family{"electra", electra},
+    Family{"gemma", hf::gemma},
+    Family{"gemma2", hf::gemma2},
+    Family{"gemma3_text", hf::gemma3_text},
     Family{"gpt2", gpt2},
-    Family{"llama", llama},
-    Family{"mistral", mistral},
+    Family{"gpt_neox", hf::gpt_neox},
+    Family{"llama", hf::llama},
+    Family{"mistral", hf::mistral},
     Family{"mt5", hf::mt5},
+    Family{"olmo2", hf::olmo2},
+    Family{"opt", hf::opt},
+    Family{"phi", hf::phi},
+    Family{"phi3", hf::phi3},
+    Family{"qwen2", hf::qwen2},
+    Family{"qwen3", hf::qwen3},
     Family{"roberta", roberta},
     Family{"t5", hf::t5},
     Family{"torchvision", torchvision},
@@ -225,13 +175,11 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert", "bloom", "clip", "convnext", "convnextv2", "deberta", "deberta-v2", "deepseek_v2",
-    "deepseek_v3", "dinov2", "efficientnet", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4",
-    "glm4_moe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite", "kimi_k2", "llama4",
-    "llama4_text", "llava", "longformer", "mamba", "mamba2", "mbart", "mixtral", "mobilenet_v2", "modernbert", "mpt",
-    "nemotron", "olmo", "olmo2", "opt", "pegasus", "phi", "phi3", "qwen2", "qwen2_moe", "qwen2_vl", "qwen3",
-    "qwen3_moe", "resnet", "siglip", "smollm3", "stablelm", "starcoder2", "swin", "wav2vec2",
-    "xlm-roberta",
+    "albert", "bloom", "clip", "convnext", "convnextv2", "deberta", "deberta-v2", "deepseek_v2", "deepseek_v3",
+    "dinov2", "efficientnet", "falcon", "gemma3", "glm", "glm4", "glm4_moe", "gpt_bigcode", "gpt_neo", "gpt_oss",
+    "gptj", "granite", "kimi_k2", "llama4", "llama4_text", "llava", "longformer", "mamba", "mamba2", "mbart",
+    "mixtral", "mobilenet_v2", "modernbert", "mpt", "nemotron", "olmo", "pegasus", "qwen2_moe", "qwen2_vl",
+    "qwen3_moe", "resnet", "siglip", "smollm3", "stablelm", "starcoder2", "swin", "wav2vec2", "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {

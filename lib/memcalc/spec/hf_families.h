@@ -12,9 +12,4 @@ namespace memcalc::hf {
 [[nodiscard]] Architecture mt5(HfReader& config);
 [[nodiscard]] Architecture whisper(HfReader& config);
 
-/// Weights of a linear layer with bias; counts for check_parameter_count only have to be of the right magnitude.
-[[nodiscard]] inline std::int64_t matrix(std::int64_t rows, std::int64_t columns) {
-  return checked_add(checked_multiply(rows, columns), columns);
-}
-
 }  // namespace memcalc::hf

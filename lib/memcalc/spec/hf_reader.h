@@ -21,6 +21,11 @@ inline constexpr IntRange kSizeRange = {1, std::int64_t{1} << 40U};
 /// Layers are simulated one by one.
 inline constexpr IntRange kLayerRange = {1, 10'000};
 
+/// Weights of a linear layer with bias; the counts of the readers only have to be of the right magnitude.
+[[nodiscard]] inline std::int64_t linear_parameters(std::int64_t rows, std::int64_t columns) {
+  return checked_add(checked_multiply(rows, columns), columns);
+}
+
 class HfReader {
  public:
   HfReader(const JsonObject& config, std::string model_type);

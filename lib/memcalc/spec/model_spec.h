@@ -66,8 +66,8 @@ struct Gpt2Spec {
   bool tie_word_embeddings = true;
 };
 
-/// LLaMA 1 to 3.2, TinyLlama, SmolLM2 (models/llama) and Mistral (models/mistral).
-struct LlamaSpec {
+/// What the decoders with rotary positions share, from LLaMA on: RMS norms, grouped key and value heads.
+struct RotaryDecoderSpec {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
@@ -80,9 +80,93 @@ struct LlamaSpec {
   std::string hidden_act;  // "silu", …
   double attention_dropout = 0;
   bool attention_bias = false;
-  bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  std::optional<std::int64_t> sliding_window;  // Mistral: a mask is built where the sequence reaches it
+  std::optional<std::int64_t> sliding_window;  // a mask is built where the sequence reaches it
+};
+
+/// LLaMA 1 to 3.2, TinyLlama, SmolLM2 (models/llama) and Mistral (models/mistral), whose window holds for every layer.
+struct LlamaSpec : RotaryDecoderSpec {
+  bool mlp_bias = false;
+};
+
+/// Qwen2 and 2.5 (models/qwen2): biases on query, key and value only.
+struct Qwen2Spec : RotaryDecoderSpec {
+  std::vector<bool> sliding_layers;  // empty: none
+};
+
+/// Qwen3 (models/qwen3): query and key are normalised head by head.
+struct Qwen3Spec : RotaryDecoderSpec {
+  std::vector<bool> sliding_layers;  // empty: none
+};
+
+/// Gemma 1 (models/gemma): scaled embeddings, norms that multiply by 1 + weight.
+struct GemmaSpec : RotaryDecoderSpec {};
+
+/// Gemma 2 (models/gemma2): four norms a layer, soft caps, local and global layers in turn.
+struct Gemma2Spec : RotaryDecoderSpec {
+  std::vector<bool> sliding_layers;
+  bool attention_softcap = true;  // attn_logit_softcapping: eager attention only
+  bool final_softcap = true;      // final_logit_softcapping
+};
+
+/// Gemma 3's text model (models/gemma3): four norms, normalised query and key, rotary positions of two kinds.
+struct Gemma3Spec : RotaryDecoderSpec {
+  std::vector<bool> sliding_layers;
+  bool final_softcap = false;
+};
+
+/// Phi-3 and Phi-4 (models/phi3): fused projections.
+struct Phi3Spec : RotaryDecoderSpec {
+  std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated
+  double resid_pdrop = 0;
+};
+
+/// OLMo 2 (models/olmo2): norms after attention and MLP, over all heads of query and key.
+struct Olmo2Spec : RotaryDecoderSpec {};
+
+/// Phi-1 to 2 (models/phi): attention and MLP side by side behind one layer norm.
+struct PhiSpec : RotaryDecoderSpec {
+  std::int64_t rotary_dim = 0;
+  bool qk_layernorm = false;
+  double resid_pdrop = 0;
+  double embd_pdrop = 0;
+};
+
+/// GPT-NeoX and Pythia (models/gpt_neox): fused QKV, rotary positions on a part of each head.
+struct GptNeoxSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t rotary_dim = 0;
+  std::int64_t num_labels = 2;
+  std::string hidden_act;
+  double attention_dropout = 0;
+  double hidden_dropout = 0;
+  bool attention_bias = true;
+  bool use_parallel_residual = true;
+  bool tie_word_embeddings = false;
+};
+
+/// OPT (models/opt): learned positions with two extra rows; the 350m model norms after and projects its embeddings.
+struct OptSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t ffn_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t word_embed_proj_dim = 0;
+  std::int64_t num_labels = 2;
+  std::string activation_function;
+  double dropout = 0;
+  double attention_dropout = 0;
+  bool do_layer_norm_before = true;
+  bool remove_final_layer_norm = false;
+  bool enable_bias = true;
+  bool tie_word_embeddings = true;
 };
 
 /// T5, FLAN-T5 (models/t5) and mT5 (models/mt5): encoder-decoder with relative positions and a norm before each layer.
@@ -151,12 +235,13 @@ struct WhisperSpec : BartSpec {
 };
 
 using Architecture =
-    std::variant<BertSpec, Gpt2Spec, LlamaSpec, VitSpec, TorchvisionSpec, DistilBertSpec, T5Spec,
-                 BartSpec, WhisperSpec>;
+    std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec, Gemma3Spec, Phi3Spec,
+                 Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec, TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec,
+                 WhisperSpec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from
-  std::string model_type;  // of config.json: "bert", "llama", …
+  std::string model_type;  // of transformers: "bert", "gpt2", "llama", …
   Architecture architecture;
   std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it

@@ -48,11 +48,11 @@ struct RunSpec {
   Optimizer optimizer = Optimizer::kAdamWFused;
   Attention attention = Attention::kSdpa;
   Checkpointing checkpointing = Checkpointing::kNone;
-  std::int64_t accumulation_steps = 1;   // micro-batches per optimizer step; --accum
-  std::optional<double> max_grad_norm;   // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
-  bool use_cache = false;                // a plain loop over a decoder builds the KV cache; --use-cache
-  bool padding = false;                  // some sequences are padded, so an attention mask is passed; --padding
-  std::optional<double> dropout;         // every dropout probability of the model; --dropout
+  std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
+  std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
+  bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache
+  bool padding = false;                 // some sequences are padded, so an attention mask is passed; --padding
+  std::optional<double> dropout;        // every dropout probability of the model; --dropout
 };
 
 }  // namespace memcalc

@@ -106,14 +106,19 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
     return distilbert->max_position_embeddings;
   }
   if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
+  if (const auto* opt = std::get_if<OptSpec>(&model.architecture)) return opt->max_position_embeddings;
   return std::nullopt;
 }
 
 std::int64_t trained_context(const ModelSpec& model) {
   if (const auto limit = position_limit(model)) return *limit;
   if (std::holds_alternative<T5Spec>(model.architecture)) return 512;  // T5 paper: 512 tokens; positions are relative
-  if (const auto* llama = std::get_if<LlamaSpec>(&model.architecture)) return llama->max_position_embeddings;
-  return 1;
+  return std::visit(
+      [](const auto& architecture) -> std::int64_t {
+        if constexpr (requires { architecture.max_position_embeddings; }) return architecture.max_position_embeddings;
+        return 1;  // no positions, or some that position_limit knows
+      },
+      model.architecture);
 }
 
 bool is_vision(const ModelSpec& model) {

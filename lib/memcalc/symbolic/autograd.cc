@@ -23,7 +23,7 @@ NodeId Tape::new_node() {
     free_nodes_.pop_back();
     return id;
   }
-  nodes_.emplace_back();
+  nodes_.grow();
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
@@ -233,8 +233,9 @@ void Tape::accumulate_gradient(Node& node, Tensor gradient) {
     return;
   }
   const TensorImpl& impl = *gradient.impl();
-  const bool obeys_layout = !is_dense(variable.shape, variable.strides) || impl.strides == variable.strides ||
-                            (is_contiguous(impl.shape, impl.strides) && is_contiguous(variable.shape, variable.strides));
+  const bool obeys_layout =
+      !is_dense(variable.shape, variable.strides) || impl.strides == variable.strides ||
+      (is_contiguous(impl.shape, impl.strides) && is_contiguous(variable.shape, variable.strides));
   if (impl.references == 1 && obeys_layout) {
     variable.grad = detach(gradient);  // stolen
   } else {

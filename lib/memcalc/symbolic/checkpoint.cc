@@ -7,8 +7,7 @@ namespace {
 /// Numbers what autograd saves from here to the end of the scope.
 class FrameScope {
  public:
-  FrameScope(Tape& tape, FrameHandle frame)
-      : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
+  FrameScope(Tape& tape, FrameHandle frame) : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
   ~FrameScope() { tape_.checkpoint = std::move(outer_); }
   FrameScope(const FrameScope&) = delete;
   FrameScope& operator=(const FrameScope&) = delete;

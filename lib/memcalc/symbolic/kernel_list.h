@@ -15,7 +15,7 @@ struct Kernel {
   const Operator* node = nullptr;  // the autograd node that issued it; null in forward
   OperatorClass operator_class = OperatorClass::kElementwise;
   Phase phase = Phase::kForward;
-  bool recomputed = false;  // part of a checkpoint's second forward
+  bool recomputed = false;   // part of a checkpoint's second forward
   std::int64_t repeats = 1;  // calls like this one in a step: micro-batches that were not executed
   DType dtype = DType::kFloat32;
   double flops = 0;  // of one call; a multiply-add counts 2; contractions counted as torch.utils.flop_counter does

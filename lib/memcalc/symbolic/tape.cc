@@ -14,12 +14,24 @@ constexpr Operator kCublasLtWorkspace{"cublaslt_workspace"};
 constexpr Operator kParameter{"parameter"};
 }  // namespace
 
-Tape::Tape(const DeviceSpec& device) : device(device) {}
+Tape::Tape(const DeviceSpec& device) : device(device) {
+  constexpr std::size_t kUsualEvents = 16384;  // a step of a 7B model has about half as many
+  trace.events.reserve(kUsualEvents);
+  trace.blocks.reserve(kUsualEvents / 2);
+  block_references_.reserve(kUsualEvents / 2);
+}
 
 Tape::~Tape() {
   // Members hold tensors that point back here; what dies from now on is no event of the run.
   closing_ = true;
-  for (TensorImpl& impl : impls_) impl.grad.reset();
+  workspaces_.clear();
+  cast_cache_.clear();
+  checkpoint = FrameHandle();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    for (SavedTensor& saved : nodes_[i].saved) saved.reset();
+    for (Tensor& gradient : nodes_[i].buffer) gradient.reset();
+  }
+  for (std::size_t i = 0; i < impls_.size(); ++i) impls_[i].grad.reset();
 }
 
 bool Tensor::is_contiguous() const { return memcalc::is_contiguous(shape(), strides()); }
@@ -27,7 +39,7 @@ bool Tensor::is_contiguous() const { return memcalc::is_contiguous(shape(), stri
 TensorImpl* Tape::new_impl() {
   TensorImpl* impl = nullptr;
   if (free_impls_.empty()) {
-    impl = &impls_.emplace_back();
+    impl = &impls_.grow();
   } else {
     impl = free_impls_.back();
     free_impls_.pop_back();

@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/pool.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -187,9 +187,9 @@ class Tape {
   void push_ready(NodeId id);
 
   std::vector<std::int32_t> block_references_;
-  std::deque<TensorImpl> impls_;  // stable addresses; recycled through the free list
+  Pool<TensorImpl> impls_;  // recycled through the free list
   std::vector<TensorImpl*> free_impls_;
-  std::deque<Node> nodes_;
+  Pool<Node> nodes_;
   std::vector<NodeId> free_nodes_;
   std::vector<NodeId> release_stack_;
   bool releasing_ = false;

@@ -91,12 +91,12 @@ struct TensorImpl {
   std::uint8_t output_index = 0;      // which output of grad_fn
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
-  bool is_view = false;               // made by a view operator: its base's storage has a second owner
+  bool is_view = false;  // made by a view operator: its base's storage has a second owner
   bool is_parameter = false;
-  std::int64_t elements = 0;          // of `shape`; times the element size it is known to fit 63 bits
+  std::int64_t elements = 0;  // of `shape`; times the element size it is known to fit 63 bits
   Shape shape;
   Shape strides;
-  Tensor grad;                        // parameters: .grad
+  Tensor grad;  // parameters: .grad
 };
 
 inline const Shape& Tensor::shape() const { return impl_->shape; }
@@ -130,8 +130,8 @@ void drop(Tensors&... tensors) {
 /// stack drops it, not at the end of the C++ statement.
 class Arg {
  public:
-  Arg(const Tensor& tensor) : tensor_(&tensor) {}                              // NOLINT(google-explicit-constructor)
-  Arg(Tensor&& temporary) : tensor_(&temporary), temporary_(&temporary) {}     // NOLINT(google-explicit-constructor)
+  Arg(const Tensor& tensor) : tensor_(&tensor) {}                           // NOLINT(google-explicit-constructor)
+  Arg(Tensor&& temporary) : tensor_(&temporary), temporary_(&temporary) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] const Tensor& operator*() const { return *tensor_; }
   [[nodiscard]] const Tensor* operator->() const { return tensor_; }

@@ -1,6 +1,7 @@
 #include "memcalc/train/repeat.h"
 
 #include <algorithm>
+#include <span>
 
 namespace memcalc {
 
@@ -12,7 +13,8 @@ enum class Fate : std::uint8_t { kTransient, kCarried, kPermanent };
 
 void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
                  int copies) {
-  const std::vector<Event> step(trace.events.begin() + static_cast<std::ptrdiff_t>(first_event), trace.events.end());
+  const auto begin = trace.events.begin() + static_cast<std::ptrdiff_t>(first_event);
+  const std::span<const Event> step(begin, trace.events.end());
   const std::size_t count = trace.blocks.size() - first_block;
   const auto& pairs = carried.pairs();
   const BlockId first_placeholder = pairs.empty() ? kNoBlock : pairs.front().first;
@@ -46,11 +48,9 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
     }
   }
 
-  trace.events.resize(first_event);
-  trace.events.reserve(first_event + step.size() + second.size() * static_cast<std::size_t>(copies));
-  for (const Event& event : step) {
-    if (!is_placeholder(event.block)) trace.events.push_back(event);
-  }
+  const auto placeholder_freed = [&](const Event& event) { return is_placeholder(event.block); };
+  trace.events.erase(std::remove_if(begin, trace.events.end(), placeholder_freed), trace.events.end());
+  trace.events.reserve(trace.events.size() + second.size() * static_cast<std::size_t>(copies));
   const std::vector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
   trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
   for (int copy = 0; copy < copies; ++copy) {

@@ -62,7 +62,7 @@ void addmm_backward(BackwardCall& call) {  // inputs: bias, mat1, mat2; saved: m
   if (call.needs(0)) call.set(0, call.gradient());  // summed to the bias's shape when it is validated
 }
 
-void mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2, self (alphabetical)
+void mm_backward(BackwardCall& call) {     // inputs: self, mat2; saved: mat2, self (alphabetical)
   const int self = call.needs(0) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
     call.set(1, second_gradient(call.gradient(), call.saved(self), call.node.attributes[kSecondColumnMajor] != 0));

@@ -44,8 +44,8 @@ T5Spec t5_block(HfReader& config, const T5Defaults& defaults) {
   config.only_flag("is_encoder_decoder", true);
   config.check_parameter_count([&] {
     const std::int64_t inner = checked_multiply(spec.num_heads, spec.d_kv);
-    const std::int64_t layer = checked_add(checked_multiply(8, matrix(spec.d_model, inner)),
-                                           checked_multiply(3, matrix(spec.d_model, spec.d_ff)));
+    const std::int64_t layer = checked_add(checked_multiply(8, linear_parameters(spec.d_model, inner)),
+                                           checked_multiply(3, linear_parameters(spec.d_model, spec.d_ff)));
     return checked_add(checked_multiply(layer, spec.num_layers + spec.num_decoder_layers),
                        checked_multiply(2 * spec.vocab_size, spec.d_model));
   });
@@ -79,11 +79,11 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
     if (config.json().optional_double(key, {0, 1}).value_or(0) != 0) config.only_absent(key);
   }
   config.check_parameter_count([&] {
-    const std::int64_t attention = checked_multiply(4, matrix(spec.d_model, spec.d_model));
+    const std::int64_t attention = checked_multiply(4, linear_parameters(spec.d_model, spec.d_model));
     const std::int64_t encoder =
-        checked_add(attention, checked_multiply(2, matrix(spec.d_model, spec.encoder_ffn_dim)));
+        checked_add(attention, checked_multiply(2, linear_parameters(spec.d_model, spec.encoder_ffn_dim)));
     const std::int64_t decoder =
-        checked_add(checked_multiply(2, attention), checked_multiply(2, matrix(spec.d_model, spec.decoder_ffn_dim)));
+        checked_add(checked_multiply(2, attention), checked_multiply(2, linear_parameters(spec.d_model, spec.decoder_ffn_dim)));
     return checked_add(checked_add(checked_multiply(encoder, spec.encoder_layers),
                                    checked_multiply(decoder, spec.decoder_layers)),
                        checked_multiply(2 * spec.vocab_size, spec.d_model));

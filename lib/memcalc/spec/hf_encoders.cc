@@ -19,8 +19,8 @@ Architecture distilbert(HfReader& config) {
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("n_heads", spec.n_heads, "dim", spec.dim);
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, matrix(spec.dim, spec.dim)),
-                                           checked_multiply(2, matrix(spec.dim, spec.hidden_dim)));
+    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.dim, spec.dim)),
+                                           checked_multiply(2, linear_parameters(spec.dim, spec.hidden_dim)));
     const std::int64_t rows = 2 * spec.vocab_size + spec.max_position_embeddings + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.n_layers), checked_multiply(rows, spec.dim));
   });

@@ -1,0 +1,187 @@
+// Gemma 1, 2 and 3 (text): transformers models/gemma/modeling_gemma.py, models/gemma2/modeling_gemma2.py,
+// models/gemma3/modeling_gemma3.py.
+#include "memcalc/models/rotary_decoder.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+/// GemmaRMSNorm: all in float32, times 1 + weight, cast back at the end.
+struct GemmaRmsNorm {
+  Tensor weight;
+  GemmaRmsNorm() = default;
+  GemmaRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    Tensor output = norm(to_dtype(x, DType::kFloat32));
+    output = output * add_scalar(to_dtype(weight, DType::kFloat32));
+    return to_dtype(output, x.dtype());
+  }
+
+ private:
+  [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
+};
+
+/// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer.
+struct ScaledWordEmbedding : Embedding {
+  Tensor embed_scale;
+  ScaledWordEmbedding() = default;
+  ScaledWordEmbedding(ModuleBuilder& b, std::string_view name, std::int64_t rows, std::int64_t width)
+      : Embedding(b, name, rows, width), embed_scale(b.buffer({}, b.dtype)) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
+    return Embedding::operator()(input_ids) * to_dtype(embed_scale, weight.dtype());
+  }
+};
+
+AttentionOptions attention_options(const GemmaSpec& spec, const RunSpec& run) {
+  return causal_attention(run, spec.attention_dropout);
+}
+
+AttentionOptions attention_options(const Gemma2Spec& spec, const RunSpec& run) {
+  AttentionOptions options = causal_attention(run, spec.attention_dropout);
+  options.softcap = spec.attention_softcap;
+  return options;
+}
+
+AttentionOptions attention_options(const Gemma3Spec& spec, const RunSpec& run) {
+  return causal_attention(run, spec.attention_dropout);
+}
+
+/// GemmaAttention and Gemma2Attention: as LLaMA's.
+struct GemmaAttention : HeadProjections {
+  template <typename Spec>
+  GemmaAttention(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias) {}
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+  }
+};
+
+struct Gemma3Attention : HeadProjections {
+  GemmaRmsNorm q_norm, k_norm;
+
+  Gemma3Attention(ModuleBuilder& b, const Gemma3Spec& spec, const RunSpec& run, bool sliding)
+      : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias),
+        q_norm(b, "q_norm", spec.head_dim),
+        k_norm(b, "k_norm", spec.head_dim) {}
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+    query_states = q_norm(query_states);
+    key_states = k_norm(key_states);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+  }
+};
+
+struct GemmaLayer {
+  GemmaAttention self_attn;
+  GatedMlp mlp;
+  GemmaRmsNorm input_layernorm, post_attention_layernorm;
+
+  GemmaLayer(ModuleBuilder& b, const GemmaSpec& spec, const RunSpec& run, bool sliding)
+      : self_attn(b.scope("self_attn", [&] { return GemmaAttention(b, spec, run, sliding); })),
+        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
+        input_layernorm(b, "input_layernorm", spec.hidden_size),
+        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               std::vector<Tensor>* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states = input_layernorm(input);
+    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states = std::move(attention.output);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = post_attention_layernorm(hidden_states);
+    hidden_states = mlp.forward(hidden_states);
+    hidden_states = residual + hidden_states;
+    drop(residual, attention.weights);
+    return hidden_states;
+  }
+};
+
+/// Gemma2DecoderLayer and Gemma3DecoderLayer: a norm before and after each half.
+template <typename Spec, typename SelfAttention>
+struct FourNormLayer {
+  SelfAttention self_attn;
+  GatedMlp mlp;
+  GemmaRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
+
+  FourNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
+        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
+        input_layernorm(b, "input_layernorm", spec.hidden_size),
+        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size),
+        pre_feedforward_layernorm(b, "pre_feedforward_layernorm", spec.hidden_size),
+        post_feedforward_layernorm(b, "post_feedforward_layernorm", spec.hidden_size) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               std::vector<Tensor>* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states = input_layernorm(input);
+    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states = std::move(attention.output);
+    hidden_states = post_attention_layernorm(hidden_states);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = pre_feedforward_layernorm(hidden_states);
+    hidden_states = mlp.forward(hidden_states);
+    hidden_states = post_feedforward_layernorm(hidden_states);
+    hidden_states = residual + hidden_states;
+    drop(residual, attention.weights);
+    return hidden_states;
+  }
+};
+
+template <typename Spec, typename Layer>
+struct Gemma : RotaryFamily<Spec, Layer> {
+  using Norm = GemmaRmsNorm;
+  using WordEmbedding = ScaledWordEmbedding;
+};
+
+/// Gemma 2 and 3 make both masks, whatever their layers are.
+template <typename Spec, typename Layer>
+struct AlternatingGemma : Gemma<Spec, Layer> {
+  [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) {
+    return {.full = true, .sliding = true, .mapping = true, .sliding_layers = spec.sliding_layers};
+  }
+  [[nodiscard]] static bool final_softcap(const Spec& spec) { return spec.final_softcap; }
+};
+
+using Gemma1 = Gemma<GemmaSpec, GemmaLayer>;
+using Gemma2 = AlternatingGemma<Gemma2Spec, FourNormLayer<Gemma2Spec, GemmaAttention>>;
+struct Gemma3 : AlternatingGemma<Gemma3Spec, FourNormLayer<Gemma3Spec, Gemma3Attention>> {
+  static constexpr bool kRotaryByLayerType = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  require_causal_lm(run, "Gemma");
+  return std::make_unique<RotaryDecoderForCausalLm<Gemma1>>(spec, run, builder);
+}
+
+std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  require_causal_lm(run, "Gemma 2");
+  return std::make_unique<RotaryDecoderForCausalLm<Gemma2>>(spec, run, builder);
+}
+
+std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  require_causal_lm(run, "Gemma 3");
+  return std::make_unique<RotaryDecoderForCausalLm<Gemma3>>(spec, run, builder);
+}
+
+}  // namespace memcalc

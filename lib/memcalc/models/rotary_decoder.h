@@ -1,0 +1,204 @@
+// What transformers' decoders with rotary positions share, from LLaMA on: the rotary module, projections by head, the
+// gated MLP, the loop over the layers, the language-model head. A family's file says how its layer goes.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memcalc/models/attention.h"
+#include "memcalc/models/model.h"
+
+namespace memcalc {
+
+struct RotaryPositions {
+  Tensor cos, sin;
+};
+
+/// LlamaRotaryEmbedding: two buffers of inverse frequencies.
+struct RotaryEmbedding {
+  Tensor inverse_frequencies, original_inverse_frequencies;
+
+  RotaryEmbedding() = default;
+  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim);
+  /// _init_weights computes the frequencies again and copies them; its local keeps them for a while.
+  [[nodiscard]] Tensor initialize(ModuleBuilder& b) const;
+  [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids,
+                                        std::optional<DType> dtype = std::nullopt) const;
+};
+
+/// apply_rotary_pos_emb where only the first part of each head is rotated (GPT-NeoX).
+void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& positions);
+
+/// Separate projections of query, key and value, grouped heads.
+struct HeadProjections {
+  Linear q_proj, k_proj, v_proj, o_proj;
+  std::int64_t head_dim = 0;
+  AttentionOptions options;
+  bool sliding = false;
+
+  HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec, const AttentionOptions& options, bool sliding,
+                  bool qkv_bias, bool output_bias);
+
+  /// projection(hidden_states).view(hidden_shape)
+  [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const;
+  /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
+  [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
+                                       const Tensor& mask, std::vector<Tensor>* cache) const;
+};
+
+/// down(act(gate(x)) * up(x))
+struct GatedMlp {
+  Linear gate_proj, up_proj, down_proj;
+  std::string act_fn;
+
+  GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
+  [[nodiscard]] Tensor forward(const Tensor& x) const;
+};
+
+/// lm_head, which shares the embedding's weight where `tied`.
+[[nodiscard]] Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool tied, std::int64_t in,
+                                         std::int64_t vocabulary, bool bias = false);
+
+/// Throws Error(kUnsupported) for any other task.
+void require_causal_lm(const RunSpec& run, const char* family);
+
+[[nodiscard]] AttentionOptions causal_attention(const RunSpec& run, double attention_dropout);
+
+/// Which masks a model makes, and which of its layers use the sliding one.
+struct MaskPlan {
+  bool full = true;
+  bool sliding = false;
+  bool mapping = false;              // kept in a dict by layer type, with the arguments they are made from
+  std::vector<bool> sliding_layers;  // empty: all or none, as `full` says
+
+  /// One mask for every layer: of the window where there is one.
+  [[nodiscard]] static MaskPlan single(const RotaryDecoderSpec& spec);
+  [[nodiscard]] bool is_sliding(std::int64_t layer) const {
+    return sliding_layers.empty() ? !full : sliding_layers[static_cast<std::size_t>(layer)];
+  }
+};
+
+/// …ForCausalLM. A Family names its Spec, Layer, Norm and WordEmbedding, and the rest of what differs:
+///   static MaskPlan mask_plan(const Spec&);
+///   static bool final_softcap(const Spec&);
+///   static std::int64_t rotary_dim(const Spec&);
+///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast.
+template <typename Family>
+class RotaryDecoderForCausalLm : public Model {
+  using Spec = typename Family::Spec;
+  using Layer = typename Family::Layer;
+
+ public:
+  RotaryDecoderForCausalLm(const Spec& spec, const RunSpec& run, ModuleBuilder& b)
+      : run_(run),
+        masks_(Family::mask_plan(spec)),
+        sliding_window_(spec.sliding_window),
+        final_softcap_(Family::final_softcap(spec)) {
+    check_activation_function(spec.hidden_act);
+    loss_shifts_labels = true;
+    b.scope("model", [&] {
+      embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
+      for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
+        layers_.push_back(
+            b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, run, masks_.is_sliding(i)); }));
+        has_full_layers_ |= !masks_.is_sliding(i);
+        has_sliding_layers_ |= masks_.is_sliding(i);
+      }
+      norm_ = typename Family::Norm(b, "norm", spec.hidden_size);
+      return 0;
+    });
+    for (const bool sliding : {false, true}) {
+      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, Family::rotary_dim(spec));
+    }
+    Tensor current_frequencies;
+    for (const bool sliding : {false, true}) {
+      if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
+    }
+    current_frequencies.reset();
+    lm_head_ = language_model_head(b, {embed_tokens_}, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
+  }
+
+  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
+    ModelOutput output;
+    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    Tensor hidden_states = decode(batch, cache);
+    output.logits = lm_head_(hidden_states);
+    if (final_softcap_) {
+      output.logits = divide_scalar(output.logits);
+      output.logits = tanh(output.logits);
+      output.logits = multiply_scalar(output.logits);
+    }
+    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    return output;
+  }
+
+ private:
+  [[nodiscard]] bool has_rotary(bool sliding) const {
+    if constexpr (Family::kRotaryByLayerType) return sliding ? has_sliding_layers_ : has_full_layers_;
+    return !sliding;
+  }
+
+  [[nodiscard]] Tensor decode(const Batch& batch, std::vector<Tensor>* cache) const {
+    Tensor hidden_states = embed_tokens_(batch.input_ids);
+    Tensor inputs_embeds = hidden_states;
+    Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
+    std::array<Tensor, 2> masks;  // full, sliding
+    const bool cached = cache != nullptr;
+    if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, cached);
+    if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, cached, sliding_window_);
+    std::array<RotaryPositions, 2> positions;
+    for (const bool sliding : {false, true}) {
+      if (!has_rotary(sliding)) continue;
+      const std::optional<DType> dtype = Family::kFloat32Positions ? std::optional(DType::kFloat32) : std::nullopt;
+      positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
+    }
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      const std::size_t type = masks_.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
+      const RotaryPositions& own = positions[Family::kRotaryByLayerType ? type : 0];
+      hidden_states = checkpointed(run_, {hidden_states}, {masks[type], own.cos, own.sin, position_ids},
+                                   [&layer, cache](const KeptTensors& kept) {
+                                     return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], cache);
+                                   });
+    }
+    hidden_states = norm_(hidden_states);
+    if (masks_.mapping) {
+      drop(masks[0], masks[1], inputs_embeds, position_ids);
+    } else {
+      drop(position_ids, inputs_embeds, masks[0], masks[1]);
+    }
+    for (RotaryPositions& own : positions) drop(own.cos, own.sin);
+    return hidden_states;
+  }
+
+  RunSpec run_;
+  MaskPlan masks_;
+  std::optional<std::int64_t> sliding_window_;
+  bool final_softcap_;
+  typename Family::WordEmbedding embed_tokens_;
+  std::vector<Layer> layers_;
+  typename Family::Norm norm_;
+  bool has_full_layers_ = false, has_sliding_layers_ = false;
+  std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
+  Linear lm_head_;
+};
+
+/// What most families answer to RotaryDecoderForCausalLm.
+template <typename SpecOfFamily, typename LayerOfFamily>
+struct RotaryFamily {
+  using Spec = SpecOfFamily;
+  using Layer = LayerOfFamily;
+  using Norm = RmsNorm;
+  using WordEmbedding = Embedding;
+  static constexpr bool kRotaryByLayerType = false;
+  static constexpr bool kFloat32Positions = false;
+  [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) { return MaskPlan::single(spec); }
+  [[nodiscard]] static bool final_softcap(const Spec&) { return false; }
+  [[nodiscard]] static std::int64_t rotary_dim(const Spec& spec) { return spec.head_dim; }
+};
+
+}  // namespace memcalc
