@@ -203,18 +203,21 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
   classifier_dropout_p_ = dropout_probability(run, spec.classifier_dropout.value_or(spec.hidden_dropout_prob));
   const AttentionOptions options{.implementation = run.attention,
                                  .dropout = dropout_probability(run, spec.attention_probs_dropout_prob)};
-  b.scope(spec.is_roberta ? "roberta" : spec.is_electra ? "electra" : "bert", [&] {
-    embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
-    if (embedding_width(spec) != spec.hidden_size) {
-      embeddings_project_ = Linear(b, "embeddings_project", embedding_width(spec), spec.hidden_size);
-    }
-    for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-      layers_.push_back(
-          b.scope("encoder.layer." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
-    }
-    if (has_pooler()) dense_ = Linear(b, "pooler.dense", spec.hidden_size, spec.hidden_size);
-    return 0;
-  });
+  b.scope(spec.is_roberta   ? "roberta"
+          : spec.is_electra ? "electra"
+                            : "bert",
+          [&] {
+            embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
+            if (embedding_width(spec) != spec.hidden_size) {
+              embeddings_project_ = Linear(b, "embeddings_project", embedding_width(spec), spec.hidden_size);
+            }
+            for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
+              layers_.push_back(
+                  b.scope("encoder.layer." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
+            }
+            if (has_pooler()) dense_ = Linear(b, "pooler.dense", spec.hidden_size, spec.hidden_size);
+            return 0;
+          });
   // _init_weights writes torch.arange into the position buffer.
   b.tape.scratch(spec.max_position_embeddings * 8, kArange);
   build_head(b);

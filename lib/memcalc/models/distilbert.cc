@@ -129,9 +129,8 @@ class DistilBertModel : public Model {
     Tensor attention_mask = create_bidirectional_mask(run_, embeddings, batch);
     Tensor hidden_states = embeddings;
     for (const TransformerBlock& layer : layers_) {
-      hidden_states = checkpointed(run_, {hidden_states, attention_mask}, {}, [&layer](const KeptTensors& kept) {
-        return layer.forward(kept[0], kept[1]);
-      });
+      hidden_states = checkpointed(run_, {hidden_states, attention_mask}, {},
+                                   [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1]); });
     }
     drop(attention_mask, embeddings);
     return hidden_states;

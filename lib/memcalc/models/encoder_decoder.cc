@@ -56,8 +56,7 @@ AttentionResult Seq2SeqAttention::forward(const Tensor& hidden_states, const Ten
   return result;
 }
 
-Seq2SeqFeedForward::Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run,
-                                       std::int64_t ffn_dim)
+Seq2SeqFeedForward::Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, std::int64_t ffn_dim)
     : fc1(b, "fc1", spec.d_model, ffn_dim),
       fc2(b, "fc2", ffn_dim, spec.d_model),
       activation(spec.activation_function),

@@ -30,8 +30,8 @@ struct Seq2SeqAttention {
   Seq2SeqAttention() = default;
   Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& options);
 
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& key_value_states,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& key_value_states, const Tensor& mask,
+                                        std::vector<Tensor>* cache) const;
 };
 
 /// fc1, activation, fc2 of both families' layers, with their two dropouts.

@@ -169,7 +169,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = padding.size(1);  // of the encoder's sequence, for cross attention
-  tape.scratch(1, kAll);  // padding_mask.all()
+  tape.scratch(1, kAll);                      // padding_mask.all()
   if (!inputs.padded) return {};
   const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, {{1, 1, queries, 1}, 1}, true);
   return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;

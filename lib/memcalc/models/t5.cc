@@ -143,8 +143,8 @@ struct T5Attention {
       v = Linear(b, "v", spec.d_model, inner, false);
       o = Linear(b, "o", inner, spec.d_model, false);
       if (config.relative_bias) {  // its name holds "bias", so the Trainer does not decay it
-        relative_attention_bias = b.parameter("relative_attention_bias.weight",
-                                              {spec.relative_attention_num_buckets, heads}, false);
+        relative_attention_bias =
+            b.parameter("relative_attention_bias.weight", {spec.relative_attention_num_buckets, heads}, false);
       }
       return 0;
     });
@@ -194,8 +194,7 @@ struct T5Attention {
       position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
                                                         : zero_bias(query_states, key_states.size(2));
     }
-    AttentionResult result =
-        attention_interface(query_states, key_states, value_states, mask, options, position_bias);
+    AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options, position_bias);
     result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
     result.output = o(result.output);
     drop(query_states, key_states, value_states);
@@ -242,18 +241,16 @@ struct T5Block {
   FeedForward feed_forward;
 
   T5Block(ModuleBuilder& b, const T5Spec& spec, const RunSpec& run, bool decoder, bool first)
-      : self(b.scope("layer.0", [&] {
-          return T5Attention(b, "SelfAttention", spec, run,
-                             {.relative_bias = first, .bidirectional = !decoder, .causal = decoder});
-        })),
-        cross(decoder ? std::vector<T5Attention>{b.scope("layer.1",
-                                                         [&] {
-                                                           return T5Attention(b, "EncDecAttention", spec, run, {});
-                                                         })}
+      : self(b.scope("layer.0",
+                     [&] {
+                       return T5Attention(b, "SelfAttention", spec, run,
+                                          {.relative_bias = first, .bidirectional = !decoder, .causal = decoder});
+                     })),
+        cross(decoder ? std::vector<T5Attention>{b.scope(
+                            "layer.1", [&] { return T5Attention(b, "EncDecAttention", spec, run, {}); })}
                       : std::vector<T5Attention>()),
-        feed_forward(b.scope(decoder ? "layer.2" : "layer.1", [&] {
-          return FeedForward(b, spec, dropout_probability(run, spec.dropout_rate));
-        })) {}
+        feed_forward(b.scope(decoder ? "layer.2" : "layer.1",
+                             [&] { return FeedForward(b, spec, dropout_probability(run, spec.dropout_rate)); })) {}
 
   /// kept: hidden states, mask, position bias, encoder's hidden states, its mask, cross position bias.
   [[nodiscard]] Tensor forward(const KeptTensors& kept, BlockOutputs& biases, EncoderDecoderCache* cache) const {
@@ -287,8 +284,7 @@ struct T5Stack {
       : replaced_embedding(replaced_by(b, shared)), dropout_p(dropout_probability(run, spec.dropout_rate)) {
     const std::int64_t layers = decoder ? spec.num_decoder_layers : spec.num_layers;
     for (std::int64_t i = 0; i < layers; ++i) {
-      block.push_back(
-          b.scope("block." + std::to_string(i), [&] { return T5Block(b, spec, run, decoder, i == 0); }));
+      block.push_back(b.scope("block." + std::to_string(i), [&] { return T5Block(b, spec, run, decoder, i == 0); }));
     }
     final_layer_norm = T5LayerNorm(b, "final_layer_norm", spec.d_model);
   }
@@ -316,8 +312,9 @@ struct T5Stack {
         if (!result.tape().recomputing) *shared = std::move(made);
         return result;
       };
-      hidden_states = checkpointed(run, {hidden_states, attention_mask, biases.position_bias, encoder_hidden_states,
-                                         encoder_extended_attention_mask, biases.cross_position_bias},
+      hidden_states = checkpointed(run,
+                                   {hidden_states, attention_mask, biases.position_bias, encoder_hidden_states,
+                                    encoder_extended_attention_mask, biases.cross_position_bias},
                                    {}, run_layer);
     }
     hidden_states = final_layer_norm(hidden_states);

@@ -96,9 +96,8 @@ struct WhisperEncoder {
     Tensor hidden_states = inputs_embeds + embedding(embed_positions, all_positions);
     hidden_states = dropout(hidden_states, dropout_p);
     for (const WhisperLayer& layer : layers) {
-      hidden_states = checkpointed(run, {hidden_states}, {}, [&layer](const KeptTensors& kept) {
-        return layer.forward(kept, nullptr);
-      });
+      hidden_states = checkpointed(run, {hidden_states}, {},
+                                   [&layer](const KeptTensors& kept) { return layer.forward(kept, nullptr); });
     }
     hidden_states = layer_norm(hidden_states);
     drop(inputs_embeds, all_positions);
@@ -134,9 +133,8 @@ struct WhisperDecoder {
     hidden_states = dropout(hidden_states, dropout_p);
     Tensor causal_mask = create_causal_mask(run, inputs_embeds, unmasked(), cache != nullptr);
     for (const WhisperLayer& layer : layers) {
-      hidden_states =
-          checkpointed(run, {hidden_states, causal_mask, encoder_hidden_states}, {},
-                       [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
+      hidden_states = checkpointed(run, {hidden_states, causal_mask, encoder_hidden_states}, {},
+                                   [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
     }
     hidden_states = layer_norm(hidden_states);
     drop(inputs_embeds, position_ids, positions, causal_mask);

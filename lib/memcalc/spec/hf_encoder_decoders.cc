@@ -9,8 +9,8 @@ namespace memcalc::hf {
 namespace {
 
 // feed_forward_proj: an activation, or "gated-" and an activation. "gated-gelu" means gelu_new.
-constexpr std::array<std::string_view, 8> kProjections = {
-    "relu", "gelu", "gelu_new", "silu", "gated-gelu", "gated-gelu_new", "gated-relu", "gated-silu"};
+constexpr std::array<std::string_view, 8> kProjections = {"relu",       "gelu",           "gelu_new",   "silu",
+                                                          "gated-gelu", "gated-gelu_new", "gated-relu", "gated-silu"};
 
 struct T5Defaults {
   std::int64_t vocab_size, d_ff, num_layers, num_heads;
@@ -24,8 +24,7 @@ T5Spec t5_block(HfReader& config, const T5Defaults& defaults) {
   spec.d_kv = config.size({"d_kv", "head_dim"}, 64);
   spec.d_ff = config.size({"d_ff"}, defaults.d_ff);
   spec.num_layers = config.size({"num_layers", "num_hidden_layers"}, defaults.num_layers, kLayerRange);
-  spec.num_decoder_layers =
-      config.json().nullable_int("num_decoder_layers", kLayerRange).value_or(spec.num_layers);
+  spec.num_decoder_layers = config.json().nullable_int("num_decoder_layers", kLayerRange).value_or(spec.num_layers);
   spec.num_heads = config.size({"num_heads", "num_attention_heads"}, defaults.num_heads);
   spec.relative_attention_num_buckets = config.size({"relative_attention_num_buckets"}, 32);
   spec.dropout_rate = config.probability("dropout_rate", 0.1);
@@ -82,11 +81,11 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
     const std::int64_t attention = checked_multiply(4, linear_parameters(spec.d_model, spec.d_model));
     const std::int64_t encoder =
         checked_add(attention, checked_multiply(2, linear_parameters(spec.d_model, spec.encoder_ffn_dim)));
-    const std::int64_t decoder =
-        checked_add(checked_multiply(2, attention), checked_multiply(2, linear_parameters(spec.d_model, spec.decoder_ffn_dim)));
-    return checked_add(checked_add(checked_multiply(encoder, spec.encoder_layers),
-                                   checked_multiply(decoder, spec.decoder_layers)),
-                       checked_multiply(2 * spec.vocab_size, spec.d_model));
+    const std::int64_t decoder = checked_add(
+        checked_multiply(2, attention), checked_multiply(2, linear_parameters(spec.d_model, spec.decoder_ffn_dim)));
+    return checked_add(
+        checked_add(checked_multiply(encoder, spec.encoder_layers), checked_multiply(decoder, spec.decoder_layers)),
+        checked_multiply(2 * spec.vocab_size, spec.d_model));
   });
 }
 
@@ -94,8 +93,8 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
 
 Architecture bart(HfReader& config) {
   BartSpec spec;
-  read_bart(config,
-            {.vocab_size = 50265, .d_model = 1024, .layers = 12, .heads = 16, .ffn_dim = 4096, .dropout = 0.1}, spec);
+  read_bart(config, {.vocab_size = 50265, .d_model = 1024, .layers = 12, .heads = 16, .ffn_dim = 4096, .dropout = 0.1},
+            spec);
   spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
   return spec;
 }
@@ -112,22 +111,16 @@ Architecture whisper(HfReader& config) {
 }
 
 Architecture t5(HfReader& config) {
-  T5Spec spec = t5_block(config, {.vocab_size = 32128,
-                                  .d_ff = 2048,
-                                  .num_layers = 6,
-                                  .num_heads = 8,
-                                  .feed_forward_proj = "relu"});
+  T5Spec spec = t5_block(
+      config, {.vocab_size = 32128, .d_ff = 2048, .num_layers = 6, .num_heads = 8, .feed_forward_proj = "relu"});
   // T5Config: the key decides about the scale, not about the tie.
   spec.scale_decoder_outputs = spec.tie_word_embeddings;
   return spec;
 }
 
 Architecture mt5(HfReader& config) {
-  T5Spec spec = t5_block(config, {.vocab_size = 250112,
-                                  .d_ff = 1024,
-                                  .num_layers = 8,
-                                  .num_heads = 6,
-                                  .feed_forward_proj = "gated-gelu"});
+  T5Spec spec = t5_block(
+      config, {.vocab_size = 250112, .d_ff = 1024, .num_layers = 8, .num_heads = 6, .feed_forward_proj = "gated-gelu"});
   spec.scale_decoder_outputs = false;
   return spec;
 }

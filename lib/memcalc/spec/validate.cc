@@ -143,7 +143,9 @@ bool is_encoder_decoder(const ModelSpec& model) {
          is_speech(model);
 }
 
-bool is_decoder(const ModelSpec& model) { return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model); }
+bool is_decoder(const ModelSpec& model) {
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model);
+}
 
 Task usual_task(const ModelSpec& model) {
   if (is_encoder(model)) return Task::kSequenceClassification;
