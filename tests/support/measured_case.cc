@@ -111,8 +111,8 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;
-  options.use_cache = loop == Loop::kBare && decodes &&
-                      options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  options.use_cache =
+      loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   result.run = resolve(result.spec, options).run;
   return result;
 }
