@@ -30,10 +30,13 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_option("--seq", a.sequence, "tokens per sequence [trained context, at most 2048]")
       ->type_name("N")
       ->group(kModelGroup);
+  command.add_option("--target-seq", a.target_sequence, "seq2seq: tokens per label sequence [as --seq]")
+      ->type_name("N")
+      ->group(kModelGroup);
   command.add_option("--image", a.image, "pixels a side, for image models [the trained size]")
       ->type_name("N")
       ->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm, causal or image [by family]")
+  command.add_option("--task", a.task, "seqcls, mlm, tokcls, causal, seq2seq, speech, image")
       ->type_name("TASK")
       ->group(kModelGroup);
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
@@ -140,6 +143,7 @@ RunOptions options_of(const RunArguments& a) {
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
   options.batch_size = whole_of("--bs", a.batch);
   options.sequence_length = whole_of("--seq", a.sequence);
+  options.target_sequence_length = whole_of("--target-seq", a.target_sequence);
   options.image_size = whole_of("--image", a.image);
   options.precision = precision_of(a);
   options.weights_dtype = weights_dtype_of(a);

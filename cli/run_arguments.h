@@ -14,7 +14,7 @@ namespace memcalc::cli {
 
 /// As typed; parsed by resolve_arguments().
 struct RunArguments {
-  std::string model, task, batch, sequence, image;
+  std::string model, task, batch, sequence, target_sequence, image;
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
   std::string gpu, specs;

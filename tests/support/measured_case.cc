@@ -30,6 +30,9 @@ void set_layers(ModelSpec& spec, std::int64_t layers) {
           architecture.n_layer = layers;
         } else if constexpr (requires { architecture.num_hidden_layers; }) {
           architecture.num_hidden_layers = layers;
+        } else if constexpr (requires { architecture.num_decoder_layers; }) {
+          architecture.num_layers = layers;
+          architecture.num_decoder_layers = layers;
         }
         if constexpr (requires { architecture.sliding_layers; }) {
           if (!architecture.sliding_layers.empty()) {
@@ -107,8 +110,9 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   options.padding = flag(case_json, "padding");
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
-  options.use_cache = loop == Loop::kBare && options.task == Task::kCausalLm &&
-                      options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;
+  options.use_cache =
+      loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   result.run = resolve(result.spec, options).run;
   return result;
 }

@@ -8,7 +8,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kPad{"aten::constant_pad_nd"};
+constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kGe{"aten::ge"}, kPad{"aten::constant_pad_nd"};
 constexpr Operator kToCopy{"aten::_to_copy"};
 
 /// repeat_kv: [B, Hkv, S, D] -> [B, Hq, S, D] by copying.
@@ -19,7 +19,7 @@ Tensor repeat_kv(const Tensor& x, std::int64_t times) {
 }
 
 AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                                const AttentionOptions& options) {
+                                const AttentionOptions& options, const Tensor& position_bias) {
   const std::int64_t groups = query.size(1) / key.size(1);
   Tensor key_states = repeat_kv(key, groups);
   Tensor value_states = repeat_kv(value, groups);
@@ -29,6 +29,7 @@ AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Te
     attn_weights = tanh(attn_weights);
     attn_weights = multiply_scalar(attn_weights);
   }
+  if (position_bias.defined()) attn_weights = attn_weights + position_bias;
   if (mask.defined()) attn_weights = attn_weights + mask;
   if (options.softmax_in_float32) {
     attn_weights = to_dtype(softmax(attn_weights, DType::kFloat32), query.dtype());
@@ -43,8 +44,21 @@ AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Te
   return {std::move(attn_output), std::move(attn_weights)};
 }
 
+/// create_position_bias_mask: the bias where attention is allowed, the type's lowest number elsewhere.
+Tensor position_bias_mask(const Tensor& position_bias, const Tensor& mask, bool causal, const Tensor& query,
+                          const Tensor& key) {
+  if (mask.defined()) return where(mask, position_bias);
+  if (!causal) return position_bias;
+  Tape& tape = query.tape();
+  Tensor queries = tape.empty({query.size(2)}, DType::kInt64, kArange);
+  Tensor keys = tape.empty({key.size(2)}, DType::kInt64, kArange);
+  Tensor allowed = tape.empty({1, 1, query.size(2), key.size(2)}, DType::kBool, kGe);
+  drop(queries, keys);
+  return where(allowed, position_bias);
+}
+
 AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                               const AttentionOptions& options) {
+                               const AttentionOptions& options, const Tensor& position_bias) {
   // use_gqa_in_sdpa: without a mask the kernel shares key heads itself, with one they are copied.
   Tensor key_states = key;
   Tensor value_states = value;
@@ -53,10 +67,15 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
     key_states = repeat_kv(key, groups);
     value_states = repeat_kv(value, groups);
   }
-  const SdpaOptions sdpa{.dropout = options.dropout, .causal = options.causal && !mask.defined() && query.size(2) > 1};
-  Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, mask, sdpa);
+  SdpaOptions sdpa{.dropout = options.dropout, .causal = options.causal && !mask.defined() && query.size(2) > 1};
+  Tensor attention_mask = mask;
+  if (position_bias.defined()) {
+    attention_mask = position_bias_mask(position_bias, mask, sdpa.causal, query, key);
+    sdpa.causal = false;
+  }
+  Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, attention_mask, sdpa);
   attn_output = contiguous(transpose(attn_output, 1, 2));
-  drop(key_states, value_states);
+  drop(key_states, value_states, attention_mask);
   return {std::move(attn_output), {}};
 }
 
@@ -83,10 +102,12 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 }
 
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                                    const AttentionOptions& options) {
-  if (options.implementation == Attention::kEager) return eager_attention(query, key, value, mask, options);
+                                    const AttentionOptions& options, const Tensor& position_bias) {
+  if (options.implementation == Attention::kEager) {
+    return eager_attention(query, key, value, mask, options, position_bias);
+  }
   if (options.implementation == Attention::kFlash) return flash_attention(query, key, value, options.dropout);
-  return sdpa_attention(query, key, value, mask, options);
+  return sdpa_attention(query, key, value, mask, options, position_bias);
 }
 
 void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding) {

@@ -26,9 +26,11 @@ struct AttentionResult {
   Tensor weights;  // eager attention only
 };
 
-/// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, S, D].
+/// ALL_ATTENTION_FUNCTIONS[implementation]: query [B, Hq, S, D], key and value [B, Hkv, Skv, D]. `position_bias`
+/// [1, Hq, S, Skv] is added to the scores where it is defined (T5).
 [[nodiscard]] AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value,
-                                                  const Tensor& mask, const AttentionOptions& options);
+                                                  const Tensor& mask, const AttentionOptions& options,
+                                                  const Tensor& position_bias = {});
 
 /// DynamicCache.update at the first step: both become copies that the cache keeps. A sliding layer's cache moves its
 /// window's length to the card first.
@@ -49,7 +51,8 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 /// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
 [[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
                                         bool cached, std::optional<std::int64_t> sliding_window = std::nullopt);
-/// create_bidirectional_mask: undefined without padding.
+/// create_bidirectional_mask: undefined without padding. The batch's mask may be as long as another sequence, the
+/// encoder's, to which `inputs_embeds` attends.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch);
 
 /// ForCausalLMLoss: float32 logits against labels shifted by one; summed and divided by `number_of_items` where that

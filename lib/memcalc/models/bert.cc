@@ -1,4 +1,5 @@
-// BERT and RoBERTa: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py.
+// BERT, RoBERTa and ELECTRA: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py,
+// models/electra/modeling_electra.py.
 #include <algorithm>
 
 #include "memcalc/models/attention.h"
@@ -15,6 +16,10 @@ constexpr Operator kArange{"aten::arange"}, kGather{"aten::gather"};
 constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kCumsum{"aten::cumsum"}, kAdd{"aten::add"};
 constexpr Operator kMul{"aten::mul"}, kTied{"tied parameter"};
 
+std::int64_t embedding_width(const BertSpec& spec) {
+  return spec.embedding_size > 0 ? spec.embedding_size : spec.hidden_size;
+}
+
 struct Embeddings {
   Embedding word_embeddings, position_embeddings, token_type_embeddings;
   LayerNorm layer_norm;
@@ -23,15 +28,15 @@ struct Embeddings {
   bool is_roberta;
 
   Embeddings(ModuleBuilder& b, const BertSpec& spec, double dropout_p)
-      : word_embeddings(b, "word_embeddings", spec.vocab_size, spec.hidden_size),
-        dropout_p(dropout_p),
-        is_roberta(spec.is_roberta) {
+      : dropout_p(dropout_p), is_roberta(spec.is_roberta) {
+    const std::int64_t width = embedding_width(spec);
+    word_embeddings = Embedding(b, "word_embeddings", spec.vocab_size, width);
     const auto make_positions = [&] {
-      position_embeddings = Embedding(b, "position_embeddings", spec.max_position_embeddings, spec.hidden_size);
+      position_embeddings = Embedding(b, "position_embeddings", spec.max_position_embeddings, width);
     };
     if (!is_roberta) make_positions();
-    token_type_embeddings = Embedding(b, "token_type_embeddings", spec.type_vocab_size, spec.hidden_size);
-    layer_norm = LayerNorm(b, "LayerNorm", spec.hidden_size);
+    token_type_embeddings = Embedding(b, "token_type_embeddings", spec.type_vocab_size, width);
+    layer_norm = LayerNorm(b, "LayerNorm", width);
     position_ids = unsqueeze(b.buffer({spec.max_position_embeddings}, DType::kInt64), 0);
     token_type_ids = b.buffer({1, spec.max_position_embeddings}, DType::kInt64);
     if (is_roberta) make_positions();
@@ -167,19 +172,25 @@ class BertModel : public Model {
  private:
   void build_head(ModuleBuilder& b);
   void build_decoder(ModuleBuilder& b, const std::string& head);
+  void build_generator(ModuleBuilder& b);
   /// BertModel.forward: the last hidden state and, where there is a pooler, its output.
   struct Encoded {
     Tensor sequence, pooled;
   };
   [[nodiscard]] Encoded encode(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify(const Batch& batch) const;
+  [[nodiscard]] ModelOutput classify_tokens(const Batch& batch) const;
   [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
+  [[nodiscard]] bool has_pooler() const {
+    return run_.task == Task::kSequenceClassification && !spec_.is_roberta && !spec_.is_electra;
+  }
 
   BertSpec spec_;
   RunSpec run_;
   double dropout_p_;
   double classifier_dropout_p_;
   std::vector<Embeddings> embeddings_;  // one; made after the options are known
+  Linear embeddings_project_;           // ELECTRA, where the widths differ
   std::vector<Layer> layers_;
   Linear dense_;  // the pooler, or the head's first layer
   LayerNorm head_norm_;
@@ -192,16 +203,21 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
   classifier_dropout_p_ = dropout_probability(run, spec.classifier_dropout.value_or(spec.hidden_dropout_prob));
   const AttentionOptions options{.implementation = run.attention,
                                  .dropout = dropout_probability(run, spec.attention_probs_dropout_prob)};
-  b.scope(spec.is_roberta ? "roberta" : "bert", [&] {
-    embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
-    for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-      layers_.push_back(
-          b.scope("encoder.layer." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
-    }
-    const bool has_pooler = run.task == Task::kSequenceClassification && !spec.is_roberta;
-    if (has_pooler) dense_ = Linear(b, "pooler.dense", spec.hidden_size, spec.hidden_size);
-    return 0;
-  });
+  b.scope(spec.is_roberta   ? "roberta"
+          : spec.is_electra ? "electra"
+                            : "bert",
+          [&] {
+            embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
+            if (embedding_width(spec) != spec.hidden_size) {
+              embeddings_project_ = Linear(b, "embeddings_project", embedding_width(spec), spec.hidden_size);
+            }
+            for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
+              layers_.push_back(
+                  b.scope("encoder.layer." + std::to_string(i), [&] { return Layer(b, spec, options, dropout_p_); }));
+            }
+            if (has_pooler()) dense_ = Linear(b, "pooler.dense", spec.hidden_size, spec.hidden_size);
+            return 0;
+          });
   // _init_weights writes torch.arange into the position buffer.
   b.tape.scratch(spec.max_position_embeddings * 8, kArange);
   build_head(b);
@@ -209,8 +225,12 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
 
 void BertModel::build_head(ModuleBuilder& b) {
   const std::int64_t width = spec_.hidden_size;
+  if (run_.task == Task::kTokenClassification) {
+    output_ = Linear(b, "classifier", width, spec_.num_labels);
+    return;
+  }
   if (run_.task == Task::kSequenceClassification) {
-    if (spec_.is_roberta) {
+    if (!has_pooler()) {
       dense_ = Linear(b, "classifier.dense", width, width);
       output_ = Linear(b, "classifier.out_proj", width, spec_.num_labels);
     } else {
@@ -218,6 +238,7 @@ void BertModel::build_head(ModuleBuilder& b) {
     }
     return;
   }
+  if (spec_.is_electra) return build_generator(b);
   const std::string head = spec_.is_roberta ? "lm_head" : "cls.predictions";
   const std::size_t first = b.parameters.size();
   dense_ = Linear(b, head + (spec_.is_roberta ? ".dense" : ".transform.dense"), width, width);
@@ -249,16 +270,25 @@ void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
   head_bias.reset();
 }
 
+/// ElectraGeneratorPredictions and the head, whose weight is tied and whose bias is padded (_adjust_bias).
+void BertModel::build_generator(ModuleBuilder& b) {
+  const std::int64_t width = embedding_width(spec_);
+  head_norm_ = LayerNorm(b, "generator_predictions.LayerNorm", width);
+  dense_ = Linear(b, "generator_predictions.dense", spec_.hidden_size, width);
+  output_ = tied_output(b, "generator_lm_head", embeddings_[0].word_embeddings.weight, spec_.tie_word_embeddings);
+}
+
 BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Encoded outputs;
   Tensor embedding_output = embeddings_[0].forward(batch.input_ids);
+  if (embeddings_project_.weight.defined()) embedding_output = embeddings_project_(embedding_output);
   Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);
   outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
     outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {},
                                     [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1]); });
   }
-  if (run_.task == Task::kSequenceClassification && !spec_.is_roberta) {  // the pooler
+  if (has_pooler()) {
     outputs.pooled = dense_(select(outputs.sequence, 1));
     outputs.pooled = tanh(outputs.pooled);
   }
@@ -267,18 +297,19 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
 }
 
 ModelOutput BertModel::forward(const Batch& batch) {
-  return run_.task == Task::kSequenceClassification ? classify(batch) : predict_masked(batch);
+  if (run_.task == Task::kSequenceClassification) return classify(batch);
+  return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
 }
 
 ModelOutput BertModel::classify(const Batch& batch) const {
   Encoded outputs = encode(batch);
   ModelOutput output;
   Tensor x;
-  if (spec_.is_roberta) {
+  if (!has_pooler()) {
     x = select(outputs.sequence, 1);
     x = dropout(x, classifier_dropout_p_);
     x = dense_(x);
-    x = tanh(x);
+    x = spec_.is_electra ? gelu(x) : tanh(x);
     x = dropout(x, classifier_dropout_p_);
   } else {
     x = dropout(outputs.pooled, classifier_dropout_p_);
@@ -289,11 +320,21 @@ ModelOutput BertModel::classify(const Batch& batch) const {
   return output;
 }
 
+ModelOutput BertModel::classify_tokens(const Batch& batch) const {
+  Encoded outputs = encode(batch);
+  ModelOutput output;
+  Tensor sequence_output = dropout(outputs.sequence, classifier_dropout_p_);
+  output.logits = output_(sequence_output);
+  output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+  drop(outputs.sequence, sequence_output);
+  return output;
+}
+
 ModelOutput BertModel::predict_masked(const Batch& batch) const {
   Encoded outputs = encode(batch);
   ModelOutput output;
   Tensor x = dense_(outputs.sequence);
-  x = spec_.is_roberta ? gelu(x) : activation_function(spec_.hidden_act, x);
+  x = spec_.is_roberta || spec_.is_electra ? gelu(x) : activation_function(spec_.hidden_act, x);
   x = head_norm_(x);
   output.logits = output_(x);
   x.reset();
@@ -305,8 +346,9 @@ ModelOutput BertModel::predict_masked(const Batch& batch) const {
 }  // namespace
 
 std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.task == Task::kCausalLm) {
-    throw Error(ErrorCode::kUnsupported, "an encoder has no causal head here; accepted: --task seqcls, mlm");
+  if (run.task != Task::kSequenceClassification && run.task != Task::kMaskedLm &&
+      run.task != Task::kTokenClassification) {
+    throw Error(ErrorCode::kUnsupported, "an encoder has no causal head here; accepted: --task seqcls, mlm, tokcls");
   }
   return std::make_unique<BertModel>(spec, run, builder);
 }

@@ -90,8 +90,8 @@ Tensor pattern_mask(Tape& tape, const Pattern& pattern) {
 }
 
 /// padding_mask_function: padding[batch index, key index].
-Tensor padding_mask(Tape& tape, std::int64_t batch, std::int64_t sequence) {
-  const Shape shape{batch, 1, 1, sequence};
+Tensor padding_mask(Tape& tape, std::int64_t batch, std::int64_t keys) {
+  const Shape shape{batch, 1, 1, keys};
   Tensor batch_index = tape.empty(shape, DType::kInt64, kClone);
   Tensor key_index = tape.empty(shape, DType::kInt64, kClone);
   Tensor mask = tape.empty(shape, DType::kBool, kIndex);
@@ -99,22 +99,24 @@ Tensor padding_mask(Tape& tape, std::int64_t batch, std::int64_t sequence) {
   return mask;
 }
 
-/// sdpa_mask: the pattern and, where there is padding, the tokens that are none.
-Tensor boolean_mask(Tape& tape, std::int64_t batch, std::int64_t sequence, const Pattern& pattern, bool padded) {
+/// sdpa_mask: the pattern and, where there is padding, the tokens that are none; [batch, 1, queries, keys].
+Tensor boolean_mask(Tape& tape, const Shape& shape, const Pattern& pattern, bool padded) {
+  const std::int64_t batch = shape[0];
+  const std::int64_t keys = shape[3];
   Tensor batch_range = range(tape, batch);
   Tensor head_range = range(tape, 1);
-  Tensor query_range = shifted_range(tape, sequence);
-  Tensor key_range = shifted_range(tape, sequence);
+  Tensor query_range = shifted_range(tape, shape[2]);
+  Tensor key_range = shifted_range(tape, keys);
   Tensor mask;
   if (padded) {
     Conjunction all(tape);
     all.combine(pattern_mask(tape, pattern), pattern.shape);
-    all.combine(padding_mask(tape, batch, sequence), {batch, 1, sequence, sequence});
+    all.combine(padding_mask(tape, batch, keys), shape);
     mask = all.take();
   } else {
     mask = pattern_mask(tape, pattern);
   }
-  mask = expand(mask, {batch, 1, sequence, sequence});
+  mask = expand(mask, shape);
   drop(batch_range, head_range, query_range, key_range);
   return mask;
 }
@@ -154,7 +156,7 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
     fast_all(padding);
   }
   const Pattern pattern{{1, 1, sequence, sequence}, windowed ? 2 : 1};
-  const Tensor mask = boolean_mask(tape, batch, sequence, pattern, padding.defined());
+  const Tensor mask = boolean_mask(tape, {batch, 1, sequence, sequence}, pattern, padding.defined());
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
@@ -165,10 +167,11 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
-  const std::int64_t sequence = inputs_embeds.size(1);
-  tape.scratch(1, kAll);  // padding_mask.all()
+  const std::int64_t queries = inputs_embeds.size(1);
+  const std::int64_t keys = padding.size(1);  // of the encoder's sequence, for cross attention
+  tape.scratch(1, kAll);                      // padding_mask.all()
   if (!inputs.padded) return {};
-  const Tensor mask = boolean_mask(tape, batch, sequence, {{1, 1, sequence, 1}, 1}, true);
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, {{1, 1, queries, 1}, 1}, true);
   return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

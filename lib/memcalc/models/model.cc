@@ -22,6 +22,10 @@ Built build(const GptNeoxSpec& spec, const RunSpec& run, Builder& b) { return bu
 Built build(const OptSpec& spec, const RunSpec& run, Builder& b) { return build_opt(spec, run, b); }
 Built build(const VitSpec& spec, const RunSpec& run, Builder& b) { return build_vit(spec, run, b); }
 Built build(const TorchvisionSpec& spec, const RunSpec& run, Builder& b) { return build_torchvision(spec, run, b); }
+Built build(const DistilBertSpec& spec, const RunSpec& run, Builder& b) { return build_distilbert(spec, run, b); }
+Built build(const T5Spec& spec, const RunSpec& run, Builder& b) { return build_t5(spec, run, b); }
+Built build(const BartSpec& spec, const RunSpec& run, Builder& b) { return build_bart(spec, run, b); }
+Built build(const WhisperSpec& spec, const RunSpec& run, Builder& b) { return build_whisper(spec, run, b); }
 
 }  // namespace
 

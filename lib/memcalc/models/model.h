@@ -17,6 +17,7 @@ namespace memcalc {
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
   Tensor input_ids;        // [batch, sequence] int64
+  Tensor input_features;   // speech models: [batch, mel bins, frames] in the weights' dtype
   Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
@@ -28,6 +29,7 @@ struct Batch {
   Batch& operator=(const Batch& other) {
     clear();
     input_ids = other.input_ids;
+    input_features = other.input_features;
     pixel_values = other.pixel_values;
     labels = other.labels;
     attention_mask = other.attention_mask;
@@ -36,7 +38,7 @@ struct Batch {
     return *this;
   }
   ~Batch() { clear(); }
-  void clear() { drop(input_ids, pixel_values, labels, attention_mask, number_of_items); }
+  void clear() { drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
@@ -44,6 +46,7 @@ struct ModelOutput {
   Tensor loss;
   Tensor logits;
   std::vector<Tensor> past_key_values;  // dies from its end, as a Python list does
+  Tensor encoder_last_hidden_state;     // encoder-decoders
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -52,6 +55,7 @@ struct ModelOutput {
   void clear() {
     drop(loss, logits);
     while (!past_key_values.empty()) past_key_values.pop_back();
+    encoder_last_hidden_state.reset();
   }
 };
 
@@ -61,6 +65,7 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
+  Shape input_features;               // speech models: of one sample
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
@@ -88,6 +93,11 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run,
+                                                      ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_bart(const BartSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_whisper(const WhisperSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder);

@@ -6,11 +6,18 @@
 namespace memcalc {
 
 namespace {
-constexpr Operator kBuffer{"buffer"};
+constexpr Operator kBuffer{"buffer"}, kTied{"tied parameter"};
 }
 
 Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool decays) {
-  Tensor tensor = tape.parameter(shape, dtype);
+  return add(name, tape.parameter(shape, dtype), decays);
+}
+
+Tensor ModuleBuilder::frozen_parameter(std::string_view name, const Shape& shape) {
+  return add(name, tape.parameter(shape, dtype, false), false);
+}
+
+Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
   std::string full;
   full.reserve(prefix_.size() + name.size());
   full.append(prefix_).append(name);
@@ -38,6 +45,19 @@ std::string dotted(std::string_view name, std::string_view leaf) {
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
+}
+
+Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied) {
+  if (!is_tied) return {builder, name, tied.size(1), tied.size(0)};
+  Tape& tape = builder.tape;
+  Tensor own_weight = tape.empty(tied.shape(), builder.dtype, kTied, Category::kWeights);
+  Tensor own_bias = tape.empty({tied.size(0)}, builder.dtype, kTied, Category::kWeights);
+  own_weight.reset();
+  Linear head;
+  head.weight = tied;
+  head.bias = builder.parameter(dotted(name, "bias"), {tied.size(0)}, false);
+  own_bias.reset();
+  return head;
 }
 
 Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)

@@ -27,6 +27,8 @@ class ModuleBuilder {
   ModuleBuilder(Tape& tape, DType dtype) : tape(tape), dtype(dtype) {}
 
   [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
+  /// A parameter with requires_grad = False.
+  [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
@@ -45,6 +47,8 @@ class ModuleBuilder {
   std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:
+  [[nodiscard]] Tensor add(std::string_view name, Tensor tensor, bool decays);
+
   std::string prefix_;
 };
 
@@ -55,6 +59,10 @@ struct Linear {
   Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias = true);
   [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
 };
+
+/// A head whose weight tie_weights replaces by `tied`, while its bias becomes a padded copy (_adjust_bias). Not tied:
+/// an ordinary linear layer.
+[[nodiscard]] Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied);
 
 /// transformers' Conv1D: weight [in, out], used untransposed.
 struct Conv1D {

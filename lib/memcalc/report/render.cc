@@ -97,6 +97,7 @@ std::vector<std::string> setting_of(const Report& report) {
   words.push_back(
       "batch " + std::to_string(run.batch_size) + " x " +
       (run.image_size > 0 ? std::to_string(run.image_size) + " px" : std::to_string(run.sequence_length) + " tokens"));
+  if (run.target_sequence_length > 0) words.back() += " to " + std::to_string(run.target_sequence_length);
   if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));

@@ -38,6 +38,7 @@ Json run_json(const RunSpec& run) {
                {"use_cache", run.use_cache},
                {"padding", run.padding}};
   if (run.image_size > 0) json["image_size"] = run.image_size;
+  if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
   if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
   if (run.dropout) json["dropout"] = *run.dropout;
   return json;

@@ -6,6 +6,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/spec/hf_decoders.h"
+#include "memcalc/spec/hf_families.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/names.h"
 
@@ -15,14 +16,20 @@ namespace {
 // One function a family, one line a key, in the order of transformers' configuration_*.py. Numbers and names given
 // as fallback are the defaults there (5.17).
 
-BertSpec bert_or_roberta(HfReader& config, bool roberta) {
+enum class BertKind { kBert, kRoberta, kElectra };
+
+BertSpec bert_block(HfReader& config, BertKind kind) {
   BertSpec spec;
+  const bool roberta = kind == BertKind::kRoberta;
+  const bool electra = kind == BertKind::kElectra;
   spec.is_roberta = roberta;
+  spec.is_electra = electra;
   spec.vocab_size = config.size({"vocab_size"}, roberta ? 50265 : 30522);
-  spec.hidden_size = config.size({"hidden_size"}, 768);
+  if (electra) spec.embedding_size = config.size({"embedding_size"}, 128);
+  spec.hidden_size = config.size({"hidden_size"}, electra ? 256 : 768);
   spec.num_hidden_layers = config.size({"num_hidden_layers"}, 12, kLayerRange);
-  spec.num_attention_heads = config.size({"num_attention_heads"}, 12);
-  spec.intermediate_size = config.size({"intermediate_size"}, 3072);
+  spec.num_attention_heads = config.size({"num_attention_heads"}, electra ? 4 : 12);
+  spec.intermediate_size = config.size({"intermediate_size"}, electra ? 1024 : 3072);
   spec.hidden_act = config.activation("hidden_act", "gelu");
   spec.hidden_dropout_prob = config.probability("hidden_dropout_prob", 0.1);
   spec.attention_probs_dropout_prob = config.probability("attention_probs_dropout_prob", 0.1);
@@ -53,13 +60,15 @@ BertSpec bert_or_roberta(HfReader& config, bool roberta) {
         checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
                     checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.type_vocab_size + spec.num_labels;
-    return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, spec.hidden_size));
+    const std::int64_t width = std::max(spec.hidden_size, spec.embedding_size);
+    return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, width));
   });
   return spec;
 }
 
-Architecture bert(HfReader& config) { return bert_or_roberta(config, /*roberta=*/false); }
-Architecture roberta(HfReader& config) { return bert_or_roberta(config, /*roberta=*/true); }
+Architecture bert(HfReader& config) { return bert_block(config, BertKind::kBert); }
+Architecture roberta(HfReader& config) { return bert_block(config, BertKind::kRoberta); }
+Architecture electra(HfReader& config) { return bert_block(config, BertKind::kElectra); }
 
 Architecture gpt2(HfReader& config) {
   Gpt2Spec spec;
@@ -131,24 +140,18 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"bert", bert},
-    Family{"deit", deit},
-    Family{"gemma", hf::gemma},
-    Family{"gemma2", hf::gemma2},
-    Family{"gemma3_text", hf::gemma3_text},
-    Family{"gpt2", gpt2},
-    Family{"gpt_neox", hf::gpt_neox},
-    Family{"llama", hf::llama},
-    Family{"mistral", hf::mistral},
-    Family{"olmo2", hf::olmo2},
-    Family{"opt", hf::opt},
-    Family{"phi", hf::phi},
-    Family{"phi3", hf::phi3},
-    Family{"qwen2", hf::qwen2},
-    Family{"qwen3", hf::qwen3},
-    Family{"roberta", roberta},
-    Family{"torchvision", torchvision},
-    Family{"vit", vit},
+    Family{"bart", hf::bart},     Family{"bert", bert},
+    Family{"deit", deit},         Family{"distilbert", hf::distilbert},
+    Family{"electra", electra},   Family{"gemma", hf::gemma},
+    Family{"gemma2", hf::gemma2}, Family{"gemma3_text", hf::gemma3_text},
+    Family{"gpt2", gpt2},         Family{"gpt_neox", hf::gpt_neox},
+    Family{"llama", hf::llama},   Family{"mistral", hf::mistral},
+    Family{"mt5", hf::mt5},       Family{"olmo2", hf::olmo2},
+    Family{"opt", hf::opt},       Family{"phi", hf::phi},
+    Family{"phi3", hf::phi3},     Family{"qwen2", hf::qwen2},
+    Family{"qwen3", hf::qwen3},   Family{"roberta", roberta},
+    Family{"t5", hf::t5},         Family{"torchvision", torchvision},
+    Family{"vit", vit},           Family{"whisper", hf::whisper},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -160,13 +163,12 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",      "bart",         "bloom",       "clip",        "convnext",     "convnextv2", "deberta",  "deberta-v2",
-    "deepseek_v2", "deepseek_v3",  "dinov2",      "distilbert",  "efficientnet", "electra",    "falcon",   "gemma3",
-    "glm",         "glm4",         "glm4_moe",    "gpt_bigcode", "gpt_neo",      "gpt_oss",    "gptj",     "granite",
-    "kimi_k2",     "llama4",       "llama4_text", "llava",       "longformer",   "mamba",      "mamba2",   "mbart",
-    "mixtral",     "mobilenet_v2", "modernbert",  "mpt",         "mt5",          "nemotron",   "olmo",     "pegasus",
-    "qwen2_moe",   "qwen2_vl",     "qwen3_moe",   "resnet",      "siglip",       "smollm3",    "stablelm", "starcoder2",
-    "swin",        "t5",           "wav2vec2",    "whisper",     "xlm-roberta",
+    "albert",      "bloom",      "clip",         "convnext",   "convnextv2", "deberta",  "deberta-v2",   "deepseek_v2",
+    "deepseek_v3", "dinov2",     "efficientnet", "falcon",     "gemma3",     "glm",      "glm4",         "glm4_moe",
+    "gpt_bigcode", "gpt_neo",    "gpt_oss",      "gptj",       "granite",    "kimi_k2",  "llama4",       "llama4_text",
+    "llava",       "longformer", "mamba",        "mamba2",     "mbart",      "mixtral",  "mobilenet_v2", "modernbert",
+    "mpt",         "nemotron",   "olmo",         "pegasus",    "qwen2_moe",  "qwen2_vl", "qwen3_moe",    "resnet",
+    "siglip",      "smollm3",    "stablelm",     "starcoder2", "swin",       "wav2vec2", "xlm-roberta",
 };
 
 const Family& family_of(const JsonObject& config, const std::string& model_type) {

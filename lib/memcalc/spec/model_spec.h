@@ -12,9 +12,11 @@
 
 namespace memcalc {
 
-/// BERT and RoBERTa (transformers models/bert, models/roberta): post-norm encoder, learned positions.
+/// BERT, RoBERTa and ELECTRA (transformers models/bert, models/roberta, models/electra): post-norm encoder, learned
+/// positions.
 struct BertSpec {
   std::int64_t vocab_size = 0;
+  std::int64_t embedding_size = 0;  // ELECTRA: projected to hidden_size where it differs; 0: hidden_size
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
   std::int64_t num_attention_heads = 0;
@@ -29,6 +31,23 @@ struct BertSpec {
   bool tie_word_embeddings = true;
   std::int64_t first_position = 0;  // RoBERTa: pad_token_id + 1; that many rows of the positions are never reached
   bool is_roberta = false;  // positions start after the padding id; the classification head has its own dense layer
+  bool is_electra = false;  // the classification head is like RoBERTa's, with GELU
+};
+
+/// DistilBERT (models/distilbert): BERT without token types and pooler.
+struct DistilBertSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t n_layers = 0;
+  std::int64_t n_heads = 0;
+  std::int64_t dim = 0;
+  std::int64_t hidden_dim = 0;
+  std::int64_t num_labels = 2;
+  std::string activation;
+  double dropout = 0;
+  double attention_dropout = 0;
+  double seq_classif_dropout = 0;
+  bool tie_word_embeddings = true;
 };
 
 /// GPT-2 (transformers models/gpt2): pre-norm decoder with a fused, transposed QKV projection (Conv1D).
@@ -150,6 +169,23 @@ struct OptSpec {
   bool tie_word_embeddings = true;
 };
 
+/// T5, FLAN-T5 (models/t5) and mT5 (models/mt5): encoder-decoder with relative positions and a norm before each layer.
+struct T5Spec {
+  std::int64_t vocab_size = 0;
+  std::int64_t d_model = 0;
+  std::int64_t d_kv = 0;
+  std::int64_t d_ff = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_decoder_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t relative_attention_num_buckets = 0;
+  std::string dense_act_fn;  // what follows "gated-" in feed_forward_proj, or all of it
+  bool is_gated_act = false;
+  double dropout_rate = 0;
+  bool scale_decoder_outputs = true;  // T5 1.0: before the head
+  bool tie_word_embeddings = true;
+};
+
 /// ViT and DeiT for image classification (models/vit, models/deit).
 struct VitSpec {
   std::int64_t hidden_size = 0;
@@ -173,9 +209,34 @@ struct TorchvisionSpec {
   std::int64_t num_classes = 1000;
 };
 
-using Architecture =
-    std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec, Gemma3Spec, Phi3Spec,
-                 Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec, TorchvisionSpec>;
+/// BART (models/bart): encoder-decoder with learned positions, norms behind each layer.
+struct BartSpec {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t d_model = 0;
+  std::int64_t encoder_layers = 0;
+  std::int64_t encoder_ffn_dim = 0;
+  std::int64_t encoder_attention_heads = 0;
+  std::int64_t decoder_layers = 0;
+  std::int64_t decoder_ffn_dim = 0;
+  std::int64_t decoder_attention_heads = 0;
+  std::string activation_function;
+  double dropout = 0;
+  double attention_dropout = 0;
+  double activation_dropout = 0;
+  bool tie_word_embeddings = true;
+};
+
+/// Whisper (models/whisper): as BART, with norms before each layer, and two convolutions over mel features in front of
+/// the encoder. max_position_embeddings is of the decoder (max_target_positions).
+struct WhisperSpec : BartSpec {
+  std::int64_t num_mel_bins = 0;
+  std::int64_t max_source_positions = 0;
+};
+
+using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
+                                  Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec,
+                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/base/error.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
@@ -12,7 +13,7 @@ namespace {
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
   if (is_vision(model)) return Task::kImageClassification;
-  const Task task = is_decoder(model) ? Task::kCausalLm : Task::kSequenceClassification;
+  const Task task = usual_task(model);
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
 }
@@ -40,6 +41,13 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
                              : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +
                                    std::to_string(kDefaultSequenceLimit) + " is taken by default (--seq)"));
   return length;
+}
+
+std::int64_t resolve_target_sequence(std::int64_t sequence, const RunOptions& options,
+                                     std::vector<std::string>& assumptions) {
+  if (options.target_sequence_length) return *options.target_sequence_length;
+  assumptions.push_back("target sequence length " + std::to_string(sequence) + ": as the source (--target-seq)");
+  return sequence;
 }
 
 std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
@@ -119,6 +127,11 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
     run.sequence_length = 1;  // one sample is one image
   } else {
     run.sequence_length = resolve_sequence(model, options, assumptions);
+  }
+  if (run.task == Task::kSeq2Seq) {
+    run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
+  } else if (options.target_sequence_length) {
+    throw Error(ErrorCode::kUsage, "target sequence length: only the task seq2seq has one");
   }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;

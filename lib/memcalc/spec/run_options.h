@@ -15,11 +15,12 @@ namespace memcalc {
 
 /// RunSpec with everything optional; fields mean what they mean there.
 struct RunOptions {
-  std::optional<Task> task;                     // default by family: encoders seqcls, decoders causal
-  std::optional<std::int64_t> batch_size;       // default 1
-  std::optional<std::int64_t> sequence_length;  // default: the trained context, at most kDefaultSequenceLimit
-  std::optional<std::int64_t> image_size;       // image models; default: the trained size, else 224
-  std::optional<Precision> precision;           // default fp32, or the 16-bit type of weights_dtype
+  std::optional<Task> task;                            // default by family: encoders seqcls, decoders causal
+  std::optional<std::int64_t> batch_size;              // default 1
+  std::optional<std::int64_t> sequence_length;         // default: the trained context, at most kDefaultSequenceLimit
+  std::optional<std::int64_t> target_sequence_length;  // seq2seq; default: the sequence length
+  std::optional<std::int64_t> image_size;              // image models; default: the trained size, else 224
+  std::optional<Precision> precision;                  // default fp32, or the 16-bit type of weights_dtype
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)

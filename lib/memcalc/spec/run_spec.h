@@ -11,7 +11,15 @@
 namespace memcalc {
 
 /// What the model is trained for; decides the head and the labels. --task
-enum class Task : std::uint8_t { kSequenceClassification, kMaskedLm, kCausalLm, kImageClassification };
+enum class Task : std::uint8_t {
+  kSequenceClassification,
+  kMaskedLm,
+  kCausalLm,
+  kImageClassification,
+  kTokenClassification,
+  kSeq2Seq,
+  kSpeech,
+};
 
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.
 enum class Precision : std::uint8_t { kFp32, kTf32, kAmpFp16, kAmpBf16, kBf16, kFp16 };
@@ -30,9 +38,10 @@ enum class Optimizer : std::uint8_t { kAdamWForeach, kAdamWFused, kAdamWForLoop,
 
 struct RunSpec {
   Task task = Task::kCausalLm;
-  std::int64_t batch_size = 1;       // sequences per micro-batch and device; --bs
-  std::int64_t sequence_length = 0;  // tokens per sequence, padding included; --seq
-  std::int64_t image_size = 0;       // pixels a side, square images; --image
+  std::int64_t batch_size = 1;              // sequences per micro-batch and device; --bs
+  std::int64_t sequence_length = 0;         // tokens per sequence, padding included; of speech: of the labels; --seq
+  std::int64_t target_sequence_length = 0;  // seq2seq: tokens per label sequence; --target-seq
+  std::int64_t image_size = 0;              // pixels a side, square images; --image
   Precision precision = Precision::kFp32;
   std::optional<DType> weights_dtype;  // --weights-dtype; absent: what the precision says
   Loop loop = Loop::kTrainer;

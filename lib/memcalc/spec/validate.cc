@@ -35,6 +35,10 @@ void check_numbers(const RunSpec& run) {
 
 void check_sequence(const ModelSpec& model, const RunSpec& run) {
   const auto limit = position_limit(model);
+  if (limit && run.target_sequence_length > *limit) {
+    refuse("target sequence length " + std::to_string(run.target_sequence_length) + " is beyond the " +
+           std::to_string(*limit) + " positions of " + model.name);
+  }
   if (limit && run.sequence_length > *limit) {
     refuse("sequence length " + std::to_string(run.sequence_length) + " is beyond the " + std::to_string(*limit) +
            " positions of " + model.name);
@@ -59,15 +63,19 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
+  const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
+  const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
   if (is_vision(model)) return;
-  if (is_decoder(model) && run.task != Task::kCausalLm) {
-    refuse("task " + std::string(name_of(run.task)) + ": " + model.model_type +
-           " is modelled with its language-model head; accepted: causal");
+  if (is_encoder_decoder(model)) {
+    const Task usual = usual_task(model);
+    if (run.padding && is_speech(model)) refuse("padding: " + model.model_type + " pads its features, without a mask");
+    if (run.task != usual) refuse(task + " is an encoder with a decoder; it takes " + std::string(name_of(usual)));
+  } else if (is_decoder(model)) {
+    if (run.task != Task::kCausalLm) refuse(task + " is modelled with its language-model head; accepted: causal");
+  } else {
+    if (run.task == Task::kCausalLm || seq2seq) refuse(task + " is an encoder; it takes seqcls, mlm or tokcls");
+    if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
   }
-  if (!is_decoder(model) && run.task == Task::kCausalLm) {
-    refuse("task causal: " + model.model_type + " is an encoder; it takes seqcls or mlm");
-  }
-  if (!is_decoder(model) && run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
 }
 
 void check_precision(const RunSpec& run) {
@@ -92,6 +100,11 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
     // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
     return bert->max_position_embeddings - bert->first_position;
   }
+  if (const auto* bart = std::get_if<BartSpec>(&model.architecture)) return bart->max_position_embeddings;
+  if (const auto* whisper = std::get_if<WhisperSpec>(&model.architecture)) return whisper->max_position_embeddings;
+  if (const auto* distilbert = std::get_if<DistilBertSpec>(&model.architecture)) {
+    return distilbert->max_position_embeddings;
+  }
   if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
   if (const auto* opt = std::get_if<OptSpec>(&model.architecture)) return opt->max_position_embeddings;
   return std::nullopt;
@@ -99,6 +112,7 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
 
 std::int64_t trained_context(const ModelSpec& model) {
   if (const auto limit = position_limit(model)) return *limit;
+  if (std::holds_alternative<T5Spec>(model.architecture)) return 512;  // T5 paper: 512 tokens; positions are relative
   return std::visit(
       [](const auto& architecture) -> std::int64_t {
         if constexpr (requires { architecture.max_position_embeddings; }) return architecture.max_position_embeddings;
@@ -117,8 +131,26 @@ std::int64_t trained_image_size(const ModelSpec& model) {
   return vit != nullptr ? vit->image_size : 224;
 }
 
+bool is_encoder(const ModelSpec& model) {
+  return std::holds_alternative<BertSpec>(model.architecture) ||
+         std::holds_alternative<DistilBertSpec>(model.architecture);
+}
+
+bool is_speech(const ModelSpec& model) { return std::holds_alternative<WhisperSpec>(model.architecture); }
+
+bool is_encoder_decoder(const ModelSpec& model) {
+  return std::holds_alternative<T5Spec>(model.architecture) || std::holds_alternative<BartSpec>(model.architecture) ||
+         is_speech(model);
+}
+
 bool is_decoder(const ModelSpec& model) {
-  return !std::holds_alternative<BertSpec>(model.architecture) && !is_vision(model);
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model);
+}
+
+Task usual_task(const ModelSpec& model) {
+  if (is_encoder(model)) return Task::kSequenceClassification;
+  if (is_speech(model)) return Task::kSpeech;
+  return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
 }
 
 void validate(const ModelSpec& model, const RunSpec& run) {
@@ -126,6 +158,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_sequence(model, run);
   check_image(model, run);
   check_task(model, run);
+  if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
 }
 

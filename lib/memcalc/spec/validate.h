@@ -16,7 +16,19 @@ namespace memcalc {
 /// The longest sequence that the model was trained with.
 [[nodiscard]] std::int64_t trained_context(const ModelSpec& model);
 
-/// True for families that predict the next token (and so have a KV cache).
+/// BERT and its like: one sequence, every token sees every other.
+[[nodiscard]] bool is_encoder(const ModelSpec& model);
+
+/// A decoder that attends to an encoder: T5, BART, Whisper.
+[[nodiscard]] bool is_encoder_decoder(const ModelSpec& model);
+
+/// Takes features of sound instead of token ids: Whisper.
+[[nodiscard]] bool is_speech(const ModelSpec& model);
+
+/// What a model of this family is mostly trained for.
+[[nodiscard]] Task usual_task(const ModelSpec& model);
+
+/// True for families that predict the next token of their one sequence.
 [[nodiscard]] bool is_decoder(const ModelSpec& model);
 
 /// True for models that classify images.

@@ -32,7 +32,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run);
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run);
 
 /// A batch of --bs sequences on the card, each tensor requested by `op`.
-[[nodiscard]] Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op, bool random_labels = false);
+[[nodiscard]] Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op);
 
 /// The 16-bit type of an amp precision.
 [[nodiscard]] std::optional<DType> autocast_dtype(Precision precision);

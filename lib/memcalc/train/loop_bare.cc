@@ -30,23 +30,27 @@ std::optional<DType> autocast_dtype(Precision precision) {
   return std::nullopt;
 }
 
-Batch make_batch(Tape& tape, const RunSpec& run, const Operator& op, bool random_labels) {
+Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
   const Shape ids{run.batch_size, run.sequence_length};
+  const auto input = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, op, Category::kInputs); };
   const bool images = run.task == Task::kImageClassification;
-  const bool classifies = images || run.task == Task::kSequenceClassification;
+  const bool speech = run.task == Task::kSpeech;
   if (images) {
-    const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
-    batch.pixel_values = tape.empty(pixels, weights_dtype_of(run), op, Category::kInputs);
+    batch.pixel_values = input({run.batch_size, 3, run.image_size, run.image_size}, weights_dtype_of(run));
+  } else if (speech) {
+    const Shape& sample = model.input_features;
+    batch.input_features = input({run.batch_size, sample[0], sample[1]}, weights_dtype_of(run));
   } else {
-    batch.input_ids = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+    batch.input_ids = input(ids, DType::kInt64);
   }
-  batch.labels = tape.empty(classifies ? Shape{run.batch_size} : ids, DType::kInt64, op, Category::kInputs);
-  if (classifies && run.loop == Loop::kBare && !random_labels) {  // labels = randint(...) * 0
-    const Tensor random =
-        std::exchange(batch.labels, tape.empty({run.batch_size}, DType::kInt64, op, Category::kInputs));
+  const bool classifies = images || run.task == Task::kSequenceClassification;
+  const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
+  batch.labels = input(classifies ? Shape{run.batch_size} : target, DType::kInt64);
+  if (classifies && run.loop == Loop::kBare && !model.random_labels) {  // labels = randint(...) * 0
+    const Tensor random = std::exchange(batch.labels, input({run.batch_size}, DType::kInt64));
   }
-  if (run.padding) batch.attention_mask = tape.empty(ids, DType::kInt64, op, Category::kInputs);
+  if (run.padding && !speech) batch.attention_mask = input(ids, DType::kInt64);
   return batch;
 }
 
@@ -67,10 +71,12 @@ void backward_from(const Tensor& loss) {
 }
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, run, kRandint, model.random_labels);
+  Batch batch = make_batch(tape, model, run, kRandint);
   tape.empty_cache();
   ParameterGroup all;
-  for (const Parameter& parameter : model.parameters) all.push_back(parameter.tensor);
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) all.push_back(parameter.tensor);
+  }
   OptimizerSteps optimizer(run.optimizer, {std::move(all)});
   const bool fused = run.optimizer == Optimizer::kAdamWFused;
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
@@ -78,7 +84,9 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.step = 0;
   CarriedVariables carried;
   const auto gradients = [&](auto visit) {
-    for (const Parameter& parameter : model.parameters) visit(parameter.tensor.impl()->grad);
+    for (const Parameter& parameter : model.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+    }
   };
   carried.place(tape, gradients);
   const std::size_t first_event = tape.trace.events.size();

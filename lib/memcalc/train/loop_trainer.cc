@@ -64,7 +64,9 @@ void look_for_infinities(const Tensor& loss) {
 /// Weights first, then biases and norms, which are not decayed.
 std::vector<ParameterGroup> parameter_groups(const Model& model) {
   std::vector<ParameterGroup> groups(2);
-  for (const Parameter& parameter : model.parameters) groups[parameter.decays ? 0 : 1].push_back(parameter.tensor);
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) groups[parameter.decays ? 0 : 1].push_back(parameter.tensor);
+  }
   return groups;
 }
 
@@ -87,9 +89,10 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.accumulation_steps));
     for (Batch& batch : batches_) {
-      visit(batch.input_ids);
+      const bool speech = run_.task == Task::kSpeech;
+      visit(speech ? batch.input_features : batch.input_ids);
       visit(batch.labels);
-      if (run_.padding) visit(batch.attention_mask);
+      if (run_.padding && !speech) visit(batch.attention_mask);
     }
     inputs_ = batches_.back();
     visit(items_);
@@ -117,7 +120,7 @@ void TrainerLoop::step(bool padded) {
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
   for (std::int64_t i = 0; i < run_.accumulation_steps; ++i) {
-    next.push_back(make_batch(tape_, run_, kSendToDevice));
+    next.push_back(make_batch(tape_, model_, run_, kSendToDevice));
     next.back().padded = padded;
   }
   Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);

@@ -95,8 +95,12 @@ Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
   constexpr std::int64_t kChunk = 65536;  // elements that one thread block of a foreach kernel handles
   std::vector<Tensor> norms;
   std::int64_t largest = 0;
-  for (const Parameter& parameter : parameters) largest = std::max(largest, parameter.tensor.elements());
-  const auto count = static_cast<std::int64_t>(parameters.size());
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    ++count;
+    largest = std::max(largest, parameter.tensor.elements());
+  }
   const DType dtype = parameters.front().tensor.dtype();
   {
     const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, kForeachNorm);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -295,7 +296,8 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   const std::int64_t times = query.size(1) / key.size(1);
   Tensor k = repeat_heads(precise_key, times);
   Tensor v = repeat_heads(precise_value, times);
-  Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));  // the mask is added in place
+  Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));
+  if (bias.defined()) scores = add_in_place(scores, bias);
   scores = safe_softmax(scores);
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
@@ -323,6 +325,8 @@ std::string_view name_of(SdpaBackend backend) {
 
 SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const SdpaOptions& options) {
+  // check_attn_mask_shape: no fused kernel returns a gradient for the mask.
+  if (mask.defined() && mask.requires_grad()) return SdpaBackend::kMath;
   const DeviceSpec& device = query.tape().device;
   const std::int64_t dim = query.size(3);
   const bool half = is_half(query.dtype());
@@ -343,11 +347,12 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const SdpaOptions& options) {
+  const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
+  Tensor bias = mask.defined() && !boolean ? autocast_operand(mask) : mask;  // the dispatcher's last argument first
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
-  const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
-  Tensor bias = boolean ? additive_mask(mask, q.dtype()) : mask;
+  if (boolean) bias = additive_mask(mask, q.dtype());
   const bool grouped = q.size(1) != k.size(1);
   SdpaOptions chosen = options;
   chosen.grouped_heads = grouped;

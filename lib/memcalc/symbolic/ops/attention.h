@@ -22,7 +22,8 @@ struct SdpaOptions {
 [[nodiscard]] SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value,
                                               const Tensor& mask, const SdpaOptions& options);
 
-/// query [B, Hq, Sq, D], key and value [B, Hkv, Skv, D]; mask [B, 1, Sq, Skv] bool or undefined.
+/// query [B, Hq, Sq, D], key and value [B, Hkv, Skv, D]; mask [B, 1, Sq, Skv] bool, or added to the scores
+/// ([1 or B, 1 or Hq, Sq, Skv]), or undefined.
 /// 16-bit under autocast.
 [[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                   const Tensor& mask, const SdpaOptions& options);

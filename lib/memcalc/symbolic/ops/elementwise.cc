@@ -11,6 +11,8 @@ namespace {
 constexpr Operator kAdd{"aten::add"}, kAddBackward{"AddBackward0"};
 constexpr Operator kMul{"aten::mul"}, kMulBackward{"MulBackward0"};
 constexpr Operator kDiv{"aten::div"}, kDivBackward{"DivBackward0"};
+constexpr Operator kWhere{"aten::where"}, kWhereBackward{"WhereBackward0"}, kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kClamp{"aten::clamp"}, kClampBackward{"ClampBackward1"}, kGe{"aten::ge"}, kLe{"aten::le"};
 constexpr Operator kNeg{"aten::neg"}, kNegBackward{"NegBackward0"};
 constexpr Operator kPow{"aten::pow"}, kPowBackward{"PowBackward0"};
 constexpr Operator kRsqrt{"aten::rsqrt"}, kRsqrtBackward{"RsqrtBackward0"};
@@ -53,6 +55,32 @@ void divide_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kDiv, {&
 void divide_backward(BackwardCall& call) {  // grad / other
   const Tensor& other = call.saved(0);
   call.set(0, pointwise(kDiv, {&call.gradient(), &other}, 1, call.gradient().dtype()));
+}
+
+Tensor where_kernel(const Tensor& condition, const Tensor& x) {
+  const Tensor number = x.tape().empty({}, x.dtype(), kScalarTensor);
+  return pointwise(kWhere, {&condition, &x}, 1, x.dtype());
+}
+
+void where_backward(BackwardCall& call) { call.set(0, where_kernel(call.saved(0), call.gradient())); }
+
+/// clamp_backward for numbers: where(x >= lowest and x <= highest, grad, 0); the second comparison is joined in place.
+void clamp_numbers_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Tensor zero = call.tape.empty({}, gradient.dtype(), kScalarTensor);
+  Tensor above = pointwise(kGe, {&call.saved(0)}, 1, DType::kBool);
+  Tensor below = pointwise(kLe, {&call.saved(0)}, 1, DType::kBool);
+  call.set(0, pointwise(kWhere, {&above, &gradient}, 1, gradient.dtype()));
+  drop(below, above, zero);
+}
+
+void clamp_backward(BackwardCall& call) {  // where(x >= lowest and x <= highest, grad, 0)
+  const Tensor& gradient = call.gradient();
+  Tensor zero = call.tape.empty({}, gradient.dtype(), kScalarTensor);
+  Tensor above = pointwise(kGe, {&call.saved(2)}, 1, DType::kBool);
+  Tensor below = pointwise(kLe, {&call.saved(2)}, 1, DType::kBool);
+  call.set(0, pointwise(kWhere, {&above, &gradient}, 1, gradient.dtype()));
+  drop(below, above, zero);
 }
 
 void negate_backward(BackwardCall& call) { call.set(0, pointwise(kNeg, {&call.gradient()}, 1)); }
@@ -182,6 +210,35 @@ Tensor multiply_in_place(const Tensor& x) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMulBackward, multiply_scalar_backward, inputs, 1);
   Tensor result = tape.detach(x);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor where(const Tensor& condition, Arg x) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kWhereBackward, where_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, condition);
+  Tensor result = where_kernel(condition, *x);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor clamp(Arg x) {
+  const OperatorCall call(x);
+  return activation(kClamp, kClampBackward, clamp_numbers_backward, x, Saves::kInput, 2);
+}
+
+Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kClampBackward, clamp_backward, inputs, 1);
+  if (node != nullptr) {  // alphabetical: max, min, self
+    for (const Tensor* saved : {&highest, &lowest, &*x}) tape.save(*node, *saved);
+  }
+  Tensor result = pointwise(kClamp, {&*x}, 2);
   tape.set_history(node, result);
   return result;
 }

@@ -15,6 +15,12 @@ namespace memcalc {
 [[nodiscard]] Tensor divide_scalar(Arg x);
 /// x *= number: a node of its own on the same storage.
 [[nodiscard]] Tensor multiply_in_place(const Tensor& x);
+/// torch.where(condition, x, number): the number becomes a scalar on the card for the call.
+[[nodiscard]] Tensor where(const Tensor& condition, Arg x);
+/// torch.clamp between two scalars on the card, which need no gradient.
+/// torch.clamp between two Python numbers.
+[[nodiscard]] Tensor clamp(Arg x);
+[[nodiscard]] Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest);
 [[nodiscard]] Tensor negate(Arg x);
 /// x ** exponent; float32 under autocast.
 [[nodiscard]] Tensor power(Arg x);

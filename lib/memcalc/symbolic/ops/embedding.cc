@@ -58,6 +58,7 @@ Tensor sorted_backward(BackwardCall& call, std::int64_t n, const Shape& table) {
 void embedding_backward(BackwardCall& call) {
   const Tensor& saved = call.saved(0);
   Tensor indices = contiguous(saved);
+  const Tensor gradient = contiguous(call.gradient());  // T5's position bias: permuted
   const Shape table = call.node.shape;
   Tensor result;
   if (indices.elements() <= kSortAbove) {

@@ -1,0 +1,86 @@
+#include "memcalc/models/encoder_decoder.h"
+
+#include <iterator>
+
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNewZeros{"aten::new_zeros"}, kClone{"aten::clone"}, kEq{"aten::eq"}, kTied{"tied parameter"};
+
+}  // namespace
+
+void EncoderDecoderCache::move_to(ModelOutput& output) {
+  // The output's list dies from its end.
+  for (std::vector<Tensor>* cache : {&cross_attention, &self_attention}) {
+    std::move(cache->begin(), cache->end(), std::back_inserter(output.past_key_values));
+    cache->clear();
+  }
+}
+
+Seq2SeqAttention::Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& attention_options)
+    : k_proj(b, "k_proj", config.width, config.width, !config.is_whisper),
+      v_proj(b, "v_proj", config.width, config.width),
+      q_proj(b, "q_proj", config.width, config.width),
+      out_proj(b, "out_proj", config.width, config.width),
+      head_dim(config.width / config.heads),
+      is_whisper(config.is_whisper),
+      options(attention_options) {}
+
+AttentionResult Seq2SeqAttention::forward(const Tensor& hidden_states, const Tensor& key_value_states,
+                                          const Tensor& mask, std::vector<Tensor>* cache) const {
+  const auto heads_of = [this](Tensor projected) {
+    const Shape shape{projected.size(0), projected.size(1), -1, head_dim};
+    Tensor heads = transpose(view(std::move(projected), shape), 1, 2);
+    return is_whisper ? contiguous(std::move(heads)) : heads;
+  };
+  Tensor query_states = heads_of(is_whisper ? multiply_scalar(q_proj(hidden_states)) : q_proj(hidden_states));
+  const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
+  Tensor key_states, value_states;
+  if (is_whisper) {
+    key_states = heads_of(k_proj(current_states));
+    value_states = heads_of(v_proj(current_states));
+  } else {  // both are projected before they are viewed
+    key_states = k_proj(current_states);
+    value_states = v_proj(current_states);
+    key_states = heads_of(std::move(key_states));
+    value_states = heads_of(std::move(value_states));
+  }
+  if (cache != nullptr) update_cache(*cache, key_states, value_states);
+  AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
+  result.output = reshape(result.output, hidden_states.shape());
+  result.output = out_proj(result.output);
+  drop(query_states, key_states, value_states);
+  return result;
+}
+
+Seq2SeqFeedForward::Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, std::int64_t ffn_dim)
+    : fc1(b, "fc1", spec.d_model, ffn_dim),
+      fc2(b, "fc2", ffn_dim, spec.d_model),
+      activation(spec.activation_function),
+      activation_dropout_p(dropout_probability(run, spec.activation_dropout)),
+      dropout_p(dropout_probability(run, spec.dropout)) {}
+
+Tensor Seq2SeqFeedForward::forward(const Tensor& input) const {
+  Tensor hidden_states = activation_function(activation, fc1(input));
+  hidden_states = dropout(hidden_states, activation_dropout_p);
+  hidden_states = fc2(hidden_states);
+  hidden_states = dropout(hidden_states, dropout_p);
+  return hidden_states;
+}
+
+Tensor shift_right(const Tensor& labels) {
+  Tape& tape = labels.tape();
+  Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kNewZeros);
+  tape.scratch(8 * labels.size(0) * (labels.size(1) - 1), kClone);  // labels[..., :-1].clone()
+  tape.scratch(labels.elements(), kEq);                             // shifted == -100
+  return shifted;
+}
+
+Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) {
+  return builder.tape.empty(tied.shape(), builder.dtype, kTied, Category::kWeights);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,62 @@
+// What transformers' encoder-decoder models share (T5, BART, Whisper).
+#pragma once
+
+#include <vector>
+
+#include "memcalc/models/attention.h"
+
+namespace memcalc {
+
+/// EncoderDecoderCache: the keys and values of every decoder layer, of its own tokens and of the encoder's.
+struct EncoderDecoderCache {
+  std::vector<Tensor> self_attention, cross_attention;
+
+  /// Hands both over to the model's output, where they die in this order.
+  void move_to(ModelOutput& output);
+};
+
+/// BartAttention and WhisperAttention: of a decoder's tokens, or with `key_value_states` over the encoder's.
+struct Seq2SeqAttention {
+  Linear k_proj, v_proj, q_proj, out_proj;
+  std::int64_t head_dim = 0;
+  bool is_whisper = false;  // scales the query itself, and copies all three to row-major heads
+  AttentionOptions options;
+
+  struct Config {
+    std::int64_t width, heads;
+    bool is_whisper;
+  };
+
+  Seq2SeqAttention() = default;
+  Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& options);
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& key_value_states, const Tensor& mask,
+                                        std::vector<Tensor>* cache) const;
+};
+
+/// fc1, activation, fc2 of both families' layers, with their two dropouts.
+struct Seq2SeqFeedForward {
+  Linear fc1, fc2;
+  std::string activation;
+  double activation_dropout_p = 0;
+  double dropout_p = 0;
+
+  Seq2SeqFeedForward() = default;
+  Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, std::int64_t ffn_dim);
+
+  [[nodiscard]] Tensor forward(const Tensor& input) const;
+};
+
+/// shift_tokens_right: the decoder's input ids from the labels.
+[[nodiscard]] Tensor shift_right(const Tensor& labels);
+
+/// A batch without a mask: a decoder whose own tokens have no padding mask.
+[[nodiscard]] inline const Batch& unmasked() {
+  static const Batch batch;
+  return batch;
+}
+
+/// What tie_weights replaces by `tied`: made, and gone when the model is complete.
+[[nodiscard]] Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied);
+
+}  // namespace memcalc

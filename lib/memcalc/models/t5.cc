@@ -1,0 +1,377 @@
+// T5, FLAN-T5, mT5: transformers models/t5/modeling_t5.py, models/mt5/modeling_mt5.py.
+#include "memcalc/models/encoder_decoder.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kSub{"aten::sub"}, kGt{"aten::gt"}, kLt{"aten::lt"};
+constexpr Operator kMul{"aten::mul"}, kAbs{"aten::abs"}, kDiv{"aten::div"}, kLog{"aten::log"}, kMin{"aten::minimum"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kFullLike{"aten::full_like"}, kWhere{"aten::where"};
+constexpr Operator kZerosLike{"aten::zeros_like"}, kNeg{"aten::neg"}, kZeros{"aten::zeros"};
+constexpr Operator kIsInf{"aten::isinf"}, kAny{"aten::any"}, kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kAccumulateBias{"AccumulateGrad"};
+
+/// T5LayerNorm: an RMS norm whose sum of squares is float32.
+struct T5LayerNorm {
+  Tensor weight;
+  T5LayerNorm() = default;
+  T5LayerNorm(ModuleBuilder& b, std::string_view name, std::int64_t width)
+      : weight(b.parameter(std::string(name) + ".weight", {width}, false)) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    Tensor variance = mean_last(power(to_dtype(x, DType::kFloat32)));
+    Tensor hidden_states = x * reciprocal_sqrt(add_scalar(variance));
+    if (is_half(weight.dtype())) hidden_states = to_dtype(hidden_states, weight.dtype());
+    Tensor result = weight * hidden_states;
+    drop(hidden_states, variance);
+    return result;
+  }
+};
+
+/// T5DenseActDense and T5DenseGatedActDense, with T5LayerFF around them.
+struct FeedForward {
+  Linear wi, wi_1, wo;
+  T5LayerNorm layer_norm;
+  std::string activation;
+  bool gated;
+  double dropout_p;
+
+  FeedForward(ModuleBuilder& b, const T5Spec& spec, double dropout_p)
+      : wi(b, spec.is_gated_act ? "DenseReluDense.wi_0" : "DenseReluDense.wi", spec.d_model, spec.d_ff, false),
+        wi_1(spec.is_gated_act ? Linear(b, "DenseReluDense.wi_1", spec.d_model, spec.d_ff, false) : Linear()),
+        wo(b, "DenseReluDense.wo", spec.d_ff, spec.d_model, false),
+        layer_norm(b, "layer_norm", spec.d_model),
+        activation(spec.dense_act_fn),
+        gated(spec.is_gated_act),
+        dropout_p(dropout_p) {}
+
+  [[nodiscard]] Tensor dense(const Tensor& x) const {
+    Tensor hidden_states, hidden_gelu, hidden_linear;
+    if (gated) {
+      hidden_gelu = activation_function(activation, wi(x));
+      hidden_linear = wi_1(x);
+      hidden_states = hidden_gelu * hidden_linear;
+    } else {
+      hidden_states = wi(x);
+      hidden_states = activation_function(activation, hidden_states);
+    }
+    hidden_states = dropout(hidden_states, dropout_p);
+    hidden_states = to_dtype(hidden_states, wo.weight.dtype());  // under autocast up, and down again in the product
+    Tensor result = wo(hidden_states);
+    drop(hidden_states, hidden_gelu, hidden_linear);
+    return result;
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
+    Tensor forwarded_states = layer_norm(hidden_states);
+    forwarded_states = dense(forwarded_states);
+    return hidden_states + dropout(forwarded_states, dropout_p);
+  }
+};
+
+/// _relative_position_bucket: the locals of the function, in its order.
+Tensor relative_position_bucket(const Tensor& distances, bool bidirectional) {
+  Tape& tape = distances.tape();
+  const Shape& shape = distances.shape();
+  const auto make = [&](DType dtype, const Operator& op) { return tape.empty(shape, dtype, op); };
+  Tensor relative_position, relative_buckets;
+  if (bidirectional) {
+    Tensor positive = make(DType::kBool, kGt);
+    Tensor converted = make(DType::kInt64, kToCopy);
+    positive.reset();
+    Tensor offset = make(DType::kInt64, kMul);
+    converted.reset();
+    relative_buckets = make(DType::kInt64, kAdd);
+    offset.reset();
+    relative_position = make(DType::kInt64, kAbs);
+  } else {
+    Tensor zeros = make(DType::kInt64, kZerosLike);
+    Tensor smaller = make(DType::kInt64, kMin);
+    zeros.reset();
+    relative_position = make(DType::kInt64, kNeg);
+  }
+  Tensor is_small = make(DType::kBool, kLt);
+  Tensor large = make(DType::kFloat32, kToCopy);
+  for (const Operator* op : {&kDiv, &kLog, &kDiv, &kMul}) large = make(DType::kFloat32, *op);
+  large = make(DType::kInt64, kToCopy);
+  large = make(DType::kInt64, kAdd);
+  {
+    Tensor last = make(DType::kInt64, kFullLike);
+    Tensor smaller = make(DType::kInt64, kMin);
+    last.reset();
+    large = std::move(smaller);
+  }
+  Tensor chosen = make(DType::kInt64, kWhere);
+  if (!bidirectional) relative_buckets = make(DType::kInt64, kAdd);  // 0 + chosen; else in place
+  chosen.reset();
+  drop(relative_position, is_small, large);
+  return relative_buckets;
+}
+
+/// The gradient of zeros that require one: it arrives, and dies with the graph.
+void forget_gradient(BackwardCall&) {}
+
+struct T5Attention {
+  Linear q, k, v, o;
+  Tensor relative_attention_bias;  // [buckets, heads]; the first layer of a stack
+  T5LayerNorm layer_norm;
+  bool bidirectional;
+  bool checkpointing;
+  std::int64_t heads, head_dim;
+  double dropout_p;
+  AttentionOptions options;
+
+  struct Config {
+    bool relative_bias, bidirectional, causal;
+  };
+
+  T5Attention(ModuleBuilder& b, std::string_view name, const T5Spec& spec, const RunSpec& run, const Config& config)
+      : bidirectional(config.bidirectional),
+        checkpointing(run.checkpointing != Checkpointing::kNone),
+        heads(spec.num_heads),
+        head_dim(spec.d_kv),
+        dropout_p(dropout_probability(run, spec.dropout_rate)),
+        options{.implementation = run.attention, .dropout = dropout_p, .causal = config.causal} {
+    const std::int64_t inner = spec.num_heads * spec.d_kv;
+    b.scope(name, [&] {
+      q = Linear(b, "q", spec.d_model, inner, false);
+      k = Linear(b, "k", spec.d_model, inner, false);
+      v = Linear(b, "v", spec.d_model, inner, false);
+      o = Linear(b, "o", inner, spec.d_model, false);
+      if (config.relative_bias) {  // its name holds "bias", so the Trainer does not decay it
+        relative_attention_bias =
+            b.parameter("relative_attention_bias.weight", {spec.relative_attention_num_buckets, heads}, false);
+      }
+      return 0;
+    });
+    layer_norm = T5LayerNorm(b, "layer_norm", spec.d_model);
+  }
+
+  [[nodiscard]] Tensor heads_of(const Linear& projection, const Tensor& states) const {
+    return transpose(view(projection(states), {states.size(0), states.size(1), -1, head_dim}), 1, 2);
+  }
+
+  [[nodiscard]] Tensor compute_bias(std::int64_t queries, std::int64_t keys) const {
+    Tape& tape = relative_attention_bias.tape();
+    Tensor context_position;
+    {
+      const Tensor range = tape.empty({queries}, DType::kInt64, kArange);
+      context_position = tape.empty({queries, 1}, DType::kInt64, kAdd);
+    }
+    Tensor memory_position = tape.empty({1, keys}, DType::kInt64, kArange);
+    Tensor relative_position = tape.empty({queries, keys}, DType::kInt64, kSub);
+    Tensor bucket = relative_position_bucket(relative_position, bidirectional);
+    Tensor values = embedding(relative_attention_bias, bucket);
+    values = unsqueeze(transpose(transpose(values, 1, 2), 0, 1), 0);  // permute([2, 0, 1])
+    drop(context_position, memory_position, relative_position, bucket);
+    return values;
+  }
+
+  /// Cross attention has no positions. Under checkpointing the zeros are made to require a gradient.
+  [[nodiscard]] Tensor zero_bias(const Tensor& query, std::int64_t keys) const {
+    Tape& tape = query.tape();
+    Tensor zeros = tape.empty({1, heads, query.size(2), keys}, query.dtype(), kZeros);
+    if (checkpointing) {
+      const Tensor* inputs[] = {&query};
+      Node* node = tape.record(kAccumulateBias, forget_gradient, inputs, 1);
+      tape.set_history(node, zeros);
+    }
+    return zeros;
+  }
+
+  [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, const Tensor& mask, const Tensor& key_value_states,
+                                       Tensor& position_bias, std::vector<Tensor>* cache) const {
+    Tensor query_states = heads_of(q, hidden_states);
+    const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
+    Tensor key_states = heads_of(k, current_states);
+    Tensor value_states = heads_of(v, current_states);
+    if (cache != nullptr) update_cache(*cache, key_states, value_states);
+    if (!position_bias.defined()) {
+      position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
+                                                        : zero_bias(query_states, key_states.size(2));
+    }
+    AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options, position_bias);
+    result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
+    result.output = o(result.output);
+    drop(query_states, key_states, value_states);
+    return result;
+  }
+
+  /// T5LayerSelfAttention, or with `key_value_states` T5LayerCrossAttention. `position_bias` is made where undefined.
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& key_value_states,
+                                        Tensor& position_bias, std::vector<Tensor>* cache) const {
+    Tensor normed_hidden_states = layer_norm(hidden_states);
+    AttentionResult result = attend(normed_hidden_states, mask, key_value_states, position_bias, cache);
+    result.output = hidden_states + dropout(result.output, dropout_p);
+    return result;
+  }
+};
+
+/// "clamp inf values to enable fp16 training"
+Tensor clamp_infinities(Tensor hidden_states) {
+  if (hidden_states.dtype() != DType::kFloat16) return hidden_states;
+  Tape& tape = hidden_states.tape();
+  Tensor clamp_value;
+  {
+    Tensor magnitude = tape.empty(hidden_states.shape(), DType::kFloat16, kAbs);
+    Tensor infinite = tape.empty(hidden_states.shape(), DType::kBool, kIsInf);
+    magnitude.reset();
+    Tensor any = tape.empty({}, DType::kBool, kAny);
+    reduction_scratch(infinite, (1U << infinite.rank()) - 1, 1, kAny);
+    infinite.reset();
+    const Tensor smaller = tape.empty({}, DType::kFloat32, kScalarTensor);
+    const Tensor larger = tape.empty({}, DType::kFloat32, kScalarTensor);
+    clamp_value = tape.empty({}, DType::kFloat32, kWhere);
+  }
+  const Tensor lowest = tape.empty({}, DType::kFloat32, kNeg);
+  return clamp(std::move(hidden_states), lowest, clamp_value);
+}
+
+struct BlockOutputs {
+  Tensor position_bias, cross_position_bias;
+};
+
+struct T5Block {
+  T5Attention self;
+  std::vector<T5Attention> cross;  // of a decoder: one
+  FeedForward feed_forward;
+
+  T5Block(ModuleBuilder& b, const T5Spec& spec, const RunSpec& run, bool decoder, bool first)
+      : self(b.scope("layer.0",
+                     [&] {
+                       return T5Attention(b, "SelfAttention", spec, run,
+                                          {.relative_bias = first, .bidirectional = !decoder, .causal = decoder});
+                     })),
+        cross(decoder ? std::vector<T5Attention>{b.scope(
+                            "layer.1", [&] { return T5Attention(b, "EncDecAttention", spec, run, {}); })}
+                      : std::vector<T5Attention>()),
+        feed_forward(b.scope(decoder ? "layer.2" : "layer.1",
+                             [&] { return FeedForward(b, spec, dropout_probability(run, spec.dropout_rate)); })) {}
+
+  /// kept: hidden states, mask, position bias, encoder's hidden states, its mask, cross position bias.
+  [[nodiscard]] Tensor forward(const KeptTensors& kept, BlockOutputs& biases, EncoderDecoderCache* cache) const {
+    biases.position_bias = kept[2];
+    AttentionResult attention =
+        self.forward(kept[0], kept[1], {}, biases.position_bias, cache != nullptr ? &cache->self_attention : nullptr);
+    Tensor hidden_states = clamp_infinities(std::move(attention.output));
+    if (!cross.empty()) {
+      biases.cross_position_bias = kept[5];
+      AttentionResult cross_attention =
+          cross.front().forward(hidden_states, kept[4], kept[3], biases.cross_position_bias,
+                                cache != nullptr ? &cache->cross_attention : nullptr);
+      hidden_states = std::move(cross_attention.output);
+      attention.weights = std::move(cross_attention.weights);
+      hidden_states = clamp_infinities(std::move(hidden_states));
+    }
+    hidden_states = feed_forward.forward(hidden_states);
+    hidden_states = clamp_infinities(std::move(hidden_states));
+    attention.weights.reset();
+    return hidden_states;
+  }
+};
+
+struct T5Stack {
+  std::vector<T5Block> block;
+  T5LayerNorm final_layer_norm;
+  Tensor replaced_embedding;
+  double dropout_p;
+
+  T5Stack(ModuleBuilder& b, const T5Spec& spec, const RunSpec& run, const Tensor& shared, bool decoder)
+      : replaced_embedding(replaced_by(b, shared)), dropout_p(dropout_probability(run, spec.dropout_rate)) {
+    const std::int64_t layers = decoder ? spec.num_decoder_layers : spec.num_layers;
+    for (std::int64_t i = 0; i < layers; ++i) {
+      block.push_back(b.scope("block." + std::to_string(i), [&] { return T5Block(b, spec, run, decoder, i == 0); }));
+    }
+    final_layer_norm = T5LayerNorm(b, "final_layer_norm", spec.d_model);
+  }
+
+  /// `encoder_hidden_states` and `cache`: of a decoder.
+  [[nodiscard]] Tensor forward(const RunSpec& run, const Embedding& embed_tokens, const Tensor& input_ids,
+                               const Batch& batch, const Tensor& encoder_hidden_states,
+                               EncoderDecoderCache* cache) const {
+    Tensor inputs_embeds = embed_tokens(input_ids);
+    Tensor attention_mask, encoder_extended_attention_mask;
+    if (encoder_hidden_states.defined()) {
+      // No position ids are passed, so nobody looks for packed sequences: as with a cache.
+      attention_mask = create_causal_mask(run, inputs_embeds, unmasked(), /*cached=*/true);
+      encoder_extended_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
+    } else {
+      attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
+    }
+    BlockOutputs biases;  // the first layer makes them, the others share them
+    Tensor hidden_states = dropout(inputs_embeds, dropout_p);
+    for (const T5Block& layer : block) {
+      BlockOutputs* shared = &biases;
+      const auto run_layer = [&layer, shared, cache](const KeptTensors& kept) {
+        BlockOutputs made;
+        Tensor result = layer.forward(kept, made, cache);
+        if (!result.tape().recomputing) *shared = std::move(made);
+        return result;
+      };
+      hidden_states = checkpointed(run,
+                                   {hidden_states, attention_mask, biases.position_bias, encoder_hidden_states,
+                                    encoder_extended_attention_mask, biases.cross_position_bias},
+                                   {}, run_layer);
+    }
+    hidden_states = final_layer_norm(hidden_states);
+    hidden_states = dropout(hidden_states, dropout_p);
+    drop(attention_mask, inputs_embeds, encoder_extended_attention_mask, biases.position_bias,
+         biases.cross_position_bias);
+    return hidden_states;
+  }
+};
+
+class T5ForConditionalGeneration : public Model {
+ public:
+  T5ForConditionalGeneration(const T5Spec& spec, const RunSpec& run, ModuleBuilder& b)
+      : spec_(spec), run_(run), shared_(b, "shared", spec.vocab_size, spec.d_model) {
+    check_activation_function(spec.dense_act_fn);
+    encoder_.push_back(b.scope("encoder", [&] { return T5Stack(b, spec, run, shared_.weight, false); }));
+    decoder_.push_back(b.scope("decoder", [&] { return T5Stack(b, spec, run, shared_.weight, true); }));
+    if (spec.tie_word_embeddings) {
+      Tensor replaced = replaced_by(b, shared_.weight);
+      lm_head_.weight = shared_.weight;
+    } else {
+      lm_head_ = Linear(b, "lm_head", spec.d_model, spec.vocab_size, false);
+    }
+    drop(encoder_[0].replaced_embedding, decoder_[0].replaced_embedding);
+  }
+
+  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
+    ModelOutput output;
+    EncoderDecoderCache cache;
+    output.encoder_last_hidden_state = encoder_[0].forward(run_, shared_, batch.input_ids, batch, {}, nullptr);
+    Tensor decoder_input_ids = shift_right(batch.labels);
+    Tensor last_hidden_state = decoder_[0].forward(run_, shared_, decoder_input_ids, batch,
+                                                   output.encoder_last_hidden_state, run_.use_cache ? &cache : nullptr);
+    Tensor sequence_output = last_hidden_state;
+    if (spec_.scale_decoder_outputs) sequence_output = multiply_scalar(sequence_output);
+    output.logits = lm_head_(sequence_output);
+    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    cache.move_to(output);
+    drop(decoder_input_ids, last_hidden_state, sequence_output);
+    return output;
+  }
+
+ private:
+  T5Spec spec_;
+  RunSpec run_;
+  Embedding shared_;
+  std::vector<T5Stack> encoder_, decoder_;  // one each
+  Linear lm_head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  if (run.attention == Attention::kFlash) {
+    throw Error(ErrorCode::kUsage, "T5 has no flash attention in transformers 5.17; accepted: --attn sdpa, eager");
+  }
+  return std::make_unique<T5ForConditionalGeneration>(spec, run, builder);
+}
+
+}  // namespace memcalc
