@@ -6,11 +6,11 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
 #include "memcalc/alloc/free_list.h"
 #include "memcalc/alloc/segment_placement.h"
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/kept_vector.h"
 
 namespace memcalc {
 
@@ -65,7 +65,7 @@ class CachingAllocator {
   [[nodiscard]] Handle new_segment(Bytes size, bool is_small);
   [[nodiscard]] Handle carve_front(Handle block, Bytes size);
 
-  std::vector<Block> blocks_;  // blocks_[kEmptyBlock] is the empty one
+  KeptVector<Block> blocks_;  // blocks_[kEmptyBlock] is the empty one
   Handle recycled_ = kEmptyBlock;
   std::array<FreeList, 2> pools_;  // [is_small]
   Bytes allocated_ = 0;

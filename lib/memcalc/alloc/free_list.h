@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/kept_vector.h"
 
 namespace memcalc {
 
@@ -155,7 +156,7 @@ class FreeList {
 
   void make_room_for(std::uint32_t node);
 
-  std::vector<Node> nodes_;                             // the heads of the buckets, then a node for each handle
+  KeptVector<Node> nodes_;                              // the heads of the buckets, then a node for each handle
   std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block, and the extra one
 };
 

@@ -9,6 +9,7 @@
 #include "memcalc/alloc/exact_allocator.h"
 #include "memcalc/alloc/segment_placement.h"
 #include "memcalc/base/error.h"
+#include "memcalc/base/kept_vector.h"
 
 namespace memcalc {
 namespace {
@@ -126,7 +127,7 @@ class Replayer {
   const Trace& trace_;
   CachingAllocator allocator_;
   ExactAllocator exact_;
-  std::vector<std::uint32_t> handles_;  // by block of the trace
+  KeptVector<std::uint32_t> handles_;  // by block of the trace
   bool record_timeline_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;                            // of the phase that is being replayed

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/base/kept_vector.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -23,6 +23,6 @@ struct Kernel {
   std::int64_t m = 0, n = 0, k = 0, batch = 0;  // contractions only: C[batch, m, n] += A[batch, m, k] B[batch, k, n]
 };
 
-using KernelList = std::vector<Kernel>;
+using KernelList = KeptVector<Kernel>;
 
 }  // namespace memcalc

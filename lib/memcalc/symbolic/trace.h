@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/kept_vector.h"
 
 namespace memcalc {
 
@@ -64,8 +64,8 @@ struct Block {
 };
 
 struct Trace {
-  std::vector<Block> blocks;
-  std::vector<Event> events;
+  KeptVector<Block> blocks;
+  KeptVector<Event> events;
 };
 
 }  // namespace memcalc

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
+
+#include "memcalc/base/kept_vector.h"
 
 namespace memcalc {
 
@@ -35,7 +38,7 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
   }
 
   // The second step: without what stays for good, with the frees of what the first one left.
-  std::vector<Event> second;
+  KeptVector<Event> second;
   second.reserve(step.size());
   for (Event event : step) {
     ++event.step;
@@ -51,7 +54,7 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
   const auto placeholder_freed = [&](const Event& event) { return is_placeholder(event.block); };
   trace.events.erase(std::remove_if(begin, trace.events.end(), placeholder_freed), trace.events.end());
   trace.events.reserve(trace.events.size() + second.size() * static_cast<std::size_t>(copies));
-  const std::vector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
+  const KeptVector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
   trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
   for (int copy = 0; copy < copies; ++copy) {
     trace.blocks.insert(trace.blocks.end(), blocks.begin(), blocks.end());
