@@ -43,7 +43,8 @@ std::size_t whole_size(std::size_t bytes) { return bytes < kSmallestKept ? bytes
 void* take_buffer(std::size_t bytes) {
   const std::size_t size = whole_size(bytes);
   const auto end = kept.buffers.begin() + static_cast<std::ptrdiff_t>(kept.count);
-  const auto found = std::find_if(kept.buffers.begin(), end, [&](const Buffer& buffer) { return buffer.bytes == size; });
+  const auto found =
+      std::find_if(kept.buffers.begin(), end, [&](const Buffer& buffer) { return buffer.bytes == size; });
   if (found == end) return ::operator new(size);
   void* memory = found->memory;
   *found = kept.buffers[--kept.count];

@@ -52,6 +52,7 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
            (is_vision(model) ? "image" : "text (seqcls, mlm or causal)"));
   }
   if (!image) return;
+  if (run.loop != Loop::kBare) refuse("loop trainer: images are modelled in a plain loop; accepted: --loop bare");
   require_positive(run.image_size, "image size");
   const auto* vit = std::get_if<VitSpec>(&model.architecture);
   if (vit != nullptr && run.image_size != vit->image_size) {
