@@ -68,6 +68,14 @@ TEST(RunOptions, ThePlainLoopHasTorchsDefaults) {
   EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("foreach AdamW")));
 }
 
+TEST(RunOptions, ImagesAreForThePlainLoop) {
+  const ModelSpec vit{.name = "vit-test", .model_type = "vit", .architecture = VitSpec{.image_size = 224}};
+  const ResolvedRun resolved = resolve(vit, {});
+  EXPECT_EQ(resolved.run.loop, Loop::kBare);
+  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("not modelled in the Trainer")));
+  EXPECT_THAT(refusal(vit, {.loop = Loop::kTrainer}), HasSubstr("accepted: --loop bare"));
+}
+
 TEST(RunOptions, WhatWasSaidIsNoAssumption) {
   const ResolvedRun resolved = resolve(bert(), {.task = Task::kMaskedLm,
                                                 .batch_size = 4,

@@ -65,8 +65,12 @@ Precision resolve_precision(const RunOptions& options, std::vector<std::string>&
   return Precision::kFp32;
 }
 
-Loop resolve_loop(const RunOptions& options, std::vector<std::string>& assumptions) {
+Loop resolve_loop(Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
+  if (task == Task::kImageClassification) {
+    assumptions.emplace_back("the loop is a plain one: images are not modelled in the Trainer");
+    return Loop::kBare;
+  }
   assumptions.emplace_back(
       "the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
       "backward pass (--loop bare for a plain loop)");
@@ -135,7 +139,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;
-  run.loop = resolve_loop(options, assumptions);
+  run.loop = resolve_loop(run.task, options, assumptions);
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
   run.attention = options.attention.value_or(Attention::kSdpa);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
