@@ -50,20 +50,11 @@ AttentionOptions attention_options(const Gemma3Spec& spec, const RunSpec& run) {
   return causal_attention(run, spec.attention_dropout);
 }
 
-/// GemmaAttention and Gemma2Attention: as LLaMA's.
-struct GemmaAttention : HeadProjections {
+/// GemmaAttention and Gemma2Attention.
+struct GemmaAttention : RotaryAttention {
   template <typename Spec>
   GemmaAttention(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
-      : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
-    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
-    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    apply_rotary(query_states, key_states, positions.cos, positions.sin);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
+      : RotaryAttention(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias) {}
 };
 
 struct Gemma3Attention : HeadProjections {
@@ -83,33 +74,6 @@ struct Gemma3Attention : HeadProjections {
     key_states = k_norm(key_states);
     apply_rotary(query_states, key_states, positions.cos, positions.sin);
     return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
-};
-
-struct GemmaLayer {
-  GemmaAttention self_attn;
-  GatedMlp mlp;
-  GemmaRmsNorm input_layernorm, post_attention_layernorm;
-
-  GemmaLayer(ModuleBuilder& b, const GemmaSpec& spec, const RunSpec& run, bool sliding)
-      : self_attn(b.scope("self_attn", [&] { return GemmaAttention(b, spec, run, sliding); })),
-        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
-        input_layernorm(b, "input_layernorm", spec.hidden_size),
-        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
-    hidden_states = std::move(attention.output);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, attention.weights);
-    return hidden_states;
   }
 };
 
@@ -161,7 +125,7 @@ struct AlternatingGemma : Gemma<Spec, Layer> {
   [[nodiscard]] static bool final_softcap(const Spec& spec) { return spec.final_softcap; }
 };
 
-using Gemma1 = Gemma<GemmaSpec, GemmaLayer>;
+using Gemma1 = Gemma<GemmaSpec, PreNormLayer<GemmaSpec, GemmaAttention, GemmaRmsNorm>>;
 using Gemma2 = AlternatingGemma<Gemma2Spec, FourNormLayer<Gemma2Spec, GemmaAttention>>;
 struct Gemma3 : AlternatingGemma<Gemma3Spec, FourNormLayer<Gemma3Spec, Gemma3Attention>> {
   static constexpr bool kRotaryByLayerType = true;

@@ -8,25 +8,18 @@ namespace memcalc {
 
 namespace {
 
-struct Qwen2Attention : HeadProjections {
-  Qwen2Attention(ModuleBuilder& b, const Qwen2Spec& spec, const AttentionOptions& options, bool sliding)
-      : HeadProjections(b, spec, options, sliding, /*qkv_bias=*/true, /*output_bias=*/false) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
-    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
-    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    apply_rotary(query_states, key_states, positions.cos, positions.sin);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
+struct Qwen2Attention : RotaryAttention {
+  Qwen2Attention(ModuleBuilder& b, const Qwen2Spec& spec, const RunSpec& run, bool sliding)
+      : RotaryAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding, /*qkv_bias=*/true,
+                        /*output_bias=*/false) {}
 };
 
 struct Qwen3Attention : HeadProjections {
   RmsNorm q_norm, k_norm;
 
-  Qwen3Attention(ModuleBuilder& b, const Qwen3Spec& spec, const AttentionOptions& options, bool sliding)
-      : HeadProjections(b, spec, options, sliding, spec.attention_bias, spec.attention_bias),
+  Qwen3Attention(ModuleBuilder& b, const Qwen3Spec& spec, const RunSpec& run, bool sliding)
+      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
+                        spec.attention_bias),
         q_norm(b, "q_norm", spec.head_dim),
         k_norm(b, "k_norm", spec.head_dim) {}
 
@@ -41,37 +34,7 @@ struct Qwen3Attention : HeadProjections {
 };
 
 template <typename Spec, typename SelfAttention>
-struct DecoderLayer {
-  SelfAttention self_attn;
-  GatedMlp mlp;
-  RmsNorm input_layernorm, post_attention_layernorm;
-
-  DecoderLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
-      : self_attn(
-            b.scope("self_attn",
-                    [&] { return SelfAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding); })),
-        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
-        input_layernorm(b, "input_layernorm", spec.hidden_size),
-        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
-    hidden_states = std::move(attention.output);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, attention.weights);
-    return hidden_states;
-  }
-};
-
-template <typename Spec, typename SelfAttention>
-struct Qwen : RotaryFamily<Spec, DecoderLayer<Spec, SelfAttention>> {
+struct Qwen : RotaryFamily<Spec, PreNormLayer<Spec, SelfAttention, RmsNorm>> {
   [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) {
     MaskPlan plan;
     plan.mapping = true;

@@ -82,6 +82,15 @@ AttentionResult HeadProjections::attend(const Tensor& hidden_states, Tensor& que
   return result;
 }
 
+AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                         const Tensor& mask, std::vector<Tensor>* cache) const {
+  Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+  Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+  Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+  apply_rotary(query_states, key_states, positions.cos, positions.sin);
+  return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+}
+
 GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias)
     : gate_proj(b, "gate_proj", spec.hidden_size, spec.intermediate_size, bias),
       up_proj(b, "up_proj", spec.hidden_size, spec.intermediate_size, bias),

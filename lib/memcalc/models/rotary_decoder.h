@@ -59,6 +59,44 @@ struct GatedMlp {
   [[nodiscard]] Tensor forward(const Tensor& x) const;
 };
 
+/// LlamaAttention.forward, which Qwen2's and Gemma's repeat.
+struct RotaryAttention : HeadProjections {
+  using HeadProjections::HeadProjections;
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+};
+
+/// LlamaDecoderLayer, which Qwen2's, Qwen3's and Gemma's repeat: a norm before each half. SelfAttention is constructed
+/// from (builder, spec, run, sliding).
+template <typename Spec, typename SelfAttention, typename Norm>
+struct PreNormLayer {
+  SelfAttention self_attn;
+  GatedMlp mlp;
+  Norm input_layernorm, post_attention_layernorm;
+
+  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding, bool mlp_bias = false)
+      : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
+        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec, mlp_bias); })),
+        input_layernorm(b, "input_layernorm", spec.hidden_size),
+        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               std::vector<Tensor>* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states = input_layernorm(input);
+    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states = std::move(attention.output);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = post_attention_layernorm(hidden_states);
+    hidden_states = mlp.forward(hidden_states);
+    hidden_states = residual + hidden_states;
+    drop(residual, attention.weights);
+    return hidden_states;
+  }
+};
+
 /// lm_head, which shares the embedding's weight where `tied`.
 [[nodiscard]] Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool tied, std::int64_t in,
                                          std::int64_t vocabulary, bool bias = false);
