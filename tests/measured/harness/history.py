@@ -114,7 +114,7 @@ def bare(case, rec):
         if amp is not None:
             with torch.autocast("cuda", dtype=amp): o = m(**batch)
         else: o = m(**batch)
-        return o.loss
+        return o if torch.is_tensor(o) else o.loss
     def bwd(l): scaler.scale(l / accum if accum > 1 else l).backward()
     for step in range(3):
         opt.zero_grad(set_to_none=True); rec.mark(f"step {step} zero_grad")
@@ -131,10 +131,12 @@ def trainer(case, rec):
     torch.zeros(1, device="cuda"); torch.cuda.synchronize(); rec.mark("start")
     bcase = dict(case); bcase["precision"] = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(case["precision"], case["precision"]); bcase["ckpt"] = "none"
     m, batch, cfg, task = M.build(bcase); rec.mark("built model and batch")
-    S = case["seq"]; V = cfg.vocab_size; g = torch.Generator().manual_seed(0); items = []
+    S = case.get("seq", 0); V = getattr(cfg, "vocab_size", 1000); g = torch.Generator().manual_seed(0); items = []
     for i in range(64):
+        if task == "image":
+            items.append(dict(pixel_values=torch.randn(3, 224, 224, generator=g), labels=torch.tensor(0))); continue
         ids = torch.randint(5, V, (S,), generator=g)
-        d = dict(input_ids=ids, labels=torch.tensor(0) if task == "seqcls" else ids.clone())
+        d = dict(input_ids=ids, labels=torch.tensor(0) if task == "seqcls" else ids * 0 if task == "tokcls" else ids.clone())
         if case.get("padding"):
             am = torch.ones(S, dtype=torch.long)
             if i % 2: am[S // 2:] = 0

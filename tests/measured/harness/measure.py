@@ -29,11 +29,17 @@ def build(case):
                 o = s.m(x)
                 return torch.nn.functional.cross_entropy(o, y)
         return W(), dict(x=x, y=y), None, task
+    if task == "custom":
+        import custom
+        m, batch = custom.build(spec, case, wdtype, ri)
+        return m, batch, None, task
     import transformers as tf
     spec = dict(spec); mt = spec.pop("model_type")
     if "layers" in case:
-        for k in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"):
+        for k in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers", "n_layers"):
             if k in spec: spec[k] = case["layers"]
+        for k in ("text_config", "vision_config"):
+            if k in spec: spec[k] = dict(spec[k], num_hidden_layers=case["layers"])
     if case.get("dropout") is not None:
         d = case["dropout"]
         for k in ("hidden_dropout_prob", "attention_probs_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "hidden_dropout", "dropout_rate"):
@@ -44,7 +50,8 @@ def build(case):
         cfg.decoder_start_token_id = 1 if mt == "whisper" else 0
         if mt == "t5": cfg.pad_token_id = 0
     cls = {"seqcls": tf.AutoModelForSequenceClassification, "mlm": tf.AutoModelForMaskedLM, "causal": tf.AutoModelForCausalLM,
-           "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification}[task]
+           "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification,
+           "tokcls": tf.AutoModelForTokenClassification, "contrastive": tf.AutoModel}[task]
     with torch.device("cuda"):
         m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attn", "sdpa"))
     V = spec.get("vocab_size", 1000)
@@ -55,6 +62,9 @@ def build(case):
         batch = dict(input_ids=ri(V, B, S), labels=ri(V, B, case.get("target_seq", S)))
     elif task == "whisper":
         batch = dict(input_features=torch.randn(B, 80, 3000, device="cuda", dtype=wdtype), labels=ri(V, B, S))
+    elif task == "tokcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B, S) * 0)
+    elif task == "contrastive":
+        batch = dict(input_ids=ri(49408, B, S), pixel_values=torch.randn(B, 3, 224, 224, device="cuda", dtype=wdtype), return_loss=True)
     elif task == "image":
         batch = dict(pixel_values=torch.randn(B, 3, 224, 224, device="cuda", dtype=wdtype), labels=ri(6, B) * 0)
     if case.get("mask"): batch["attention_mask"] = torch.ones(B, S, dtype=torch.long, device="cuda")
@@ -106,7 +116,7 @@ def run_case(case, trace_dir):
         am = torch.ones(case["batch"], case["seq"], dtype=torch.long, device="cuda"); am[1::2, case["seq"] // 2:] = 0; batch["attention_mask"] = am; del am
     gc.collect(); torch.cuda.empty_cache()
     r["attn_impl"] = getattr(cfg, "_attn_implementation", None) if cfg is not None else None
-    r["batch_bytes"] = sum(v.numel() * v.element_size() for v in batch.values())
+    r["batch_bytes"] = sum(v.numel() * v.element_size() for v in batch.values() if torch.is_tensor(v))
     r["alloc_after_model_and_batch"] = A() - base; r["reserved_after_model"] = R(); r["nvml_after_model"] = nvml_used()
     if case.get("lora"):
         from peft import LoraConfig, get_peft_model
