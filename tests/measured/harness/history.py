@@ -108,12 +108,16 @@ def bare(case, rec):
     m, batch, cfg, task = M.build(case)
     if case.get("padding"): batch["attention_mask"] = padded(case, torch, case["seq"], None, case["batch"], task)
     rec.mark("built model and batch"); gc.collect(); torch.cuda.empty_cache(); rec.mark("empty_cache")
+    import finetune
+    m = finetune.apply(m, case); rec.mark("fine-tuning set up")
+    if case.get("mode") == "infer": return infer(case, rec, m, batch, cfg)
     m.train(); opt = M.make_opt(case, [p for p in m.parameters() if p.requires_grad]); scaler = torch.amp.GradScaler("cuda", enabled=prec == "amp-fp16")
-    accum = case.get("accum", 1)
+    accum = case.get("accum", 1); run = torch.compile(m) if case.get("compile") else m
     def fwd():
-        if amp is not None:
-            with torch.autocast("cuda", dtype=amp): o = m(**batch)
-        else: o = m(**batch)
+        with finetune.saving(case):
+            if amp is not None:
+                with torch.autocast("cuda", dtype=amp): o = run(**batch)
+            else: o = run(**batch)
         return o if torch.is_tensor(o) else o.loss
     def bwd(l): scaler.scale(l / accum if accum > 1 else l).backward()
     for step in range(3):
@@ -123,7 +127,19 @@ def bare(case, rec):
         if case.get("clip"):
             scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0); rec.mark(f"step {step} clip")
         scaler.step(opt); rec.mark(f"step {step} optimizer"); scaler.update(); rec.mark(f"step {step} scaler update")
-    return dict(params=[[n, list(p.shape)] for n, p in m.named_parameters()], attn=getattr(cfg, "_attn_implementation", None))
+    return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], attn=getattr(cfg, "_attn_implementation", None))
+
+
+def infer(case, rec, m, batch, cfg):
+    import torch
+    m.eval(); batch.pop("labels", None); new = case.get("new_tokens", 0)
+    kw = dict(max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=case.get("beams", 1), pad_token_id=0)
+    f = (lambda: m.generate(**batch, **kw)) if new else (lambda: m(**batch))
+    amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
+    with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
+        for i in range(2):
+            o = f(); rec.mark("call %d" % i); del o; rec.mark("call %d result dropped" % i)
+    return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], attn=getattr(cfg, "_attn_implementation", None))
 
 
 def trainer(case, rec):
@@ -143,9 +159,12 @@ def trainer(case, rec):
             d["attention_mask"] = am
         items.append(d)
     del batch; gc.collect(); torch.cuda.empty_cache(); rec.mark("empty_cache")
+    import finetune
+    m = finetune.apply(m, dict(case, liger=None)); rec.mark("fine-tuning set up")
     kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch"], max_steps=case.get("steps", 4), gradient_accumulation_steps=case.get("accum", 1),
               gradient_checkpointing=case.get("ckpt") == "full", fp16=case["precision"] == "amp-fp16", bf16=case["precision"] == "amp-bf16", report_to="none", logging_strategy="no",
               save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
+    if case.get("liger"): kw["use_liger_kernel"] = True
     if case.get("optim"): kw["optim"] = case["optim"]
     if case.get("max_grad_norm") is not None: kw["max_grad_norm"] = case["max_grad_norm"]
     args = tf.TrainingArguments(**kw)
@@ -179,12 +198,12 @@ def trainer(case, rec):
         return r
     t._prepare_for_training = prep
     t.train(); rec.mark("train ended")
-    return dict(params=[[n, list(p.shape)] for n, p in m.named_parameters()], optim=str(args.optim), attn=cfg._attn_implementation)
+    return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], optim=str(args.optim), attn=cfg._attn_implementation)
 
 
 def run(case, outdir, light):
     import torch
-    rec = Rec(light or bool(case.get("light")), case.get("ckpt") == "full")
+    rec = Rec(light or bool(case.get("light")), case.get("ckpt", "none") != "none")
     loop = case.get("loop", "bare"); t = time.time()
     head = dict(case=case, loop=loop); err = None
     try: head.update((trainer if loop == "trainer" else bare)(case, rec))

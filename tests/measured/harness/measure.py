@@ -52,8 +52,12 @@ def build(case):
     cls = {"seqcls": tf.AutoModelForSequenceClassification, "mlm": tf.AutoModelForMaskedLM, "causal": tf.AutoModelForCausalLM,
            "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification,
            "tokcls": tf.AutoModelForTokenClassification, "contrastive": tf.AutoModel}[task]
-    with torch.device("cuda"):
-        m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attn", "sdpa"))
+    if case.get("quant"):
+        import finetune
+        m = finetune.load_quantized(case, cfg, cls, wdtype)
+    else:
+        with torch.device("cuda"):
+            m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attn", "sdpa"))
     V = spec.get("vocab_size", 1000)
     if task == "seqcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B) * 0)
     elif task in ("mlm", "causal"):
@@ -87,7 +91,8 @@ def make_opt(case, params):
         from transformers.optimization import Adafactor
         return Adafactor(params, lr=1e-5, relative_step=False, scale_parameter=False)
     if o == "none": return None
-    raise ValueError(o)
+    import finetune
+    return finetune.optimizer(o, params)
 
 def nvml_used():
     try:
@@ -101,6 +106,7 @@ def run_case(case, trace_dir):
     import torch
     t_start = time.time()
     r = dict(case=case, torch=torch.__version__)
+    if case.get("expandable"): torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     r["nvml_before_context"] = nvml_used()
     torch.cuda.init(); torch.zeros(1, device="cuda"); torch.cuda.synchronize()
     r["gpu"] = torch.cuda.get_device_name(0); r["gpu_total"] = torch.cuda.get_device_properties(0).total_memory
@@ -118,11 +124,9 @@ def run_case(case, trace_dir):
     r["attn_impl"] = getattr(cfg, "_attn_implementation", None) if cfg is not None else None
     r["batch_bytes"] = sum(v.numel() * v.element_size() for v in batch.values() if torch.is_tensor(v))
     r["alloc_after_model_and_batch"] = A() - base; r["reserved_after_model"] = R(); r["nvml_after_model"] = nvml_used()
-    if case.get("lora"):
-        from peft import LoraConfig, get_peft_model
-        m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules=case.get("lora_targets", "all-linear"), lora_dropout=case.get("lora_dropout", 0.0)))
-        if case.get("ckpt", "none") == "full": m.enable_input_require_grads()
-        r["alloc_after_lora"] = A() - base
+    import finetune
+    m = finetune.apply(m, case)
+    if case.get("lora"): r["alloc_after_lora"] = A() - base
     r["params"] = sum(p.numel() for p in m.parameters()); r["trainable"] = sum(p.numel() for p in m.parameters() if p.requires_grad)
     r["n_param_tensors"] = sum(1 for _ in m.parameters()); r["buffer_bytes"] = sum(b.numel() * b.element_size() for b in m.buffers())
     if case.get("mode", "train") == "infer": return infer(case, r, m, batch, base, torch)
@@ -133,9 +137,10 @@ def run_case(case, trace_dir):
     run = m
     if case.get("compile"): run = torch.compile(m)
     def fwd():
-        if amp is not None:
-            with torch.autocast("cuda", dtype=amp): o = run(**batch)
-        else: o = run(**batch)
+        with finetune.saving(case):
+            if amp is not None:
+                with torch.autocast("cuda", dtype=amp): o = run(**batch)
+            else: o = run(**batch)
         return o if torch.is_tensor(o) else o.loss
     def bwd(l): scaler.scale(l / accum if accum > 1 else l).backward()
     def clip():
@@ -202,7 +207,8 @@ def run_case(case, trace_dir):
 def infer(case, r, m, batch, base, torch):
     A = torch.cuda.memory_allocated; P = torch.cuda.max_memory_allocated
     m.eval(); batch.pop("labels", None); new = case.get("new_tokens", 0)
-    with torch.no_grad():
+    amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
+    with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
         torch.cuda.reset_peak_memory_stats()
         if new == 0:
             f = lambda: m(**batch)
