@@ -32,10 +32,12 @@ Built build(const WhisperSpec& spec, const RunSpec& run, Builder& b) { return bu
 double dropout_probability(const RunSpec& run, double configured) { return run.dropout.value_or(configured); }
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
-  ModuleBuilder builder(tape, dtype);
+  ModuleBuilder builder(tape, dtype, run.fine_tuning);
+  builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
   std::unique_ptr<Model> model =
       std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
   model->parameters = std::move(builder.parameters);
+  model->linear_layers = std::move(builder.linear_layers);
   return model;
 }
 

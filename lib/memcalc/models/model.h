@@ -65,6 +65,7 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
+  std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   Shape input_features;               // speech models: of one sample
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0

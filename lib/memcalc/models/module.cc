@@ -1,5 +1,6 @@
 #include "memcalc/models/module.h"
 
+#include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -32,6 +33,18 @@ Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
   return tensor;
 }
 
+std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view name, std::int64_t in,
+                                                                std::int64_t out) {
+  if (!fine_tuning.replaces_linear_layers()) return nullptr;
+  auto layer = std::make_shared<FineTunedLinear>();
+  layer->name.append(prefix_).append(name);
+  layer->in_features = in;
+  layer->out_features = out;
+  layer->last_parameter = parameters.size() - 1;
+  linear_layers.push_back(layer);
+  return layer;
+}
+
 namespace {
 
 std::string dotted(std::string_view name, std::string_view leaf) {
@@ -45,6 +58,11 @@ std::string dotted(std::string_view name, std::string_view leaf) {
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
+  fine_tuned = builder.remember_linear(name, in, out);
+}
+
+Tensor Linear::fine_tuned_forward(const Tensor& x) const {
+  return fine_tuned->forward(x, [this](const Tensor& input) { return linear(input, weight, bias); });
 }
 
 Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied) {
@@ -62,16 +80,31 @@ Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& 
 
 Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)
     : weight(builder.parameter(dotted(name, "weight"), {in, out})),
-      bias(builder.parameter(dotted(name, "bias"), {out}, false)) {}
+      bias(builder.parameter(dotted(name, "bias"), {out}, false)),
+      fine_tuned(builder.remember_linear(name, in, out)) {}
 
 Tensor Conv1D::operator()(const Tensor& x) const {
+  if (!fine_tuned) return product(x);
+  return fine_tuned->forward(x, [this](const Tensor& input) { return product(input); });
+}
+
+Tensor Conv1D::product(const Tensor& x) const {
   Shape shape = x.shape();
   shape[-1] = weight.size(1);
   return view(addmm(bias, view(x, {-1, x.size(-1)}), weight), shape);
 }
 
 Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {rows, width})) {}
+    : weight(builder.parameter(dotted(name, "weight"), {rows, width})),
+      output_requires_grad(std::exchange(builder.first_embedding_requires_grad, false)) {}
+
+Tensor Embedding::operator()(const Tensor& indices) const {
+  Tensor rows = embedding(weight, indices);
+  if (output_requires_grad && weight.tape().grad_enabled && !rows.requires_grad()) {
+    weight.tape().require_gradient(rows);
+  }
+  return rows;
+}
 
 LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/fine_tuning.h"
 
 namespace memcalc {
 
@@ -52,6 +53,7 @@ struct RunSpec {
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache
   bool padding = false;                 // some sequences are padded, so an attention mask is passed; --padding
+  FineTuning fine_tuning;               // --lora, --quantize, --freeze, --liger
   std::optional<double> dropout;        // every dropout probability of the model; --dropout
 };
 

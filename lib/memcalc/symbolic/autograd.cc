@@ -45,6 +45,7 @@ void Tape::release_node(NodeId id) {
       if (next != kNoNode && --nodes_[static_cast<std::size_t>(next)].references == 0) release_stack_.push_back(next);
     }
     node.edge_count = node.saved_count = node.output_count = 0;
+    node.variable = nullptr;
     free_nodes_.push_back(dead);
   }
   releasing_ = false;

@@ -61,8 +61,8 @@ void Tape::release(TensorImpl* impl) {
   impl->block = kNoBlock;
   impl->grad_fn = kNoNode;
   free_impls_.push_back(impl);
+  if (grad_fn != kNoNode) release_node(grad_fn);  // TensorImpl.cpp, release_resources: autograd_meta_ before storage_
   if (block != kNoBlock) release_block(block);
-  if (grad_fn != kNoNode) release_node(grad_fn);
 }
 
 void Tape::release_block(BlockId block) {
@@ -136,6 +136,20 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
     node.output = {shape, dtype};
   }
   return tensor;
+}
+
+void Tape::require_gradient(const Tensor& tensor) {
+  TensorImpl& impl = *tensor.impl();
+  impl.requires_grad = true;
+  impl.grad_accumulator = new_node();
+  Node& node = nodes_[static_cast<std::size_t>(impl.grad_accumulator)];
+  node.references = 0;
+  node.variable = &impl;
+  node.saved_count = 1;
+  node.saved[0].tensor = tensor;  // accumulate_grad.h: the node owns its variable, the variable only points back
+  node.sequence = UINT64_MAX;
+  node.output_count = 1;
+  node.output = {impl.shape, impl.dtype};
 }
 
 void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {

@@ -118,6 +118,10 @@ class Tape {
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// parameter.requires_grad_(trainable), of one that was made trainable.
+  void set_trainable(const Tensor& parameter, bool trainable) { parameter.impl()->requires_grad = trainable; }
+  /// tensor.requires_grad_() of a result without history: a leaf, whose gradient lives as long as the graph.
+  void require_gradient(const Tensor& tensor);
   /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
   void convert(const Tensor& tensor, DType dtype, const Operator& op);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
@@ -215,7 +219,10 @@ class BackwardCall {
   /// The gradient itself, where the result is a view of it.
   [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }
   [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
-  void set(int input, Tensor gradient) { results[static_cast<std::size_t>(input)] = std::move(gradient); }
+  /// A gradient that nobody needs dies here.
+  void set(int input, Tensor gradient) {
+    if (needs(input)) results[static_cast<std::size_t>(input)] = std::move(gradient);
+  }
 
   Tape& tape;
   Node& node;

@@ -3,6 +3,7 @@
 
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
@@ -73,6 +74,7 @@ void backward_from(const Tensor& loss) {
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   Batch batch = make_batch(tape, model, run, kRandint);
   tape.empty_cache();
+  apply_fine_tuning(tape, model, run);
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) {
     if (parameter.tensor.requires_grad()) all.push_back(parameter.tensor);
