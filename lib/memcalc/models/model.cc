@@ -34,9 +34,12 @@ double dropout_probability(const RunSpec& run, double configured) { return run.d
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
+  tape.on_meta_device = run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained builds it
   std::unique_ptr<Model> model =
       std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
+  tape.on_meta_device = false;
   model->parameters = std::move(builder.parameters);
+  model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   return model;
 }

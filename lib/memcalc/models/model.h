@@ -66,6 +66,7 @@ class Model {
 
   std::vector<Parameter> parameters;  // in the order of module.parameters()
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
+  std::vector<Tensor> buffers;                                  // in the order in which they were made
   Shape input_features;               // speech models: of one sample
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
@@ -87,6 +88,10 @@ template <typename Layer>
   const std::size_t positional_count = positional.size();
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   if (run.checkpointing == Checkpointing::kNone) return layer(positional);
+  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
+  if (run.fine_tuning.prepares_for_kbit && run.loop == Loop::kBare) {
+    return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
+  }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer));
 }
 

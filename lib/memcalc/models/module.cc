@@ -30,17 +30,19 @@ Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
 Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
   Tensor tensor = tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
   state.push_back(tensor);
+  buffers.push_back(tensor);
   return tensor;
 }
 
 std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view name, std::int64_t in,
-                                                                std::int64_t out) {
+                                                                std::int64_t out, std::size_t parameter_count) {
   if (!fine_tuning.replaces_linear_layers()) return nullptr;
   auto layer = std::make_shared<FineTunedLinear>();
   layer->name.append(prefix_).append(name);
   layer->in_features = in;
   layer->out_features = out;
   layer->last_parameter = parameters.size() - 1;
+  layer->first_parameter = parameters.size() - parameter_count;
   linear_layers.push_back(layer);
   return layer;
 }
@@ -58,11 +60,11 @@ std::string dotted(std::string_view name, std::string_view leaf) {
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
-  fine_tuned = builder.remember_linear(name, in, out);
+  fine_tuned = builder.remember_linear(name, in, out, with_bias ? 2 : 1);
 }
 
 Tensor Linear::fine_tuned_forward(const Tensor& x) const {
-  return fine_tuned->forward(x, [this](const Tensor& input) { return linear(input, weight, bias); });
+  return fine_tuned->forward(x, bias, [this](const Tensor& input) { return linear(input, weight, bias); });
 }
 
 Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied) {
@@ -81,11 +83,11 @@ Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& 
 Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)
     : weight(builder.parameter(dotted(name, "weight"), {in, out})),
       bias(builder.parameter(dotted(name, "bias"), {out}, false)),
-      fine_tuned(builder.remember_linear(name, in, out)) {}
+      fine_tuned(builder.remember_linear(name, in, out, 2)) {}
 
 Tensor Conv1D::operator()(const Tensor& x) const {
   if (!fine_tuned) return product(x);
-  return fine_tuned->forward(x, [this](const Tensor& input) { return product(input); });
+  return fine_tuned->forward(x, bias, [this](const Tensor& input) { return product(input); });
 }
 
 Tensor Conv1D::product(const Tensor& x) const {

@@ -36,6 +36,11 @@ class ModuleBuilder {
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
+  /// A buffer whose values were computed by operators.
+  [[nodiscard]] Tensor computed_buffer(Tensor values) {
+    buffers.push_back(values);
+    return values;
+  }
   template <typename Build>
   auto scope(std::string_view name, Build build) {
     const std::size_t length = prefix_.size();
@@ -47,7 +52,7 @@ class ModuleBuilder {
 
   /// A linear layer that fine-tuning may change, whose parameters were just made; null where none will be changed.
   [[nodiscard]] std::shared_ptr<FineTunedLinear> remember_linear(std::string_view name, std::int64_t in,
-                                                                 std::int64_t out);
+                                                                 std::int64_t out, std::size_t parameter_count);
 
   Tape& tape;
   DType dtype;
@@ -56,6 +61,7 @@ class ModuleBuilder {
   std::vector<Parameter> parameters;
   /// The forward hook of enable_input_require_grads sits on the model's first embedding.
   bool first_embedding_requires_grad = false;
+  std::vector<Tensor> buffers;
   std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:

@@ -29,7 +29,7 @@ Tensor rope_parameters(Tape& tape, std::int64_t half) {
 }  // namespace
 
 RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim)
-    : inverse_frequencies(rope_parameters(b.tape, rotary_dim / 2)),
+    : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2))),
       original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)) {}
 
 Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {

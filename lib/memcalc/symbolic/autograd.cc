@@ -46,6 +46,9 @@ void Tape::release_node(NodeId id) {
     }
     node.edge_count = node.saved_count = node.output_count = 0;
     node.variable = nullptr;
+    node.context = nullptr;
+    node.owner.reset();
+    node.kept.reset();
     free_nodes_.push_back(dead);
   }
   releasing_ = false;
@@ -155,6 +158,9 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   const NoGrad no_grad(*this);
   count_dependencies(first);
   nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = root_gradient;
+  // Called inside of backward(), by a reentrant checkpoint, it has a queue of its own.
+  const auto outer_ready = std::exchange(ready_, {});
+  const Operator* const outer_node = current_node;
   push_ready(first);
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
@@ -163,7 +169,8 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
     current_node = nodes_[static_cast<std::size_t>(id)].name;
     evaluate(id);
   }
-  current_node = nullptr;
+  ready_ = outer_ready;
+  current_node = outer_node;
 }
 
 void Tape::evaluate(NodeId id) {

@@ -30,6 +30,7 @@ Tape::~Tape() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     for (SavedTensor& saved : nodes_[i].saved) saved.reset();
     for (Tensor& gradient : nodes_[i].buffer) gradient.reset();
+    nodes_[i].kept.reset();
   }
   for (std::size_t i = 0; i < impls_.size(); ++i) impls_[i].grad.reset();
 }
@@ -82,7 +83,7 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   impl->strides = strides;
   impl->elements = shape.elements();
   const Bytes bytes = checked_multiply(impl->elements, size_of(dtype));
-  if (bytes > 0) {
+  if (bytes > 0 && !on_meta_device) {
     impl->block = static_cast<BlockId>(trace.blocks.size());
     trace.blocks.push_back({bytes, Category::kTemporaries});
     block_references_.push_back(1);
@@ -150,6 +151,16 @@ void Tape::require_gradient(const Tensor& tensor) {
   node.sequence = UINT64_MAX;
   node.output_count = 1;
   node.output = {impl.shape, impl.dtype};
+}
+
+void Tape::take_storage(const Tensor& tensor, Tensor& from) {
+  tensor.impl()->block = std::exchange(from.impl()->block, kNoBlock);
+  from.reset();
+}
+
+void Tape::keep(Node& node, const Tensor& tensor) {
+  node.kept = tensor;
+  mark_saved(tensor);
 }
 
 void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {

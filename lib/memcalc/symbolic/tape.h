@@ -94,6 +94,9 @@ struct Node {
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
+  const void* context = nullptr;
+  std::shared_ptr<void> owner;  // of the context, where the node owns it
+  Tensor kept;  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
@@ -124,6 +127,8 @@ class Tape {
   void require_gradient(const Tensor& tensor);
   /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
   void convert(const Tensor& tensor, DType dtype, const Operator& op);
+  /// Gives a tensor that was made on the meta device the storage of `from`, which dies.
+  void take_storage(const Tensor& tensor, Tensor& from);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
   [[nodiscard]] Tensor placeholder();
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
@@ -134,6 +139,8 @@ class Tape {
   /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
   [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count);
   void save(Node& node, const Tensor& tensor);
+  /// ctx.name = tensor in an autograd.Function: neither checkpointing nor backward lets it go, only the graph's end.
+  void keep(Node& node, const Tensor& tensor);
   /// What autograd saves counts as an activation from then on.
   void mark_saved(const Tensor& tensor);
   /// Makes `output` the next output of `node`; without a node nothing. A former history is let go.
@@ -167,6 +174,8 @@ class Tape {
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
+  bool on_meta_device = false;   // tensors are made without storage: from_pretrained builds a model so
+  bool has_dynamic_map = false;  // bitsandbytes has put its map of 8-bit codes on the card
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;

@@ -10,6 +10,7 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/fine_tuning.h"
+#include "memcalc/train/linear_names.h"
 
 namespace memcalc {
 
@@ -28,16 +29,8 @@ bool is_classifier(std::string_view name) {
   return first == "classifier" || first == "score";
 }
 
-/// _maybe_include_all_linear_layers leaves the output embeddings out.
-bool is_output_embedding(std::string_view name) {
-  for (const std::string_view head : {"lm_head", "embed_out", "proj_out", "generator_lm_head", "vocab_projector"}) {
-    if (name == head) return true;
-  }
-  return name.ends_with(".decoder");
-}
-
 bool is_target(const Lora& lora, std::string_view name) {
-  if (lora.targets.empty()) return !is_output_embedding(name);
+  if (lora.targets.empty()) return !is_output_embedding(name);  // _maybe_include_all_linear_layers
   for (const std::string& target : lora.targets) {
     if (ends_with_module(name, target)) return true;
   }
@@ -95,7 +88,11 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   std::vector<FineTunedLinear*> adapted;
   for (const auto& layer : model.linear_layers) {
     if (!is_target(lora, layer->name) || (trains_head && is_classifier(layer->name))) continue;
-    const DType dtype = weights_dtype_of(run);
+    // _move_adapter_to_device_of_base_layer: the base weight's dtype, or that in which a packed one computes.
+    const Quantization kind = layer->quantized.kind;
+    const DType dtype = kind == Quantization::kNone   ? weights_dtype_of(run)
+                        : kind == Quantization::kInt8 ? DType::kFloat32
+                                                      : layer->quantized.dtype;
     layer->lora_a = tape.parameter({lora.rank, layer->in_features}, dtype);
     layer->lora_b = tape.parameter({layer->out_features, lora.rank}, dtype);
     layer->lora_dropout = lora.dropout;

@@ -6,6 +6,7 @@
 
 #include "memcalc/models/model.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
 
 namespace memcalc {
@@ -52,6 +53,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   SymbolicRun result;
   {
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));
+    if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
     if (run.loop == Loop::kTrainer) {
       run_trainer_loop(tape, *model, run);
     } else {
