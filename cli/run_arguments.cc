@@ -1,9 +1,13 @@
 #include "run_arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "arguments.h"
 #include "spec_path.h"
@@ -20,6 +24,7 @@ constexpr std::size_t kHelpColumn = 24;
 constexpr const char* kModelGroup = "Model and data";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
+constexpr const char* kFineTuningGroup = "Fine-tuning";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
@@ -85,6 +90,33 @@ void add_training_options(CLI::App& command, RunArguments& a) {
       ->group(kTrainingGroup);
 }
 
+void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
+  command.add_option("--lora", a.lora, "peft adapters of this rank on a frozen base")
+      ->type_name("R")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-targets", a.lora_targets, "ends of layer names, by commas [all linear layers]")
+      ->type_name("LIST")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-dropout", a.lora_dropout, "dropout in front of the adapters [0]")
+      ->type_name("P")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-dtype", a.lora_dtype, "fp32, or base: as the base's weights [fp32]")
+      ->type_name("T")
+      ->group(kFineTuningGroup);
+  command.add_option("--quantize", a.quantize, "base in nf4, nf4-double or int8 (bitsandbytes) [none]")
+      ->type_name("Q")
+      ->group(kFineTuningGroup);
+  command.add_flag("--prepare-kbit", a.prepare_kbit, "prepare_model_for_kbit_training [with both]")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_flag("--no-prepare-kbit", a.no_prepare_kbit, "leave that call out")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_option("--freeze", a.freeze, "parts of parameter names, by commas, not to train")
+      ->type_name("LIST")
+      ->group(kFineTuningGroup);
+}
+
 void add_card_options(CLI::App& command, RunArguments& a) {
   command.add_option("--gpu", a.gpu, "name (memcalc gpus) or file [as h100-sxm; fit on others]")
       ->type_name("GPU")
@@ -138,6 +170,35 @@ std::optional<std::int64_t> whole_of(std::string_view option, const std::string&
   return parse_whole(option, text, 1);
 }
 
+std::vector<std::string> names_of(std::string_view option, const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    if (comma == at) throw UsageError(std::string(option) + ": expected names between commas, found '" + text + "'");
+    names.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return names;
+}
+
+void set_fine_tuning(const RunArguments& a, RunOptions& options) {
+  options.lora_rank = whole_of("--lora", a.lora);
+  options.lora_targets = names_of("--lora-targets", a.lora_targets);
+  if (a.lora_targets == "all-linear") options.lora_targets.clear();
+  if (!a.lora_dropout.empty()) options.lora_dropout = parse_number("--lora-dropout", a.lora_dropout);
+  if (!a.lora_dtype.empty()) {
+    enum class AdapterDType : std::uint8_t { kFloat32, kBase };
+    options.lora_in_base_dtype =
+        parse_choice<AdapterDType>("--lora-dtype", a.lora_dtype, kAdapterDTypeNames) == AdapterDType::kBase;
+  }
+  options.quantization = choice_of<Quantization>("--quantize", a.quantize, kQuantizationNames);
+  if (a.prepare_kbit && a.no_prepare_kbit) {
+    throw UsageError("--prepare-kbit and --no-prepare-kbit contradict each other: give one");
+  }
+  if (a.prepare_kbit || a.no_prepare_kbit) options.prepares_for_kbit = a.prepare_kbit;
+  options.frozen = names_of("--freeze", a.freeze);
+}
+
 RunOptions options_of(const RunArguments& a) {
   RunOptions options;
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
@@ -156,6 +217,7 @@ RunOptions options_of(const RunArguments& a) {
   options.dropout = dropout_of(a);
   options.use_cache = a.use_cache;
   options.padding = a.padding;
+  set_fine_tuning(a, options);
   return options;
 }
 
@@ -166,6 +228,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_model_options(command, arguments);
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
+  add_fine_tuning_options(command, arguments);
   add_card_options(command, arguments);
 }
 

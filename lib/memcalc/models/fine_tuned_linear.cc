@@ -20,7 +20,7 @@ Tensor low_rank_product(const FineTunedLinear& layer, const Tensor& x) {
 
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   const DType result_dtype = result.dtype();
-  if (quantized.kind == Quantization::kNone) {  // lora.Linear.forward
+  if (quantized.kind == Quantization::kNone) {   // lora.Linear.forward
     Tensor input = to_dtype(x, lora_a.dtype());  // _cast_input_dtype
     result = result + low_rank_product(*this, input);
     result = to_dtype(result, result_dtype);

@@ -64,12 +64,12 @@ class Model {
   virtual ~Model() = default;
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
-  std::vector<Parameter> parameters;  // in the order of module.parameters()
+  std::vector<Parameter> parameters;                            // in the order of module.parameters()
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   std::vector<Tensor> buffers;                                  // in the order in which they were made
-  Shape input_features;               // speech models: of one sample
-  bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
-  bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
+  Shape input_features;                                         // speech models: of one sample
+  bool loss_shifts_labels = false;                              // the Trainer then counts the items of labels[..., 1:]
+  bool random_labels = false;  // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };
 

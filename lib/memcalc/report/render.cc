@@ -106,6 +106,10 @@ std::vector<std::string> setting_of(const Report& report) {
   words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   words.push_back("attention " + std::string(name_of(run.attention)));
   if (run.checkpointing == Checkpointing::kFull) words.emplace_back("checkpointing every layer");
+  const FineTuning& tuning = run.fine_tuning;
+  if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
+  if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
+  if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));

@@ -17,8 +17,8 @@ struct Lora {
   std::int64_t rank = 0;             // --lora
   std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: every linear layer but the head
   double dropout = 0;                // --lora-dropout
-  bool in_base_dtype = false;        // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
-  bool trains_head = true;           // task_type SEQ_CLS or TOKEN_CLS: a classifier is trained, not adapted
+  bool in_base_dtype = false;  // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
+  bool trains_head = true;     // task_type SEQ_CLS or TOKEN_CLS: a classifier is trained, not adapted
 };
 
 struct FineTuning {

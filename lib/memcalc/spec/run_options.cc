@@ -102,6 +102,34 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
   return false;
 }
 
+FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
+  FineTuning tuning;
+  tuning.frozen = options.frozen;
+  tuning.quantization = options.quantization.value_or(Quantization::kNone);
+  const bool quantized = tuning.quantization != Quantization::kNone;
+  if (options.lora_rank) {
+    tuning.lora = {.rank = *options.lora_rank,
+                   .targets = options.lora_targets,
+                   .dropout = options.lora_dropout.value_or(0),
+                   .in_base_dtype = options.lora_in_base_dtype};
+    if (options.lora_targets.empty()) {
+      assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
+    }
+  } else if (!options.lora_targets.empty() || options.lora_dropout || options.lora_in_base_dtype) {
+    throw Error(ErrorCode::kUsage, "LoRA options need a rank: --lora R");
+  }
+  tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value());
+  if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
+    assumptions.emplace_back(
+        "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
+  }
+  if (quantized) {
+    assumptions.emplace_back(
+        "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
+  }
+  return tuning;
+}
+
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
   if (std::holds_alternative<TorchvisionSpec>(model.architecture) && run.precision == Precision::kFp32) {
     assumptions.emplace_back(
@@ -148,6 +176,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.use_cache = resolve_cache(run, options, assumptions);
   run.padding = options.padding;
   run.dropout = options.dropout;
+  run.fine_tuning = resolve_fine_tuning(options, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);
   return resolved;

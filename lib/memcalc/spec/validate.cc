@@ -94,6 +94,31 @@ void check_precision(const RunSpec& run) {
   }
 }
 
+void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
+  const FineTuning& tuning = run.fine_tuning;
+  if (std::holds_alternative<TorchvisionSpec>(model.architecture) && tuning.replaces_linear_layers()) {
+    refuse("LoRA and quantisation: peft and bitsandbytes are modelled on transformers' models, not torchvision's");
+  }
+  if (tuning.lora) {
+    constexpr std::int64_t kMostRank = 65536;
+    if (tuning.lora->rank < 1 || tuning.lora->rank > kMostRank) {
+      refuse("LoRA rank: expected a whole number from 1 to " + std::to_string(kMostRank) + ", found " +
+             std::to_string(tuning.lora->rank));
+    }
+    if (!(tuning.lora->dropout >= 0 && tuning.lora->dropout < 1)) {
+      refuse("LoRA dropout: expected a probability from 0 to less than 1");
+    }
+    if (!tuning.frozen.empty()) refuse("freeze: LoRA freezes the whole base; give one of the two");
+  }
+  if (tuning.quantization != Quantization::kNone && !tuning.lora) {
+    refuse("quantize " + std::string(name_of(tuning.quantization)) +
+           ": packed weights get no gradient, so a quantised base is trained through adapters: add --lora R");
+  }
+  if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
+    refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
+  }
+}
+
 }  // namespace
 
 std::optional<std::int64_t> position_limit(const ModelSpec& model) {
@@ -161,6 +186,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
+  check_fine_tuning(model, run);
 }
 
 }  // namespace memcalc

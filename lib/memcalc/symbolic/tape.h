@@ -96,7 +96,7 @@ struct Node {
   std::array<std::int64_t, 4> attributes{};
   const void* context = nullptr;
   std::shared_ptr<void> owner;  // of the context, where the node owns it
-  Tensor kept;  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
+  Tensor kept;                  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.

@@ -83,8 +83,8 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   const Lora& lora = *run.fine_tuning.lora;
   check_targets(lora, model);
   for (const Parameter& parameter : model.parameters) tape.set_trainable(parameter.tensor, false);
-  const bool trains_head = lora.trains_head && (run.task == Task::kSequenceClassification ||
-                                                run.task == Task::kTokenClassification);
+  const bool trains_head =
+      lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);
   std::vector<FineTunedLinear*> adapted;
   for (const auto& layer : model.linear_layers) {
     if (!is_target(lora, layer->name) || (trains_head && is_classifier(layer->name))) continue;

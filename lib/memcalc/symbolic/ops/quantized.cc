@@ -12,7 +12,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kDequantize{"bitsandbytes::dequantize_4bit"}, kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
+constexpr Operator kDequantize{"bitsandbytes::dequantize_4bit"},
+    kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
 constexpr Operator kGemm4Bit{"bitsandbytes::gemm_4bit"}, kMatMul4Bit{"MatMul4Bit"};
 constexpr Operator kQuantize{"bitsandbytes::quantize_4bit"}, kQuantizeScales{"bitsandbytes::quantize_blockwise"};
 constexpr Operator kVectorQuantize{"bitsandbytes::int8_vectorwise_quant"}, kInt8Mm{"bitsandbytes::int8_linear_matmul"};
@@ -20,7 +21,7 @@ constexpr Operator kInt8Dequantize{"bitsandbytes::int8_mm_dequant"}, kMatMul8Bit
 constexpr Operator kAbs{"aten::abs"}, kGe{"aten::ge"}, kAny{"aten::any"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kMax{"aten::max"}, kMean{"aten::mean"}, kSub{"aten::sub"}, kAdd{"aten::add"}, kMul{"aten::mul"};
 
-constexpr std::int64_t kCodes = 16;         // values of NF4
+constexpr std::int64_t kCodes = 16;          // values of NF4
 constexpr std::int64_t kDynamicCodes = 256;  // values of the dynamic map that quantises block scales
 
 std::int64_t elements_of(const QuantizedWeight& weight) {
@@ -52,8 +53,8 @@ std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype,
   constexpr std::int64_t kBlocksThatLose = 36;
   const bool under_three_quarters = blocks * 4 < sms * 3;
   if (blocks >= sms / 2 && !(k >= n && under_three_quarters)) return 16;
-  const bool loses_at_six = blocks >= kBlocksThatLose && under_three_quarters &&
-                            (k > n || (k == n && blocks * 5 >= sms * 3));
+  const bool loses_at_six =
+      blocks >= kBlocksThatLose && under_three_quarters && (k > n || (k == n && blocks * 5 >= sms * 3));
   return loses_at_six ? 5 : 7;
 }
 
