@@ -112,6 +112,9 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--no-prepare-kbit", a.no_prepare_kbit, "leave that call out")
       ->disable_flag_override()
       ->group(kFineTuningGroup);
+  command.add_flag("--liger", a.liger, "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
   command.add_option("--freeze", a.freeze, "parts of parameter names, by commas, not to train")
       ->type_name("LIST")
       ->group(kFineTuningGroup);
@@ -196,6 +199,7 @@ void set_fine_tuning(const RunArguments& a, RunOptions& options) {
     throw UsageError("--prepare-kbit and --no-prepare-kbit contradict each other: give one");
   }
   if (a.prepare_kbit || a.no_prepare_kbit) options.prepares_for_kbit = a.prepare_kbit;
+  options.liger = a.liger;
   options.frozen = names_of("--freeze", a.freeze);
 }
 

@@ -23,6 +23,7 @@ struct RunArguments {
   bool bf16 = false;
   bool use_cache = false;
   bool padding = false;
+  bool liger = false;
   bool prepare_kbit = false;
   bool no_prepare_kbit = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional

@@ -77,11 +77,31 @@ std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
 
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
 
+std::vector<std::string> strings(const JsonObject& case_json, std::string_view key) {
+  return case_json.optional_strings(key);
+}
+
+// finetune.py of the harness: peft's LoraConfig, bitsandbytes' BitsAndBytesConfig.
+void set_fine_tuning(const JsonObject& case_json, RunOptions& options) {
+  options.lora_rank = case_json.optional_int("lora");
+  options.lora_targets = strings(case_json, "lora_targets");
+  options.lora_dropout = case_json.optional_double("lora_dropout");
+  options.lora_in_base_dtype = case_json.has("lora_dtype");
+  options.liger = flag(case_json, "liger");
+  options.frozen = strings(case_json, "freeze");
+  if (const auto quantized = case_json.optional_string("quant")) {
+    options.quantization = *quantized == "int8"     ? Quantization::kInt8
+                           : *quantized == "nf4-dq" ? Quantization::kNf4Double
+                                                    : Quantization::kNf4;
+    options.prepares_for_kbit = flag(case_json, "kbit");
+  }
+}
+
 }  // namespace
 
 bool is_modelled(const JsonObject& case_json) {
   const std::string id = case_json.required_string("id");
-  for (const std::string_view excluded : {"lora", "compile", "infer", "gen-", "adafactor", "adagrad"}) {
+  for (const std::string_view excluded : {"compile", "infer", "gen-", "adafactor", "adagrad"}) {
     if (id.find(excluded) != std::string::npos) return false;
   }
   return models().has(case_json.required_string("model"));
@@ -113,7 +133,10 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;
   options.use_cache =
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  set_fine_tuning(case_json, options);
   result.run = resolve(result.spec, options).run;
+  // Without a task_type peft adapts a classifier as any other layer.
+  if (result.run.fine_tuning.lora) result.run.fine_tuning.lora->trains_head = case_json.has("lora_task");
   return result;
 }
 

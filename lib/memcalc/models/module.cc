@@ -1,6 +1,7 @@
 #include "memcalc/models/module.h"
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -113,9 +114,10 @@ LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t
       bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
 
 RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {width}, false)) {}
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)), liger(builder.fine_tuning.liger) {}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
+  if (liger) return liger_rms_norm(x, weight);
   const DType input_dtype = x.dtype();
   Tensor hidden_states = to_dtype(x, DType::kFloat32);
   Tensor variance = mean_last(power(hidden_states));

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -66,7 +67,14 @@ HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec
       o_proj(b, "o_proj", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size, output_bias),
       head_dim(spec.head_dim),
       options(options),
-      sliding(sliding) {}
+      sliding(sliding),
+      liger(b.fine_tuning.liger) {}
+
+void HeadProjections::rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const {
+  if (!liger) return apply_rotary(query, key, positions.cos, positions.sin);
+  query = liger_rotate(query, positions.cos, positions.sin);
+  key = liger_rotate(key, positions.cos, positions.sin);
+}
 
 Tensor HeadProjections::heads(const Linear& projection, const Tensor& hidden_states) const {
   return view(projection(hidden_states), {hidden_states.size(0), hidden_states.size(1), -1, head_dim});
@@ -87,7 +95,7 @@ AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const Rota
   Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
   Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-  apply_rotary(query_states, key_states, positions.cos, positions.sin);
+  rotate_heads(query_states, key_states, positions);
   return attend(hidden_states, query_states, key_states, value_states, mask, cache);
 }
 
@@ -95,9 +103,15 @@ GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias)
     : gate_proj(b, "gate_proj", spec.hidden_size, spec.intermediate_size, bias),
       up_proj(b, "up_proj", spec.hidden_size, spec.intermediate_size, bias),
       down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, bias),
-      act_fn(spec.hidden_act) {}
+      act_fn(spec.hidden_act),
+      liger(b.fine_tuning.liger) {}
 
 Tensor GatedMlp::forward(const Tensor& x) const {
+  if (liger) {
+    Tensor gate = gate_proj(x);
+    Tensor up = up_proj(x);
+    return down_proj(liger_silu_multiply(std::move(gate), std::move(up)));
+  }
   Tensor activated;
   {
     const Tensor gate = gate_proj(x);

@@ -109,6 +109,7 @@ std::vector<std::string> setting_of(const Report& report) {
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
   if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
+  if (tuning.liger) words.emplace_back("Liger kernels");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");

@@ -52,6 +52,7 @@ Json run_json(const RunSpec& run) {
     json["quantization"] = name_of(tuning.quantization);
     json["prepared_for_kbit_training"] = tuning.prepares_for_kbit;
   }
+  if (tuning.liger) json["liger"] = true;
   if (!tuning.frozen.empty()) json["frozen"] = tuning.frozen;
   return json;
 }

@@ -105,6 +105,7 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
 FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
   FineTuning tuning;
   tuning.frozen = options.frozen;
+  tuning.liger = options.liger;
   tuning.quantization = options.quantization.value_or(Quantization::kNone);
   const bool quantized = tuning.quantization != Quantization::kNone;
   if (options.lora_rank) {

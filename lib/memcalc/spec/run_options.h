@@ -39,6 +39,7 @@ struct RunOptions {
   std::optional<Quantization> quantization;  // default none
   std::optional<bool> prepares_for_kbit;     // default: where a quantised base gets adapters
   std::vector<std::string> frozen;           // default: nothing
+  bool liger = false;
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

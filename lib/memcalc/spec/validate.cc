@@ -114,6 +114,13 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
     refuse("quantize " + std::string(name_of(tuning.quantization)) +
            ": packed weights get no gradient, so a quantised base is trained through adapters: add --lora R");
   }
+  const bool has_liger = std::holds_alternative<LlamaSpec>(model.architecture) ||
+                         std::holds_alternative<Qwen2Spec>(model.architecture) ||
+                         std::holds_alternative<Qwen3Spec>(model.architecture);
+  if (tuning.liger && !has_liger) {
+    refuse("liger: its kernels are modelled for the families llama, mistral, qwen2 and qwen3, not for " +
+           model.model_type);
+  }
   if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
     refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
   }

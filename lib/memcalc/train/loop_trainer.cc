@@ -49,7 +49,7 @@ Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, const Batch& i
   const bool mixed = tape.autocast.has_value();
   tape.autocast.reset();
   tape.clear_cast_cache();
-  if (mixed) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+  if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
