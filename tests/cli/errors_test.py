@@ -51,7 +51,7 @@ CASES = [
     (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, found 'csv'"),
     (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
     # options of which there are none
-    ((*BERT, "--lora", "8"), "unknown option '--lora'; the nearest is '--"),
+    ((*BERT, "--zero", "8"), "unknown option '--zero'; the nearest is '--"),
     ((*BERT, "--gpus", "4"), "unknown option '--gpus'; the nearest is '--gpu'"),
     ((*BERT, "--seqlen=4"), "unknown option '--seqlen'; the nearest is '--seq'"),
     ((*BERT, "--compile"), "unknown option '--compile'"),

@@ -40,8 +40,8 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 68, 66, 66, 204, 198},
-    {"trainer.jsonl", 11, 10, 11, 0, 0},
+    {"single_gpu.jsonl", 72, 70, 70, 216, 210},
+    {"trainer.jsonl", 13, 12, 13, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152},
 };
 

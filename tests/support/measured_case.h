@@ -18,8 +18,8 @@ struct MeasuredCase {
   RunSpec run;
 };
 
-/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, inference, Adafactor
-/// or Adagrad.
+/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, inference,
+/// Adafactor or Adagrad.
 [[nodiscard]] bool is_modelled(const JsonObject& case_json);
 
 /// Throws Error on a case that is not.

@@ -86,7 +86,8 @@ TEST_F(FineTuningTest, RefusesWhatTheLibrariesRefuse) {
   RunOptions target = options();
   target.lora_rank = 8;
   target.lora_targets = {"c_attn"};
-  EXPECT_THAT(refusal_of(target), HasSubstr("they end in q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
+  EXPECT_THAT(refusal_of(target),
+              HasSubstr("they end in q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
 
   RunOptions nothing = options();
   nothing.frozen = {"no.such.part"};

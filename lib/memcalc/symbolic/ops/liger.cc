@@ -25,7 +25,8 @@ void rms_norm_backward(BackwardCall& call) {  // saved: x, weight, rstd; dX take
   if (call.needs(1)) {
     const Tensor& weight = call.saved(1);
     const std::int64_t width = weight.size(0);
-    const Tensor partial = call.tape.empty({call.tape.device.multiprocessors, width}, DType::kFloat32, kRmsNormBackward);
+    const Tensor partial =
+        call.tape.empty({call.tape.device.multiprocessors, width}, DType::kFloat32, kRmsNormBackward);
     Tensor sum = call.tape.empty({width}, DType::kFloat32, kSum);
     reduction_scratch(partial, 0b01, 4, kSum);
     call.set(1, to_dtype(sum, weight.dtype()));

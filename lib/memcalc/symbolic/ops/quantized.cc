@@ -58,22 +58,17 @@ std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype,
   return loses_at_six ? 5 : 7;
 }
 
-/// dequantize_4bit: [out, in]. Doubly quantised scales are unpacked first and die with the caller's `scales`.
-Tensor dequantize(Tape& tape, const QuantizedWeight& weight, Tensor& scales) {
-  if (weight.kind == Quantization::kNf4Double) {
-    scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
-  }
-  return tape.empty({weight.out_features, weight.in_features}, weight.dtype, kDequantize);
-}
-
 void matmul_4bit_backward(BackwardCall& call) {
   const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
   const Tensor& gradient = call.gradient();
   Tensor scales;
-  Tensor unpacked = dequantize(call.tape, weight, scales);
+  if (weight.kind == Quantization::kNf4Double) {
+    scales = call.tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
+  }
+  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, weight.source_dtype, kDequantize);
   scales.reset();
-  if (gradient.dtype() != unpacked.dtype()) unpacked = to_dtype(unpacked, gradient.dtype());
-  call.set(0, linear(gradient, t(unpacked), {}));
+  const Tensor factor = to_dtype(std::move(unpacked), gradient.dtype());
+  call.set(0, linear(gradient, memcalc::t(factor), {}));
 }
 
 /// torch.ops.bitsandbytes.gemm_4bit, and the product of the unpacked weight where it falls back.
@@ -186,6 +181,7 @@ Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Te
 
 Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
   Tape& tape = source.tape();
+  weight.source_dtype = source.dtype();
   const auto part = [&](const Shape& shape, DType dtype, const Operator& op) {
     return tape.empty(shape, dtype, op, Category::kWeights);
   };

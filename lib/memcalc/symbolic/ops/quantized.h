@@ -14,7 +14,8 @@ struct QuantizedWeight {
   Quantization kind = Quantization::kNone;
   std::int64_t out_features = 0;
   std::int64_t in_features = 0;
-  DType dtype = DType::kBFloat16;  // what it is unpacked to
+  DType dtype = DType::kBFloat16;         // in which products are computed
+  DType source_dtype = DType::kBFloat16;  // of the weight that was packed: what backward unpacks to
   std::vector<Tensor> scales;
 };
 
