@@ -91,6 +91,8 @@ Error JsonObject::error(std::string_view key, const std::string& message, ErrorC
   return {code, one_line(*file_, 4096) + ": " + (pointer.empty() ? "" : pointer + ": ") + message};
 }
 
+std::string JsonObject::where() const { return one_line(*file_, 4096) + (pointer_.empty() ? "" : ": " + pointer_); }
+
 Error JsonObject::error_found(std::string_view key, const std::string& accepted) const {
   const JsonNode* value = key.empty() ? node_ : find(key);
   return error(key, "found " + (value == nullptr ? "nothing" : shown(*value)) + "; accepted: " + accepted);
@@ -222,6 +224,15 @@ std::vector<std::string> JsonObject::optional_strings(std::string_view key) cons
   if (value->kind != JsonNode::Kind::kArray) throw error_found(key, "an array of strings");
   const JsonObject items(value, file_, pointer_ + pointer_step(key));
   for (const JsonNode& child : value->children) result.push_back(items.string_of(child, child.key));
+  return result;
+}
+
+std::vector<std::int64_t> JsonObject::required_ints(std::string_view key, IntRange range) const {
+  const JsonNode& value = require(key);
+  if (value.kind != JsonNode::Kind::kArray) throw error_found(key, "an array of integers");
+  std::vector<std::int64_t> result;
+  const JsonObject items(&value, file_, pointer_ + pointer_step(key));
+  for (const JsonNode& child : value.children) result.push_back(items.int_of(child, child.key, range));
   return result;
 }
 

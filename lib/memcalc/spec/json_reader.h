@@ -69,6 +69,7 @@ class JsonObject {
   [[nodiscard]] std::optional<JsonObject> nullable_object(std::string_view key) const;
   [[nodiscard]] std::vector<JsonObject> optional_objects(std::string_view key) const;   // array of objects
   [[nodiscard]] std::vector<std::string> optional_strings(std::string_view key) const;  // array of strings
+  [[nodiscard]] std::vector<std::int64_t> required_ints(std::string_view key, IntRange range = {}) const;  // array
 
   /// Throws at the first key that is not among `known`, with the nearest known one.
   void refuse_unknown_keys(std::span<const std::string_view> known) const;
@@ -79,6 +80,8 @@ class JsonObject {
   [[nodiscard]] Error error_found(std::string_view key, const std::string& accepted) const;
 
   [[nodiscard]] const std::string& file() const { return *file_; }
+  /// "FILE: /pointer", for messages about this object after the document is gone.
+  [[nodiscard]] std::string where() const;
 
  private:
   friend class JsonDocument;

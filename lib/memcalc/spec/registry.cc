@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
@@ -101,6 +102,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
 ModelSpec model_from_file(const std::string& path) {
   const JsonDocument document = JsonDocument::read_file(path);
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
+  if (is_custom_file(document.root())) return read_custom_file(document.root());
   ModelSpec model = model_from_hf_config(document.root(), path);
   model.source = path;
   return model;

@@ -42,17 +42,23 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
 
 Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stride, std::int64_t padding) {
   const OperatorCall call(x);
-  const Tensor vector = autocast_operand(bias);
+  Tensor vector;
+  if (bias.defined()) vector = autocast_operand(bias);
   const Tensor filter = autocast_operand(weight);
   const Tensor input = autocast_operand(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &filter, &vector};
-  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, 3);
+  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     tape.save(*node, input);
     tape.save(*node, filter);
   }
   const std::int64_t length = (input.size(2) + 2 * padding - filter.size(2)) / stride + 1;
+  Tensor row_major;
+  {
+    const NoGrad no_grad(tape);
+    row_major = contiguous(input);
+  }
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
   count_kernel(tape, kConvolution, result.shape(), filter, input.dtype());
   tape.set_history(node, result);
