@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "memcalc/models/attention.h"
 #include "memcalc/models/vision.h"
+#include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/reduce.h"
 
@@ -75,6 +75,15 @@ Module make(const NormLayer& layer, const Place& p) {
       [affine, groups = layer.num_groups](const Tensor& x) { return group_norm(x, affine.weight, affine.bias, groups); });
 }
 
+/// x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
+Tensor turn(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  const std::int64_t half = x.size(-1) / 2;
+  Tensor kept = x * cos;
+  Tensor negated = negate(slice(x, -1, half, half));
+  Tensor turned = cat(std::move(negated), slice(x, -1, 0, half), -1);
+  return std::move(kept) + std::move(turned) * sin;
+}
+
 class Attention : public CustomModule {
  public:
   Attention(const AttentionLayer& layer, const Place& p)
@@ -113,8 +122,8 @@ class Attention : public CustomModule {
       value = heads(value_(x));
     }
     if (cos_.defined()) {
-      query = rotate(query, cos_, sin_);
-      key = rotate(key, cos_, sin_);
+      query = turn(query, cos_, sin_);
+      key = turn(key, cos_, sin_);
     }
     Tensor y = scaled_dot_product_attention(query, key, value, {}, options_);
     Tensor result = out_(view(contiguous(transpose(y, 1, 2)), {x.size(0), x.size(1), -1}));
