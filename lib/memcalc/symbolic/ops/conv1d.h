@@ -1,4 +1,4 @@
-// Convolution over a sequence. cuDNN's workspaces are not modelled here.
+// Convolution over a sequence.
 #pragma once
 
 #include "memcalc/symbolic/tensor.h"

@@ -172,7 +172,11 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
   const OperatorCall call(x);
   if (x->dtype() != weight.dtype()) {  // layer_norm.cpp, rms_norm_composite
     const Tensor upcast = to_dtype(*x, DType::kFloat32);
-    const Tensor scale = reciprocal_sqrt(add_scalar(mean_last(power(upcast))));
+    Tensor squares = power(upcast);
+    Tensor means = mean_last(squares);
+    means = add_scalar_in_place(means);
+    const Tensor scale = reciprocal_sqrt(means);
+    drop(means, squares);
     Tensor result = upcast * scale;
     result = result * weight;
     return to_dtype(std::move(result), x->dtype());
