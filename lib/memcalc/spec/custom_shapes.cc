@@ -304,6 +304,11 @@ SampleShape output_shape(const Layer& layer, const SampleShape& in) {
 }
 
 SampleShape check_shapes(const CustomSpec& spec, const SampleShape& input, std::int64_t batch) {
+  if (!has_layer<LinearLayer>(spec.layers) && !has_layer<ConvolutionLayer>(spec.layers) &&
+      !has_layer<NormLayer>(spec.layers) && !has_layer<AttentionLayer>(spec.layers) &&
+      !has_layer<EmbeddingLayer>(spec.layers) && !has_layer<PositionsLayer>(spec.layers)) {
+    refuse(spec.where + ": /layers", "none has weights, so there is nothing to train; accepted: at least one that has");
+  }
   const Follower follower(batch);
   follower.limit(spec.where + ": /input", input);
   SampleShape out = follower.follow(spec.layers, input);
