@@ -259,6 +259,31 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
   return document;
 }
 
+JsonDocument JsonDocument::changed(std::span<const JsonChange> changes, std::string_view within,
+                                   std::string name) const {
+  auto content = std::make_shared<Content>(*content_);
+  content->name = std::move(name);
+  JsonNode* object = &content->root;
+  if (!within.empty()) {
+    const auto inner = std::find_if(object->children.begin(), object->children.end(),
+                                    [&](const JsonNode& child) { return child.key == within; });
+    if (inner == object->children.end()) throw Error(ErrorCode::kInternal, "no object to change");
+    object = &*inner;
+  }
+  for (const JsonChange& change : changes) {
+    std::erase_if(object->children, [&](const JsonNode& child) { return child.key == change.key; });
+    if (!change.value) continue;
+    JsonNode node{.kind = change.boolean ? JsonNode::Kind::kBool : JsonNode::Kind::kInteger};
+    node.boolean = *change.value != 0;
+    node.integer = *change.value;
+    node.number = static_cast<double>(*change.value);
+    node.text = std::to_string(*change.value);
+    node.key = change.key;
+    object->children.push_back(std::move(node));
+  }
+  return JsonDocument(std::move(content));
+}
+
 JsonDocument JsonDocument::read_file(const std::string& path) { return parse(read_text_file(path), path); }
 
 JsonObject JsonDocument::root() const { return {&content_->root, &content_->name, ""}; }

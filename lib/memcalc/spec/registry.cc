@@ -147,6 +147,17 @@ ModelSpec SpecRegistry::model(const std::string& reference) const {
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
 }
 
+std::string SpecRegistry::model_path(const std::string& reference) const {
+  if (is_plain_name(reference)) {
+    if (const auto path = find_entry(directories_, kModelFolder, reference)) return path->string();
+  }
+  if (is_directory(reference)) return (fs::path(reference) / "config.json").string();
+  if (is_file(reference)) return reference;
+  if (const auto path = find_entry(directories_, kModelFolder, reference)) return path->string();
+  static_cast<void>(model(reference));  // says what is wrong with it
+  throw Error(ErrorCode::kInternal, "a model without a file: " + one_line(reference));
+}
+
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
   if (!is_plain_name(reference)) {
     if (is_file(reference)) return read_device_file(JsonDocument::read_file(reference).root()).device;
