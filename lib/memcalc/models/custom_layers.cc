@@ -53,8 +53,7 @@ Module make(const ConvolutionLayer& layer, const Place& p) {
   if (layer.dimensions == 2) {
     return module_of(Conv2d(p.b, p.name, channels, layer.out_channels, layer.kernel_size, options, layer.bias));
   }
-  const Tensor weight =
-      p.b.parameter(weight_of(p), {layer.out_channels, channels / layer.groups, layer.kernel_size});
+  const Tensor weight = p.b.parameter(weight_of(p), {layer.out_channels, channels / layer.groups, layer.kernel_size});
   Tensor bias;
   if (layer.bias) bias = p.b.parameter(p.name + ".bias", {layer.out_channels}, false);
   return module_of([=](const Tensor& x) { return conv1d(x, weight, bias, options.stride, options.padding); });
@@ -71,8 +70,9 @@ Module make(const NormLayer& layer, const Place& p) {
     case NormKind::kGroup: break;
   }
   const LayerNorm affine(p.b, p.name, p.in.sizes[0]);
-  return module_of(
-      [affine, groups = layer.num_groups](const Tensor& x) { return group_norm(x, affine.weight, affine.bias, groups); });
+  return module_of([affine, groups = layer.num_groups](const Tensor& x) {
+    return group_norm(x, affine.weight, affine.bias, groups);
+  });
 }
 
 /// x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
@@ -179,17 +179,15 @@ Module make(const ActivationLayer& layer, const Place&) {
 }
 
 Module make(const DropoutLayer& layer, const Place& p) {
-  return module_of([probability = dropout_probability(p.run, layer.p)](const Tensor& x) {
-    return dropout(x, probability);
-  });
+  return module_of(
+      [probability = dropout_probability(p.run, layer.p)](const Tensor& x) { return dropout(x, probability); });
 }
 
 Module make(const PoolLayer& layer, const Place&) {
   return module_of([layer](const Tensor& x) {
     const bool image = x.rank() == 4;
     switch (layer.kind) {
-      case PoolKind::kMax:
-        return (image ? max_pool2d : max_pool1d)(x, layer.kernel_size, layer.stride, layer.padding);
+      case PoolKind::kMax: return (image ? max_pool2d : max_pool1d)(x, layer.kernel_size, layer.stride, layer.padding);
       case PoolKind::kAverage:
         return image ? avg_pool2d(x, layer.kernel_size, layer.stride, layer.padding)
                      : avg_pool1d(x, layer.kernel_size, layer.stride, layer.padding);
@@ -262,8 +260,8 @@ class Repeated : public CustomModule {
       : checkpoint_(checkpoint && run.checkpointing != Checkpointing::kNone) {
     blocks_.reserve(static_cast<std::size_t>(layer.times));
     for (std::int64_t i = 0; i < layer.times; ++i) {
-      blocks_.push_back(
-          b.scope(std::to_string(i), [&] { return CustomChain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
+      blocks_.push_back(b.scope(std::to_string(i),
+                                [&] { return CustomChain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
     }
   }
 

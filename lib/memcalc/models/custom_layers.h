@@ -20,8 +20,8 @@ class CustomModule {
 class CustomChain : public CustomModule {
  public:
   CustomChain() = default;
-  /// Makes the modules; `shape` becomes what they end in. `checkpoint`: repeated blocks may be checkpointed here (inside
-  /// a checkpointed block nothing else is).
+  /// Makes the modules; `shape` becomes what they end in. `checkpoint`: repeated blocks may be checkpointed here
+  /// (inside a checkpointed block nothing else is).
   CustomChain(const custom::Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint);
 
   [[nodiscard]] Tensor forward(const Tensor& x) const override;

@@ -62,8 +62,9 @@ ModelSpec model_of_family(const std::string& model_type, const ArchitectureChang
     if (has_architecture_keys(type)) known.emplace_back(type);
   }
   if (model_type == "torchvision") {
-    refuse_changes("--arch torchvision", "torchvision's models have fixed layers; accepted: one by its name, as in "
-                                         "--model resnet50");
+    refuse_changes("--arch torchvision",
+                   "torchvision's models have fixed layers; accepted: one by its name, as in "
+                   "--model resnet50");
   }
   if (!has_architecture_keys(model_type)) {
     refuse_changes("--arch", "unknown family '" + one_line(model_type) + "'; accepted: " + join(known) +
@@ -71,8 +72,8 @@ ModelSpec model_of_family(const std::string& model_type, const ArchitectureChang
   }
   const ConfigChanges changed = config_changes(model_type, sizes, nullptr);
   const std::string name = model_type + (sizes.empty() ? "" : " (" + sizes.text() + ")");
-  const JsonDocument config =
-      JsonDocument::parse(R"({"model_type": ")" + model_type + "\"}", "--arch " + name).changed(changed.keys, "", "--arch " + name);
+  const JsonDocument config = JsonDocument::parse(R"({"model_type": ")" + model_type + "\"}", "--arch " + name)
+                                  .changed(changed.keys, "", "--arch " + name);
   ModelSpec model = model_from_hf_config(config.root(), name);
   tell_as_not_given(model.assumptions);
   model.source = "options of the command line";

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kFlags = 9;
 // In the order of ArchitectureChanges.
-constexpr std::array<std::string_view, kFlags> kFlagNames = {"layers", "hidden", "heads",         "kv-heads", "head-dim",
-                                                             "ffn",    "vocab",  "max-positions", "tie"};
+constexpr std::array<std::string_view, kFlags> kFlagNames = {
+    "layers", "hidden", "heads", "kv-heads", "head-dim", "ffn", "vocab", "max-positions", "tie"};
 
 /// A size stands under one key, or under two where an encoder and a decoder have it each; none: the family has no such
 /// size.
@@ -198,7 +198,8 @@ ConfigChanges config_changes(const std::string& model_type, const ArchitectureCh
                              const JsonObject* config) {
   const Family* family = family_of(model_type);
   if (family == nullptr) {
-    throw Error(ErrorCode::kUsage, one_line(model_type) + ": its sizes cannot be changed by options; accepted: another " +
+    throw Error(ErrorCode::kUsage, one_line(model_type) +
+                                       ": its sizes cannot be changed by options; accepted: another " +
                                        "model, or a config.json");
   }
   std::vector<std::string> known;
@@ -211,8 +212,8 @@ ConfigChanges config_changes(const std::string& model_type, const ArchitectureCh
     if (!values[i]) continue;
     const Keys& keys = family->row[i];
     if (keys.empty()) {
-      throw Error(ErrorCode::kUsage, "--" + std::string(kFlagNames[i]) + ": " + model_type +
-                                         " has no such size; it has " + join(known));
+      throw Error(ErrorCode::kUsage,
+                  "--" + std::string(kFlagNames[i]) + ": " + model_type + " has no such size; it has " + join(known));
     }
     changer.set(i, keys.first, *values[i]);
     if (!keys.second.empty()) changer.set(i, keys.second, *values[i]);

@@ -56,8 +56,7 @@ LinearLayer linear(const JsonObject& json) {
 }
 
 ConvolutionLayer convolution(const JsonObject& json, int dimensions) {
-  refuse_other_keys(json,
-                    {"in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "bias"});
+  refuse_other_keys(json, {"in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "bias"});
   return {.dimensions = dimensions,
           .in_channels = json.optional_int("in_channels", kSize),
           .out_channels = json.required_int("out_channels", kSize),
@@ -261,13 +260,15 @@ Layer Reader::layer(const JsonObject& json, std::size_t place, std::int64_t copi
   layer.type = json.required_choice("type", kTypeNames);
   layer.name = name_of(json, place);
   layer.where = json.where();
-  const auto* type = std::find_if(kTypes.begin(), kTypes.end(), [&](const LayerType& t) { return t.name == layer.type; });
+  const auto* type =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](const LayerType& t) { return t.name == layer.type; });
   if (type->read != nullptr) {
     layer.kind = type->read(json);
     if (auto* embedding = std::get_if<EmbeddingLayer>(&layer.kind)) {
       if (embedding->num_embeddings == 0) embedding->num_embeddings = vocabulary_;
       if (embedding->num_embeddings < vocabulary_) {
-        throw json.error_found("num_embeddings", "at least the input's vocabulary (" + std::to_string(vocabulary_) + ")");
+        throw json.error_found("num_embeddings",
+                               "at least the input's vocabulary (" + std::to_string(vocabulary_) + ")");
       }
     }
   } else if (layer.type == "repeat") {
@@ -296,7 +297,8 @@ Layers Reader::layers(const JsonObject& parent, std::string_view key, std::int64
   for (const JsonObject& json : list) {
     result.push_back(layer(json, result.size(), copies));
     if (!names.insert(result.back().name).second) {
-      throw json.error("name", "another layer of the list is called '" + result.back().name + "'; accepted: a name once");
+      throw json.error("name",
+                       "another layer of the list is called '" + result.back().name + "'; accepted: a name once");
     }
   }
   return result;

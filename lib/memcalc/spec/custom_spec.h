@@ -145,7 +145,11 @@ struct Layer {
 
 /// Made of lists of layers.
 [[nodiscard]] inline bool is_container(const Layer& layer) {
-  return std::visit([](const auto& kind) { return requires { kind.layers; }; }, layer.kind);
+  return std::visit(
+      [](const auto& kind) {
+        return requires { kind.layers; };
+      },
+      layer.kind);
 }
 
 /// Calls `visit` with every layer, each container before its contents, in the order in which they run.

@@ -190,8 +190,8 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
   check_image(model, run);
-  check_task(model, run);
   check_custom(model, run);
+  check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
 }

@@ -203,7 +203,8 @@ void Tape::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
   const Node& node = nodes_[static_cast<std::size_t>(edge.node)];
   const OutputMetadata& expected = node.output;
-  if (!node.outputs_differ && !(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
+  if (!node.outputs_differ && !(gradient.shape() == expected.shape))
+    gradient = sum_to(std::move(gradient), expected.shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }
 
