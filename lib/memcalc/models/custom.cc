@@ -11,7 +11,13 @@ namespace memcalc {
 
 namespace {
 
-using namespace custom;  // NOLINT(google-build-using-namespace): the layers, which this file is about
+using custom::AttentionLayer;
+using custom::CausalLmLoss;
+using custom::ConvolutionLayer;
+using custom::for_each_layer;
+using custom::has_layer;
+using custom::Layer;
+using custom::TokensInput;
 
 constexpr Operator kTo{"aten::to"}, kTiedWeight{"tied parameter"};
 

@@ -13,7 +13,29 @@ namespace memcalc {
 
 namespace {
 
-using namespace custom;  // NOLINT(google-build-using-namespace): the layers, which this file is about
+using custom::ActivationLayer;
+using custom::AttentionLayer;
+using custom::ConvolutionLayer;
+using custom::DropoutLayer;
+using custom::EmbeddingLayer;
+using custom::FirstLayer;
+using custom::FlattenLayer;
+using custom::Function;
+using custom::GatedLayer;
+using custom::is_container;
+using custom::Layer;
+using custom::Layers;
+using custom::LinearLayer;
+using custom::MeanLayer;
+using custom::NormKind;
+using custom::NormLayer;
+using custom::PoolKind;
+using custom::PoolLayer;
+using custom::PositionsLayer;
+using custom::RepeatLayer;
+using custom::ResidualLayer;
+using custom::SequentialLayer;
+using custom::TransposeLayer;
 
 /// A module whose forward is one call.
 template <typename Function>

@@ -11,7 +11,33 @@ namespace memcalc {
 
 namespace {
 
-using namespace custom;  // NOLINT(google-build-using-namespace): the layers, which this file is about
+using custom::ActivationLayer;
+using custom::AttentionLayer;
+using custom::CausalLmLoss;
+using custom::ConvolutionLayer;
+using custom::CrossEntropyLoss;
+using custom::EmbeddingLayer;
+using custom::FeaturesInput;
+using custom::FirstLayer;
+using custom::FlattenLayer;
+using custom::for_each_layer;
+using custom::GatedLayer;
+using custom::has_layer;
+using custom::ImagesInput;
+using custom::Layer;
+using custom::Layers;
+using custom::LinearLayer;
+using custom::MeanLayer;
+using custom::NormKind;
+using custom::NormLayer;
+using custom::PoolKind;
+using custom::PoolLayer;
+using custom::PositionsLayer;
+using custom::RepeatLayer;
+using custom::ResidualLayer;
+using custom::SequentialLayer;
+using custom::TokensInput;
+using custom::TransposeLayer;
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
 

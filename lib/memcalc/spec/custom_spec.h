@@ -152,18 +152,18 @@ struct Layer {
       layer.kind);
 }
 
-/// Calls `visit` with every layer, each container before its contents, in the order in which they run.
+/// Calls `visit` with every layer, each container before its contents, in the order in which they are made.
 template <typename Visit>
 void for_each_layer(const Layers& layers, const Visit& visit) {
   for (const Layer& layer : layers) {
     visit(layer);
-    if (const auto* residual = std::get_if<ResidualLayer>(&layer.kind)) for_each_layer(residual->shortcut, visit);
-    if (const auto* gated = std::get_if<GatedLayer>(&layer.kind)) for_each_layer(gated->gate, visit);
     std::visit(
         [&](const auto& kind) {
           if constexpr (requires { kind.layers; }) for_each_layer(kind.layers, visit);
         },
         layer.kind);
+    if (const auto* residual = std::get_if<ResidualLayer>(&layer.kind)) for_each_layer(residual->shortcut, visit);
+    if (const auto* gated = std::get_if<GatedLayer>(&layer.kind)) for_each_layer(gated->gate, visit);
   }
 }
 
