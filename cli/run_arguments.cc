@@ -22,6 +22,7 @@ constexpr const char* kAssumedDevice = "h100-sxm";
 constexpr std::size_t kHelpColumn = 24;
 
 constexpr const char* kModelGroup = "Model and data";
+constexpr const char* kArchitectureGroup = "Architecture";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
 constexpr const char* kFineTuningGroup = "Fine-tuning";
@@ -47,6 +48,29 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
       ->disable_flag_override()
       ->group(kModelGroup);
+}
+
+void add_architecture_options(CLI::App& command, RunArguments& a) {
+  const auto size = [&](const char* name, std::string& value, const char* description) {
+    command.add_option(name, value, description)->type_name("N")->group(kArchitectureGroup);
+  };
+  command.add_option("--arch", a.family, "a family by itself, instead of --model (gpt2, llama, …)")
+      ->type_name("FAMILY")
+      ->group(kArchitectureGroup);
+  size("--layers", a.layers, "layers; of an encoder-decoder: of each");
+  size("--hidden", a.hidden, "width of the hidden states");
+  size("--heads", a.heads, "attention heads");
+  size("--kv-heads", a.kv_heads, "key and value heads, where they are grouped");
+  size("--head-dim", a.head_dim, "width of a head");
+  size("--ffn", a.ffn, "width of the feed-forward layers");
+  size("--vocab", a.vocabulary, "rows of the embedding");
+  size("--max-positions", a.max_positions, "positions that the model has");
+  command.add_flag("--tie", a.tie, "the head shares the embedding's weight")
+      ->disable_flag_override()
+      ->group(kArchitectureGroup);
+  command.add_flag("--no-tie", a.no_tie, "the head has a weight of its own")
+      ->disable_flag_override()
+      ->group(kArchitectureGroup);
 }
 
 void add_precision_options(CLI::App& command, RunArguments& a) {
@@ -203,6 +227,28 @@ void set_fine_tuning(const RunArguments& a, RunOptions& options) {
   options.frozen = names_of("--freeze", a.freeze);
 }
 
+ArchitectureChanges changes_of(const RunArguments& a) {
+  if (a.tie && a.no_tie) throw UsageError("--tie and --no-tie contradict each other: give one");
+  ArchitectureChanges changes;
+  changes.layers = whole_of("--layers", a.layers);
+  changes.hidden = whole_of("--hidden", a.hidden);
+  changes.heads = whole_of("--heads", a.heads);
+  changes.kv_heads = whole_of("--kv-heads", a.kv_heads);
+  changes.head_dim = whole_of("--head-dim", a.head_dim);
+  changes.ffn = whole_of("--ffn", a.ffn);
+  changes.vocabulary = whole_of("--vocab", a.vocabulary);
+  changes.max_positions = whole_of("--max-positions", a.max_positions);
+  if (a.tie || a.no_tie) changes.tie = a.tie;
+  return changes;
+}
+
+ModelSpec model_of(const RunArguments& a, const SpecRegistry& registry) {
+  const ArchitectureChanges changes = changes_of(a);
+  if (a.family.empty()) return registry.model(a.model, changes);
+  if (!a.model.empty()) throw UsageError("--arch and --model contradict each other: give one");
+  return model_of_family(a.family, changes);
+}
+
 RunOptions options_of(const RunArguments& a) {
   RunOptions options;
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
@@ -230,6 +276,7 @@ RunOptions options_of(const RunArguments& a) {
 void add_run_options(CLI::App& command, RunArguments& arguments) {
   command.get_formatter()->column_width(kHelpColumn);
   add_model_options(command, arguments);
+  add_architecture_options(command, arguments);
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
   add_fine_tuning_options(command, arguments);
@@ -237,10 +284,12 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
 }
 
 Question resolve_arguments(const RunArguments& a) {
-  if (a.model.empty()) throw UsageError("--model: expected a name (see memcalc models), a config.json or a directory");
+  if (a.model.empty() && a.family.empty()) {
+    throw UsageError("--model: expected a name (see memcalc models), a config.json or a directory");
+  }
   const RunOptions options = options_of(a);
   SpecRegistry registry(find_specs(a.specs));
-  ModelSpec model = registry.model(a.model);
+  ModelSpec model = model_of(a, registry);
   ResolvedRun run = resolve(model, options);
   DeviceSpec device = registry.device(a.gpu.empty() ? kAssumedDevice : a.gpu);
   if (a.gpu.empty()) {

@@ -1,4 +1,4 @@
-// memcalc's event stream against recorded ones, event by event: 11 allocator histories and 112 more with operators
+// memcalc's event stream against recorded ones, event by event: 11 allocator histories and 149 more with operators
 // (requested bytes from the model's construction through three steps) and 16 traces (block bytes of a steady step).
 // A failure prints the first event that differs, with both operators and what is around it.
 #include <gmock/gmock.h>
@@ -84,6 +84,44 @@ constexpr Expectation kHistories[] = {
     {"histories/bare-bert-large-2l-tf32"},
     {"histories/bare-bert-large-mlm-2l-amp-bf16", kHashOrder},
     {"histories/bare-bert-large-mlm-2l-fp32"},
+    {"histories/bare-custom-cnn-amp-bf16-i64", kHashOrder},
+    {"histories/bare-custom-cnn-amp-fp16-i64", kHashOrder},
+    {"histories/bare-custom-cnn-bf16-i64"},
+    {"histories/bare-custom-cnn-fp32-i224"},
+    {"histories/bare-custom-cnn-fp32-i64"},
+    {"histories/bare-custom-convnet-amp-bf16", kHashOrder},
+    {"histories/bare-custom-convnet-amp-fp16", kHashOrder},
+    {"histories/bare-custom-convnet-bf16"},
+    {"histories/bare-custom-convnet-fp32-ckpt"},
+    {"histories/bare-custom-convnet-fp32"},
+    {"histories/bare-custom-decoder-amp-bf16", kHashOrder},
+    {"histories/bare-custom-decoder-bf16"},
+    {"histories/bare-custom-decoder-fp32"},
+    {"histories/bare-custom-encoder-amp-bf16", kHashOrder},
+    {"histories/bare-custom-encoder-amp-fp16-s100", kHashOrder},
+    {"histories/bare-custom-encoder-bf16"},
+    {"histories/bare-custom-encoder-fp32-ckpt"},
+    {"histories/bare-custom-encoder-fp32"},
+    {"histories/bare-custom-grouped_decoder-amp-bf16-ckpt", kHashOrder},
+    {"histories/bare-custom-grouped_decoder-amp-bf16", kHashOrder},
+    {"histories/bare-custom-grouped_decoder-bf16-ckpt"},
+    {"histories/bare-custom-grouped_decoder-bf16"},
+    {"histories/bare-custom-grouped_decoder-fp32"},
+    {"histories/bare-custom-mlp-amp-bf16", kHashOrder},
+    {"histories/bare-custom-mlp-bf16"},
+    {"histories/bare-custom-mlp-fp32"},
+    {"histories/bare-custom-patches-amp-bf16", kHashOrder},
+    {"histories/bare-custom-patches-bf16"},
+    {"histories/bare-custom-patches-fp32"},
+    {"histories/bare-custom-patches-tf32"},
+    {"histories/bare-custom-tagger-amp-bf16", kHashOrder},
+    {"histories/bare-custom-tagger-bf16"},
+    {"histories/bare-custom-tagger-fp32"},
+    // Kernels of width 1 over a sequence: which engine cuDNN picks, and so its workspace, is not known.
+    {"histories/bare-custom-text_cnn-amp-bf16", kShare, 0.991},
+    {"histories/bare-custom-text_cnn-amp-fp16-s100", kShare, 0.977},
+    {"histories/bare-custom-text_cnn-bf16", kShare, 0.989},
+    {"histories/bare-custom-text_cnn-fp32"},
     {"histories/bare-gemma-2b-2l-bf16"},
     {"histories/bare-gemma2-2b-2l-bf16"},
     {"histories/bare-gemma2-2b-2l-bf16-eager"},
@@ -251,7 +289,7 @@ class HistoryStream : public ::testing::TestWithParam<Expectation> {};
 TEST_P(HistoryStream, RequestsAreThoseOfTheRecordedRun) {
   const Expectation& stated = GetParam();
   const RecordedHistory history = read_history_stream(std::string(stated.file) + ".history.tsv", stated.third_step);
-  ASSERT_GT(history.events.size(), 300U) << "the reader lost the events";
+  ASSERT_GT(history.events.size(), 150U) << "the reader lost the events";
   EXPECT_TRUE(stated.expected != kHashOrder || is_autocast(history.of.run.precision))
       << "without autocast nothing excuses another order";
   const SymbolicRun run = run_symbolically(history.of.spec, history.of.run, measured_device());

@@ -71,7 +71,9 @@ class TextRenderer {
       trainable = " (" + format_count(report_.parameters_trainable) + " trainable)";
     }
     line();
-    line(report_.model.name + ": " + format_count(report_.parameters_total) + " parameters" + trainable);
+    const std::string title =
+        report_.model.name + ": " + format_count(report_.parameters_total) + " parameters" + trainable;
+    for (const std::string& part : wrap(title, options_.columns)) line(part);
     std::string current;
     for (const std::string& word : setting_of(report_)) {
       if (!current.empty() && columns_of(current) + columns_of(separator) + columns_of(word) > options_.columns) {

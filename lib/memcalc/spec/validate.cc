@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/custom_shapes.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -46,6 +47,7 @@ void check_sequence(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_image(const ModelSpec& model, const RunSpec& run) {
+  if (is_custom(model)) return;
   const bool image = run.task == Task::kImageClassification;
   if (image != is_vision(model)) {
     refuse("task " + std::string(name_of(run.task)) + ": " + model.name + " takes " +
@@ -64,6 +66,7 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
+  if (is_custom(model)) return;
   const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
   const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
   if (is_vision(model)) return;
@@ -77,6 +80,32 @@ void check_task(const ModelSpec& model, const RunSpec& run) {
     if (run.task == Task::kCausalLm || seq2seq) refuse(task + " is an encoder; it takes seqcls, mlm or tokcls");
     if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
   }
+}
+
+/// A model of layers is a plain torch module in a plain loop.
+void check_custom(const ModelSpec& model, const RunSpec& run) {
+  const auto* spec = std::get_if<CustomSpec>(&model.architecture);
+  if ((spec != nullptr) != (run.task == Task::kCustom)) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.name +
+           (spec != nullptr ? " has its loss in its file; accepted: no --task"
+                            : " is no model of layers, to which the task custom belongs"));
+  }
+  if (spec == nullptr) return;
+  if (run.loop != Loop::kBare) {
+    refuse("loop trainer: " + model.name +
+           " is a plain torch module, without the inputs and outputs that the Trainer asks for; accepted: --loop bare");
+  }
+  if (run.attention != Attention::kSdpa) {
+    refuse("attention " + std::string(name_of(run.attention)) +
+           ": the attention of layers is F.scaled_dot_product_attention; accepted: --attn sdpa");
+  }
+  if (run.padding) refuse("padding: a model of layers takes no mask");
+  if (run.checkpointing != Checkpointing::kNone && !custom::has_layer<custom::RepeatLayer>(spec->layers)) {
+    refuse("checkpointing full: it is the blocks of a repeat that are checkpointed, and " + model.name +
+           " has none; accepted: none");
+  }
+  if (run.use_cache) refuse("use_cache: a model of layers has no key/value cache");
+  check_shapes(*spec, input_shape(*spec, run), run.batch_size);
 }
 
 void check_precision(const RunSpec& run) {
@@ -164,6 +193,8 @@ std::int64_t trained_image_size(const ModelSpec& model) {
   return vit != nullptr ? vit->image_size : 224;
 }
 
+bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
+
 bool is_encoder(const ModelSpec& model) {
   return std::holds_alternative<BertSpec>(model.architecture) ||
          std::holds_alternative<DistilBertSpec>(model.architecture);
@@ -177,10 +208,11 @@ bool is_encoder_decoder(const ModelSpec& model) {
 }
 
 bool is_decoder(const ModelSpec& model) {
-  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model);
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model);
 }
 
 Task usual_task(const ModelSpec& model) {
+  if (is_custom(model)) return Task::kCustom;
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
@@ -190,6 +222,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
   check_image(model, run);
+  check_custom(model, run);
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);

@@ -22,6 +22,9 @@ namespace memcalc {
 /// A decoder that attends to an encoder: T5, BART, Whisper.
 [[nodiscard]] bool is_encoder_decoder(const ModelSpec& model);
 
+/// A user's own layers.
+[[nodiscard]] bool is_custom(const ModelSpec& model);
+
 /// Takes features of sound instead of token ids: Whisper.
 [[nodiscard]] bool is_speech(const ModelSpec& model);
 

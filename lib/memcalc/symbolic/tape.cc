@@ -134,6 +134,7 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
     node.variable = tensor.impl();
     node.sequence = UINT64_MAX;  // engine.cpp: AccumulateGrad runs as soon as it is ready
     node.output_count = 1;
+    node.outputs_differ = false;
     node.output = {shape, dtype};
   }
   return tensor;

@@ -64,7 +64,8 @@ struct SavedTensor {
   }
 };
 
-/// What a node's forward outputs look like (several have one shape): an incoming gradient is summed or cast to it.
+/// What a node's forward outputs look like: an incoming gradient is summed or cast to it. Of several outputs the first;
+/// where the others have other shapes (a split into unequal parts), none of them was broadcast.
 struct OutputMetadata {
   Shape shape;
   DType dtype = DType::kFloat32;
@@ -86,6 +87,7 @@ struct Node {
   std::uint8_t output_count = 0;
   bool visited = false;
   bool recomputed = false;
+  bool outputs_differ = false;     // in shape
   TensorImpl* variable = nullptr;  // AccumulateGrad only
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;

@@ -1,5 +1,6 @@
 // Element-wise operators.
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/activation.h"
 
 #include "measured/operators/op_case.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -77,6 +78,7 @@ std::vector<Runner> elementwise_runners() {
       unary("tanh", tanh),
       unary("silu", silu),
       unary("relu", relu),
+      unary("sigmoid", sigmoid),
       unary("neg", negate),
       unary("pow2", power),
       unary("pow3", power),

@@ -96,9 +96,8 @@ std::vector<Runner> other_runners() {
     for (const char* op : ops) runners.push_back(skipped(op, reason));
   };
   skip("no measurement: a mark of the harness", {"device", "end", "budget"});
-  skip("element-wise operators that no model here uses", {"sub", "sigmoid", "sqrt", "masked_fill", "where_scalar"});
+  skip("element-wise operators that no model here uses", {"sub", "sqrt", "masked_fill", "where_scalar"});
   skip("a division by a tensor that needs a gradient", {"div"});
-  skip("F.rms_norm: transformers writes the norm out", {"rms_norm"});
   skip("reductions that no model here uses",
        {"abs_max", "isinf", "isnan_any", "eq_all", "max_-1", "sum_-1", "sum_0", "cumsum_int32"});
   skip("written out in the loops and models, which the histories check",

@@ -13,6 +13,7 @@ constexpr Operator kTransposeBackward{"TransposeBackward0"}, kTBackward{"TBackwa
 constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"UnsqueezeBackward0"};
 constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
 constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
+constexpr Operator kSqueezeBackward{"SqueezeBackward1"};
 constexpr Operator kPermuteBackward{"PermuteBackward0"};
 constexpr Operator kSplitBackward{"SplitBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
@@ -219,21 +220,47 @@ Tensor select(Arg x, int dim) {
   return record_view(kSelectBackward, select_backward, x, shape, strides);
 }
 
-std::vector<Tensor> split(Arg x, int dim, int parts) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
+namespace {
+
+std::vector<Tensor> split_into(const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
   Node* node = tape.record(kSplitBackward, split_backward, inputs, 1);
-  if (node != nullptr) node->shape = x->shape();
-  if (dim < 0) dim += x->rank();
-  Shape shape = x->shape();
-  shape[dim] /= parts;
+  if (node != nullptr) node->shape = x.shape();
+  if (dim < 0) dim += x.rank();
+  Shape shape = x.shape();
   std::vector<Tensor> results;
   for (int i = 0; i < parts; ++i) {
-    results.push_back(tape.alias(*x, shape, x->strides(), true));
+    shape[dim] = sizes[i];
+    results.push_back(tape.alias(x, shape, x.strides(), true));
     tape.set_history(node, results.back());
   }
   return results;
+}
+
+}  // namespace
+
+std::vector<Tensor> split(Arg x, int dim, int parts) {
+  const OperatorCall call(x);
+  std::array<std::int64_t, kMaxOutputs> sizes{};
+  sizes.fill(x->size(dim) / parts);
+  return split_into(*x, dim, sizes.data(), parts);
+}
+
+std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes) {
+  const OperatorCall call(x);
+  return split_into(*x, dim, sizes.data(), 3);
+}
+
+Tensor squeeze(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape, strides;
+  for (int i = 0; i < x->rank(); ++i) {
+    if (i == dim) continue;
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(i);
+    strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[i];
+  }
+  return record_view(kSqueezeBackward, reshape_backward, x, shape, strides);
 }
 
 Tensor clone(Arg x) {

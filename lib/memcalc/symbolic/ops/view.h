@@ -27,6 +27,10 @@ namespace memcalc {
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
+/// Three parts of these sizes along `dim`.
+[[nodiscard]] std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes);
+/// x.squeeze(dim) of a dimension of size 1.
+[[nodiscard]] Tensor squeeze(Arg x, int dim);
 [[nodiscard]] Tensor clone(Arg x);
 /// Row-major copy; x itself where it is contiguous.
 [[nodiscard]] Tensor contiguous(Arg x);
