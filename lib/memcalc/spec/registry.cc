@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/spec_file.h"
+#include "memcalc/spec/weights.h"
 
 namespace memcalc {
 namespace {
@@ -35,13 +37,13 @@ bool is_directory(const fs::path& path) {
 bool is_plain_name(std::string_view reference) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   return !reference.empty() && reference.front() != '.' && !reference.ends_with(".json") &&
-         reference.find_first_not_of(allowed) == std::string_view::npos;
+         !is_named_like_weights(reference) && reference.find_first_not_of(allowed) == std::string_view::npos;
 }
 
 // Whether the user meant a path, so that a file that is not there is the thing to report.
 bool is_meant_as_path(std::string_view reference) {
-  return reference.ends_with(".json") || reference.ends_with('/') || reference.starts_with("./") ||
-         reference.starts_with("../") || reference.starts_with('/');
+  return reference.ends_with(".json") || is_named_like_weights(reference) || reference.ends_with('/') ||
+         reference.starts_with("./") || reference.starts_with("../") || reference.starts_with('/');
 }
 
 // The files of one kind in all folders, sorted by name within each.
@@ -99,7 +101,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
-ModelSpec model_from_file(const std::string& path) {
+ModelSpec model_from_config(const std::string& path) {
   const JsonDocument document = JsonDocument::read_file(path);
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
@@ -108,12 +110,45 @@ ModelSpec model_from_file(const std::string& path) {
   return model;
 }
 
+Error unknown_architecture(const std::string& path, const Weights& weights) {
+  std::vector<std::string> types;
+  for (const WeightTypeTotal& each : totals_by_type(weights)) types.emplace_back(each.type.name);
+  return {ErrorCode::kInput, one_line(path, 4096) + ": found weights (" + std::to_string(weights.parameters) +
+                                 " parameters, " + join(types) +
+                                 ") and no config.json beside them, so the architecture is unknown; " +
+                                 "accepted: weights with the config.json of their model"};
+}
+
+// `reference`: as read_weights() takes it.
+ModelSpec model_from_weights(const std::string& reference) {
+  auto weights = std::make_shared<Weights>(read_weights(reference));
+  const fs::path config = fs::path(weights->path).parent_path() / "config.json";
+  if (!is_file(config)) throw unknown_architecture(reference, *weights);
+  ModelSpec model = model_from_config(config.string());
+  if (!model.checkpoint_dtype) {
+    model.checkpoint_dtype = loading_dtype(*weights);
+    if (model.checkpoint_dtype) {
+      model.assumptions.push_back("dtype = " + std::string(name_of(*model.checkpoint_dtype)) +
+                                  " (absent from config.json; that of the first tensor of the weights, as in "
+                                  "transformers)");
+    }
+  }
+  model.weights = std::move(weights);
+  return model;
+}
+
+ModelSpec model_from_file(const std::string& path) {
+  return is_named_like_weights(path) ? model_from_weights(path) : model_from_config(path);
+}
+
 ModelSpec model_from_directory(const std::string& directory) {
+  if (find_weights(directory)) return model_from_weights(directory);
   const fs::path path = fs::path(directory) / "config.json";
   if (!is_file(path)) {
+    if (holds_weights(directory)) return model_from_weights(directory);
     throw Error(ErrorCode::kInput, one_line(directory, 4096) + ": a directory without config.json");
   }
-  return model_from_file(path.string());
+  return model_from_config(path.string());
 }
 
 // Keeps the first of equal names: an earlier folder hides a later one.

@@ -49,7 +49,8 @@ class SpecRegistry {
   explicit SpecRegistry(std::vector<std::string> directories);
 
   /// `reference`: a registry name or alias ("bert-large", "meta-llama/Llama-3.2-1B"), the path of a config.json or
-  /// of a model file of ours, or a directory that holds a config.json.
+  /// of a model file of ours, of weights (safetensors, or their index) with a config.json beside them, or a directory
+  /// that holds a config.json.
   [[nodiscard]] ModelSpec model(const std::string& reference) const;
 
   /// The same with other sizes; its name says so, and no published count goes with it. Throws Error(kUsage) for a size
