@@ -207,6 +207,7 @@ std::string render_json(const std::vector<ModelListing>& models) {
     Json json = {{"name", each.name}, {"model_type", each.model_type}};
     if (each.published_parameters) json["published_parameters"] = *each.published_parameters;
     json["aliases"] = each.aliases;
+    if (!each.stands_for.empty()) json["stands_for"] = each.stands_for;
     json["source"] = each.source;
     json["date"] = each.date;
     json["recalled"] = each.recalled;

@@ -12,6 +12,7 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/not_built.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/weights.h"
 
@@ -62,21 +63,30 @@ std::vector<fs::path> files_of(const std::vector<std::string>& directories, std:
   return files;
 }
 
-// The registry file that carries `reference` as its name or, failing that, as an alias; ASCII case is ignored.
+// The names that the registry knows a file's model or card by, but for the name of the file.
+std::vector<std::string> other_names(const JsonObject& json) {
+  std::vector<std::string> names = json.optional_strings("aliases");
+  for (std::string& name : json.optional_strings("stands_for")) names.push_back(std::move(name));
+  return names;
+}
+
+bool is_among(const std::vector<std::string>& names, const std::string& reference) {
+  const std::string wanted = ascii_lower(reference);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return ascii_lower(name) == wanted; });
+}
+
+// The registry file that carries `reference` as its name or, failing that, as another; ASCII case is ignored.
 std::optional<fs::path> find_entry(const std::vector<std::string>& directories, std::string_view folder,
                                    const std::string& reference) {
-  const std::string wanted = ascii_lower(reference);
   if (is_plain_name(reference)) {
     for (const std::string& directory : directories) {
-      fs::path path = fs::path(directory) / folder / (wanted + ".json");
+      fs::path path = fs::path(directory) / folder / (ascii_lower(reference) + ".json");
       if (is_file(path)) return path;
     }
   }
   for (const fs::path& path : files_of(directories, folder)) {
     const JsonDocument document = JsonDocument::read_file(path.string());
-    for (const std::string& alias : document.root().optional_strings("aliases")) {
-      if (ascii_lower(alias) == wanted) return path;
-    }
+    if (is_among(other_names(document.root()), reference)) return path;
   }
   return std::nullopt;
 }
@@ -86,7 +96,7 @@ std::vector<std::string> known_names(const std::vector<std::string>& directories
   for (const fs::path& path : files_of(directories, folder)) {
     names.push_back(path.stem().string());
     const JsonDocument document = JsonDocument::read_file(path.string());
-    for (std::string& alias : document.root().optional_strings("aliases")) names.push_back(std::move(alias));
+    for (std::string& name : other_names(document.root())) names.push_back(std::move(name));
   }
   return names;
 }
@@ -175,10 +185,17 @@ ModelSpec SpecRegistry::model(const std::string& reference) const {
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
-    return read_model_file(JsonDocument::read_file(path->string()).root()).model;
+    ModelFile file = read_model_file(JsonDocument::read_file(path->string()).root());
+    if (is_among(file.stands_for, reference)) {
+      file.model.assumptions.push_back(one_line(reference) +
+                                       " is an implementation of its own, not modelled: " + file.model.name + " of " +
+                                       file.model.model_type + ", which has the same parameters, stands for it");
+    }
+    return std::move(file.model);
   }
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
+  refuse_not_built(directories_, reference);
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
 }
 
@@ -215,6 +232,7 @@ std::vector<ModelListing> SpecRegistry::models() const {
                         .model_type = std::move(file.model.model_type),
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
+                        .stands_for = std::move(file.stands_for),
                         .source = std::move(file.model.source),
                         .date = std::move(file.model.date),
                         .recalled = file.recalled});

@@ -20,6 +20,7 @@ struct ModelListing {
   std::string model_type;
   std::optional<std::int64_t> published_parameters;
   std::vector<std::string> aliases;
+  std::vector<std::string> stands_for;  // names of other implementations that resolve to this one
   std::string source;
   std::string date;
   bool recalled = false;  // some value was not seen at a source
