@@ -210,6 +210,7 @@ struct VitSpec {
 struct TorchvisionSpec {
   std::string architecture;  // "resnet50"
   std::int64_t num_classes = 1000;
+  std::int64_t image_size = 224;  // that its weights were trained with
 };
 
 /// BART (models/bart): encoder-decoder with learned positions, norms behind each layer.
