@@ -21,5 +21,6 @@ struct Command {
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);
+[[nodiscard]] Command add_weights(CLI::App& root);
 
 }  // namespace memcalc::cli

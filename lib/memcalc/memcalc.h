@@ -20,6 +20,7 @@
 #include "memcalc/report/render.h"
 #include "memcalc/report/render_lists.h"
 #include "memcalc/report/render_trace.h"
+#include "memcalc/report/render_weights.h"
 #include "memcalc/report/report.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
@@ -28,6 +29,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/spec/weights.h"
 
 namespace memcalc {
 

@@ -15,7 +15,7 @@ CASES = [
     ((), "--model"),
     (("",), "expected a value, found nothing"),
     (("--bs", "4"), "--model: expected a name"),
-    (("estmate", *BERT), "unknown command 'estmate'; the commands are estimate, trace, models, gpus; did you mean 'estimate'?"),
+    (("estmate", *BERT), "unknown command 'estmate'; the commands are estimate, trace, weights, models, gpus; did you mean 'estimate'?"),
     (("--model", "bert-larg"), "did you mean 'bert-large'?"),
     (("--model", "no/such/config.json"), "no/such/config.json"),
     ((*BERT, "--gpu", "h100-sx"), "did you mean 'h100-sxm'?"),
@@ -83,6 +83,11 @@ CASES = [
     (("--model", "llama-3-8b", "--task", "mlm"), "modelled with its language-model head"),
     ((*BERT, "--task", "causal"), "is an encoder"),
     ((*BERT, "--use-cache"), "no key/value cache"),
+    # weights (weights_test.py has the files themselves)
+    (("weights",), "weights: expected a path, found nothing"),
+    (("weights", "a", "b"), "unexpected argument 'b'"),
+    (("weights", "/no/such/file.safetensors"), "/no/such/file.safetensors: cannot be read: No such file or directory"),
+    (("--model", "no.safetensors"), "no.safetensors: no such file or directory"),
     # files
     ((*BERT, "--specs", "/no/such/place"), "--specs: expected a directory"),
     ((*BERT, "--output", "/no/such/place/x"), "--output: cannot write '/no/such/place/x'"),

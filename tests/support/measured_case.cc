@@ -76,6 +76,11 @@ std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
   throw case_json.error_found("optim", "adamw_torch_fused, adamw_torch, sgd");
 }
 
+const SpecRegistry& registry() {
+  static const SpecRegistry registry(test::specs_dir().string());
+  return registry;
+}
+
 // Models in plain torch (harness/custom.py, layers.py): a file of layers says the same.
 constexpr std::string_view kCustom = "custom-";
 
@@ -91,7 +96,7 @@ MeasuredCase custom_case(const JsonObject& case_json, const std::string& model) 
   MeasuredCase result;
   result.id = case_json.required_string("id");
   result.model = model;
-  result.spec = SpecRegistry(test::specs_dir().string()).model(custom_file(model));
+  result.spec = registry().model(custom_file(model));
   RunOptions options;
   options.batch_size = case_json.required_int("batch");
   options.sequence_length = case_json.optional_int("seq");
@@ -101,6 +106,27 @@ MeasuredCase custom_case(const JsonObject& case_json, const std::string& model) 
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
   result.run = resolve(result.spec, options).run;
   return result;
+}
+
+// harness/vision.py: sizes, and transformers' defaults for the rest.
+constexpr std::string_view kVitBase =
+    R"("hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072)";
+constexpr std::string_view kVitLarge =
+    R"("hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096)";
+
+// Nothing for a name that is no image model, or none that memcalc has.
+std::optional<ModelSpec> vision_model(const std::string& name) {
+  const bool deit = name.starts_with("deit-");
+  if (deit || name.starts_with("vit-")) {
+    const std::string config = R"({"model_type": ")" + std::string(deit ? "deit" : "vit") +
+                               R"(", "image_size": 224, "patch_size": 16, )" +
+                               std::string(name.ends_with("large") ? kVitLarge : kVitBase) + "}";
+    return model_from_hf_config(JsonDocument::parse(config, name).root(), name);
+  }
+  if (!std::filesystem::exists(test::specs_dir() / "models" / (name + ".json"))) return std::nullopt;
+  ModelSpec model = registry().model(name);
+  if (model.model_type != "torchvision") return std::nullopt;
+  return model;
 }
 
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
@@ -171,8 +197,31 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   return result;
 }
 
+bool is_vision_case(const JsonObject& case_json) {
+  return !case_json.has("compile") && vision_model(case_json.required_string("model")).has_value();
+}
+
+MeasuredCase vision_case(const JsonObject& case_json) {
+  MeasuredCase result;
+  result.id = case_json.required_string("id");
+  result.model = case_json.required_string("model");
+  result.spec = vision_model(result.model).value();
+  if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
+  RunOptions options{.task = Task::kImageClassification, .batch_size = case_json.required_int("batch")};
+  options.image_size = 224;
+  options.loop = Loop::kBare;
+  options.precision = choice<Precision>(case_json, "precision", kPrecisionNames);
+  options.optimizer = optimizer_of(case_json, Loop::kBare);
+  options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
+  options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
+  options.accumulation_steps = case_json.optional_int("accum");
+  if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
+  result.run = resolve(result.spec, options).run;
+  return result;
+}
+
 const DeviceSpec& measured_device() {
-  static const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h100-sxm");
+  static const DeviceSpec device = registry().device("h100-sxm");
   return device;
 }
 

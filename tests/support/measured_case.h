@@ -25,6 +25,12 @@ struct MeasuredCase {
 /// Throws Error on a case that is not.
 [[nodiscard]] MeasuredCase measured_case(const JsonObject& case_json, Loop loop);
 
+/// Of an image model: ViT and DeiT as the harness built them, or a network of torchvision.
+[[nodiscard]] bool is_vision_case(const JsonObject& case_json);
+
+/// The same for such a case, in a plain loop over images of 224 x 224.
+[[nodiscard]] MeasuredCase vision_case(const JsonObject& case_json);
+
 /// specs/gpus/h100-sxm.json: all of tests/measured was recorded on that card.
 [[nodiscard]] const DeviceSpec& measured_device();
 

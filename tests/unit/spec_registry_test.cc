@@ -137,8 +137,46 @@ TEST_F(Registry, EveryShippedModelLoads) {
     // A spec says everything itself, but for the number of labels, which belongs to the task.
     for (const std::string& line : model.assumptions) EXPECT_TRUE(line.starts_with("num_labels = 2")) << line;
     for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.model(alias).name, listing.name) << alias;
+    for (const std::string& other : listing.stands_for) {
+      const ModelSpec stand_in = shipped.model(other);
+      EXPECT_EQ(stand_in.name, listing.name);
+      ASSERT_FALSE(stand_in.assumptions.empty());
+      EXPECT_EQ(stand_in.assumptions.back(), other + " is an implementation of its own, not modelled: " + listing.name +
+                                                 " of torchvision, which has the same parameters, stands for it");
+    }
   }
   EXPECT_EQ(uncounted, (std::vector<std::string>{"opt-175b", "opt-66b", "pythia-14m", "pythia-31m"}));
+}
+
+// Every model of shared/facts/models.json is either there or named here.
+TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
+  const auto refusal = [&](const std::string& name) {
+    return error_text([&] { static_cast<void>(shipped.model(name)); });
+  };
+  const std::string path = (test::specs_dir() / "not_built.json").string();
+  const JsonDocument document = JsonDocument::read_file(path);
+  std::size_t models = 0;
+  for (const JsonObject& family : document.root().optional_objects("families")) {
+    const std::string name = family.required_string("family");
+    const std::string nearest = family.optional_string("nearest").value_or("bert-base");
+    EXPECT_EQ(shipped.model(nearest).name, nearest);
+    for (const std::string& model : family.optional_strings("models")) {
+      EXPECT_TRUE(refusal(model).starts_with(model + ": the family " + name + " is not built yet; ")) << refusal(model);
+      ++models;
+    }
+  }
+  EXPECT_GE(models, 51U);
+  EXPECT_EQ(refusal("microsoft/swin-large-patch4-window7-224"),
+            "microsoft/swin-large-patch4-window7-224: the family Swin of transformers is not built yet; the nearest "
+            "model is 'swin_b'");
+  EXPECT_TRUE(refusal("Falcon-7B-Instruct")
+                  .starts_with("Falcon-7B-Instruct: the family Falcon is not built yet; built "
+                               "are bart, bert, "));
+  EXPECT_EQ(error_code([&] { static_cast<void>(shipped.model("bigscience/bloom-560m")); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal("gpt-neox-20"), "unknown model 'gpt-neox-20'; did you mean 'gpt-neox-20b'?");
+  static_cast<void>(write("not_built.json", R"({"families": [{"familie": "x"}]})"));
+  EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry(folder.string()).model("zebra")); }),
+            (folder / "not_built.json").string() + ": /families/0: unknown key \"familie\"; did you mean 'family'?");
 }
 
 TEST_F(Registry, EveryShippedDeviceLoads) {
@@ -161,6 +199,8 @@ TEST_F(Registry, NoNameMeansTwoThings) {
     EXPECT_TRUE(owners.emplace(listing.name, listing.name).second) << listing.name;
     for (const std::string& alias : listing.aliases)
       EXPECT_TRUE(owners.emplace(ascii_lower(alias), listing.name).second) << alias;
+    for (const std::string& other : listing.stands_for)
+      EXPECT_TRUE(owners.emplace(ascii_lower(other), listing.name).second) << other;
   }
   owners.clear();
   for (const DeviceListing& listing : shipped.devices()) {

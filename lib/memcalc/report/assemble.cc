@@ -65,6 +65,16 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
   report.accounting = account(input);
 }
 
+void fill_weights(const SymbolicRun& symbolic, Report& report) {
+  if (report.model.weights == nullptr) return;
+  std::vector<ParameterShape> parameters;
+  for (const ParameterInfo& each : symbolic.parameters) {
+    const auto& dims = each.shape.dims;
+    parameters.push_back({each.name, {dims.begin(), dims.begin() + each.shape.rank}, each.elements});
+  }
+  report.weights = compare_weights(*report.model.weights, report.model.model_type, parameters);
+}
+
 void fill_flops(const KernelList& kernels, Report& report) {
   for (std::size_t i = 0; i < kOperatorClassCount; ++i) report.flops[i].operator_class = static_cast<OperatorClass>(i);
   for (const Kernel& kernel : kernels) {
@@ -163,6 +173,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
       {"other processes and the display on the same card", "evaluation, generation and checkpoint saving between steps",
        "retries of the allocator when the card is full", "the time of a step"});
   fill_parameters(symbolic, run, report);
+  fill_weights(symbolic, report);
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);
   fill_fit(symbolic, report);

@@ -56,6 +56,13 @@ void write_run(const Report& report, Csv& csv) {
   csv.text("profile", "name", report.profile);
 }
 
+void write_weights(const WeightsComparison& weights, Csv& csv) {
+  csv.number("weights_on_disk", "parameters", static_cast<double>(weights.parameters), "parameters");
+  csv.bytes("weights_on_disk", "bytes", weights.bytes);
+  csv.text("weights_on_disk", "agree", weights.agrees() ? "true" : "false");
+  for (const std::string& each : weights_notes(weights)) csv.text("weights_on_disk", "note", each);
+}
+
 void write_memory(const Report& report, Csv& csv) {
   const ReplayResult& memory = report.memory;
   csv.bytes("memory", "peak_allocated", memory.peak_allocated);
@@ -106,6 +113,7 @@ std::string render_csv(const Report& report, const RenderOptions& options) {
   write_run(report, csv);
   csv.number("params", "total", static_cast<double>(report.parameters_total), "parameters");
   csv.number("params", "trainable", static_cast<double>(report.parameters_trainable), "parameters");
+  if (report.weights) write_weights(*report.weights, csv);
   write_memory(report, csv);
   write_accounting("classic", report.accounting.classic, csv);
   write_accounting("profile", report.accounting.profile, csv);

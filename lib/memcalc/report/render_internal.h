@@ -18,6 +18,7 @@ namespace memcalc {
 [[nodiscard]] std::string render_json(const Report& report, const RenderOptions& options);
 [[nodiscard]] std::string render_json(const std::vector<ModelListing>& models);
 [[nodiscard]] std::string render_json(const std::vector<DeviceListing>& devices);
+[[nodiscard]] std::string render_json(const Weights& weights);
 [[nodiscard]] std::string render_csv(const Report& report, const RenderOptions& options);
 [[nodiscard]] std::string render_markdown(const Report& report, const RenderOptions& options);
 
@@ -48,6 +49,12 @@ struct CategoryShare {
 
 /// "batch 4 x 512 tokens", "amp-fp16", … : how the model is trained, a few words each.
 [[nodiscard]] std::vector<std::string> setting_of(const Report& report);
+
+/// "model.safetensors: 206 tensors, F32 420 MiB": what was found on disk.
+[[nodiscard]] std::string weights_summary(const WeightsComparison& weights);
+
+/// How the weights differ from the model, one sentence each; one that says that they do not, where that is so.
+[[nodiscard]] std::vector<std::string> weights_notes(const WeightsComparison& weights);
 
 /// "step 2, forward, aten::gelu".
 [[nodiscard]] std::string instant_of(const Report& report);

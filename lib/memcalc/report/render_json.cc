@@ -68,6 +68,31 @@ Json device_json(const Report& report) {
   return json;
 }
 
+Json types_json(const std::vector<WeightTypeTotal>& types) {
+  Json json = Json::array();
+  for (const WeightTypeTotal& each : types) {
+    json.push_back(
+        {{"dtype", each.type.name}, {"tensors", each.tensors}, {"parameters", each.parameters}, {"bytes", each.bytes}});
+  }
+  return json;
+}
+
+Json weights_json(const WeightsComparison& weights) {
+  Json json = {{"path", weights.path},       {"files", weights.files},
+               {"tensors", weights.tensors}, {"parameters", weights.parameters},
+               {"bytes", weights.bytes},     {"dtypes", types_json(weights.types)},
+               {"agree", weights.agrees()}};
+  const auto add = [&](const char* key, const TensorGroup& group) {
+    json[key] = {{"tensors", group.tensors}, {"parameters", group.parameters}, {"names", group.names}};
+  };
+  add("missing", weights.missing);
+  add("unexpected", weights.unexpected);
+  add("reshaped", weights.reshaped);
+  add("copies", weights.copies);
+  add("buffers", weights.buffers);
+  return json;
+}
+
 Json accounting_json(const Accounting& accounting) {
   Json json = Json::array();
   const auto add = [&](std::string_view view, const std::vector<AccountingRow>& rows) {
@@ -159,10 +184,21 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                {"params", {{"total", report.parameters_total}, {"trainable", report.parameters_trainable}}},
                {"memory", memory_json(report, options)},
                {"flops", flops_json(report)}};
+  if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;
   return dumped(json);
+}
+
+std::string render_json(const Weights& weights) {
+  return dumped({{"schema_version", kJsonSchemaVersion},
+                 {"path", weights.path},
+                 {"files", weights.files},
+                 {"tensors", weights.tensors.size()},
+                 {"parameters", weights.parameters},
+                 {"bytes", weights.bytes},
+                 {"dtypes", types_json(totals_by_type(weights))}});
 }
 
 std::string render_json(const std::vector<ModelListing>& models) {
@@ -171,6 +207,7 @@ std::string render_json(const std::vector<ModelListing>& models) {
     Json json = {{"name", each.name}, {"model_type", each.model_type}};
     if (each.published_parameters) json["published_parameters"] = *each.published_parameters;
     json["aliases"] = each.aliases;
+    if (!each.stands_for.empty()) json["stands_for"] = each.stands_for;
     json["source"] = each.source;
     json["date"] = each.date;
     json["recalled"] = each.recalled;

@@ -1,59 +1,11 @@
 #include "memcalc/report/render_lists.h"
 
-#include <algorithm>
-#include <cstddef>
-
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/report/table.h"
 
 namespace memcalc {
 namespace {
-
-using Cells = std::vector<std::string>;
-
-constexpr std::size_t kGap = 2;
-
-// Columns as wide as their widest cell; `numeric` ones are flushed right, the last is never padded.
-std::string text_table(const std::vector<Cells>& rows, const std::vector<bool>& numeric) {
-  std::vector<std::size_t> widths(numeric.size(), 0);
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
-  }
-  std::string out;
-  for (const Cells& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) line.append(kGap, ' ');
-      const bool last = i + 1 == row.size();
-      line += numeric[i] ? pad_left(row[i], widths[i]) : last ? row[i] : pad_right(row[i], widths[i]);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
-}
-
-std::string markdown_table(const std::vector<Cells>& rows, const std::vector<bool>& numeric) {
-  std::string out;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    out += "|";
-    for (const std::string& cell : rows[i]) out += " " + cell + " |";
-    out += "\n";
-    if (i > 0) continue;
-    out += "|";
-    for (const bool right : numeric) out += right ? " ---: |" : " --- |";
-    out += "\n";
-  }
-  return out;
-}
-
-std::string csv_table(const std::vector<Cells>& rows) {
-  std::string out;
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) out += (i > 0 ? "," : "") + csv_quoted(row[i]);
-    out += "\n";
-  }
-  return out;
-}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -104,25 +56,13 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
 }  // namespace
 
 std::string render(const std::vector<ModelListing>& models, Format format) {
-  const std::vector<bool> numeric = {false, false, true, false};
-  switch (format) {
-    case Format::kText: return text_table(model_rows(models, false), numeric);
-    case Format::kMarkdown: return markdown_table(model_rows(models, false), numeric);
-    case Format::kCsv: return csv_table(model_rows(models, true));
-    case Format::kJson: return render_json(models);
-  }
-  throw Error(ErrorCode::kInternal, "render: unknown format");
+  if (format == Format::kJson) return render_json(models);
+  return render_table(model_rows(models, format == Format::kCsv), {false, false, true, false}, format);
 }
 
 std::string render(const std::vector<DeviceListing>& devices, Format format) {
-  const std::vector<bool> numeric = {false, true, true, true, false};
-  switch (format) {
-    case Format::kText: return text_table(device_rows(devices, false), numeric);
-    case Format::kMarkdown: return markdown_table(device_rows(devices, false), numeric);
-    case Format::kCsv: return csv_table(device_rows(devices, true));
-    case Format::kJson: return render_json(devices);
-  }
-  throw Error(ErrorCode::kInternal, "render: unknown format");
+  if (format == Format::kJson) return render_json(devices);
+  return render_table(device_rows(devices, format == Format::kCsv), {false, true, true, true, false}, format);
 }
 
 }  // namespace memcalc

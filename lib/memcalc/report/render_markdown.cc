@@ -122,6 +122,12 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   std::string out = "### " + escaped(verdict_of(report)) + "\n\n";
   out += escaped(report.model.name) + ": " + format_count(report.parameters_total) + " parameters; " + setting + "; " +
          escaped(report.profile) + "\n\n";
+  if (report.weights) {
+    out += "Weights on disk: " + format_count(report.weights->parameters) + " parameters in " +
+           escaped(weights_summary(*report.weights)) + "\n\n";
+    for (const std::string& each : weights_notes(*report.weights)) out += "- " + escaped(each) + "\n";
+    out += "\n";
+  }
   out += memory_table(report) + "\n" + totals_table(report) + "\n";
   out += accounting_table(report.accounting, options.explain) + "\n" + flops_table(report);
   if (!report.other_gpus.empty()) out += "\n" + cards_table(report.other_gpus);

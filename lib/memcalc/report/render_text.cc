@@ -25,6 +25,7 @@ class TextRenderer {
   [[nodiscard]] std::string render() {
     write_verdict();
     write_setting();
+    write_weights();
     write_categories();
     write_totals();
     write_phases();
@@ -84,6 +85,13 @@ class TextRenderer {
     }
     line(current);
     if (report_.device_assumed) line("behaviour of " + report_.device.name + " assumed: no GPU was named");
+  }
+
+  void write_weights() {
+    if (!report_.weights) return;
+    title("Weights on disk", format_count(report_.weights->parameters) + " parameters");
+    for (const std::string& part : wrap(weights_summary(*report_.weights), options_.columns - 2)) line("  " + part);
+    write_items(weights_notes(*report_.weights));
   }
 
   void write_categories() {
@@ -180,6 +188,10 @@ class TextRenderer {
   void write_list(std::string_view name, const std::vector<std::string>& entries) {
     if (entries.empty()) return;
     title(name);
+    write_items(entries);
+  }
+
+  void write_items(const std::vector<std::string>& entries) {
     for (const std::string& entry : entries) {
       std::string_view lead = "  - ";
       for (const std::string& part : wrap(entry, options_.columns - lead.size())) {

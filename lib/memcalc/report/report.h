@@ -8,6 +8,7 @@
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/base/bytes.h"
+#include "memcalc/report/weights_comparison.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
@@ -65,6 +66,8 @@ struct Report {
 
   std::int64_t parameters_total = 0;
   std::int64_t parameters_trainable = 0;
+
+  std::optional<WeightsComparison> weights;  // where the model came with weights on disk
 
   ReplayResult memory;
   std::optional<Bytes> device_used_bytes;  // reserved + context + kernels, where the GPU's spec has both

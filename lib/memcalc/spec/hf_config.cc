@@ -131,6 +131,7 @@ Architecture torchvision(HfReader& config) {
   TorchvisionSpec spec;
   spec.architecture = config.json().required_string("architecture");
   spec.num_classes = config.json().optional_int("num_classes", kSizeRange).value_or(1000);
+  spec.image_size = config.json().optional_int("image_size", kSizeRange).value_or(224);  // the weights' crop_size
   return spec;
 }
 

@@ -230,9 +230,24 @@ std::vector<std::string> JsonObject::optional_strings(std::string_view key) cons
 std::vector<std::int64_t> JsonObject::required_ints(std::string_view key, IntRange range) const {
   const JsonNode& value = require(key);
   if (value.kind != JsonNode::Kind::kArray) throw error_found(key, "an array of integers");
-  std::vector<std::int64_t> result;
   const JsonObject items(&value, file_, pointer_ + pointer_step(key));
+  std::vector<std::int64_t> result;
+  result.reserve(value.children.size());
   for (const JsonNode& child : value.children) result.push_back(items.int_of(child, child.key, range));
+  return result;
+}
+
+std::vector<std::pair<std::string, JsonObject>> JsonObject::object_members() const {
+  std::vector<std::pair<std::string, JsonObject>> result;
+  result.reserve(node_->children.size());
+  for (const JsonNode& child : node_->children) result.emplace_back(child.key, object_of(child, child.key));
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> JsonObject::string_members() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  result.reserve(node_->children.size());
+  for (const JsonNode& child : node_->children) result.emplace_back(child.key, string_of(child, child.key));
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/base/error.h"
@@ -70,6 +71,11 @@ class JsonObject {
   [[nodiscard]] std::vector<JsonObject> optional_objects(std::string_view key) const;   // array of objects
   [[nodiscard]] std::vector<std::string> optional_strings(std::string_view key) const;  // array of strings
   [[nodiscard]] std::vector<std::int64_t> required_ints(std::string_view key, IntRange range = {}) const;  // array
+
+  /// Every key with its value, which must be an object (or a string), in the order of the file. Of an object with
+  /// very many keys: a key that is asked for by name is searched for from the front.
+  [[nodiscard]] std::vector<std::pair<std::string, JsonObject>> object_members() const;
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> string_members() const;
 
   /// Throws at the first key that is not among `known`, with the nearest known one.
   void refuse_unknown_keys(std::span<const std::string_view> known) const;

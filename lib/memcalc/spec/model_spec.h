@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/custom_spec.h"
+#include "memcalc/spec/weights.h"
 
 namespace memcalc {
 
@@ -208,6 +210,7 @@ struct VitSpec {
 struct TorchvisionSpec {
   std::string architecture;  // "resnet50"
   std::int64_t num_classes = 1000;
+  std::int64_t image_size = 224;  // that its weights were trained with
 };
 
 /// BART (models/bart): encoder-decoder with learned positions, norms behind each layer.
@@ -243,11 +246,12 @@ struct ModelSpec {
   std::string name;        // registry name, or the path it was read from
   std::string model_type;  // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
-  std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json
+  std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json; else that of the weights
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it
   std::string source;                                // where the values come from
   std::string date;                                  // when they were read, ISO 8601
   std::vector<std::string> assumptions;              // every value taken from transformers' defaults, one line each
+  std::shared_ptr<const Weights> weights;            // on disk beside the config.json; null: none were given
 };
 
 }  // namespace memcalc

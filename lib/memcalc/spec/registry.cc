@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -11,7 +12,9 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/not_built.h"
 #include "memcalc/spec/spec_file.h"
+#include "memcalc/spec/weights.h"
 
 namespace memcalc {
 namespace {
@@ -35,13 +38,13 @@ bool is_directory(const fs::path& path) {
 bool is_plain_name(std::string_view reference) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   return !reference.empty() && reference.front() != '.' && !reference.ends_with(".json") &&
-         reference.find_first_not_of(allowed) == std::string_view::npos;
+         !is_named_like_weights(reference) && reference.find_first_not_of(allowed) == std::string_view::npos;
 }
 
 // Whether the user meant a path, so that a file that is not there is the thing to report.
 bool is_meant_as_path(std::string_view reference) {
-  return reference.ends_with(".json") || reference.ends_with('/') || reference.starts_with("./") ||
-         reference.starts_with("../") || reference.starts_with('/');
+  return reference.ends_with(".json") || is_named_like_weights(reference) || reference.ends_with('/') ||
+         reference.starts_with("./") || reference.starts_with("../") || reference.starts_with('/');
 }
 
 // The files of one kind in all folders, sorted by name within each.
@@ -60,21 +63,30 @@ std::vector<fs::path> files_of(const std::vector<std::string>& directories, std:
   return files;
 }
 
-// The registry file that carries `reference` as its name or, failing that, as an alias; ASCII case is ignored.
+// The names that the registry knows a file's model or card by, but for the name of the file.
+std::vector<std::string> other_names(const JsonObject& json) {
+  std::vector<std::string> names = json.optional_strings("aliases");
+  for (std::string& name : json.optional_strings("stands_for")) names.push_back(std::move(name));
+  return names;
+}
+
+bool is_among(const std::vector<std::string>& names, const std::string& reference) {
+  const std::string wanted = ascii_lower(reference);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return ascii_lower(name) == wanted; });
+}
+
+// The registry file that carries `reference` as its name or, failing that, as another; ASCII case is ignored.
 std::optional<fs::path> find_entry(const std::vector<std::string>& directories, std::string_view folder,
                                    const std::string& reference) {
-  const std::string wanted = ascii_lower(reference);
   if (is_plain_name(reference)) {
     for (const std::string& directory : directories) {
-      fs::path path = fs::path(directory) / folder / (wanted + ".json");
+      fs::path path = fs::path(directory) / folder / (ascii_lower(reference) + ".json");
       if (is_file(path)) return path;
     }
   }
   for (const fs::path& path : files_of(directories, folder)) {
     const JsonDocument document = JsonDocument::read_file(path.string());
-    for (const std::string& alias : document.root().optional_strings("aliases")) {
-      if (ascii_lower(alias) == wanted) return path;
-    }
+    if (is_among(other_names(document.root()), reference)) return path;
   }
   return std::nullopt;
 }
@@ -84,7 +96,7 @@ std::vector<std::string> known_names(const std::vector<std::string>& directories
   for (const fs::path& path : files_of(directories, folder)) {
     names.push_back(path.stem().string());
     const JsonDocument document = JsonDocument::read_file(path.string());
-    for (std::string& alias : document.root().optional_strings("aliases")) names.push_back(std::move(alias));
+    for (std::string& name : other_names(document.root())) names.push_back(std::move(name));
   }
   return names;
 }
@@ -99,7 +111,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
-ModelSpec model_from_file(const std::string& path) {
+ModelSpec model_from_config(const std::string& path) {
   const JsonDocument document = JsonDocument::read_file(path);
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
@@ -108,12 +120,45 @@ ModelSpec model_from_file(const std::string& path) {
   return model;
 }
 
+Error unknown_architecture(const std::string& path, const Weights& weights) {
+  std::vector<std::string> types;
+  for (const WeightTypeTotal& each : totals_by_type(weights)) types.emplace_back(each.type.name);
+  return {ErrorCode::kInput, one_line(path, 4096) + ": found weights (" + std::to_string(weights.parameters) +
+                                 " parameters, " + join(types) +
+                                 ") and no config.json beside them, so the architecture is unknown; " +
+                                 "accepted: weights with the config.json of their model"};
+}
+
+// `reference`: as read_weights() takes it.
+ModelSpec model_from_weights(const std::string& reference) {
+  auto weights = std::make_shared<Weights>(read_weights(reference));
+  const fs::path config = fs::path(weights->path).parent_path() / "config.json";
+  if (!is_file(config)) throw unknown_architecture(reference, *weights);
+  ModelSpec model = model_from_config(config.string());
+  if (!model.checkpoint_dtype) {
+    model.checkpoint_dtype = loading_dtype(*weights);
+    if (model.checkpoint_dtype) {
+      model.assumptions.push_back("dtype = " + std::string(name_of(*model.checkpoint_dtype)) +
+                                  " (absent from config.json; that of the first tensor of the weights, as in "
+                                  "transformers)");
+    }
+  }
+  model.weights = std::move(weights);
+  return model;
+}
+
+ModelSpec model_from_file(const std::string& path) {
+  return is_named_like_weights(path) ? model_from_weights(path) : model_from_config(path);
+}
+
 ModelSpec model_from_directory(const std::string& directory) {
+  if (find_weights(directory)) return model_from_weights(directory);
   const fs::path path = fs::path(directory) / "config.json";
   if (!is_file(path)) {
+    if (holds_weights(directory)) return model_from_weights(directory);
     throw Error(ErrorCode::kInput, one_line(directory, 4096) + ": a directory without config.json");
   }
-  return model_from_file(path.string());
+  return model_from_config(path.string());
 }
 
 // Keeps the first of equal names: an earlier folder hides a later one.
@@ -140,10 +185,17 @@ ModelSpec SpecRegistry::model(const std::string& reference) const {
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
-    return read_model_file(JsonDocument::read_file(path->string()).root()).model;
+    ModelFile file = read_model_file(JsonDocument::read_file(path->string()).root());
+    if (is_among(file.stands_for, reference)) {
+      file.model.assumptions.push_back(one_line(reference) +
+                                       " is an implementation of its own, not modelled: " + file.model.name + " of " +
+                                       file.model.model_type + ", which has the same parameters, stands for it");
+    }
+    return std::move(file.model);
   }
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
+  refuse_not_built(directories_, reference);
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
 }
 
@@ -180,6 +232,7 @@ std::vector<ModelListing> SpecRegistry::models() const {
                         .model_type = std::move(file.model.model_type),
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
+                        .stands_for = std::move(file.stands_for),
                         .source = std::move(file.model.source),
                         .date = std::move(file.model.date),
                         .recalled = file.recalled});

@@ -20,6 +20,7 @@ struct ModelListing {
   std::string model_type;
   std::optional<std::int64_t> published_parameters;
   std::vector<std::string> aliases;
+  std::vector<std::string> stands_for;  // names of other implementations that resolve to this one
   std::string source;
   std::string date;
   bool recalled = false;  // some value was not seen at a source
@@ -49,7 +50,8 @@ class SpecRegistry {
   explicit SpecRegistry(std::vector<std::string> directories);
 
   /// `reference`: a registry name or alias ("bert-large", "meta-llama/Llama-3.2-1B"), the path of a config.json or
-  /// of a model file of ours, or a directory that holds a config.json.
+  /// of a model file of ours, of weights (safetensors, or their index) with a config.json beside them, or a directory
+  /// that holds a config.json.
   [[nodiscard]] ModelSpec model(const std::string& reference) const;
 
   /// The same with other sizes; its name says so, and no published count goes with it. Throws Error(kUsage) for a size

@@ -16,8 +16,9 @@ namespace memcalc {
 
 struct ModelFile {
   ModelSpec model;
-  std::vector<std::string> aliases;  // other names of the same model, such as its id on the Hugging Face hub
-  bool recalled = false;             // some value was not seen at a source
+  std::vector<std::string> aliases;     // other names of the same model, such as its id on the Hugging Face hub
+  std::vector<std::string> stands_for;  // names of another implementation with the same parameters, not modelled
+  bool recalled = false;                // some value was not seen at a source
 };
 
 struct DeviceFile {

@@ -190,7 +190,9 @@ bool is_vision(const ModelSpec& model) {
 
 std::int64_t trained_image_size(const ModelSpec& model) {
   const auto* vit = std::get_if<VitSpec>(&model.architecture);
-  return vit != nullptr ? vit->image_size : 224;
+  if (vit != nullptr) return vit->image_size;
+  const auto* torchvision = std::get_if<TorchvisionSpec>(&model.architecture);
+  return torchvision != nullptr ? torchvision->image_size : 224;
 }
 
 bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }

@@ -61,8 +61,8 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       run_bare_loop(tape, *model, run);
     }
     for (const Parameter& parameter : model->parameters) {
-      result.parameters.push_back(
-          {parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(), parameter.tensor.requires_grad()});
+      result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(),
+                                   parameter.tensor.requires_grad(), parameter.tensor.shape()});
     }
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;

@@ -10,6 +10,7 @@
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -19,6 +20,7 @@ struct ParameterInfo {
   std::int64_t elements = 0;
   DType dtype = DType::kFloat32;
   bool trainable = true;
+  Shape shape{};
 };
 
 struct SymbolicRun {

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Asks the frameworks themselves about every model of specs/models: parameters and FLOPs, on tensors without data.
+
+    framework_counts.py > tests/measured/framework_counts.tsv      torch 2.11, transformers 5.17, torchvision 0.26; no GPU
+    framework_counts.py --parameters MODEL TASK                    the names and shapes behind one row
+
+A row: model, task, tensors, parameters, hash of their names and shapes in the order of module.parameters() (FNV-1a of
+"name shape\\n" lines), then FLOPs of torch.utils.flop_counter for the forward and the backward pass of a batch of 2
+(sequences of 64 tokens and 48 labels, or images of the trained size) with eager attention. torch's counter leaves out the
+groups of a convolution in its backward pass (a comment of its conv_backward_flop says so); they are put right here.
+"""
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+import torchvision
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+
+SPECS = Path(__file__).resolve().parents[3] / "specs/models"
+AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
+        "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification"}
+ENCODERS = ("bert", "roberta", "electra", "distilbert")
+TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image"}
+BATCH, SEQUENCE, LABELS = 2, 64, 48
+
+
+def tasks_of(model_type):
+    return ("seqcls", "mlm", "tokcls") if model_type in ENCODERS else (TASKS.get(model_type, "causal"),)
+
+
+def build(config, task):
+    config = dict(config)
+    model_type = config.pop("model_type")
+    with torch.device("meta"):
+        if model_type == "torchvision": return torchvision.models.get_model(config["architecture"])
+        if "torch_dtype" in config: config["dtype"] = config.pop("torch_dtype")
+        settings = transformers.AutoConfig.for_model(model_type, **config)
+        if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
+        auto = getattr(transformers, "AutoModelFor" + AUTO[task])
+        model = auto.from_config(settings, attn_implementation="eager", dtype=torch.float32)
+        if model_type in ("t5", "mt5") and not config["tie_word_embeddings"]:
+            # from_pretrained() leaves the head apart where the checkpoint holds one, as those of this kind do.
+            model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
+        return model
+
+
+def fnv(text):
+    value = 0xCBF29CE484222325
+    for byte in text.encode(): value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def lines_of(model):
+    return [f"{name} {','.join(map(str, p.shape))}\n" for name, p in model.named_parameters()]
+
+
+def loss_of(config, model, task):
+    ids = lambda length: torch.zeros(BATCH, length, dtype=torch.long, device="meta")
+    if isinstance(model, transformers.PreTrainedModel):
+        if task == "image":
+            size = model.config.image_size
+            return model(pixel_values=torch.empty(BATCH, 3, size, size, device="meta"), labels=ids(1)[:, 0]).loss
+        if task == "speech":
+            frames = 2 * model.config.max_source_positions
+            features = torch.empty(BATCH, model.config.num_mel_bins, frames, device="meta")
+            return model(input_features=features, labels=ids(LABELS)).loss
+        if task == "seq2seq": return model(input_ids=ids(SEQUENCE), labels=ids(LABELS)).loss
+        labels = ids(1)[:, 0] if task == "seqcls" else ids(SEQUENCE)
+        return model(input_ids=ids(SEQUENCE), labels=labels).loss
+    size = config.get("image_size", 224)
+    logits = model(torch.empty(BATCH, 3, size, size, device="meta"))
+    return torch.nn.functional.cross_entropy(logits, ids(1)[:, 0])
+
+
+def convolution_backward(grad_out, x, weight, _bias, _stride, _padding, _dilation, transposed, _output_padding, _groups,
+                         output_mask, out_shape):
+    """For each gradient as many as the forward pass takes: weight is [out, in / groups, ...]."""
+    assert not transposed
+    forward = 2 * grad_out[0] * math.prod(weight) * math.prod(grad_out[2:])
+    return forward * (output_mask[0] + output_mask[1])
+
+
+COUNTER = {"display": False, "custom_mapping": {torch.ops.aten.convolution_backward: convolution_backward}}
+
+
+def flops_of(config, model, task):
+    model.train()
+    with FlopCounterMode(**COUNTER) as forward: loss = loss_of(config, model, task)
+    with FlopCounterMode(**COUNTER) as backward: loss.backward()
+    return forward.get_total_flops(), backward.get_total_flops()
+
+
+def main():
+    if sys.argv[1:2] == ["--parameters"]:
+        name, task = sys.argv[2:4]
+        spec = json.loads((SPECS / f"{name}.json").read_text())
+        return print("".join(lines_of(build(spec["config"], task))), end="")
+    print(f"# torch {torch.__version__}, transformers {transformers.__version__}, torchvision {torchvision.__version__}; "
+          "written by tests/measured/harness/framework_counts.py")
+    print("model\ttask\ttensors\tparameters\tnames\tflops_forward\tflops_backward")
+    for path in sorted(SPECS.glob("*.json")):
+        spec = json.loads(path.read_text())
+        config = spec["config"]
+        for task in ("image",) if config["model_type"] == "torchvision" else tasks_of(config["model_type"]):
+            model = build(config, task)
+            lines = lines_of(model)
+            parameters = sum(p.numel() for p in model.parameters())
+            flops = flops_of(config, model, task)
+            print(spec["name"], task, len(lines), parameters, f"{fnv(''.join(lines)):016x}", *flops, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()

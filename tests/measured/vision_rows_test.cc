@@ -1,0 +1,77 @@
+// memcalc's answers against measured runs of image models: parameters, FLOPs, peaks. The floors are what is reached
+// today; docs/validation.md lists the rows that are not exact, and why.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/json_reader.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+
+namespace memcalc::measured {
+namespace {
+
+struct VisionFloors {
+  const char* file;
+  std::size_t rows;  // that memcalc models
+  std::size_t exact_allocated;
+  std::size_t exact_reserved;
+  std::size_t flops;  // rows that carry the counts of torch.utils.flop_counter
+};
+
+// PrintTo: what GoogleTest shows instead of bytes.
+void PrintTo(const VisionFloors& floors, std::ostream* out) { *out << floors.file; }
+
+constexpr VisionFloors kFiles[] = {
+    {"single_gpu.jsonl", 10, 9, 10, 10},
+    {"rows_vision_h100.jsonl", 53, 44, 46, 0},
+};
+
+class VisionRows : public ::testing::TestWithParam<VisionFloors> {};
+
+TEST_P(VisionRows, ParametersFlopsAndPeaks) {
+  std::size_t rows = 0;
+  std::size_t exact_allocated = 0;
+  std::size_t exact_reserved = 0;
+  std::size_t counted = 0;
+  std::ifstream lines(test::measured_dir() / GetParam().file);
+  for (std::string line; std::getline(lines, line);) {
+    const JsonDocument json = JsonDocument::parse(line, GetParam().file);
+    const JsonObject row = json.root();
+    const JsonObject case_json = row.required_object("case");
+    if (row.has("error") || !is_vision_case(case_json)) continue;
+    const MeasuredCase of = vision_case(case_json);
+    SCOPED_TRACE(of.id);
+    const Report report = estimate(of.spec, of.run, measured_device());
+    ++rows;
+    EXPECT_EQ(report.parameters_total, row.required_int("params"));
+    exact_allocated += report.memory.peak_allocated == row.required_int("peak_allocated") ? 1U : 0U;
+    exact_reserved += report.memory.peak_reserved == row.required_int("peak_reserved") ? 1U : 0U;
+    if (!row.has("flops_forward")) continue;
+    ++counted;
+    const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
+    const auto batches = static_cast<double>(of.run.accumulation_steps);
+    EXPECT_EQ(contraction.forward / batches, row.required_double("flops_forward"));
+    EXPECT_EQ((contraction.backward + contraction.recomputation) / batches, row.required_double("flops_backward"));
+  }
+  EXPECT_GE(rows, GetParam().rows);
+  EXPECT_GE(exact_allocated, GetParam().exact_allocated);
+  EXPECT_GE(exact_reserved, GetParam().exact_reserved);
+  EXPECT_GE(counted, GetParam().flops);
+  RecordProperty("exact_allocated", std::to_string(exact_allocated));
+  RecordProperty("exact_reserved", std::to_string(exact_reserved));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, VisionRows, ::testing::ValuesIn(kFiles),
+                         [](const ::testing::TestParamInfo<VisionFloors>& info) {
+                           const std::string_view file = info.param.file;
+                           return std::string(file.substr(0, file.find('.')));
+                         });
+
+}  // namespace
+}  // namespace memcalc::measured
