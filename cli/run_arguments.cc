@@ -73,7 +73,7 @@ void add_training_options(CLI::App& command, RunArguments& a) {
                     ->expected(0, 1)
                     ->type_name("[NORM]")
                     ->group(kTrainingGroup);
-  command.add_option("--checkpointing", a.checkpointing, "none or full (every layer) [none]")
+  command.add_option("--checkpointing", a.checkpointing, "none, full, every-N (layers) or selective [none]")
       ->type_name("C")
       ->group(kTrainingGroup);
   command.add_option("--attn", a.attention, "sdpa, eager or flash [sdpa]")->type_name("A")->group(kTrainingGroup);
@@ -138,6 +138,19 @@ std::optional<std::int64_t> whole_of(std::string_view option, const std::string&
   return parse_whole(option, text, 1);
 }
 
+// A name, or every-N: of the layers 0, N, 2N, ….
+void set_checkpointing(const RunArguments& a, RunOptions& options) {
+  constexpr std::string_view kEvery = "every-";
+  if (std::string_view(a.checkpointing).starts_with(kEvery)) {
+    options.checkpointing = Checkpointing::kFull;
+    options.checkpoint_every = parse_whole("--checkpointing every-N", a.checkpointing.substr(kEvery.size()), 1);
+    return;
+  }
+  constexpr std::array<std::string_view, 4> kAccepted = {kCheckpointingNames[0], kCheckpointingNames[1],
+                                                         kCheckpointingNames[2], "every-N"};
+  options.checkpointing = choice_of<Checkpointing>("--checkpointing", a.checkpointing, kAccepted);
+}
+
 RunOptions options_of(const RunArguments& a) {
   RunOptions options;
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
@@ -150,7 +163,7 @@ RunOptions options_of(const RunArguments& a) {
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);
   options.optimizer = choice_of<Optimizer>("--optimizer", a.optimizer, kOptimizerNames);
   options.attention = choice_of<Attention>("--attn", a.attention, kAttentionNames);
-  options.checkpointing = choice_of<Checkpointing>("--checkpointing", a.checkpointing, kCheckpointingNames);
+  set_checkpointing(a, options);
   options.accumulation_steps = whole_of("--accum", a.accumulation);
   options.max_grad_norm = max_grad_norm_of(a);
   options.dropout = dropout_of(a);

@@ -105,7 +105,12 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
   words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   words.push_back("attention " + std::string(name_of(run.attention)));
-  if (run.checkpointing == Checkpointing::kFull) words.emplace_back("checkpointing every layer");
+  if (run.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
+  if (run.checkpointing == Checkpointing::kFull) {
+    words.emplace_back(run.checkpoint_every == 1
+                           ? "checkpointing every layer"
+                           : "checkpointing 1 layer of every " + std::to_string(run.checkpoint_every));
+  }
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));

@@ -33,7 +33,7 @@ Json run_json(const RunSpec& run) {
                {"loop", name_of(run.loop)},
                {"optimizer", name_of(run.optimizer)},
                {"attention", name_of(run.attention)},
-               {"checkpointing", name_of(run.checkpointing)},
+               {"checkpointing", checkpointing_of(run)},
                {"accumulation_steps", run.accumulation_steps},
                {"use_cache", run.use_cache},
                {"padding", run.padding}};

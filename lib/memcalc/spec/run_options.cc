@@ -98,7 +98,10 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
 bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (!options.use_cache) return false;
   if (run.checkpointing == Checkpointing::kNone) return true;
-  assumptions.emplace_back("use_cache is switched off: transformers does so under gradient checkpointing");
+  // checkpoint_wrapper does not tell the model, so the recomputation would append to the cache a second time.
+  assumptions.emplace_back(run.checkpointing == Checkpointing::kSelective
+                               ? "use_cache is switched off: recomputed layers would append to the cache again"
+                               : "use_cache is switched off: transformers does so under gradient checkpointing");
   return false;
 }
 
@@ -143,6 +146,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
   run.attention = options.attention.value_or(Attention::kSdpa);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  run.checkpoint_every = options.checkpoint_every.value_or(1);
   run.accumulation_steps = options.accumulation_steps.value_or(1);
   run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
   run.use_cache = resolve_cache(run, options, assumptions);

@@ -26,6 +26,7 @@ struct RunOptions {
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
   std::optional<Attention> attention;              // default sdpa
   std::optional<Checkpointing> checkpointing;      // default none
+  std::optional<std::int64_t> checkpoint_every;    // default 1
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
   bool use_cache = false;

@@ -163,6 +163,7 @@ class Tape {
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
+  std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;
