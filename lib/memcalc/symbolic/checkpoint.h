@@ -48,6 +48,7 @@ class CheckpointFrame {
   /// The policy's answer for the next call of a listed operator.
   [[nodiscard]] bool keeps_output(ListedOperator op);
   [[nodiscard]] bool recomputing() const { return recomputing_; }
+  [[nodiscard]] Recomputes recomputes() const { return recomputes_; }
   /// Keeps an output in the first run; hands the outputs out again, in order, in the second.
   void store(ListedOperator op, const Tensor& output);
   [[nodiscard]] Tensor recall(ListedOperator op);
@@ -81,6 +82,10 @@ struct StopRecomputation {};
 
 [[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region,
                                       Recomputes recomputes = Recomputes::kAll);
+
+[[nodiscard]] inline bool in_selective_region(const Tape& tape) {
+  return tape.checkpoint && tape.checkpoint->recomputes() == Recomputes::kSelected;
+}
 
 /// The outputs of a listed operator's kernel: of its first run, where a selective region around it has kept them.
 template <std::size_t kCount, typename Kernel>

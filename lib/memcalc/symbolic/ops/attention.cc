@@ -324,7 +324,8 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   Tensor k = repeat_heads(precise_key, times);
   Tensor v = repeat_heads(precise_value, times);
   Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));
-  if (bias.defined()) scores = add_in_place(scores, bias);
+  // areAnyTensorSubclassLike: not in place under a Python dispatch mode, which selective checkpointing is.
+  if (bias.defined()) scores = in_selective_region(tape) ? add(scores, bias) : add_in_place(scores, bias);
   scores = safe_softmax(scores);
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
