@@ -120,6 +120,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   options.max_grad_norm = case_json.optional_double("max_grad_norm");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   options.padding = flag(case_json, "padding");
+  options.offload_activations = flag(case_json, "offload_activations");
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;

@@ -146,6 +146,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
   run.attention = options.attention.value_or(Attention::kSdpa);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  run.offload_activations = options.offload_activations;
   run.checkpoint_every = options.checkpoint_every.value_or(1);
   run.accumulation_steps = options.accumulation_steps.value_or(1);
   run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);

@@ -29,6 +29,7 @@ struct RunOptions {
   std::optional<std::int64_t> checkpoint_every;    // default 1
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
+  bool offload_activations = false;
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;  // default: the model's own

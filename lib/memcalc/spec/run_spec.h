@@ -50,6 +50,7 @@ struct RunSpec {
   Attention attention = Attention::kSdpa;
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --offload-activations
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache

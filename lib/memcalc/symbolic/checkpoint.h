@@ -71,6 +71,7 @@ class CheckpointFrame {
   std::optional<DType> autocast_;
   std::int32_t saved_in_forward_ = 0;
   bool recomputing_ = false;
+  bool arguments_on_host_ = false;
   std::vector<Tensor> recomputed_;
   Recomputes recomputes_;
   std::int64_t products_ = 0;  // of this run of the region

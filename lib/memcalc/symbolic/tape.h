@@ -52,15 +52,17 @@ class FrameHandle {
   CheckpointFrame* frame_ = nullptr;
 };
 
-/// A saved tensor: the tensor itself, or, inside a checkpointed region, its number there.
+/// A saved tensor: the tensor itself, its copy in host memory, or, inside a checkpointed region, its number there.
 struct SavedTensor {
   Tensor tensor;
   FrameHandle frame;
   std::int32_t slot = -1;
+  bool on_host = false;
 
   void reset() {
     tensor.reset();
     if (frame) frame = FrameHandle();
+    on_host = false;
   }
 };
 
@@ -94,6 +96,13 @@ struct Node {
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
+};
+
+/// Copies in pinned host memory that one forward pass makes.
+struct HostCopies {
+  std::int64_t count = 0;
+  Bytes bytes = 0;
+  Bytes pinned_bytes = 0;  // as the pinned allocator rounds each
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
@@ -136,6 +145,10 @@ class Tape {
   void set_history(Node* node, Tensor& output);
   void backward(const Tensor& root, Tensor root_gradient);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
+  /// torch.autograd.graph.save_on_cpu: a copy in pinned host memory, and back. No event of the trace but what the card
+  /// needs for the copy.
+  [[nodiscard]] Tensor to_host(const Tensor& tensor);
+  [[nodiscard]] Tensor from_host(const Tensor& copy);
   /// Forgets a node whose operator was stopped before it made its output.
   void abandon_pending_node();
 
@@ -164,6 +177,8 @@ class Tape {
   FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
+  bool offload_saved = false;              // what autograd saves goes to host memory
+  HostCopies host_copies;                  // of this forward pass
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;

@@ -16,7 +16,7 @@ constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
 
 Tensor forward(Tape& tape, Model& model, const RunSpec& run, const Batch& batch) {
   tape.autocast = autocast_dtype(run.precision);
-  tape.checkpointable_layers = 0;
+  const ForwardPass pass(tape, run);
   ModelOutput output = model.forward(batch);
   tape.autocast.reset();
   tape.clear_cast_cache();
