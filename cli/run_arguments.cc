@@ -20,6 +20,7 @@ constexpr std::size_t kHelpColumn = 24;
 constexpr const char* kModelGroup = "Model and data";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
+constexpr const char* kSavingGroup = "Saving memory, host memory";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
@@ -83,6 +84,24 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as plain loops over decoders do")
       ->disable_flag_override()
       ->group(kTrainingGroup);
+}
+
+void add_saving_options(CLI::App& command, RunArguments& a) {
+  command.add_flag("--offload-activations", a.offload_activations, "saved tensors go to pinned host memory")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_flag("--expandable-segments", a.expandable_segments, "the allocator's expandable_segments:True")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_option("--dataloader-workers", a.dataloader_workers, "processes that load batches [0]")
+      ->type_name("N")
+      ->group(kSavingGroup);
+  command.add_option("--prefetch-factor", a.prefetch_factor, "batches each worker prepares ahead [2]")
+      ->type_name("N")
+      ->group(kSavingGroup);
+  command.add_flag("--pin-memory", a.pin_memory, "batches pass through pinned memory [trainer: on]")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
 }
 
 void add_card_options(CLI::App& command, RunArguments& a) {
@@ -169,6 +188,13 @@ RunOptions options_of(const RunArguments& a) {
   options.dropout = dropout_of(a);
   options.use_cache = a.use_cache;
   options.padding = a.padding;
+  options.offload_activations = a.offload_activations;
+  options.expandable_segments = a.expandable_segments;
+  if (!a.dataloader_workers.empty()) {
+    options.dataloader_workers = parse_whole("--dataloader-workers", a.dataloader_workers, 0);
+  }
+  options.prefetch_factor = whole_of("--prefetch-factor", a.prefetch_factor);
+  options.pin_memory = a.pin_memory;
   return options;
 }
 
@@ -179,6 +205,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_model_options(command, arguments);
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
+  add_saving_options(command, arguments);
   add_card_options(command, arguments);
 }
 

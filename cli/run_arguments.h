@@ -17,11 +17,15 @@ struct RunArguments {
   std::string model, task, batch, sequence, target_sequence, image;
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
+  std::string dataloader_workers, prefetch_factor;
   std::string gpu, specs;
   bool fp16 = false;
   bool bf16 = false;
   bool use_cache = false;
   bool padding = false;
+  bool offload_activations = false;
+  bool expandable_segments = false;
+  bool pin_memory = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

@@ -105,6 +105,15 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
   return false;
 }
 
+void resolve_data_loader(const RunOptions& options, RunSpec& run) {
+  run.dataloader_workers = options.dataloader_workers.value_or(0);
+  if (options.prefetch_factor && run.dataloader_workers == 0) {
+    throw Error(ErrorCode::kUsage, "prefetch factor: only worker processes prefetch; give --dataloader-workers too");
+  }
+  run.prefetch_factor = options.prefetch_factor.value_or(2);
+  run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory
+}
+
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
   if (std::holds_alternative<TorchvisionSpec>(model.architecture) && run.precision == Precision::kFp32) {
     assumptions.emplace_back(
@@ -147,6 +156,8 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.attention = options.attention.value_or(Attention::kSdpa);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
   run.offload_activations = options.offload_activations;
+  run.expandable_segments = options.expandable_segments;
+  resolve_data_loader(options, run);
   run.checkpoint_every = options.checkpoint_every.value_or(1);
   run.accumulation_steps = options.accumulation_steps.value_or(1);
   run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);

@@ -51,6 +51,10 @@ struct RunSpec {
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
   bool offload_activations = false;     // what autograd saves goes to pinned host memory; --offload-activations
+  bool expandable_segments = false;     // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; --expandable-segments
+  std::int64_t dataloader_workers = 0;  // processes that load batches; --dataloader-workers
+  std::int64_t prefetch_factor = 2;     // batches that each worker prepares ahead; --prefetch-factor
+  bool pin_memory = false;              // batches pass through pinned memory; --pin-memory
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/pool.h"
 #include "memcalc/symbolic/tensor.h"
@@ -96,13 +97,6 @@ struct Node {
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
-};
-
-/// Copies in pinned host memory that one forward pass makes.
-struct HostCopies {
-  std::int64_t count = 0;
-  Bytes bytes = 0;
-  Bytes pinned_bytes = 0;  // as the pinned allocator rounds each
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.

@@ -47,6 +47,16 @@ class ForwardPass {
   Tape& tape_;
 };
 
+/// One tensor of a batch.
+struct BatchTensor {
+  Tensor Batch::*member;
+  Shape shape;
+  DType dtype;
+};
+
+/// What a batch of --bs samples is made of, in the order in which it is moved.
+[[nodiscard]] std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run);
+
 /// A batch of --bs sequences on the card, each tensor requested by `op`.
 [[nodiscard]] Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op);
 

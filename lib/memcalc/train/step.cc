@@ -62,6 +62,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
           {parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(), parameter.tensor.requires_grad()});
     }
     result.not_modelled = model->not_modelled;
+    result.host_copies = tape.host_copies;
+    for (const BatchTensor& each : batch_tensors(*model, run)) {
+      result.batch_tensors.push_back(checked_multiply(each.shape.elements(), size_of(each.dtype)));
+    }
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
     tape.stop();
