@@ -26,6 +26,7 @@ constexpr const char* kArchitectureGroup = "Architecture";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
 constexpr const char* kFineTuningGroup = "Fine-tuning";
+constexpr const char* kSavingGroup = "Saving memory, host memory";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
@@ -102,7 +103,7 @@ void add_training_options(CLI::App& command, RunArguments& a) {
                     ->expected(0, 1)
                     ->type_name("[NORM]")
                     ->group(kTrainingGroup);
-  command.add_option("--checkpointing", a.checkpointing, "none or full (every layer) [none]")
+  command.add_option("--checkpointing", a.checkpointing, "none, full, every-N (layers) or selective [none]")
       ->type_name("C")
       ->group(kTrainingGroup);
   command.add_option("--attn", a.attention, "sdpa, eager or flash [sdpa]")->type_name("A")->group(kTrainingGroup);
@@ -142,6 +143,24 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
   command.add_option("--freeze", a.freeze, "parts of parameter names, by commas, not to train")
       ->type_name("LIST")
       ->group(kFineTuningGroup);
+}
+
+void add_saving_options(CLI::App& command, RunArguments& a) {
+  command.add_flag("--offload-activations", a.offload_activations, "saved tensors go to pinned host memory")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_flag("--expandable-segments", a.expandable_segments, "the allocator's expandable_segments:True")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_option("--dataloader-workers", a.dataloader_workers, "processes that load batches [0]")
+      ->type_name("N")
+      ->group(kSavingGroup);
+  command.add_option("--prefetch-factor", a.prefetch_factor, "batches each worker prepares ahead [2]")
+      ->type_name("N")
+      ->group(kSavingGroup);
+  command.add_flag("--pin-memory", a.pin_memory, "batches pass through pinned memory [trainer: on]")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
 }
 
 void add_card_options(CLI::App& command, RunArguments& a) {
@@ -249,6 +268,19 @@ ModelSpec model_of(const RunArguments& a, const SpecRegistry& registry) {
   return model_of_family(a.family, changes);
 }
 
+// A name, or every-N: of the layers 0, N, 2N, ….
+void set_checkpointing(const RunArguments& a, RunOptions& options) {
+  constexpr std::string_view kEvery = "every-";
+  if (std::string_view(a.checkpointing).starts_with(kEvery)) {
+    options.checkpointing = Checkpointing::kFull;
+    options.checkpoint_every = parse_whole("--checkpointing every-N", a.checkpointing.substr(kEvery.size()), 1);
+    return;
+  }
+  constexpr std::array<std::string_view, 4> kAccepted = {kCheckpointingNames[0], kCheckpointingNames[1],
+                                                         kCheckpointingNames[2], "every-N"};
+  options.checkpointing = choice_of<Checkpointing>("--checkpointing", a.checkpointing, kAccepted);
+}
+
 RunOptions options_of(const RunArguments& a) {
   RunOptions options;
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
@@ -261,13 +293,22 @@ RunOptions options_of(const RunArguments& a) {
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);
   options.optimizer = choice_of<Optimizer>("--optimizer", a.optimizer, kOptimizerNames);
   options.attention = choice_of<Attention>("--attn", a.attention, kAttentionNames);
-  options.checkpointing = choice_of<Checkpointing>("--checkpointing", a.checkpointing, kCheckpointingNames);
+  set_checkpointing(a, options);
   options.accumulation_steps = whole_of("--accum", a.accumulation);
   options.max_grad_norm = max_grad_norm_of(a);
   options.dropout = dropout_of(a);
   options.use_cache = a.use_cache;
   options.padding = a.padding;
   set_fine_tuning(a, options);
+}
+
+  options.offload_activations = a.offload_activations;
+  options.expandable_segments = a.expandable_segments;
+  if (!a.dataloader_workers.empty()) {
+    options.dataloader_workers = parse_whole("--dataloader-workers", a.dataloader_workers, 0);
+  }
+  options.prefetch_factor = whole_of("--prefetch-factor", a.prefetch_factor);
+  options.pin_memory = a.pin_memory;
   return options;
 }
 
@@ -280,6 +321,9 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
   add_fine_tuning_options(command, arguments);
+}
+
+  add_saving_options(command, arguments);
   add_card_options(command, arguments);
 }
 

@@ -21,6 +21,7 @@ struct RunArguments {
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
   std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, freeze;
+  std::string dataloader_workers, prefetch_factor;
   std::string gpu, specs;
   bool fp16 = false;
   bool bf16 = false;
@@ -29,6 +30,9 @@ struct RunArguments {
   bool liger = false;
   bool prepare_kbit = false;
   bool no_prepare_kbit = false;
+  bool offload_activations = false;
+  bool expandable_segments = false;
+  bool pin_memory = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

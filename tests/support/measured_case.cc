@@ -129,6 +129,18 @@ std::optional<ModelSpec> vision_model(const std::string& name) {
   return model;
 }
 
+// "full", "selective", "every-2".
+void set_checkpointing(const JsonObject& case_json, RunOptions& options) {
+  const std::string text = case_json.optional_string("ckpt").value_or("none");
+  constexpr std::string_view kEvery = "every-";
+  if (text.starts_with(kEvery)) {
+    options.checkpointing = Checkpointing::kFull;
+    options.checkpoint_every = std::stoll(text.substr(kEvery.size()));
+  } else {
+    options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
+  }
+}
+
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
 
 std::vector<std::string> strings(const JsonObject& case_json, std::string_view key) {
@@ -180,11 +192,12 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   options.loop = loop;
   options.optimizer = optimizer_of(case_json, loop);
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
-  options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
+  set_checkpointing(case_json, options);
   options.accumulation_steps = case_json.optional_int("accum");
   options.max_grad_norm = case_json.optional_double("max_grad_norm");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   options.padding = flag(case_json, "padding");
+  options.offload_activations = flag(case_json, "offload_activations");
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;

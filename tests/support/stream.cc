@@ -64,8 +64,8 @@ class PhaseOfMark {
       place = Place::kOutside;  // the recorder's warm-up; the Trainer's last words
       return;
     }
-    if (name == "built model and batch" || name == "empty_cache" || name == "trainer constructed" ||
-        name == "prepared" || name == "fine-tuning set up") {
+    if (name == "built model and batch" || name == "fine-tuning set up" || name == "empty_cache" || name == "trainer constructed" ||
+        name == "prepared") {
       place = Place::kConstruction;
       phase = Phase::kBuild;
       return;

@@ -1,6 +1,7 @@
 // Bytes: every size in memcalc is a signed 64-bit count of bytes, computed with overflow detection.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "memcalc/base/error.h"
@@ -34,6 +35,12 @@ inline constexpr Bytes kGiB = Bytes{1} << 30;
 
 [[nodiscard]] inline std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
+}
+
+/// The smallest power of two that is not below `bytes` (>= 0); 0 for 0. Throws Error(kOverflow) beyond 2^62.
+[[nodiscard]] inline Bytes power_of_two_from(Bytes bytes) {
+  if (bytes > (Bytes{1} << 62)) throw overflow_error();
+  return bytes == 0 ? 0 : static_cast<Bytes>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
 }  // namespace memcalc

@@ -81,20 +81,23 @@ class Model {
 /// The probability that --dropout overrides, or the config's.
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
-/// Runs a layer, under torch.utils.checkpoint where the run asks for it: it then runs a second time in backward. The
+/// Runs a layer, under torch.utils.checkpoint where the run asks for it (of every N-th the first): it then runs a second time in backward. The
 /// layer gets `positional` and then `keywords`, which are kept until the layer's backward is done, and must need
 /// nothing else that could die before (GradientCheckpointingLayer.__call__).
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
                                   Layer layer) {
   const std::size_t positional_count = positional.size();
+  const std::int64_t index = positional.front().tape().checkpointable_layers++;
   positional.insert(positional.end(), keywords.begin(), keywords.end());
-  if (run.checkpointing == Checkpointing::kNone) return layer(positional);
+  if (run.checkpointing == Checkpointing::kNone || index % run.checkpoint_every != 0) return layer(positional);
   // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
   if (run.fine_tuning.prepares_for_kbit && run.loop == Loop::kBare) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
-  return run_checkpointed(std::move(positional), positional_count, std::move(layer));
+  const bool selective = run.checkpointing == Checkpointing::kSelective;
+  return run_checkpointed(std::move(positional), positional_count, std::move(layer),
+                          selective ? Recomputes::kSelected : Recomputes::kAll);
 }
 
 /// The families' builders.

@@ -131,7 +131,7 @@ struct T5Attention {
 
   T5Attention(ModuleBuilder& b, std::string_view name, const T5Spec& spec, const RunSpec& run, const Config& config)
       : bidirectional(config.bidirectional),
-        checkpointing(run.checkpointing != Checkpointing::kNone),
+        checkpointing(run.checkpointing == Checkpointing::kFull),
         heads(spec.num_heads),
         head_dim(spec.d_kv),
         dropout_p(dropout_probability(run, spec.dropout_rate)),

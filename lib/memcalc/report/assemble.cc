@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/report/accounting.h"
+#include "memcalc/report/host_memory.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -177,6 +178,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);
   fill_fit(symbolic, report);
+  report.host_memory = host_memory_of(symbolic, run);
   return report;
 }
 

@@ -121,8 +121,12 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
   words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
+  if (run.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
   if (run.checkpointing == Checkpointing::kFull) {
-    words.emplace_back(run.task == Task::kCustom ? "checkpointing repeated blocks" : "checkpointing every layer");
+    const std::string what = run.task == Task::kCustom ? "repeated block" : "layer";
+    words.push_back(run.checkpoint_every == 1
+                        ? "checkpointing every " + what
+                        : "checkpointing 1 " + what + " of every " + std::to_string(run.checkpoint_every));
   }
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));

@@ -44,7 +44,7 @@ void write_run(const Report& report, Csv& csv) {
   csv.text("run", "loop", name_of(run.loop));
   csv.text("run", "optimizer", name_of(run.optimizer));
   csv.text("run", "attention", name_of(run.attention));
-  csv.text("run", "checkpointing", name_of(run.checkpointing));
+  csv.text("run", "checkpointing", checkpointing_of(run));
   csv.number("run", "accumulation_steps", static_cast<double>(run.accumulation_steps), "micro-batches");
   if (run.max_grad_norm) csv.number("run", "max_grad_norm", *run.max_grad_norm, "");
   csv.text("run", "use_cache", run.use_cache ? "true" : "false");

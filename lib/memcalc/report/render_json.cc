@@ -33,10 +33,12 @@ Json run_json(const RunSpec& run) {
                {"loop", name_of(run.loop)},
                {"optimizer", name_of(run.optimizer)},
                {"attention", name_of(run.attention)},
-               {"checkpointing", name_of(run.checkpointing)},
+               {"checkpointing", checkpointing_of(run)},
                {"accumulation_steps", run.accumulation_steps},
                {"use_cache", run.use_cache},
-               {"padding", run.padding}};
+               {"padding", run.padding},
+               {"offload_activations", run.offload_activations},
+               {"expandable_segments", run.expandable_segments}};
   if (run.image_size > 0) json["image_size"] = run.image_size;
   if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
   if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
@@ -169,6 +171,14 @@ Json fits_json(const std::vector<FitRow>& rows) {
   return json;
 }
 
+Json host_memory_json(const HostMemory& host) {
+  Json rows = Json::array();
+  for (const HostMemoryRow& row : host.rows) {
+    rows.push_back({{"name", row.name}, {"bytes", row.bytes}, {"pinned", row.pinned}, {"rule", row.rule}});
+  }
+  return {{"total_bytes", host.total}, {"pinned_bytes", host.pinned}, {"rows", std::move(rows)}};
+}
+
 // A path given by the user may hold bytes that are not UTF-8: they are replaced, not refused.
 std::string dumped(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -185,6 +195,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                {"memory", memory_json(report, options)},
                {"flops", flops_json(report)}};
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
+  if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;

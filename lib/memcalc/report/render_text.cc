@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kNameColumns = 18;
 constexpr std::size_t kBytesColumns = 10;
+constexpr std::size_t kHostColumns = 24;
 constexpr std::string_view kGreen = "\x1b[1;32m";
 constexpr std::string_view kRed = "\x1b[1;31m";
 constexpr std::string_view kBold = "\x1b[1m";
@@ -31,6 +32,7 @@ class TextRenderer {
     write_phases();
     write_accounting();
     write_flops();
+    write_host_memory();
     write_cards();
     if (options_.explain) out_ += render_explanation(report_, options_);
     write_list("Assumed", report_.assumptions);
@@ -170,6 +172,17 @@ class TextRenderer {
       line("  " + pad_right(name_of(row.operator_class), 14) + pad_left(figure(row.forward), 13) +
            pad_left(figure(row.backward), 13) + pad_left(figure(row.recomputation), 13) +
            pad_left(figure(row.optimizer), 12) + pad_left(format_bytes(static_cast<Bytes>(row.bytes_moved)), 11));
+    }
+  }
+
+  // A batch of a few KiB is nothing that a person needs to read about.
+  void write_host_memory() {
+    const HostMemory& host = report_.host_memory;
+    if (host.total < kMiB) return;
+    title("Host memory", format_bytes(host.pinned) + " pinned");
+    for (const HostMemoryRow& row : host.rows) {
+      line("  " + pad_right(row.name, kHostColumns) + pad_left(format_bytes(row.bytes), kBytesColumns));
+      for (const std::string& part : wrap(row.rule, options_.columns - 4)) line("    " + part);
     }
   }
 

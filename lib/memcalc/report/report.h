@@ -51,6 +51,21 @@ struct PeakContributor {
   Bytes total_bytes = 0;
 };
 
+/// One line of the host memory; `rule` says how it comes about.
+struct HostMemoryRow {
+  std::string name;  // "offloaded activations", "prefetched batches", "pinned batches"
+  Bytes bytes = 0;
+  bool pinned = false;
+  std::string rule;
+};
+
+/// What the run takes of the host for batches and offloaded tensors; Python, libraries and the data set are not in it.
+struct HostMemory {
+  std::vector<HostMemoryRow> rows;
+  Bytes total = 0;
+  Bytes pinned = 0;
+};
+
 struct FitRow {
   std::string gpu;
   Bytes memory_bytes = 0;
@@ -79,6 +94,7 @@ struct Report {
 
   Accounting accounting;
   std::array<FlopRow, kOperatorClassCount> flops{};
+  HostMemory host_memory;
   std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
 
   std::string profile;  // "pytorch-2.11 / transformers-5.17"

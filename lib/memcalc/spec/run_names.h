@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "memcalc/base/dtype.h"
@@ -17,7 +18,7 @@ inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     
                                                                     "amp-bf16", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 2> kLoopNames = {"trainer", "bare"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
-inline constexpr std::array<std::string_view, 2> kCheckpointingNames = {"none", "full"};
+inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
 inline constexpr std::array<std::string_view, 5> kOptimizerNames = {"adamw", "adamw-fused", "adamw-for", "sgd", "sgdm"};
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};
@@ -36,6 +37,14 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
   return kCheckpointingNames[static_cast<std::size_t>(v)];
 }
 [[nodiscard]] constexpr std::string_view name_of(Optimizer v) { return kOptimizerNames[static_cast<std::size_t>(v)]; }
+
+/// "none", "full", "every-2", "selective".
+[[nodiscard]] inline std::string checkpointing_of(const RunSpec& run) {
+  if (run.checkpointing == Checkpointing::kFull && run.checkpoint_every > 1) {
+    return "every-" + std::to_string(run.checkpoint_every);
+  }
+  return std::string(name_of(run.checkpointing));
+}
 
 /// The enumerator whose name stands in `names`; absent where none does.
 template <typename Enum, std::size_t kSize>

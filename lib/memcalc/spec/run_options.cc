@@ -127,7 +127,10 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
 bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (!options.use_cache) return false;
   if (run.checkpointing == Checkpointing::kNone) return true;
-  assumptions.emplace_back("use_cache is switched off: transformers does so under gradient checkpointing");
+  // checkpoint_wrapper does not tell the model, so the recomputation would append to the cache a second time.
+  assumptions.emplace_back(run.checkpointing == Checkpointing::kSelective
+                               ? "use_cache is switched off: recomputed layers would append to the cache again"
+                               : "use_cache is switched off: transformers does so under gradient checkpointing");
   return false;
 }
 
@@ -158,6 +161,15 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
   }
   return tuning;
+}
+
+void resolve_data_loader(const RunOptions& options, RunSpec& run) {
+  run.dataloader_workers = options.dataloader_workers.value_or(0);
+  if (options.prefetch_factor && run.dataloader_workers == 0) {
+    throw Error(ErrorCode::kUsage, "prefetch factor: only worker processes prefetch; give --dataloader-workers too");
+  }
+  run.prefetch_factor = options.prefetch_factor.value_or(2);
+  run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
@@ -206,6 +218,10 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
   run.attention = options.attention.value_or(Attention::kSdpa);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  run.offload_activations = options.offload_activations;
+  run.expandable_segments = options.expandable_segments;
+  resolve_data_loader(options, run);
+  run.checkpoint_every = options.checkpoint_every.value_or(1);
   run.accumulation_steps = options.accumulation_steps.value_or(1);
   run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
   run.use_cache = resolve_cache(run, options, assumptions);

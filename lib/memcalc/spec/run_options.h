@@ -26,8 +26,14 @@ struct RunOptions {
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
   std::optional<Attention> attention;              // default sdpa
   std::optional<Checkpointing> checkpointing;      // default none
+  std::optional<std::int64_t> checkpoint_every;    // default 1
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
+  bool offload_activations = false;
+  bool expandable_segments = false;
+  std::optional<std::int64_t> dataloader_workers;  // default 0
+  std::optional<std::int64_t> prefetch_factor;     // default 2; only with workers
+  bool pin_memory = false;                         // the Trainer always does
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;  // default: the model's own

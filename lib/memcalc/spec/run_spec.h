@@ -32,8 +32,9 @@ enum class Loop : std::uint8_t { kTrainer, kBare };
 /// --attn: the attn_implementation of transformers.
 enum class Attention : std::uint8_t { kSdpa, kEager, kFlash };
 
-/// --checkpointing: kFull wraps every layer in torch.utils.checkpoint (non-reentrant).
-enum class Checkpointing : std::uint8_t { kNone, kFull };
+/// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
+/// torchtitan's list of operators to keep.
+enum class Checkpointing : std::uint8_t { kNone, kFull, kSelective };
 
 /// --optimizer: adamw (foreach), adamw-fused, adamw-for, sgd, sgdm (foreach).
 enum class Optimizer : std::uint8_t { kAdamWForeach, kAdamWFused, kAdamWForLoop, kSgd, kSgdMomentum };
@@ -50,6 +51,12 @@ struct RunSpec {
   Optimizer optimizer = Optimizer::kAdamWFused;
   Attention attention = Attention::kSdpa;
   Checkpointing checkpointing = Checkpointing::kNone;
+  std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --offload-activations
+  bool expandable_segments = false;     // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; --expandable-segments
+  std::int64_t dataloader_workers = 0;  // processes that load batches; --dataloader-workers
+  std::int64_t prefetch_factor = 2;     // batches that each worker prepares ahead; --prefetch-factor
+  bool pin_memory = false;              // batches pass through pinned memory; --pin-memory
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache

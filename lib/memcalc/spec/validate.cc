@@ -26,6 +26,13 @@ void check_numbers(const RunSpec& run) {
     refuse("accumulation steps: expected a whole number from 1 to " + std::to_string(kMostAccumulation) + ", found " +
            std::to_string(run.accumulation_steps));
   }
+  require_positive(run.checkpoint_every, "checkpointing every-N");
+  require_positive(run.prefetch_factor, "prefetch factor");
+  constexpr std::int64_t kMostWorkers = 4096;
+  if (run.dataloader_workers < 0 || run.dataloader_workers > kMostWorkers) {
+    refuse("data loader workers: expected a whole number from 0 to " + std::to_string(kMostWorkers) + ", found " +
+           std::to_string(run.dataloader_workers));
+  }
   if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
     refuse("gradient clipping: expected a norm greater than 0");
   }

@@ -14,7 +14,7 @@ namespace memcalc {
 namespace {
 constexpr Operator kAccumulateGrad{"torch::autograd::AccumulateGrad"};
 constexpr Operator kAdd{"aten::add"};
-constexpr Operator kClone{"aten::clone"};
+constexpr Operator kClone{"aten::clone"}, kToCopy{"aten::_to_copy"};
 }  // namespace
 
 NodeId Tape::new_node() {
@@ -92,6 +92,11 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
 void Tape::save(Node& node, const Tensor& tensor) {
   SavedTensor& saved = node.saved[node.saved_count++];
   if (checkpoint) return checkpoint->pack(tensor, saved);
+  if (offload_saved) {
+    saved.tensor = to_host(tensor);
+    saved.on_host = true;
+    return;
+  }
   // An output of the node itself is kept without its history, which would be a cycle (saved_variable.cpp).
   saved.tensor = tensor.impl()->grad_fn == node.id ? detach(tensor) : tensor;
   mark_saved(tensor);
@@ -103,7 +108,33 @@ void Tape::mark_saved(const Tensor& tensor) {
   if (category == Category::kTemporaries) category = Category::kActivations;
 }
 
-Tensor Tape::unpack(SavedTensor& saved) { return saved.frame ? saved.frame->unpack(saved) : saved.tensor; }
+Tensor Tape::unpack(SavedTensor& saved) {
+  if (saved.frame) return saved.frame->unpack(saved);
+  return saved.on_host ? from_host(saved.tensor) : saved.tensor;
+}
+
+Tensor Tape::to_host(const Tensor& tensor) {
+  // Copy.cu, copy_requires_temporaries: the host's copy is contiguous, so another layout is made so on the card first.
+  if (!tensor.is_contiguous()) scratch(tensor.bytes(), kClone);
+  const Bytes bytes = tensor.bytes();
+  ++host_copies.count;
+  host_copies.bytes = checked_add(host_copies.bytes, bytes);
+  // CachingHostAllocator.h: blocks are powers of two.
+  host_copies.pinned_bytes = checked_add(host_copies.pinned_bytes, power_of_two_from(bytes));
+  TensorImpl* copy = new_impl();
+  copy->dtype = tensor.dtype();
+  copy->shape = tensor.shape();
+  copy->strides = contiguous_strides(tensor.shape());
+  copy->elements = tensor.elements();
+  copy->requires_grad = tensor.requires_grad();
+  return Tensor(copy);
+}
+
+Tensor Tape::from_host(const Tensor& copy) {
+  Tensor tensor = empty(copy.shape(), copy.dtype(), kToCopy, Category::kActivations);
+  tensor.impl()->requires_grad = copy.requires_grad();
+  return tensor;
+}
 
 void Tape::set_history(Node* node, Tensor& output) {
   if (node == nullptr) return;

@@ -32,11 +32,34 @@ CheckpointFrame::~CheckpointFrame() {
   for (std::size_t i = 0; i < positional_count_; ++i) kept_[i].reset();
 }
 
+bool CheckpointFrame::keeps_output(ListedOperator op) {
+  if (recomputes_ == Recomputes::kAll) return false;
+  return op != ListedOperator::kMm || ++products_ % 2 != 0;
+}
+
+void CheckpointFrame::store(ListedOperator op, const Tensor& output) {
+  std::vector<Tensor>& outputs = stored_[static_cast<std::size_t>(op)].outputs;
+  if (!output.defined()) return outputs.emplace_back(), void();
+  outputs.push_back(output.tape().detach(output));
+  output.tape().mark_saved(output);
+}
+
+Tensor CheckpointFrame::recall(ListedOperator op) {
+  Stored& stored = stored_[static_cast<std::size_t>(op)];
+  return std::move(stored.outputs[stored.next++]);
+}
+
 Tensor CheckpointFrame::run() {
   Tape& tape = kept_.front().tape();
   autocast_ = tape.autocast;
+  arguments_on_host_ = tape.offload_saved;  // _NoopSaveInputs: positional arguments are saved as autograd saves
+  KeptTensors arguments;
+  for (std::size_t i = 0; arguments_on_host_ && i < kept_.size(); ++i) {
+    arguments.push_back(kept_[i]);
+    if (i < positional_count_ && kept_[i].defined()) kept_[i] = tape.to_host(kept_[i]);
+  }
   const FrameScope scope(tape, FrameHandle(this));
-  return region_(kept_);
+  return region_(arguments_on_host_ ? arguments : kept_);
 }
 
 void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
@@ -67,11 +90,17 @@ Tensor CheckpointFrame::unpack(SavedTensor& saved) {
 
 void CheckpointFrame::recompute(Tape& tape) {
   const FrameScope scope(tape, FrameHandle(this));
+  products_ = 0;
+  KeptTensors arguments;
+  for (std::size_t i = 0; arguments_on_host_ && i < kept_.size(); ++i) {
+    const bool on_host = i < positional_count_ && kept_[i].defined();
+    arguments.push_back(on_host ? tape.from_host(kept_[i]) : kept_[i]);
+  }
   const bool grad_before = std::exchange(tape.grad_enabled, true);
   const bool recomputing_before = std::exchange(tape.recomputing, true);
   tape.autocast = autocast_;  // a region of its own, with a weight cache of its own
   try {
-    const Tensor result = region_(kept_);
+    const Tensor result = region_(arguments_on_host_ ? arguments : kept_);
   } catch (const StopRecomputation&) {
     // The usual end: nothing after the last saved tensor is needed.
     tape.abandon_pending_node();
@@ -82,8 +111,9 @@ void CheckpointFrame::recompute(Tape& tape) {
   tape.recomputing = recomputing_before;
 }
 
-Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region) {
-  const FrameHandle frame(new CheckpointFrame(std::move(kept), positional_count, std::move(region)));
+Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region,
+                        Recomputes recomputes) {
+  const FrameHandle frame(new CheckpointFrame(std::move(kept), positional_count, std::move(region), recomputes));
   return frame->run();
 }
 

@@ -1,8 +1,10 @@
 // torch.utils.checkpoint, non-reentrant (torch/utils/checkpoint.py): inside the region autograd saves numbers
 // instead of tensors. The first unpack in backward runs the region again, stops at the last tensor that was saved
-// (early stop), and hands each tensor out once.
+// (early stop), and hands each tensor out once. A selective region keeps the outputs of some operators
+// (create_selective_checkpoint_contexts) and does not run those again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,13 +17,24 @@ namespace memcalc {
 
 using KeptTensors = std::vector<Tensor>;
 
+/// What is computed again in backward.
+enum class Recomputes : std::uint8_t { kAll, kSelected };
+
+/// The operators that a selective region may keep: torchtitan's list (its activation_checkpoint.py). Of the products
+/// every second is computed again.
+enum class ListedOperator : std::uint8_t { kMm, kFusedAttention };
+inline constexpr std::size_t kListedOperators = 2;
+
 class CheckpointFrame {
  public:
   using Region = std::function<Tensor(const KeptTensors&)>;
 
   /// The first `positional_count` of `kept` are positional arguments, which die after the keyword arguments.
-  CheckpointFrame(KeptTensors kept, std::size_t positional_count, Region region)
-      : kept_(std::move(kept)), positional_count_(positional_count), region_(std::move(region)) {}
+  CheckpointFrame(KeptTensors kept, std::size_t positional_count, Region region, Recomputes recomputes)
+      : kept_(std::move(kept)),
+        positional_count_(positional_count),
+        region_(std::move(region)),
+        recomputes_(recomputes) {}
   ~CheckpointFrame();
   CheckpointFrame(const CheckpointFrame&) = delete;
   CheckpointFrame& operator=(const CheckpointFrame&) = delete;
@@ -32,8 +45,21 @@ class CheckpointFrame {
   void pack(const Tensor& tensor, SavedTensor& saved);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
 
+  /// The policy's answer for the next call of a listed operator.
+  [[nodiscard]] bool keeps_output(ListedOperator op);
+  [[nodiscard]] bool recomputing() const { return recomputing_; }
+  [[nodiscard]] Recomputes recomputes() const { return recomputes_; }
+  /// Keeps an output in the first run; hands the outputs out again, in order, in the second.
+  void store(ListedOperator op, const Tensor& output);
+  [[nodiscard]] Tensor recall(ListedOperator op);
+
  private:
   friend class FrameHandle;
+
+  struct Stored {
+    std::vector<Tensor> outputs;
+    std::size_t next = 0;
+  };
 
   void recompute(Tape& tape);
 
@@ -45,7 +71,11 @@ class CheckpointFrame {
   std::optional<DType> autocast_;
   std::int32_t saved_in_forward_ = 0;
   bool recomputing_ = false;
+  bool arguments_on_host_ = false;
   std::vector<Tensor> recomputed_;
+  Recomputes recomputes_;
+  std::int64_t products_ = 0;  // of this run of the region
+  std::array<Stored, kListedOperators> stored_;
 };
 
 /// Thrown through the region's second forward when its last needed tensor has been made.
@@ -61,6 +91,26 @@ struct ReentrantRegion {
 [[nodiscard]] Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positional_count,
                                                 CheckpointFrame::Region region);
 
-[[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region);
+[[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region,
+                                      Recomputes recomputes = Recomputes::kAll);
+
+[[nodiscard]] inline bool in_selective_region(const Tape& tape) {
+  return tape.checkpoint && tape.checkpoint->recomputes() == Recomputes::kSelected;
+}
+
+/// The outputs of a listed operator's kernel: of its first run, where a selective region around it has kept them.
+template <std::size_t kCount, typename Kernel>
+[[nodiscard]] std::array<Tensor, kCount> run_or_recall(Tape& tape, ListedOperator op, Kernel kernel) {
+  if (!tape.checkpoint || !tape.checkpoint->keeps_output(op)) return kernel();
+  const FrameHandle frame = tape.checkpoint;
+  std::array<Tensor, kCount> outputs;
+  if (frame->recomputing()) {
+    for (Tensor& output : outputs) output = frame->recall(op);
+    return outputs;
+  }
+  outputs = kernel();
+  for (const Tensor& output : outputs) frame->store(op, output);
+  return outputs;
+}
 
 }  // namespace memcalc

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/pool.h"
 #include "memcalc/symbolic/tensor.h"
@@ -52,15 +53,17 @@ class FrameHandle {
   CheckpointFrame* frame_ = nullptr;
 };
 
-/// A saved tensor: the tensor itself, or, inside a checkpointed region, its number there.
+/// A saved tensor: the tensor itself, its copy in host memory, or, inside a checkpointed region, its number there.
 struct SavedTensor {
   Tensor tensor;
   FrameHandle frame;
   std::int32_t slot = -1;
+  bool on_host = false;
 
   void reset() {
     tensor.reset();
     if (frame) frame = FrameHandle();
+    on_host = false;
   }
 };
 
@@ -149,6 +152,10 @@ class Tape {
   void set_history(Node* node, Tensor& output);
   void backward(const Tensor& root, Tensor root_gradient);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
+  /// torch.autograd.graph.save_on_cpu: a copy in pinned host memory, and back. No event of the trace but what the card
+  /// needs for the copy.
+  [[nodiscard]] Tensor to_host(const Tensor& tensor);
+  [[nodiscard]] Tensor from_host(const Tensor& copy);
   /// Forgets a node whose operator was stopped before it made its output.
   void abandon_pending_node();
 
@@ -178,6 +185,9 @@ class Tape {
   bool recomputing = false;
   bool on_meta_device = false;   // tensors are made without storage: from_pretrained builds a model so
   bool has_dynamic_map = false;  // bitsandbytes has put its map of 8-bit codes on the card
+  std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
+  bool offload_saved = false;              // what autograd saves goes to host memory
+  HostCopies host_copies;                  // of this forward pass
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;

@@ -31,6 +31,32 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run);
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15).
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run);
 
+/// Around model.forward(): counts its layers, and saves in host memory where the run asks for it.
+class ForwardPass {
+ public:
+  ForwardPass(Tape& tape, const RunSpec& run) : tape_(tape) {
+    tape.checkpointable_layers = 0;
+    tape.host_copies = {};
+    tape.offload_saved = run.offload_activations;
+  }
+  ~ForwardPass() { tape_.offload_saved = false; }
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+
+ private:
+  Tape& tape_;
+};
+
+/// One tensor of a batch.
+struct BatchTensor {
+  Tensor Batch::*member;
+  Shape shape;
+  DType dtype;
+};
+
+/// What a batch of --bs samples is made of, in the order in which it is moved.
+[[nodiscard]] std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run);
+
 /// A batch of --bs sequences on the card, each tensor requested by `op`.
 [[nodiscard]] Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op);
 

@@ -17,6 +17,7 @@ constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
 
 Tensor forward(Tape& tape, Model& model, const RunSpec& run, const Batch& batch) {
   tape.autocast = autocast_dtype(run.precision);
+  const ForwardPass pass(tape, run);
   ModelOutput output = model.forward(batch);
   tape.autocast.reset();
   tape.clear_cast_cache();
@@ -41,31 +42,40 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 
 }  // namespace
 
-Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
-  Batch batch;
+std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   const Shape ids{run.batch_size, run.sequence_length};
-  const auto input = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, op, Category::kInputs); };
-  const bool numbers = model.input_features.rank > 0;
-  if (numbers) batch.input_features = input(with_batch(run.batch_size, model.input_features), weights_dtype_of(run));
-  if (run.task == Task::kCustom) {
-    if (!numbers) batch.input_ids = input(ids, DType::kInt64);
-    batch.labels = input(with_batch(run.batch_size, model.sample_labels), DType::kInt64);
-    return batch;
-  }
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
+  std::vector<BatchTensor> tensors;
   if (images) {
-    batch.pixel_values = input({run.batch_size, 3, run.image_size, run.image_size}, weights_dtype_of(run));
-  } else if (!speech) {
-    batch.input_ids = input(ids, DType::kInt64);
+    const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
+    tensors.push_back({&Batch::pixel_values, pixels, weights_dtype_of(run)});
+  } else if (model.input_features.rank > 0) {
+    const Shape features = with_batch(run.batch_size, model.input_features);
+    tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
+  } else {
+    tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
+  }
+  if (run.task == Task::kCustom) {
+    tensors.push_back({&Batch::labels, with_batch(run.batch_size, model.sample_labels), DType::kInt64});
+    return tensors;
   }
   const bool classifies = images || run.task == Task::kSequenceClassification;
   const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
-  batch.labels = input(classifies ? Shape{run.batch_size} : target, DType::kInt64);
-  if (classifies && run.loop == Loop::kBare && !model.random_labels) {  // labels = randint(...) * 0
-    const Tensor random = std::exchange(batch.labels, input({run.batch_size}, DType::kInt64));
+  tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
+  if (run.padding && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+  return tensors;
+}
+
+Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
+  Batch batch;
+  for (const auto& [member, shape, dtype] : batch_tensors(model, run)) {
+    batch.*member = tape.empty(shape, dtype, op, Category::kInputs);
+    const bool labels = member == &Batch::labels && shape.rank == 1;
+    if (labels && run.loop == Loop::kBare && run.task != Task::kCustom && !model.random_labels) {  // labels = randint(...) * 0
+      const Tensor random = std::exchange(batch.labels, tape.empty(shape, dtype, op, Category::kInputs));
+    }
   }
-  if (run.padding && !speech) batch.attention_mask = input(ids, DType::kInt64);
   return batch;
 }
 

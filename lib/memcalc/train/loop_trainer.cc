@@ -45,7 +45,10 @@ int steps_without_padding(const RunSpec& run) {
 /// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32.
 Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, const Batch& inputs) {
   tape.autocast = autocast_dtype(run.precision);
-  ModelOutput outputs = model.forward(inputs);
+  ModelOutput outputs = [&] {
+    const ForwardPass pass(tape, run);
+    return model.forward(inputs);
+  }();
   const bool mixed = tape.autocast.has_value();
   tape.autocast.reset();
   tape.clear_cast_cache();

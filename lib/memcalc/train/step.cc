@@ -66,6 +66,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
+    result.host_copies = tape.host_copies;
+    for (const BatchTensor& each : batch_tensors(*model, run)) {
+      result.batch_tensors.push_back(checked_multiply(each.shape.elements(), size_of(each.dtype)));
+    }
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
     tape.stop();

@@ -9,6 +9,7 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
@@ -27,6 +28,8 @@ struct SymbolicRun {
   Trace trace;
   KernelList kernels;  // of the last step
   std::vector<ParameterInfo> parameters;
+  HostCopies host_copies;            // of one forward pass
+  std::vector<Bytes> batch_tensors;  // of one micro-batch, as the data loader hands it over
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -78,6 +79,21 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   call.set(2, std::move(dv));
 }
 
+/// seed, offset, output, logsumexp.
+std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    bool computes_logsumexp) {
+  Tape& tape = query.tape();
+  std::array<Tensor, 4> outputs;
+  for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, kCudnn);
+  Shape shape = query.shape();
+  shape[3] = value.size(3);
+  outputs[2] = tape.empty_strided(shape, like_strides(query.shape(), query.strides()), query.dtype(), kCudnn);
+  if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
+  if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
+  attention_contractions(tape, kCudnn, shape_of(query, key), query.dtype(), false);
+  return outputs;
+}
+
 Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
@@ -86,24 +102,14 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
     if (bias.defined()) tape.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  const Tensor seed = tape.empty({}, DType::kInt64, kCudnn);
-  const Tensor offset = tape.empty({}, DType::kInt64, kCudnn);
-  Shape shape = query.shape();
-  shape[3] = value.size(3);
-  Tensor out = tape.empty_strided(shape, like_strides(query.shape(), query.strides()), query.dtype(), kCudnn);
-  Tensor logsumexp;
-  if (node != nullptr) {  // should_compute_logsumexp
-    logsumexp = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
-  }
-  if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
-  attention_contractions(tape, kCudnn, shape_of(query, key), query.dtype(), false);
+  auto [seed, offset, out, logsumexp] = run_or_recall<4>(
+      tape, ListedOperator::kFusedAttention, [&] { return cudnn_forward(query, key, value, node != nullptr); });
   tape.set_history(node, out);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&std::as_const(logsumexp), &std::as_const(out), &offset, &seed}) {
-      tape.save(*node, *tensor);
-    }
+    for (const Tensor* tensor : {&logsumexp, &out, &offset, &seed}) tape.save(*node, *tensor);
   }
-  return out;
+  drop(logsumexp, offset, seed);
+  return std::move(out);
 }
 
 // --- memory-efficient (native/transformers/cuda/attention.cu, attention_backward.cu)
@@ -163,6 +169,23 @@ Tensor padded_bias(Tensor bias) {
   return padded;
 }
 
+/// output, logsumexp, the latter only where there will be a backward (compute_logsumexp).
+std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                        bool computes_logsumexp) {
+  Tape& tape = query.tape();
+  const AttentionShape s = shape_of(query, key);
+  Tensor out =
+      tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
+                         bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
+  Tensor logsumexp;
+  if (computes_logsumexp) {
+    logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+  }
+  if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
+  attention_contractions(tape, kEfficient, s, query.dtype(), false);
+  return {std::move(out), std::move(logsumexp)};
+}
+
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
@@ -171,22 +194,15 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
     if (bias.defined()) tape.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  const AttentionShape s = shape_of(query, key);
-  Tensor out =
-      tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
-                         bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
-  Tensor logsumexp;
-  if (node != nullptr) {  // compute_logsumexp
-    logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
-  }
-  if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
-  attention_contractions(tape, kEfficient, s, query.dtype(), false);
+  auto [out, logsumexp] = run_or_recall<2>(tape, ListedOperator::kFusedAttention,
+                                           [&] { return efficient_forward(query, key, value, node != nullptr); });
   tape.set_history(node, out);
   if (node != nullptr) {
     tape.save(*node, logsumexp);
     tape.save(*node, out);
   }
-  return out;
+  logsumexp.reset();
+  return std::move(out);
 }
 
 // --- flash (native/transformers/cuda/flash_attn/flash_api.cpp)
@@ -237,32 +253,44 @@ std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device)
   return 1;
 }
 
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+/// output, logsumexp, rng_state, unused.
+std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, double dropout) {
   Tape& tape = query.tape();
-  const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
-  if (node != nullptr) {
-    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
-  }
   const AttentionShape s = shape_of(query, key);
-  Tensor out = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
-  const Tensor logsumexp = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+  std::array<Tensor, 4> outputs;
+  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
+  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
   Tensor partial_logsumexp, partial_out;  // set_params_splitkv
   const std::int64_t splits = dropout == 0 ? flash_key_splits(s, tape.device) : 1;
   if (splits > 1) {
     partial_logsumexp = tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
     partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
   }
-  const Tensor rng_state = tape.empty({2}, DType::kInt64, kFlash);
-  const Tensor unused = tape.empty({}, DType::kInt64, kFlash);
+  outputs[2] = tape.empty({2}, DType::kInt64, kFlash);
+  outputs[3] = tape.empty({}, DType::kInt64, kFlash);
   if (dropout > 0) tape.scratch(16, kFlash);  // the generator's seed and offset
   drop(partial_logsumexp, partial_out);
   attention_contractions(tape, kFlash, s, query.dtype(), false);
+  return outputs;
+}
+
+/// `listed`: as an operator of ATen; the flash-attn package's is not on selective checkpointing's list.
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool listed) {
+  Tape& tape = query.tape();
+  const Tensor* inputs[] = {&query, &key, &value};
+  Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
+  if (node != nullptr) {
+    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+  }
+  const auto forward = [&] { return flash_forward(query, key, dropout); };
+  auto [out, logsumexp, rng_state, unused] =
+      listed ? run_or_recall<4>(tape, ListedOperator::kFusedAttention, forward) : forward();
   tape.set_history(node, out);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&logsumexp, &std::as_const(out), &rng_state, &unused}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&logsumexp, &out, &rng_state, &unused}) tape.save(*node, *tensor);
   }
-  return out;
+  drop(unused, rng_state, logsumexp);
+  return std::move(out);
 }
 
 // --- math: the composite of ordinary operators (native/transformers/attention.cpp, _scaled_dot_product_attention_math)
@@ -300,7 +328,8 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   Tensor k = repeat_heads(precise_key, times);
   Tensor v = repeat_heads(precise_value, times);
   Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));
-  if (bias.defined()) scores = add_in_place(scores, bias);
+  // areAnyTensorSubclassLike: not in place under a Python dispatch mode, which selective checkpointing is.
+  if (bias.defined()) scores = in_selective_region(tape) ? add(scores, bias) : add_in_place(scores, bias);
   scores = safe_softmax(scores);
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
@@ -363,7 +392,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   chosen.grouped_heads = grouped;
   switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
-    case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout);
+    case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, true);
     case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)));
     case SdpaBackend::kMath: break;
   }
@@ -378,7 +407,7 @@ Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& v
     throw Error(ErrorCode::kUsage,
                 "--attn flash needs 16-bit operands; accepted: --precision amp-fp16, amp-bf16, bf16, fp16");
   }
-  return flash_attention(q, k, v, dropout);
+  return flash_attention(q, k, v, dropout, false);
 }
 
 }  // namespace memcalc

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/linear.h"
 
+#include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -89,9 +90,9 @@ Tensor mm(Arg a, Arg b) {
     if (a->requires_grad()) tape.save(*node, *b);
     if (b->requires_grad()) tape.save(*node, *a);
   }
-  Tensor result = raw_mm(kMm, *a, *b);
+  auto [result] = run_or_recall<1>(tape, ListedOperator::kMm, [&] { return std::array{raw_mm(kMm, *a, *b)}; });
   tape.set_history(node, result);
-  return result;
+  return std::move(result);
 }
 
 Tensor bmm(Arg a, Arg b) {
