@@ -40,9 +40,10 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 68, 66, 66, 204, 198},
-    {"trainer.jsonl", 11, 10, 11, 0, 0},
+    {"single_gpu.jsonl", 70, 68, 68, 210, 204},
+    {"trainer.jsonl", 12, 11, 12, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152},
+    {"rows_h200.jsonl", 26, 26, 23, 63, 63},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
@@ -79,7 +80,8 @@ std::vector<Row> rows_of(const std::string& file) {
     const JsonObject case_json = json.root().required_object("case");
     if (json.root().has("error") || !is_modelled(case_json)) continue;
     const bool trainer = json.root().optional_string("loop").value_or("bare") == "trainer";
-    rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare)});
+    const std::string gpu = json.root().optional_string("gpu").value_or(kUsualGpu);
+    rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, gpu)});
   }
   return rows;
 }
@@ -111,9 +113,8 @@ std::optional<PhasePeaks> measured_peaks(const std::string& row) {
 }
 
 PhasePeaks predicted_peaks(const MeasuredCase& of) {
-  const SymbolicRun run = run_symbolically(of.spec, of.run, measured_device());
-  const ReplayResult replayed =
-      replay(run.trace, {.placement = &*measured_device().placement, .record_timeline = true});
+  const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device);
+  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement, .record_timeline = true});
   PhasePeaks peaks{};
   Bytes allocated = 0;
   for (std::size_t i = 0; i < run.trace.events.size(); ++i) {
@@ -145,7 +146,7 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
   std::string not_exact;
   for (const Row& row : rows_) {
     SCOPED_TRACE(row.of.id);
-    const Report report = estimate(row.of.spec, row.of.run, measured_device());
+    const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     EXPECT_EQ(report.parameters_total, row.measured("params"));
     const auto& categories = report.memory.categories_at_peak;
     EXPECT_EQ(std::accumulate(categories.begin(), categories.end(), report.memory.slack_at_peak),
@@ -207,7 +208,7 @@ TEST_P(Rows, ContractionFlops) {
     const std::optional<double> forward = row.json.root().optional_double("flops_forward");
     if (!forward) continue;
     SCOPED_TRACE(row.of.id);
-    const Report report = estimate(row.of.spec, row.of.run, measured_device());
+    const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
     const auto batches = static_cast<double>(row.of.run.accumulation_steps);
     EXPECT_EQ(contraction.forward / batches, *forward);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -67,12 +68,12 @@ std::optional<Enum> choice(const JsonObject& case_json, std::string_view key,
 }
 
 std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
-  if (loop == Loop::kBare) return choice<Optimizer>(case_json, "optimizer", kOptimizerNames);
-  const std::string name = case_json.optional_string("optim").value_or("adamw_torch_fused");
-  if (name == "adamw_torch_fused") return Optimizer::kAdamWFused;
-  if (name == "adamw_torch") return Optimizer::kAdamWForeach;
-  if (name == "sgd") return Optimizer::kSgd;
-  throw case_json.error_found("optim", "adamw_torch_fused, adamw_torch, sgd");
+  const char* key = loop == Loop::kTrainer ? "optim" : "optimizer";
+  const std::optional<std::string> name = case_json.optional_string(key);
+  if (!name) return std::nullopt;
+  const std::optional<Optimizer> optimizer = optimizer_from(*name);
+  if (!optimizer) throw case_json.error_found(key, "the name of an optimizer");
+  return optimizer;
 }
 
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
@@ -81,14 +82,15 @@ bool flag(const JsonObject& case_json, std::string_view key) { return case_json.
 
 bool is_modelled(const JsonObject& case_json) {
   const std::string id = case_json.required_string("id");
-  for (const std::string_view excluded : {"lora", "compile", "infer", "gen-", "adafactor", "adagrad"}) {
+  for (const std::string_view excluded : {"lora", "compile", "infer", "gen-"}) {
     if (id.find(excluded) != std::string::npos) return false;
   }
   return models().has(case_json.required_string("model"));
 }
 
-MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
+MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu) {
   MeasuredCase result;
+  result.device = &measured_device(gpu);
   result.id = case_json.required_string("id");
   result.model = model_name(case_json);
   const JsonObject model = models().required_object(result.model);
@@ -117,9 +119,13 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   return result;
 }
 
-const DeviceSpec& measured_device() {
-  static const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h100-sxm");
-  return device;
+const DeviceSpec& measured_device(const std::string& gpu) {
+  static std::map<std::string, DeviceSpec> devices;
+  auto device = devices.find(gpu);
+  if (device == devices.end()) {
+    device = devices.emplace(gpu, SpecRegistry(test::specs_dir().string()).device(gpu)).first;
+  }
+  return device->second;
 }
 
 }  // namespace memcalc::measured

@@ -22,7 +22,7 @@ Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
   full.reserve(prefix_.size() + name.size());
   full.append(prefix_).append(name);
   state.push_back(tensor);
-  parameters.push_back({std::move(full), tensor, decays});
+  parameters.push_back({std::move(full), tensor, decays, false});
   return tensor;
 }
 
@@ -71,7 +71,9 @@ Tensor Conv1D::operator()(const Tensor& x) const {
 }
 
 Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {rows, width})) {}
+    : weight(builder.parameter(dotted(name, "weight"), {rows, width})) {
+  builder.parameters.back().is_embedding = true;
+}
 
 LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)),

@@ -94,6 +94,20 @@ void check_precision(const RunSpec& run) {
   }
 }
 
+void check_optimizer(const RunSpec& run) {
+  if (run.loop != Loop::kTrainer) return;
+  if (run.optimizer == Optimizer::kMuon) {
+    refuse(
+        "optimizer muon: torch.optim.Muon takes matrices alone, and the Trainer gives all weights to one optimizer; "
+        "accepted: --loop bare");
+  }
+  if (run.optimizer == Optimizer::kAdafactorRelative) {
+    refuse(
+        "optimizer adafactor-hf-relative: the Trainer makes Adafactor with relative_step=False; accepted: "
+        "adafactor, or --loop bare");
+  }
+}
+
 }  // namespace
 
 std::optional<std::int64_t> position_limit(const ModelSpec& model) {
@@ -161,6 +175,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
+  check_optimizer(run);
 }
 
 }  // namespace memcalc

@@ -10,6 +10,7 @@
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -19,11 +20,14 @@ struct ParameterInfo {
   std::int64_t elements = 0;
   DType dtype = DType::kFloat32;
   bool trainable = true;
+  Shape shape;
+  bool is_embedding = false;  // the weight of an nn.Embedding
 };
 
 struct SymbolicRun {
   Trace trace;
-  KernelList kernels;  // of the last step
+  KernelList kernels;       // of the last step
+  Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
