@@ -45,7 +45,8 @@ std::vector<FitRow> fits_on_common_cards(const Question& question, const Report&
   }
   const Bytes needed = report.device_used_bytes.value_or(report.memory.peak_reserved);
   // Cards whose context was not measured are given the assumed card's.
-  const Bytes context = needed - report.memory.peak_reserved;
+  const Bytes managed = report.device_used_bytes ? report.managed_on_device_bytes : 0;
+  const Bytes context = needed - managed - report.memory.peak_reserved;
   std::vector<FitRow> rows = fits_on(question.model, question.run.run, others, context);
   rows.push_back({report.device.name, report.device.memory_bytes, needed, report.fits});
   std::stable_sort(rows.begin(), rows.end(),

@@ -93,7 +93,7 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_option("--loop", a.loop, "trainer (HF Trainer) or bare (a plain loop) [trainer]")
       ->type_name("LOOP")
       ->group(kTrainingGroup);
-  command.add_option("--optimizer", a.optimizer, "adamw, adamw-fused, adamw-for, sgd or sgdm [by loop]")
+  command.add_option("--optimizer", a.optimizer, "name (docs/cli.md) or HF Trainer's optim [by loop]")
       ->type_name("OPT")
       ->group(kTrainingGroup);
   command.add_option("--accum", a.accumulation, "micro-batches per optimizer step [1]")
@@ -211,6 +211,13 @@ std::optional<Enum> choice_of(std::string_view option, const std::string& text,
   return parse_choice<Enum>(option, text, names);
 }
 
+std::optional<Optimizer> optimizer_of(const RunArguments& a) {
+  if (a.optimizer.empty()) return std::nullopt;
+  const std::optional<Optimizer> optimizer = optimizer_from(a.optimizer);
+  if (!optimizer) refuse_choice("--optimizer", a.optimizer, kOptimizerNames);
+  return optimizer;
+}
+
 std::optional<std::int64_t> whole_of(std::string_view option, const std::string& text) {
   if (text.empty()) return std::nullopt;
   return parse_whole(option, text, 1);
@@ -291,7 +298,7 @@ RunOptions options_of(const RunArguments& a) {
   options.precision = precision_of(a);
   options.weights_dtype = weights_dtype_of(a);
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);
-  options.optimizer = choice_of<Optimizer>("--optimizer", a.optimizer, kOptimizerNames);
+  options.optimizer = optimizer_of(a);
   options.attention = choice_of<Attention>("--attn", a.attention, kAttentionNames);
   set_checkpointing(a, options);
   options.accumulation_steps = whole_of("--accum", a.accumulation);

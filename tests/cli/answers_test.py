@@ -74,6 +74,25 @@ class Meaning(unittest.TestCase):
         self.assertEqual(optimizer("--loop", "bare"), "adamw")
         self.assertEqual(optimizer("--loop", "trainer", "--optimizer", "adamw"), "adamw")
 
+    def test_the_trainer_names_of_optimizers(self):
+        for theirs, ours in (("adamw_torch", "adamw"), ("adamw_bnb_8bit", "adamw-8bit"), ("lion_32bit", "lion"),
+                             ("paged_adamw_32bit", "paged-adamw"), ("adafactor", "adafactor")):
+            answer = report("--model", "gpt2", "--bs", "1", "--optimizer", theirs)
+            self.assertEqual(answer["run"]["optimizer"], ours)
+            self.assertFalse(any("has no name" in line for line in answer["assumptions"]))
+        answer = report("--model", "gpt2", "--bs", "1", "--optimizer", "nadam")
+        self.assertTrue(any("the Trainer has no name for nadam" in line for line in answer["assumptions"]))
+
+    def test_paged_states_are_managed_memory(self):
+        paged, plain = (report("--model", "gpt2", "--bs", "1", "--gpu", "h200-sxm", "--optimizer", name)["memory"]
+                        for name in ("paged_adamw_32bit", "sgd"))
+        self.assertEqual(plain["managed_bytes"], 0)
+        self.assertAlmostEqual(paged["managed_bytes"] / (8 * 124439808), 1, places=2)
+        beyond = [each["device_used_bytes"] - each["peak_reserved_bytes"] for each in (paged, plain)]
+        self.assertEqual(beyond[0] - beyond[1], 1024 << 20)  # 992 MiB in steps of 128
+        row = next(each for each in paged["accounting"] if each["name"] == "paged states")
+        self.assertEqual(row["total_bytes"], paged["managed_bytes"])
+
     def test_clipping(self):
         norm = lambda *a: report("--model", "gpt2", *a)["run"].get("max_grad_norm")
         self.assertEqual(norm(), 1.0)

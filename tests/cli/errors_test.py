@@ -41,7 +41,11 @@ CASES = [
     (("--model", "resnet50", "--bs", "8", "--loop", "trainer"), "accepted: --loop bare"),
     ((*BERT, "--task", "image"), "task image: bert-large takes text (seqcls, mlm or causal)"),
     ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),
-    ((*BERT, "--optimizer", "adam"), "did you mean 'adamw'?"),
+    ((*BERT, "--optimizer", "adamq"), "did you mean 'adam' or 'adamw'?"),
+    ((*BERT, "--optimizer", "galore_adamw"), "--optimizer: expected one of adamw, adamw-fused,"),
+    ((*BERT, "--optimizer", "muon"), "Muon takes matrices alone, and the Trainer gives all weights to one optimizer; "
+                                     "accepted: --loop bare"),
+    ((*BERT, "--optimizer", "adafactor-hf-relative"), "the Trainer makes Adafactor with relative_step=False"),
     ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, found 'x'"),
     ((*BERT, "--attn", "x"), "--attn: expected one of sdpa, eager, flash, found 'x'"),
     ((*BERT, "--checkpointing", "x"), "--checkpointing: expected one of none, full, found 'x'"),

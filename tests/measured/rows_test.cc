@@ -41,9 +41,10 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 72, 70, 70, 216, 210, 52},
-    {"trainer.jsonl", 13, 12, 13, 0, 0, 0},
+    {"single_gpu.jsonl", 74, 72, 72, 222, 216, 54},
+    {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},
+    {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
@@ -80,7 +81,8 @@ std::vector<Row> rows_of(const std::string& file) {
     const JsonObject case_json = json.root().required_object("case");
     if (json.root().has("error") || !is_modelled(case_json)) continue;
     const bool trainer = json.root().optional_string("loop").value_or("bare") == "trainer";
-    rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare)});
+    const std::string gpu = json.root().optional_string("gpu").value_or(kUsualGpu);
+    rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, gpu)});
   }
   return rows;
 }
@@ -112,9 +114,8 @@ std::optional<PhasePeaks> measured_peaks(const std::string& row) {
 }
 
 PhasePeaks predicted_peaks(const MeasuredCase& of) {
-  const SymbolicRun run = run_symbolically(of.spec, of.run, measured_device());
-  const ReplayResult replayed =
-      replay(run.trace, {.placement = &*measured_device().placement, .record_timeline = true});
+  const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device);
+  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement, .record_timeline = true});
   PhasePeaks peaks{};
   Bytes allocated = 0;
   for (std::size_t i = 0; i < run.trace.events.size(); ++i) {
@@ -146,7 +147,7 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
   std::string not_exact;
   for (const Row& row : rows_) {
     SCOPED_TRACE(row.of.id);
-    const Report report = estimate(row.of.spec, row.of.run, measured_device());
+    const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     EXPECT_EQ(report.parameters_total, row.measured("params"));
     const auto& categories = report.memory.categories_at_peak;
     EXPECT_EQ(std::accumulate(categories.begin(), categories.end(), report.memory.slack_at_peak),
@@ -210,7 +211,7 @@ TEST_P(Rows, ContractionFlops) {
     if (!forward) continue;
     ++counted;
     SCOPED_TRACE(row.of.id);
-    const Report report = estimate(row.of.spec, row.of.run, measured_device());
+    const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
     const auto batches = static_cast<double>(row.of.run.accumulation_steps);
     EXPECT_EQ(contraction.forward / batches, *forward);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -68,12 +69,12 @@ std::optional<Enum> choice(const JsonObject& case_json, std::string_view key,
 }
 
 std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
-  if (loop == Loop::kBare) return choice<Optimizer>(case_json, "optimizer", kOptimizerNames);
-  const std::string name = case_json.optional_string("optim").value_or("adamw_torch_fused");
-  if (name == "adamw_torch_fused") return Optimizer::kAdamWFused;
-  if (name == "adamw_torch") return Optimizer::kAdamWForeach;
-  if (name == "sgd") return Optimizer::kSgd;
-  throw case_json.error_found("optim", "adamw_torch_fused, adamw_torch, sgd");
+  const char* key = loop == Loop::kTrainer ? "optim" : "optimizer";
+  const std::optional<std::string> name = case_json.optional_string(key);
+  if (!name) return std::nullopt;
+  const std::optional<Optimizer> optimizer = optimizer_from(*name);
+  if (!optimizer) throw case_json.error_found(key, "the name of an optimizer");
+  return optimizer;
 }
 
 const SpecRegistry& registry() {
@@ -167,17 +168,22 @@ void set_fine_tuning(const JsonObject& case_json, RunOptions& options) {
 
 bool is_modelled(const JsonObject& case_json) {
   const std::string id = case_json.required_string("id");
-  for (const std::string_view excluded : {"compile", "infer", "gen-", "adafactor", "adagrad"}) {
+  for (const std::string_view excluded : {"compile", "infer", "gen-"}) {
     if (id.find(excluded) != std::string::npos) return false;
   }
   const std::string model = case_json.required_string("model");
   return models().has(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
 }
 
-MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
+MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu) {
   const std::string name = case_json.required_string("model");
-  if (name.starts_with(kCustom)) return custom_case(case_json, name);
+  if (name.starts_with(kCustom)) {
+    MeasuredCase custom = custom_case(case_json, name);
+    custom.device = &measured_device(gpu);
+    return custom;
+  }
   MeasuredCase result;
+  result.device = &measured_device(gpu);
   result.id = case_json.required_string("id");
   result.model = model_name(case_json);
   const JsonObject model = models().required_object(result.model);
@@ -233,9 +239,11 @@ MeasuredCase vision_case(const JsonObject& case_json) {
   return result;
 }
 
-const DeviceSpec& measured_device() {
-  static const DeviceSpec device = registry().device("h100-sxm");
-  return device;
+const DeviceSpec& measured_device(const std::string& gpu) {
+  static std::map<std::string, DeviceSpec> devices;
+  auto device = devices.find(gpu);
+  if (device == devices.end()) device = devices.emplace(gpu, registry().device(gpu)).first;
+  return device->second;
 }
 
 }  // namespace memcalc::measured

@@ -16,14 +16,13 @@ struct MeasuredCase {
   std::string model;  // "bert-large": a key of tests/measured/models.json
   ModelSpec spec;
   RunSpec run;
+  const DeviceSpec* device = nullptr;  // the card that it was measured on
 };
 
-/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, inference,
-/// Adafactor or Adagrad.
+/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, no inference.
 [[nodiscard]] bool is_modelled(const JsonObject& case_json);
 
-/// Throws Error on a case that is not.
-[[nodiscard]] MeasuredCase measured_case(const JsonObject& case_json, Loop loop);
+inline constexpr const char* kUsualGpu = "h100-sxm";  // of the records that name none
 
 /// Of an image model: ViT and DeiT as the harness built them, or a network of torchvision.
 [[nodiscard]] bool is_vision_case(const JsonObject& case_json);
@@ -31,7 +30,10 @@ struct MeasuredCase {
 /// The same for such a case, in a plain loop over images of 224 x 224.
 [[nodiscard]] MeasuredCase vision_case(const JsonObject& case_json);
 
-/// specs/gpus/h100-sxm.json: all of tests/measured was recorded on that card.
-[[nodiscard]] const DeviceSpec& measured_device();
+/// `gpu`: the record's "gpu", as the driver names it. Throws Error on a case that is not modelled.
+[[nodiscard]] MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu = kUsualGpu);
+
+/// Of specs/gpus, by name.
+[[nodiscard]] const DeviceSpec& measured_device(const std::string& gpu = kUsualGpu);
 
 }  // namespace memcalc::measured

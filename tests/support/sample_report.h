@@ -49,7 +49,8 @@ namespace memcalc::test {
                                .trainable_parameters = 335143938,
                                .trainable_tensors = 393,
                                .precision = Precision::kAmpFp16,
-                               .optimizer = Optimizer::kAdamWFused});
+                               .optimizer = Optimizer::kAdamWFused,
+                               .states = {.tensors = 8 * Bytes{335143938}, .scalars = 4 * 393}});
   report.flops = {{{OperatorClass::kContraction, 1.25e12, 2.5e12, 0, 0, 3e9},
                    {OperatorClass::kNormalization, 1.5e9, 3e9, 0, 0, 2e9},
                    {OperatorClass::kElementwise, 2e9, 4e9, 0, 0, 6e9},

@@ -64,8 +64,9 @@ class PhaseOfMark {
       place = Place::kOutside;  // the recorder's warm-up; the Trainer's last words
       return;
     }
-    if (name == "built model and batch" || name == "fine-tuning set up" || name == "empty_cache" || name == "trainer constructed" ||
-        name == "prepared") {
+    // The first step of a bare loop has no gradients to drop: what stands there is the optimizer's constructor.
+    if (name == "built model and batch" || name == "empty_cache" || name == "fine-tuning set up" ||
+        name == "trainer constructed" || name == "prepared" || name == "step 0 zero_grad") {
       place = Place::kConstruction;
       phase = Phase::kBuild;
       return;
@@ -216,7 +217,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
   const JsonObject case_json = header.root().required_object("case");
   const Loop loop = header.root().optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
   RecordedHistory history;
-  history.of = measured_case(case_json, loop);
+  history.of = measured_case(case_json, loop, header.root().optional_string("gpu").value_or(kUsualGpu));
 
   std::vector<Mark> marks;
   while (std::getline(file, line) && line.starts_with('#')) {

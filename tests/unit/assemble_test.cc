@@ -48,7 +48,7 @@ SymbolicRun small_run() {
   builder.allocate(8000, Category::kGradients, Phase::kBackward, &kMm, &kMmBackward);
   SymbolicRun run;
   run.trace = builder.trace;
-  run.parameters = {{"a", 250, DType::kFloat32, true}, {"b", 250, DType::kFloat32, false}};
+  run.parameters = {{"a", 250, DType::kFloat32, true, {250}}, {"b", 250, DType::kFloat32, false, {250}}};
   run.kernels = {
       {.op = &kMm, .operator_class = OperatorClass::kContraction, .phase = Phase::kForward, .flops = 10, .bytes = 1},
       {.op = &kMm, .operator_class = OperatorClass::kContraction, .phase = Phase::kBackward, .flops = 20, .bytes = 2},
@@ -135,6 +135,23 @@ TEST(Assemble, DeviceUseIsReservedContextAndKernels) {
   symbolic.kernels[0].op = &kCudnnAttention;  // its library loads more
   report = assembled(symbolic, card(80 * kGiB));
   EXPECT_EQ(report.device_used_bytes, report.memory.peak_reserved + 720 * kMiB);
+}
+
+// Managed memory lies on the card in steps of 128 MiB while there is room, and never decides whether a run fits.
+TEST(Assemble, PagedStatesTakeWhatRoomThereIs) {
+  SymbolicRun symbolic = small_run();
+  const Bytes without = *assembled(symbolic, card(80 * kGiB)).device_used_bytes;
+  symbolic.managed_bytes = 130 * kMiB;
+  Report report = assembled(symbolic, card(80 * kGiB));
+  EXPECT_EQ(report.managed_bytes, 130 * kMiB);
+  EXPECT_EQ(report.device_used_bytes, without + 256 * kMiB);
+  report = assembled(symbolic, card(without + 100 * kMiB));
+  EXPECT_EQ(report.managed_on_device_bytes, 100 * kMiB);
+  EXPECT_EQ(report.device_used_bytes, without + 100 * kMiB);
+  EXPECT_TRUE(report.fits);
+  report = assembled(symbolic, card(without - 1));
+  EXPECT_EQ(report.device_used_bytes, without);
+  EXPECT_FALSE(report.fits);
 }
 
 TEST(Assemble, FitsToTheLastByte) {

@@ -24,7 +24,7 @@ Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
   full.reserve(prefix_.size() + name.size());
   full.append(prefix_).append(name);
   state.push_back(tensor);
-  parameters.push_back({std::move(full), tensor, decays});
+  parameters.push_back({std::move(full), tensor, decays, false});
   return tensor;
 }
 
@@ -99,7 +99,9 @@ Tensor Conv1D::product(const Tensor& x) const {
 
 Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width)
     : weight(builder.parameter(dotted(name, "weight"), {rows, width})),
-      output_requires_grad(std::exchange(builder.first_embedding_requires_grad, false)) {}
+      output_requires_grad(std::exchange(builder.first_embedding_requires_grad, false)) {
+  builder.parameters.back().is_embedding = true;
+}
 
 Tensor Embedding::operator()(const Tensor& indices) const {
   Tensor rows = embedding(weight, indices);

@@ -19,7 +19,8 @@ namespace memcalc {
 struct Parameter {
   std::string name;
   Tensor tensor;
-  bool decays = true;  // transformers' Trainer: no weight decay for biases and norms
+  bool decays = true;         // transformers' Trainer: no weight decay for biases and norms
+  bool is_embedding = false;  // the weight of an nn.Embedding
 };
 
 struct FineTunedLinear;

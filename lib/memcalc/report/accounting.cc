@@ -18,58 +18,52 @@ AccountingRow row(std::string name, std::int64_t bytes_per_parameter, std::int64
           std::move(rule)};
 }
 
-// State tensors of a parameter's size that the optimizer keeps: AdamW's two moments, momentum's one buffer.
-std::int64_t state_tensors(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kAdamWForeach:
-    case Optimizer::kAdamWFused:
-    case Optimizer::kAdamWForLoop: return 2;
-    case Optimizer::kSgdMomentum: return 1;
-    case Optimizer::kSgd: return 0;
-  }
-  return 0;
+AccountingRow row_per(std::int64_t parameters, std::string name, Bytes total, std::string rule) {
+  const auto count = static_cast<double>(std::max<std::int64_t>(parameters, 1));
+  return {std::move(name), static_cast<double>(total) / count, total, std::move(rule)};
 }
 
-std::string state_rule(Optimizer optimizer, std::int64_t bytes) {
-  const std::string each = std::to_string(bytes) + " bytes";
-  switch (state_tensors(optimizer)) {
-    case 2: return "two moments of " + each + " for each trainable parameter";
-    case 1: return "one momentum buffer of " + each + " for each trainable parameter";
-    default: return "plain SGD keeps no state";
-  }
+// What the optimizer holds for each trainable parameter.
+void add_states(const AccountingInput& in, std::vector<AccountingRow>& rows) {
+  const OptimizerRule& rule = rule_of(in.optimizer);
+  rows.push_back(row_per(in.trainable_parameters, "optimizer states", in.states.tensors, rule.states));
+  if (in.states.managed == 0) return;
+  rows.push_back(row_per(in.trainable_parameters, "paged states", in.states.managed,
+                         "in managed memory, outside PyTorch's allocator: the driver moves it between card and host"));
 }
 
 std::vector<AccountingRow> classic_mixed(const AccountingInput& in) {
-  return {
+  std::vector<AccountingRow> rows = {
       row("weights", 2, in.parameters, "a 16-bit copy of each weight for the forward and the backward pass"),
       row("master weights", 4, in.parameters, "the float32 weights that the optimizer updates"),
-      row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter"),
-      row("optimizer states", 4 * state_tensors(in.optimizer), in.trainable_parameters, state_rule(in.optimizer, 4))};
+      row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter")};
+  add_states(in, rows);
+  return rows;
 }
 
 std::vector<AccountingRow> uniform(const AccountingInput& in) {
   const std::int64_t size = size_of(in.weights_dtype);
   const std::string dtype(name_of(in.weights_dtype));
-  return {row("weights", size, in.parameters, "each parameter in " + dtype),
-          row("gradients", size, in.trainable_parameters, "one gradient in the weight's dtype, " + dtype),
-          row("optimizer states", size * state_tensors(in.optimizer), in.trainable_parameters,
-              state_rule(in.optimizer, size))};
-}
-
-AccountingRow small_row(std::string name, Bytes total, const AccountingInput& in, std::string rule) {
-  const auto parameters = static_cast<double>(std::max<std::int64_t>(in.parameters, 1));
-  return {std::move(name), static_cast<double>(total) / parameters, total, std::move(rule)};
+  std::vector<AccountingRow> rows = {
+      row("weights", size, in.parameters, "each parameter in " + dtype),
+      row("gradients", size, in.trainable_parameters, "one gradient in the weight's dtype, " + dtype)};
+  add_states(in, rows);
+  return rows;
 }
 
 // What lives on the device beside the large tensors: a few bytes, but without them the simulation would not be met.
 void add_small_rows(const AccountingInput& in, std::vector<AccountingRow>& rows) {
-  if (in.optimizer == Optimizer::kAdamWFused) {
-    rows.push_back(small_row("step counters", checked_multiply(4, in.trainable_tensors), in,
-                             "a 4-byte step count on the device for each of " + std::to_string(in.trainable_tensors) +
-                                 " tensors; only the fused optimizer keeps them there"));
+  if (in.states.scalars > 0) {
+    rows.push_back(row_per(in.parameters, rule_of(in.optimizer).scalars, in.states.scalars,
+                           "4 bytes on the card for each of " + std::to_string(in.trainable_tensors) + " tensors"));
+  }
+  if (in.states.tables > 0) {
+    rows.push_back(row_per(in.parameters, "state maps", in.states.tables,
+                           "the numbers that a byte stands for, 1 KiB for each state, the same for all tensors"));
   }
   if (in.precision == Precision::kAmpFp16) {
-    rows.push_back(small_row("loss scaler", 8, in, "scale and growth counter of torch.amp.GradScaler, 4 bytes each"));
+    rows.push_back(
+        row_per(in.parameters, "loss scaler", 8, "scale and growth counter of torch.amp.GradScaler, 4 bytes each"));
   }
 }
 
@@ -98,6 +92,17 @@ std::vector<AccountingRow> alternatives(const AccountingInput& in) {
 }
 
 }  // namespace
+
+void AccountingInput::add_frozen(const OptimizedTensor& tensor) {
+  parameters = checked_add(parameters, tensor.shape.elements());
+}
+
+void AccountingInput::add_trainable(const OptimizedTensor& tensor) {
+  add_frozen(tensor);
+  trainable_parameters = checked_add(trainable_parameters, tensor.shape.elements());
+  ++trainable_tensors;
+  states.add(rule_of(optimizer).state_bytes(tensor, loop));
+}
 
 Accounting account(const AccountingInput& input) {
   const bool mixed = is_autocast(input.precision) && input.weights_dtype == DType::kFloat32;

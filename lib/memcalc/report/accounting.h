@@ -8,16 +8,22 @@
 #include "memcalc/base/dtype.h"
 #include "memcalc/report/report.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
 
 struct AccountingInput {
   std::int64_t parameters = 0;            // elements of all weight tensors
   std::int64_t trainable_parameters = 0;  // of those that get a gradient
-  std::int64_t trainable_tensors = 0;     // how many tensors those are: fused optimizers count steps in each
+  std::int64_t trainable_tensors = 0;     // how many tensors those are
   DType weights_dtype = DType::kFloat32;
   Precision precision = Precision::kFp32;
   Optimizer optimizer = Optimizer::kAdamWForeach;
+  Loop loop = Loop::kBare;
+  StateBytes states;  // of all trainable tensors
+
+  void add_frozen(const OptimizedTensor& tensor);
+  void add_trainable(const OptimizedTensor& tensor);  // once optimizer and loop are set
 };
 
 /// Pre: counts are >= 0 and trainable_parameters <= parameters. Throws Error(kOverflow) beyond 63 bits.

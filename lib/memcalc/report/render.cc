@@ -8,6 +8,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
 namespace {
@@ -36,17 +37,6 @@ std::string verdict_without_card(const Report& report) {
   if (!on.empty()) text += " Fits on " + on + ".";
   if (!not_on.empty()) text += " Does NOT fit on " + not_on + ".";
   return text;
-}
-
-std::string optimizer_words(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kAdamWForeach: return "AdamW (foreach)";
-    case Optimizer::kAdamWFused: return "AdamW (fused)";
-    case Optimizer::kAdamWForLoop: return "AdamW (for loop)";
-    case Optimizer::kSgd: return "SGD";
-    case Optimizer::kSgdMomentum: return "SGD with momentum";
-  }
-  return {};
 }
 
 /// " x 512 tokens", " x 224 px", " x 784 numbers".
@@ -117,7 +107,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));
-  words.push_back(optimizer_words(run.optimizer));
+  words.push_back(rule_of(run.optimizer).title);
   if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
   words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));

@@ -68,6 +68,7 @@ void write_memory(const Report& report, Csv& csv) {
   csv.bytes("memory", "peak_allocated", memory.peak_allocated);
   csv.bytes("memory", "peak_reserved", memory.peak_reserved);
   if (report.device_used_bytes) csv.bytes("memory", "device_used", *report.device_used_bytes);
+  csv.bytes("memory", "managed", report.managed_bytes);
   csv.bytes("memory", "exact_lower_bound", memory.exact_peak);
   csv.bytes("memory", "fragmentation", fragmentation_bytes(report));
   for (const CategoryShare& share : category_shares(report)) csv.bytes("category", share.name, share.bytes);

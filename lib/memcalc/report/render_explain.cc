@@ -112,9 +112,15 @@ class Explanation {
            "of a process after its first tensor on " + device.name);
     }
     if (report_.device_used_bytes && device.context_bytes) {
-      term("kernels", format_bytes(*report_.device_used_bytes - *device.context_bytes - report_.memory.peak_reserved),
+      const Bytes known = *device.context_bytes + report_.memory.peak_reserved + report_.managed_on_device_bytes;
+      term("kernels", format_bytes(*report_.device_used_bytes - known),
            "code and state of the kernels and libraries that such a run loads");
-      term("device in use", format_bytes(*report_.device_used_bytes), "the sum of the three");
+      if (report_.managed_bytes > 0) {
+        term("paged states", format_bytes(report_.managed_on_device_bytes),
+             "what is on the card of " + format_bytes(report_.managed_bytes) +
+                 " of managed memory, in the driver's steps of 128 MiB");
+      }
+      term("device in use", format_bytes(*report_.device_used_bytes), "the sum of these");
     }
     term("memory", format_bytes(device.memory_bytes), "what the driver reports as total");
   }

@@ -128,6 +128,7 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   const ReplayResult& memory = report.memory;
   Json json = {{"peak_allocated_bytes", memory.peak_allocated}, {"peak_reserved_bytes", memory.peak_reserved}};
   if (report.device_used_bytes) json["device_used_bytes"] = *report.device_used_bytes;
+  json["managed_bytes"] = report.managed_bytes;
   json["exact_lower_bound_bytes"] = memory.exact_peak;
   json["fragmentation_bytes"] = fragmentation_bytes(report);
   json["reserved_at_peak_bytes"] = memory.reserved_at_peak;

@@ -45,6 +45,7 @@ std::string totals_table(const Report& report) {
   std::string out = "| What the card sees | bytes |\n| --- | ---: |\n";
   out += row({"allocated", format_bytes(memory.peak_allocated)});
   out += row({"reserved", format_bytes(memory.peak_reserved)});
+  if (report.managed_bytes > 0) out += row({"paged states (managed memory)", format_bytes(report.managed_bytes)});
   if (report.device_used_bytes) out += row({"device in use", format_bytes(*report.device_used_bytes)});
   out += row({"exact lower bound", format_bytes(memory.exact_peak)});
   out += row({"fragmentation", format_bytes(fragmentation_bytes(report))});

@@ -124,8 +124,13 @@ class TextRenderer {
     title("What the card sees");
     total("allocated", memory.peak_allocated, "torch.cuda.max_memory_allocated()");
     total("reserved", memory.peak_reserved, "torch.cuda.max_memory_reserved()");
+    if (report_.managed_bytes > 0) {
+      total("paged states", report_.managed_bytes, "managed memory, on the card or the host; not in the above");
+    }
     if (report_.device_used_bytes) {
-      total("device in use", *report_.device_used_bytes, "nvidia-smi: reserved + context + kernels");
+      total("device in use", *report_.device_used_bytes,
+            report_.managed_bytes > 0 ? "nvidia-smi: reserved + context + kernels + paged states"
+                                      : "nvidia-smi: reserved + context + kernels");
     }
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
     total("fragmentation", fragmentation_bytes(report_),

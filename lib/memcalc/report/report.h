@@ -85,7 +85,9 @@ struct Report {
   std::optional<WeightsComparison> weights;  // where the model came with weights on disk
 
   ReplayResult memory;
-  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels, where the GPU's spec has both
+  Bytes managed_bytes = 0;                 // paged optimizer states: managed memory, outside PyTorch's allocator
+  Bytes managed_on_device_bytes = 0;       // what of it lies on the card: all, in the driver's steps, if there is room
+  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels (where the GPU's spec has both) + managed
   bool fits = false;                       // device_used (or reserved) <= memory of the device
   std::string peak_operator;               // chain at the peak's instant
   Phase peak_phase = Phase::kForward;

@@ -19,7 +19,68 @@ inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     
 inline constexpr std::array<std::string_view, 2> kLoopNames = {"trainer", "bare"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
-inline constexpr std::array<std::string_view, 5> kOptimizerNames = {"adamw", "adamw-fused", "adamw-for", "sgd", "sgdm"};
+inline constexpr std::array<std::string_view, kOptimizerCount> kOptimizerNames = {"adamw",
+                                                                                  "adamw-fused",
+                                                                                  "adamw-for",
+                                                                                  "sgd",
+                                                                                  "sgdm",
+                                                                                  "sgd-wd",
+                                                                                  "adam",
+                                                                                  "adamw-amsgrad",
+                                                                                  "nadam",
+                                                                                  "radam",
+                                                                                  "adamax",
+                                                                                  "adagrad",
+                                                                                  "adagrad-for",
+                                                                                  "rmsprop",
+                                                                                  "adafactor",
+                                                                                  "adafactor-hf-relative",
+                                                                                  "adafactor-torch",
+                                                                                  "muon",
+                                                                                  "adamw-bnb",
+                                                                                  "adamw-8bit",
+                                                                                  "paged-adamw",
+                                                                                  "paged-adamw-8bit",
+                                                                                  "lion",
+                                                                                  "lion-8bit",
+                                                                                  "paged-lion",
+                                                                                  "paged-lion-8bit",
+                                                                                  "rmsprop-bnb",
+                                                                                  "rmsprop-8bit",
+                                                                                  "sgdm-8bit",
+                                                                                  "ademamix",
+                                                                                  "ademamix-8bit",
+                                                                                  "paged-ademamix",
+                                                                                  "paged-ademamix-8bit"};
+
+/// A value of transformers' TrainingArguments.optim (training_args.py, OptimizerNames) and what it stands for.
+struct TrainerOptimizer {
+  std::string_view name;
+  Optimizer optimizer;
+};
+inline constexpr TrainerOptimizer kTrainerOptimizers[] = {
+    {"adamw_torch", Optimizer::kAdamWForeach},
+    {"adamw_torch_fused", Optimizer::kAdamWFused},
+    {"adafactor", Optimizer::kAdafactor},
+    {"sgd", Optimizer::kSgd},
+    {"adagrad", Optimizer::kAdagrad},
+    {"rmsprop", Optimizer::kRmsprop},
+    {"adamw_bnb_8bit", Optimizer::kAdamW8bit},
+    {"adamw_8bit", Optimizer::kAdamW8bit},
+    {"paged_adamw_32bit", Optimizer::kPagedAdamW},
+    {"paged_adamw_8bit", Optimizer::kPagedAdamW8bit},
+    {"lion_32bit", Optimizer::kLion},
+    {"lion_8bit", Optimizer::kLion8bit},
+    {"paged_lion_32bit", Optimizer::kPagedLion},
+    {"paged_lion_8bit", Optimizer::kPagedLion8bit},
+    {"rmsprop_bnb", Optimizer::kRmspropBnb},
+    {"rmsprop_bnb_32bit", Optimizer::kRmspropBnb},
+    {"rmsprop_bnb_8bit", Optimizer::kRmsprop8bit},
+    {"ademamix", Optimizer::kAdEMAMix},
+    {"ademamix_8bit", Optimizer::kAdEMAMix8bit},
+    {"paged_ademamix_32bit", Optimizer::kPagedAdEMAMix},
+    {"paged_ademamix_8bit", Optimizer::kPagedAdEMAMix8bit},
+};
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};
 
@@ -54,6 +115,22 @@ template <typename Enum, std::size_t kSize>
     if (names[i] == text) return static_cast<Enum>(i);
   }
   return std::nullopt;
+}
+
+/// By memcalc's name or transformers'.
+[[nodiscard]] constexpr std::optional<Optimizer> optimizer_from(std::string_view text) {
+  for (const TrainerOptimizer& each : kTrainerOptimizers) {
+    if (each.name == text) return each.optimizer;
+  }
+  return enum_from<Optimizer>(kOptimizerNames, text);
+}
+
+/// transformers' Trainer has a name for it.
+[[nodiscard]] constexpr bool has_trainer_name(Optimizer optimizer) {
+  for (const TrainerOptimizer& each : kTrainerOptimizers) {
+    if (each.optimizer == optimizer) return true;
+  }
+  return false;
 }
 
 /// autocast is on: 16-bit copies of float32 weights exist during a step.

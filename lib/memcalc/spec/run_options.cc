@@ -107,7 +107,13 @@ Loop resolve_loop(Task task, const RunOptions& options, std::vector<std::string>
 }
 
 Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
-  if (options.optimizer) return *options.optimizer;
+  if (options.optimizer) {
+    if (loop == Loop::kTrainer && !has_trainer_name(*options.optimizer)) {
+      assumptions.push_back("the Trainer has no name for " + std::string(name_of(*options.optimizer)) +
+                            ": it is given by optim_args or optimizer_cls_and_kwargs");
+    }
+    return *options.optimizer;
+  }
   // transformers 5 with torch >= 2.8: adamw_torch_fused (training_args.py default_optim); torch.optim.AdamW: foreach.
   assumptions.emplace_back(loop == Loop::kTrainer ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
                                                   : "optimizer: foreach AdamW, torch's default (--optimizer)");

@@ -1,6 +1,7 @@
 // RunSpec: how a model is trained, as plain values. The option names of the command line are in comments.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,8 +37,44 @@ enum class Attention : std::uint8_t { kSdpa, kEager, kFlash };
 /// torchtitan's list of operators to keep.
 enum class Checkpointing : std::uint8_t { kNone, kFull, kSelective };
 
-/// --optimizer: adamw (foreach), adamw-fused, adamw-for, sgd, sgdm (foreach).
-enum class Optimizer : std::uint8_t { kAdamWForeach, kAdamWFused, kAdamWForLoop, kSgd, kSgdMomentum };
+/// --optimizer, with torch's defaults (foreach) where the name says nothing else. kAdafactor is transformers'; what
+/// comes after kMuon is bitsandbytes'. Each has a rule in train/optimizers/.
+enum class Optimizer : std::uint8_t {
+  kAdamWForeach,
+  kAdamWFused,
+  kAdamWForLoop,
+  kSgd,
+  kSgdMomentum,
+  kSgdWeightDecay,
+  kAdam,
+  kAdamWAmsgrad,
+  kNAdam,
+  kRAdam,
+  kAdamax,
+  kAdagrad,
+  kAdagradForLoop,
+  kRmsprop,
+  kAdafactor,
+  kAdafactorRelative,
+  kAdafactorTorch,
+  kMuon,
+  kAdamWBnb,
+  kAdamW8bit,
+  kPagedAdamW,
+  kPagedAdamW8bit,
+  kLion,
+  kLion8bit,
+  kPagedLion,
+  kPagedLion8bit,
+  kRmspropBnb,
+  kRmsprop8bit,
+  kSgdMomentum8bit,
+  kAdEMAMix,
+  kAdEMAMix8bit,
+  kPagedAdEMAMix,
+  kPagedAdEMAMix8bit,
+};
+inline constexpr std::size_t kOptimizerCount = 33;
 
 struct RunSpec {
   Task task = Task::kCausalLm;

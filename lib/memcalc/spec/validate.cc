@@ -159,6 +159,19 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
   }
   if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
     refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
+}
+
+void check_optimizer(const RunSpec& run) {
+  if (run.loop != Loop::kTrainer) return;
+  if (run.optimizer == Optimizer::kMuon) {
+    refuse(
+        "optimizer muon: torch.optim.Muon takes matrices alone, and the Trainer gives all weights to one optimizer; "
+        "accepted: --loop bare");
+  }
+  if (run.optimizer == Optimizer::kAdafactorRelative) {
+    refuse(
+        "optimizer adafactor-hf-relative: the Trainer makes Adafactor with relative_step=False; accepted: "
+        "adafactor, or --loop bare");
   }
 }
 
@@ -236,6 +249,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_precision(run);
   check_fine_tuning(model, run);
+  check_optimizer(run);
 }
 
 }  // namespace memcalc

@@ -139,6 +139,8 @@ class Tape {
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   void set_category(const Tensor& tensor, Category category);
+  /// A later step of the same kind does not ask for this one, though it is freed.
+  void only_once(const Tensor& tensor) { blocks_only_once.push_back(tensor.impl()->block); }
 
   // --- autograd
   /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
@@ -173,6 +175,8 @@ class Tape {
   const DeviceSpec& device;
   Trace trace;
   KernelList kernels;
+  std::vector<BlockId> blocks_only_once;
+  Bytes managed_bytes = 0;  // taken with cudaMallocManaged: no event of the allocator
   bool record_kernels = false;
   std::int64_t kernel_repeats = 1;  // how often what runs now runs in a step
   Phase phase = Phase::kBuild;

@@ -20,8 +20,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
   return loss * scale_;
 }
 
-void GradScaler::unscale(bool fused_optimizer) {
-  (void)fused_optimizer;
+void GradScaler::unscale() {
   if (!enabled_ || found_inf_.defined()) return;
   // inv_scale = scale.double().reciprocal().float(); then a copy of it and of found_inf per device.
   Tensor wide = scalar(DType::kFloat64, kToCopy);
@@ -35,12 +34,12 @@ void GradScaler::unscale(bool fused_optimizer) {
   drop(inverse_copy, inverse_scale, found_inf);
 }
 
-void GradScaler::step(OptimizerSteps& optimizer, bool fused_optimizer) {
-  if (!enabled_) return optimizer.step(tape_);
+void GradScaler::step(OptimizerSteps& optimizer) {
+  if (!enabled_) return optimizer.step();
   const bool unscaled_before = found_inf_.defined();
-  if (!fused_optimizer) {
-    unscale(fused_optimizer);
-    optimizer.step(tape_);
+  if (!optimizer.takes_loss_scale()) {
+    unscale();
+    optimizer.step();
     return;
   }
   // A fused optimizer divides by the scale itself: _check_inf_per_device looks for infinities with a scale of 1.
@@ -53,7 +52,7 @@ void GradScaler::step(OptimizerSteps& optimizer, bool fused_optimizer) {
   // It is handed found_inf and the scale as tensors.
   Tensor sum = scalar(DType::kFloat32, kAdd), scale;
   if (!unscaled_before) scale = scalar(DType::kFloat32, kMul);
-  optimizer.step(tape_);
+  optimizer.step();
   drop(sum, scale);
 }
 

@@ -13,9 +13,9 @@ class GradScaler {
   /// loss * scale: the tensor to run backward from. The loss itself where disabled.
   [[nodiscard]] Tensor scale(const Tensor& loss);
   /// Divides the gradients by the scale and looks for infinities; needed before clipping.
-  void unscale(bool fused_optimizer);
+  void unscale();
   /// Steps the optimizer; unscales first if that has not happened.
-  void step(OptimizerSteps& optimizer, bool fused_optimizer);
+  void step(OptimizerSteps& optimizer);
   void update();
 
  private:

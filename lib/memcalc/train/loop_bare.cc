@@ -3,6 +3,7 @@
 
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/clip_grad.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -101,20 +102,20 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   apply_fine_tuning(tape, model, run);
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) {
-    if (parameter.tensor.requires_grad()) all.push_back(parameter.tensor);
+    if (parameter.tensor.requires_grad()) all.push_back(&parameter);
   }
-  OptimizerSteps optimizer(run.optimizer, {std::move(all)});
-  const bool fused = run.optimizer == Optimizer::kAdamWFused;
+  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
   tape.record_kernels = true;
   tape.step = 0;
   CarriedVariables carried;
-  const auto gradients = [&](auto visit) {
+  const auto variables = [&](auto visit) {
     for (const Parameter& parameter : model.parameters) {
       if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
     }
+    optimizer.visit_carried(visit);
   };
-  carried.place(tape, gradients);
+  carried.place(tape, variables);
   const std::size_t first_event = tape.trace.events.size();
   const std::size_t first_block = tape.trace.blocks.size();
 
@@ -137,14 +138,14 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.kernel_repeats = 1;
   tape.phase = Phase::kOptimizer;
   if (run.max_grad_norm) {
-    scaler.unscale(fused);
+    scaler.unscale();
     clip_grad_norm(tape, model.parameters);
   }
-  scaler.step(optimizer, fused);
+  scaler.step(optimizer);
   scaler.update();
 
-  carried.collect(gradients);
-  repeat_step(tape.trace, first_event, first_block, carried, kSteps - 1);
+  carried.collect(variables);
+  repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   tape.stop();
 }
 

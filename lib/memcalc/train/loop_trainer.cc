@@ -5,6 +5,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/clip_grad.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -69,7 +70,7 @@ void look_for_infinities(const Tensor& loss) {
 std::vector<ParameterGroup> parameter_groups(const Model& model) {
   std::vector<ParameterGroup> groups(2);
   for (const Parameter& parameter : model.parameters) {
-    if (parameter.tensor.requires_grad()) groups[parameter.decays ? 0 : 1].push_back(parameter.tensor);
+    if (parameter.tensor.requires_grad()) groups[parameter.decays ? 0 : 1].push_back(&parameter);
   }
   return groups;
 }
@@ -81,10 +82,11 @@ class TrainerLoop {
       : tape_(tape),
         model_(model),
         run_(run),
-        fused_(run.optimizer == Optimizer::kAdamWFused),
-        optimizer_(run.optimizer, parameter_groups(model)),
-        scaler_(tape, run.precision == Precision::kAmpFp16),
-        total_loss_(tape.empty({}, DType::kFloat32, kSendToDevice)) {}
+        optimizer_(tape, run.optimizer, Loop::kTrainer, parameter_groups(model)),
+        scaler_(tape, run.precision == Precision::kAmpFp16) {
+    tape.phase = Phase::kForward;
+    total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
+  }
 
   void step(bool padded);
 
@@ -102,6 +104,7 @@ class TrainerLoop {
     visit(items_);
     visit(loss_of_step_);
     visit(grad_norm_);
+    optimizer_.visit_carried(visit);
   }
 
  private:
@@ -110,7 +113,6 @@ class TrainerLoop {
   Tape& tape_;
   Model& model_;
   const RunSpec& run_;
-  bool fused_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
@@ -138,9 +140,9 @@ void TrainerLoop::step(bool padded) {
   tape_.phase = Phase::kOptimizer;
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
-  scaler_.unscale(fused_);
+  scaler_.unscale();
   grad_norm_ = clip_grad_norm(tape_, model_.parameters);
-  scaler_.step(optimizer_, fused_);
+  scaler_.step(optimizer_);
   scaler_.update();
   tape_.phase = Phase::kZero;
   for (const Parameter& parameter : model_.parameters) parameter.tensor.impl()->grad.reset();
@@ -170,7 +172,6 @@ void TrainerLoop::micro_batch(Batch& batch) {
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.empty_cache();
   apply_fine_tuning(tape, model, run);
-  tape.phase = Phase::kForward;
   TrainerLoop loop(tape, model, run);
   tape.record_kernels = true;
   tape.step = 0;
@@ -183,7 +184,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
     const std::size_t first_block = tape.trace.blocks.size();
     loop.step(true);
     carried.collect(variables);
-    repeat_step(tape.trace, first_event, first_block, carried, kSteps - 1);
+    repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   } else {
     for (; tape.step < kSteps; ++tape.step) {
       tape.record_kernels = tape.step == kSteps - 1;

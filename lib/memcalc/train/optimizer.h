@@ -1,37 +1,33 @@
-// Optimizers: what torch.optim allocates at step(): states at the first, temporaries at every one.
+// An optimizer that runs: the rule of its kind (optimizers/) applied to the param_groups.
 #pragma once
 
 #include <vector>
 
-#include "memcalc/models/module.h"
-#include "memcalc/spec/run_spec.h"
-#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
 
-/// One param_group: the parameters that share settings.
-using ParameterGroup = std::vector<Tensor>;
-
 class OptimizerSteps {
  public:
-  OptimizerSteps(Optimizer kind, std::vector<ParameterGroup> groups) : kind_(kind), groups_(std::move(groups)) {}
+  /// The constructor; under the Trainer also accelerate's wrapper, which moves to the card what there is.
+  OptimizerSteps(Tape& tape, Optimizer kind, Loop loop, std::vector<ParameterGroup> groups);
 
-  void step(Tape& tape);
+  void step();
   /// .grad = None for every parameter, in order.
   void zero_grad();
-  [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
+  [[nodiscard]] bool takes_loss_scale() const { return rule_.takes_loss_scale; }
+  /// The variables that the next step replaces.
+  template <typename Visit>
+  void visit_carried(Visit visit) {
+    memory_.visit_replaced(visit);
+  }
 
  private:
-  void make_states(Tape& tape, const ParameterGroup& group);
-  void take_temporaries(Tape& tape, const ParameterGroup& group) const;
+  void record_cost(const ParameterGroup& group);
 
-  Optimizer kind_;
+  const OptimizerRule& rule_;
   std::vector<ParameterGroup> groups_;
-  std::vector<Tensor> states_;
-  bool has_states_ = false;
+  OptimizerMemory memory_;
 };
-
-/// torch.nn.utils.clip_grad_norm_ (foreach); returns the total norm.
-Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters);
 
 }  // namespace memcalc

@@ -10,12 +10,14 @@ namespace memcalc {
 
 namespace {
 
-enum class Fate : std::uint8_t { kTransient, kCarried, kPermanent };
+/// kOnce: the first step alone asks for it, to keep it for good or because it is marked so.
+enum class Fate : std::uint8_t { kTransient, kCarried, kOnce };
 
 }  // namespace
 
-void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
+void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
                  int copies) {
+  Trace& trace = tape.trace;
   const auto begin = trace.events.begin() + static_cast<std::ptrdiff_t>(first_event);
   const std::span<const Event> step(begin, trace.events.end());
   const std::size_t count = trace.blocks.size() - first_block;
@@ -26,7 +28,7 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
   };
 
   // What was allocated in the step and not freed stays for good, unless a variable carries it over.
-  std::vector<Fate> fates(count, Fate::kPermanent);
+  std::vector<Fate> fates(count, Fate::kOnce);
   const auto fate = [&](BlockId block) -> Fate& { return fates[static_cast<std::size_t>(block) - first_block]; };
   for (const Event& event : step) {
     if (event.kind == EventKind::kFree && static_cast<std::size_t>(event.block) >= first_block) {
@@ -37,7 +39,9 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
     if (left != kNoBlock) fate(left) = Fate::kCarried;
   }
 
-  // The second step: without what stays for good, with the frees of what the first one left.
+  for (const BlockId block : tape.blocks_only_once) fate(block) = Fate::kOnce;
+
+  // The second step: without what is asked for once, with the frees of what the first one left.
   KeptVector<Event> second;
   second.reserve(step.size());
   for (Event event : step) {
@@ -47,7 +51,7 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
       if (event.block != kNoBlock) second.push_back(event);
     } else if (static_cast<std::size_t>(event.block) < first_block) {
       continue;  // older than the step: only the first one can free it
-    } else if (fate(event.block) != Fate::kPermanent) {
+    } else if (fate(event.block) != Fate::kOnce) {
       event.block += static_cast<BlockId>(count);
       second.push_back(event);
     }

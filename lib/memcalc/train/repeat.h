@@ -1,6 +1,6 @@
 // All steps of a run but the first ask for memory in the same order, and the first differs from them only in what it
-// allocates for good (optimizer states, workspaces) and in that nothing is left over from a step before it. So one
-// step is executed and the others are copied from it.
+// allocates for good (optimizer states, workspaces) or is marked to take alone (Tape::only_once), and in that nothing
+// is left over from a step before it. So one step is executed and the others are copied from it.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,12 @@ class CarriedVariables {
   template <typename Visit>
   void collect(Visit visit) {
     std::size_t i = 0;
-    visit([&](Tensor& variable) { pairs_[i++].second = variable.impl()->block; });
+    visit([&](Tensor& variable) {
+      // Nothing where the variable was never assigned, or is empty: a parameter that the loss does not depend on.
+      const BlockId block = variable.defined() ? variable.impl()->block : kNoBlock;
+      auto& [placeholder, left] = pairs_[i++];
+      left = block == placeholder ? kNoBlock : block;
+    });
   }
   /// (placeholder, block that the step left in its place), sorted by placeholder.
   [[nodiscard]] const std::vector<std::pair<BlockId, BlockId>>& pairs() const { return pairs_; }
@@ -36,9 +41,9 @@ class CarriedVariables {
   std::vector<std::pair<BlockId, BlockId>> pairs_;
 };
 
-/// `trace` ends with the first step, which began at event `first_event` and block `first_block`. Removes the
-/// placeholders' frees from it and appends `copies` further steps.
-void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
+/// The trace of `tape` ends with the first step, which began at event `first_event` and block `first_block`. Removes
+/// the placeholders' frees from it and appends `copies` further steps.
+void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
                  int copies);
 
 }  // namespace memcalc

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "memcalc/models/model.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
+#include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
 
@@ -45,6 +47,18 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
                                (device.validated ? "" : " by its rules (not validated on this card)"));
 }
 
+void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
+  const OptimizerRule& rule = rule_of(run.optimizer);
+  if (!rule.is_measured) {
+    result.assumptions.push_back("optimizer " + std::string(name_of(run.optimizer)) + " follows its source, " +
+                                 rule.source + " (not validated)");
+  }
+  if (result.managed_bytes > 0) {
+    result.assumptions.emplace_back(
+        "paged states stay on the card where there is room; what finds none moves to the host, and the step waits");
+  }
+}
+
 }  // namespace
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
@@ -62,7 +76,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     for (const Parameter& parameter : model->parameters) {
       result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(),
-                                   parameter.tensor.requires_grad(), parameter.tensor.shape()});
+                                   parameter.tensor.requires_grad(), parameter.tensor.shape(), parameter.is_embedding});
     }
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
@@ -72,9 +86,11 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
+    result.managed_bytes = tape.managed_bytes;
     tape.stop();
   }
   if (uses_sdpa) tell_attention_kernel(run, device, result);
+  tell_about_optimizer(run, result);
   if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
     result.assumptions.emplace_back(
         "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");

@@ -22,11 +22,13 @@ struct ParameterInfo {
   DType dtype = DType::kFloat32;
   bool trainable = true;
   Shape shape{};
+  bool is_embedding = false;  // the weight of an nn.Embedding
 };
 
 struct SymbolicRun {
   Trace trace;
-  KernelList kernels;  // of the last step
+  KernelList kernels;       // of the last step
+  Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
   HostCopies host_copies;            // of one forward pass
   std::vector<Bytes> batch_tensors;  // of one micro-batch, as the data loader hands it over

@@ -3,6 +3,7 @@
 #include "memcalc/models/module.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/clip_grad.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/optimizer.h"
 
@@ -14,7 +15,7 @@ using test::TapeBench;
 
 constexpr Operator kGradient{"gradient"};
 
-constexpr const char* kTwoDtypes = "parameters of two dtypes: lists by dtype are not modelled";
+bool has_two_dtypes(const OpCase& each) { return each.text("dtype") == "mix"; }
 
 std::vector<Parameter> parameters(TapeBench& bench, const OpCase& each) {
   std::vector<Shape> shapes;
@@ -25,7 +26,11 @@ std::vector<Parameter> parameters(TapeBench& bench, const OpCase& each) {
     shapes = each.shapes("shapes");
   }
   std::vector<Parameter> result;
-  for (const Shape& shape : shapes) result.push_back({"", bench.tape.parameter(shape, each.dtype())});
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const DType alternating = i % 2 == 0 ? DType::kBFloat16 : DType::kFloat32;
+    const DType dtype = has_two_dtypes(each) ? alternating : each.dtype();
+    result.push_back({"", bench.tape.parameter(shapes[i], dtype)});
+  }
   return result;
 }
 
@@ -35,44 +40,46 @@ void give_gradients(TapeBench& bench, const std::vector<Parameter>& parameters) 
   }
 }
 
-std::optional<Optimizer> kind_of(std::string name) {
+std::optional<Optimizer> kind_of(const OpCase& each) {
+  std::string name = each.text("optimizer");
   if (const std::size_t groups = name.find("-2groups"); groups != std::string::npos) name.erase(groups, 8);
   // Without weight decay, or with Nesterov's momentum, the requests are the same.
-  if (name == "adamw-foreach" || name == "adam-foreach" || name == "adamw-nowd-foreach")
-    return Optimizer::kAdamWForeach;
+  if (name == "adamw-foreach" || name == "adamw-nowd-foreach") return Optimizer::kAdamWForeach;
+  if (name == "adam-foreach") return Optimizer::kAdam;
+  if (name == "adamw-amsgrad") return Optimizer::kAdamWAmsgrad;
   if (name == "adamw-fused") return Optimizer::kAdamWFused;
   if (name == "adamw-for") return Optimizer::kAdamWForLoop;
   if (name == "sgd" || name == "sgd-fused") return Optimizer::kSgd;
-  if (name == "sgdm" || name == "sgdm-nesterov" || name == "sgdm-for") return Optimizer::kSgdMomentum;
+  if (name == "sgd-wd") return Optimizer::kSgdWeightDecay;
+  if (name == "sgdm" || name == "sgdm-nesterov") return Optimizer::kSgdMomentum;
+  if (name == "sgdm-for" && !has_two_dtypes(each)) return Optimizer::kSgdMomentum;
   return std::nullopt;
 }
 
 std::vector<ParameterGroup> groups_of(const OpCase& each, const std::vector<Parameter>& parameters) {
   const bool two = each.text("optimizer").find("2groups") != std::string::npos;
   std::vector<ParameterGroup> groups(two ? 2 : 1);
-  for (std::size_t i = 0; i < parameters.size(); ++i) groups[two ? i % 2 : 0].push_back(parameters[i].tensor);
+  for (std::size_t i = 0; i < parameters.size(); ++i) groups[two ? i % 2 : 0].push_back(&parameters[i]);
   return groups;
 }
 
 Outcome run_optimizer(const OpCase& each) {
-  const auto kind = kind_of(each.text("optimizer"));
+  const auto kind = kind_of(each);
   if (!kind) return {.skipped = "optimizer settings that memcalc does not offer"};
-  if (each.text("dtype") == "mix") return {.skipped = kTwoDtypes};
   TapeBench bench;
   const std::vector<Parameter> all = parameters(bench, each);
   give_gradients(bench, all);
-  OptimizerSteps optimizer(*kind, groups_of(each, all));
+  OptimizerSteps optimizer(bench.tape, *kind, Loop::kBare, groups_of(each, all));
   Outcome outcome;
   for (const char* part : {"step1", "step2", "step3", "zero_grad"}) {
     bench.start();
-    part == std::string("zero_grad") ? optimizer.zero_grad() : optimizer.step(bench.tape);
+    part == std::string("zero_grad") ? optimizer.zero_grad() : optimizer.step();
     outcome.difference += difference(part, *each.requests(part), bench.requests());
   }
   return outcome;
 }
 
 Outcome run_clipping(const OpCase& each) {
-  if (each.text("dtype") == "mix") return {.skipped = kTwoDtypes};
   const std::string kind = each.text("kind");
   if (kind != "clip" && kind != "clip-inf") return {.skipped = "get_total_norm alone, clipping without foreach"};
   TapeBench bench;
@@ -91,9 +98,7 @@ Outcome run_grad_scaler(const OpCase& each) {
   if (each.flag("inf_first")) return {.skipped = "a step that the loss scaler leaves out: depends on values"};
   TapeBench bench;
   const std::vector<Parameter> all = parameters(bench, each);
-  const Optimizer kind = *kind_of(each.text("optimizer"));
-  OptimizerSteps optimizer(kind, groups_of(each, all));
-  const bool fused = kind == Optimizer::kAdamWFused;
+  OptimizerSteps optimizer(bench.tape, *kind_of(each), Loop::kBare, groups_of(each, all));
   GradScaler scaler(bench.tape, true);
   Outcome outcome;
   const auto compare_part = [&](const std::string& part) {
@@ -107,12 +112,12 @@ Outcome run_grad_scaler(const OpCase& each) {
     const Tensor scaled = scaler.scale(loss);
     compare_part(std::string("scale") + step);
     if (each.flag("clip")) {
-      scaler.unscale(fused);
+      scaler.unscale();
       compare_part(std::string("unscale") + step);
       clip_grad_norm(bench.tape, all);
       compare_part(std::string("clip") + step);
     }
-    scaler.step(optimizer, fused);
+    scaler.step(optimizer);
     compare_part(std::string("step") + step);
     scaler.update();
     compare_part(std::string("update") + step);

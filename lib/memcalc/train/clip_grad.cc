@@ -1,0 +1,49 @@
+#include "memcalc/train/clip_grad.h"
+
+#include <algorithm>
+
+#include "memcalc/train/optimizers/lists.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kForeachNorm{"aten::_foreach_norm"}, kStack{"aten::stack"}, kNorm{"aten::linalg_vector_norm"};
+constexpr Operator kAdd{"aten::add"}, kReciprocal{"aten::reciprocal"}, kMul{"aten::mul"}, kClamp{"aten::clamp"};
+
+/// torch._foreach_norm: the partial norms of every chunk of every tensor, as many chunks for each as the largest has.
+void append_norms(Tape& tape, const ParameterGroup& parameters, TensorList& norms) {
+  constexpr std::int64_t kChunk = 65536;  // elements that one thread block of a foreach kernel handles
+  std::int64_t largest = 0;
+  for (const Parameter* each : parameters) largest = std::max(largest, each->tensor.elements());
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, kForeachNorm);
+  for (const Parameter* each : parameters) norms.push_back(scalar(tape, each->tensor.dtype(), kForeachNorm));
+}
+
+}  // namespace
+
+Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
+  ParameterGroup with_gradient;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.tensor.impl()->grad.defined()) with_gradient.push_back(&parameter);
+  }
+  TensorList norms;
+  const std::vector<ParameterGroup> groups = by_dtype(with_gradient);
+  for (const ParameterGroup& group : groups) append_norms(tape, group, norms);
+  // torch.stack promotes norms of several dtypes.
+  const DType dtype = groups.size() == 1 ? groups.front().front()->tensor.dtype() : DType::kFloat32;
+  Tensor stacked = tape.empty({static_cast<std::int64_t>(with_gradient.size())}, dtype, kStack);
+  Tensor total_norm = scalar(tape, dtype, kNorm);
+  stacked.reset();
+  norms.reset();
+  Tensor sum = scalar(tape, dtype, kAdd);
+  Tensor reciprocal = scalar(tape, dtype, kReciprocal);
+  Tensor coefficient = scalar(tape, dtype, kMul);
+  drop(reciprocal, sum);
+  Tensor clamped = scalar(tape, dtype, kClamp);
+  drop(coefficient, clamped);
+  return total_norm;
+}
+
+}  // namespace memcalc

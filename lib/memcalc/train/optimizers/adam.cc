@@ -1,0 +1,118 @@
+// torch/optim/adam.py: Adam, and AdamW, which is Adam with a decoupled weight decay.
+#include "memcalc/train/optimizers/adam.h"
+
+#include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/optimizers/rules.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachSqrt{"aten::_foreach_sqrt"};
+constexpr Operator kSqrt{"aten::sqrt"}, kDiv{"aten::div"};
+
+constexpr const char* kSource = "torch/optim/adam.py";
+constexpr const char* kMoments = "two moments (exp_avg, exp_avg_sq) in the weight's dtype";
+
+/// _init_group: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
+void init_group(OptimizerMemory& memory, const ParameterGroup& group, int states) {
+  for (const Parameter* each : group) {
+    for (int i = 0; i < states; ++i) memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+  }
+}
+
+/// _multi_tensor_adam: the denominators of all parameters of a dtype at once.
+void foreach_step(OptimizerMemory& memory, const ParameterGroup& group, int states) {
+  init_group(memory, group, states);
+  TensorList exp_avg_sq_sqrt;
+  for (const ParameterGroup& params : by_dtype(group)) {
+    exp_avg_sq_sqrt = list_like(memory.tape, params, kForeachSqrt);
+  }
+}
+
+void amsgrad_step(OptimizerMemory& memory, const ParameterGroup& group) { foreach_step(memory, group, 3); }
+
+/// _fused_adam updates in place; its step counters live on the card.
+void fused_step(OptimizerMemory& memory, const ParameterGroup& group) {
+  for (const Parameter* each : group) {
+    memory.state({}, DType::kFloat32, kZerosLike);
+    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+  }
+}
+
+/// _single_tensor_adam: a Python local keeps each denominator until the next one exists.
+void for_loop_step(OptimizerMemory& memory, const ParameterGroup& group) {
+  init_group(memory, group, 2);
+  Tensor denom;
+  for (const Parameter* each : group) {
+    Tensor root = like(each->tensor, kSqrt);
+    Tensor quotient = like(each->tensor, kDiv);
+    root.reset();
+    denom = std::move(quotient);
+  }
+}
+
+StateBytes two_moments(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
+StateBytes with_counter(const OptimizedTensor& tensor, Loop /*loop*/) {
+  return {.tensors = 2 * tensor.bytes(), .scalars = 4};
+}
+StateBytes three_moments(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 3 * tensor.bytes()}; }
+
+double unfused(double itemsize) { return 18 * itemsize; }
+double fused(double itemsize) { return 7 * itemsize; }
+double with_maximum(double itemsize) { return 21 * itemsize; }
+
+}  // namespace
+
+void adam_foreach_step(OptimizerMemory& memory, const ParameterGroup& group) { foreach_step(memory, group, 2); }
+
+std::span<const OptimizerRule> adam_rules() {
+  static constexpr OptimizerRule kRules[] = {
+      {.optimizer = Optimizer::kAdamWForeach,
+       .title = "AdamW (foreach)",
+       .source = kSource,
+       .states = kMoments,
+       .state_bytes = two_moments,
+       .step = adam_foreach_step,
+       .flops = 14,
+       .bytes_moved = unfused},
+      {.optimizer = Optimizer::kAdamWFused,
+       .title = "AdamW (fused)",
+       .source = kSource,
+       .states = kMoments,
+       .scalars = "step counters",
+       .state_bytes = with_counter,
+       .step = fused_step,
+       .flops = 14,
+       .bytes_moved = fused,
+       .takes_loss_scale = true},
+      {.optimizer = Optimizer::kAdamWForLoop,
+       .title = "AdamW (for loop)",
+       .source = kSource,
+       .states = kMoments,
+       .state_bytes = two_moments,
+       .step = for_loop_step,
+       .flops = 14,
+       .bytes_moved = unfused},
+      {.optimizer = Optimizer::kAdam,
+       .title = "Adam",
+       .source = kSource,
+       .states = kMoments,
+       .state_bytes = two_moments,
+       .step = adam_foreach_step,
+       .flops = 14,
+       .bytes_moved = unfused},
+      {.optimizer = Optimizer::kAdamWAmsgrad,
+       .title = "AdamW with amsgrad",
+       .source = kSource,
+       .states = "three moments (exp_avg, exp_avg_sq, max_exp_avg_sq) in the weight's dtype",
+       .state_bytes = three_moments,
+       .step = amsgrad_step,
+       .flops = 15,
+       .bytes_moved = with_maximum},
+  };
+  return kRules;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,44 @@
+// torch/optim/adamax.py
+#include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/optimizers/rules.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachAbs{"aten::_foreach_abs"};
+
+/// _multi_tensor_adamax: the variable of the gradients takes their magnitudes, until it takes the next dtype's.
+void step(OptimizerMemory& memory, const ParameterGroup& group) {
+  for (const Parameter* each : group) {
+    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg
+    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_inf
+  }
+  TensorList grouped_grads;
+  for (const ParameterGroup& params : by_dtype(group)) {
+    grouped_grads.reset();
+    grouped_grads = list_like(memory.tape, params, kForeachAbs);
+  }
+}
+
+StateBytes state_bytes(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
+
+double bytes_moved(double itemsize) { return 16 * itemsize; }
+
+}  // namespace
+
+std::span<const OptimizerRule> adamax_rules() {
+  static constexpr OptimizerRule kRules[] = {
+      {.optimizer = Optimizer::kAdamax,
+       .title = "Adamax",
+       .source = "torch/optim/adamax.py",
+       .states = "two moments (exp_avg, exp_inf) in the weight's dtype",
+       .state_bytes = state_bytes,
+       .step = step,
+       .flops = 10,
+       .bytes_moved = bytes_moved},
+  };
+  return kRules;
+}
+
+}  // namespace memcalc

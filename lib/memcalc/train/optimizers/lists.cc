@@ -1,0 +1,66 @@
+#include "memcalc/train/optimizers/lists.h"
+
+#include <algorithm>
+
+#include "memcalc/symbolic/ops/reduce.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNorm{"aten::linalg_vector_norm"}, kMean{"aten::mean"};
+constexpr std::int64_t kFloatAccumulator = 4;
+
+Tensor reduce_dim(const Tensor& tensor, int dim, const Operator& op) {
+  Tensor result = tensor.tape().empty(reduced(tensor.shape(), dim), tensor.dtype(), op);
+  reduction_scratch(tensor, 1U << (tensor.rank() + dim), kFloatAccumulator, op);
+  return result;
+}
+
+}  // namespace
+
+TensorList list_like(Tape& tape, const ParameterGroup& parameters, const Operator& op) {
+  TensorList list;
+  for (const Parameter* each : parameters) {
+    list.push_back(tape.empty(each->tensor.shape(), each->tensor.dtype(), op));
+  }
+  return list;
+}
+
+std::vector<ParameterGroup> by_dtype(const ParameterGroup& parameters) {
+  std::vector<ParameterGroup> groups;
+  for (const Parameter* each : parameters) {
+    const auto same = [&](const ParameterGroup& group) {
+      return group.front()->tensor.dtype() == each->tensor.dtype();
+    };
+    auto group = std::find_if(groups.begin(), groups.end(), same);
+    if (group == groups.end()) group = groups.insert(groups.begin(), ParameterGroup{});
+    group->push_back(each);
+  }
+  return groups;
+}
+
+Tensor like(const Tensor& tensor, const Operator& op) { return like(tensor, tensor.dtype(), op); }
+
+Tensor like(const Tensor& tensor, DType dtype, const Operator& op) {
+  return tensor.tape().empty_strided(tensor.shape(), tensor.strides(), dtype, op);
+}
+
+Tensor scalar(Tape& tape, DType dtype, const Operator& op) { return tape.empty({}, dtype, op); }
+
+Tensor norm(const Tensor& tensor) {
+  Tensor result = scalar(tensor.tape(), tensor.dtype(), kNorm);
+  reduction_scratch(tensor, (1U << tensor.rank()) - 1, kFloatAccumulator, kNorm);
+  return result;
+}
+
+Tensor norm(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, kNorm); }
+
+Tensor mean(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, kMean); }
+
+Shape reduced(Shape shape, int dim) {
+  shape[dim] = 1;
+  return shape;
+}
+
+}  // namespace memcalc
