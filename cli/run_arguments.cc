@@ -307,8 +307,6 @@ RunOptions options_of(const RunArguments& a) {
   options.use_cache = a.use_cache;
   options.padding = a.padding;
   set_fine_tuning(a, options);
-}
-
   options.offload_activations = a.offload_activations;
   options.expandable_segments = a.expandable_segments;
   if (!a.dataloader_workers.empty()) {
@@ -328,8 +326,6 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
   add_fine_tuning_options(command, arguments);
-}
-
   add_saving_options(command, arguments);
   add_card_options(command, arguments);
 }

@@ -159,6 +159,7 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
   }
   if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
     refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
+  }
 }
 
 void check_optimizer(const RunSpec& run) {
