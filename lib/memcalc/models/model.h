@@ -68,6 +68,7 @@ class Model {
   Shape input_features;               // speech models: of one sample
   bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
   bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
+  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> not_modelled;
 };
 
@@ -108,6 +109,14 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
                                                     ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run,
+                                                     ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gpt_oss(const GptOssSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_deepseek_v2(const DeepseekV2Spec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_deepseek_v3(const DeepseekV3Spec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);

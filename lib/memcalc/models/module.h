@@ -29,6 +29,8 @@ class ModuleBuilder {
   [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
   /// A parameter with requires_grad = False.
   [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
+  /// A parameter that is made after those of the module's children but registered before them: before `sibling`.
+  [[nodiscard]] Tensor parameter_before(std::string_view name, const Shape& shape, std::string_view sibling);
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
@@ -44,6 +46,7 @@ class ModuleBuilder {
   Tape& tape;
   DType dtype;
   std::vector<Parameter> parameters;
+  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:

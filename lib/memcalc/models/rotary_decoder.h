@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,10 @@ struct RotaryPositions {
 struct RotaryEmbedding {
   Tensor inverse_frequencies, original_inverse_frequencies;
 
+  bool yarn = false;
+
   RotaryEmbedding() = default;
-  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim);
+  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn = false);
   /// _init_weights computes the frequencies again and copies them; its local keeps them for a while.
   [[nodiscard]] Tensor initialize(ModuleBuilder& b) const;
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids,
@@ -32,6 +36,9 @@ struct RotaryEmbedding {
 
 /// apply_rotary_pos_emb where only the first part of each head is rotated (GPT-NeoX).
 void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& positions);
+
+/// attn_output.reshape(*input_shape, -1)
+[[nodiscard]] Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states);
 
 /// Separate projections of query, key and value, grouped heads.
 struct HeadProjections {
@@ -48,6 +55,17 @@ struct HeadProjections {
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+  /// The same with another attention function than attention_interface: interface(query, key, value).
+  template <typename Interface>
+  [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
+                                       std::vector<Tensor>* cache, Interface interface) const {
+    if (cache != nullptr) update_cache(*cache, key, value, sliding);
+    AttentionResult result = interface(query, key, value);
+    result.output = flatten_heads(result.output, hidden_states);
+    result.output = o_proj(result.output);
+    drop(query, key, value);
+    return result;
+  }
 };
 
 /// down(act(gate(x)) * up(x))
@@ -56,6 +74,7 @@ struct GatedMlp {
   std::string act_fn;
 
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
+  GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t intermediate_size, bool bias);
   [[nodiscard]] Tensor forward(const Tensor& x) const;
 };
 
@@ -67,17 +86,36 @@ struct RotaryAttention : HeadProjections {
                                         const Tensor& mask, std::vector<Tensor>* cache) const;
 };
 
+/// Qwen3Attention.forward, which Qwen3-MoE's repeats: query and key are normalised head by head.
+struct NormedRotaryAttention : HeadProjections {
+  RmsNorm q_norm, k_norm;
+
+  NormedRotaryAttention(ModuleBuilder& b, const RotaryDecoderSpec& spec, const RunSpec& run, bool sliding);
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+};
+
+/// A layer's place, for families whose layers differ by it.
+struct LayerIndex {
+  std::int64_t value = 0;
+};
+
 /// LlamaDecoderLayer, which Qwen2's, Qwen3's and Gemma's repeat: a norm before each half. SelfAttention is constructed
 /// from (builder, spec, run, sliding).
-template <typename Spec, typename SelfAttention, typename Norm>
+template <typename Spec, typename SelfAttention, typename Norm, typename Mlp = GatedMlp>
 struct PreNormLayer {
   SelfAttention self_attn;
-  GatedMlp mlp;
+  Mlp mlp;
   Norm input_layernorm, post_attention_layernorm;
 
-  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding, bool mlp_bias = false)
+  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : PreNormLayer(b, spec, run, sliding, [&] { return Mlp(b, spec); }) {}
+
+  /// `build_mlp` makes the Mlp.
+  template <std::invocable BuildMlp>
+  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding, BuildMlp build_mlp)
       : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
-        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec, mlp_bias); })),
+        mlp(b.scope("mlp", build_mlp)),
         input_layernorm(b, "input_layernorm", spec.hidden_size),
         post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
 
@@ -120,7 +158,7 @@ struct MaskPlan {
   }
 };
 
-/// …ForCausalLM. A Family names its Spec, Layer, Norm and WordEmbedding, and the rest of what differs:
+/// …ForCausalLM. A Family names its Spec, Layer, Norm, WordEmbedding and Rotary, and the rest of what differs:
 ///   static MaskPlan mask_plan(const Spec&);
 ///   static bool final_softcap(const Spec&);
 ///   static std::int64_t rotary_dim(const Spec&);
@@ -129,6 +167,7 @@ template <typename Family>
 class RotaryDecoderForCausalLm : public Model {
   using Spec = typename Family::Spec;
   using Layer = typename Family::Layer;
+  using Rotary = typename Family::Rotary;
 
  public:
   RotaryDecoderForCausalLm(const Spec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -141,8 +180,7 @@ class RotaryDecoderForCausalLm : public Model {
     b.scope("model", [&] {
       embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-        layers_.push_back(
-            b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, run, masks_.is_sliding(i)); }));
+        layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return make_layer(b, spec, run, i); }));
         has_full_layers_ |= !masks_.is_sliding(i);
         has_sliding_layers_ |= masks_.is_sliding(i);
       }
@@ -150,7 +188,7 @@ class RotaryDecoderForCausalLm : public Model {
       return 0;
     });
     for (const bool sliding : {false, true}) {
-      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, Family::rotary_dim(spec));
+      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = Rotary(b, Family::rotary_dim(spec), spec.yarn_positions);
     }
     Tensor current_frequencies;
     for (const bool sliding : {false, true}) {
@@ -175,6 +213,14 @@ class RotaryDecoderForCausalLm : public Model {
   }
 
  private:
+  [[nodiscard]] Layer make_layer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, std::int64_t i) const {
+    if constexpr (std::is_constructible_v<Layer, ModuleBuilder&, const Spec&, const RunSpec&, bool, LayerIndex>) {
+      return Layer(b, spec, run, masks_.is_sliding(i), LayerIndex{i});
+    } else {
+      return Layer(b, spec, run, masks_.is_sliding(i));
+    }
+  }
+
   [[nodiscard]] bool has_rotary(bool sliding) const {
     if constexpr (Family::kRotaryByLayerType) return sliding ? has_sliding_layers_ : has_full_layers_;
     return !sliding;
@@ -221,7 +267,7 @@ class RotaryDecoderForCausalLm : public Model {
   std::vector<Layer> layers_;
   typename Family::Norm norm_;
   bool has_full_layers_ = false, has_sliding_layers_ = false;
-  std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
+  std::array<Rotary, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
   Linear lm_head_;
 };
 
@@ -232,6 +278,7 @@ struct RotaryFamily {
   using Layer = LayerOfFamily;
   using Norm = RmsNorm;
   using WordEmbedding = Embedding;
+  using Rotary = RotaryEmbedding;
   static constexpr bool kRotaryByLayerType = false;
   static constexpr bool kFloat32Positions = false;
   [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) { return MaskPlan::single(spec); }

@@ -225,6 +225,16 @@ std::vector<std::string> JsonObject::optional_strings(std::string_view key) cons
   return result;
 }
 
+std::vector<std::int64_t> JsonObject::required_ints(std::string_view key, IntRange range) const {
+  const JsonNode& value = require(key);
+  if (value.kind != JsonNode::Kind::kArray) throw error_found(key, "an array of integers");
+  const JsonObject items(&value, file_, pointer_ + pointer_step(key));
+  std::vector<std::int64_t> result;
+  result.reserve(value.children.size());
+  for (const JsonNode& child : value.children) result.push_back(items.int_of(child, child.key, range));
+  return result;
+}
+
 void JsonObject::refuse_unknown_keys(std::span<const std::string_view> known) const {
   for (const JsonNode& child : node_->children) {
     if (std::find(known.begin(), known.end(), child.key) != known.end()) continue;

@@ -69,6 +69,7 @@ class JsonObject {
   [[nodiscard]] std::optional<JsonObject> nullable_object(std::string_view key) const;
   [[nodiscard]] std::vector<JsonObject> optional_objects(std::string_view key) const;   // array of objects
   [[nodiscard]] std::vector<std::string> optional_strings(std::string_view key) const;  // array of strings
+  [[nodiscard]] std::vector<std::int64_t> required_ints(std::string_view key, IntRange range = {}) const;  // array
 
   /// Throws at the first key that is not among `known`, with the nearest known one.
   void refuse_unknown_keys(std::span<const std::string_view> known) const;

@@ -73,6 +73,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.saved_count = 0;
   node.output_count = 0;
   node.recomputed = recomputing;
+  node.outputs_differ = false;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;
@@ -108,7 +109,11 @@ void Tape::set_history(Node* node, Tensor& output) {
   pending_node_ = kNoNode;
   impl.output_index = node->output_count;
   ++node->references;
-  if (node->output_count == 0) node->output = {impl.shape, impl.dtype};
+  if (node->output_count == 0) {
+    node->output = {impl.shape, impl.dtype};
+  } else {
+    node->outputs_differ = node->outputs_differ || !(impl.shape == node->output.shape);
+  }
   ++node->output_count;
   if (former != kNoNode) release_node(former);
 }
@@ -196,8 +201,9 @@ void Tape::evaluate(NodeId id) {
 
 void Tape::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
-  const OutputMetadata& expected = nodes_[static_cast<std::size_t>(edge.node)].output;
-  if (!(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
+  const Node& target = nodes_[static_cast<std::size_t>(edge.node)];
+  const OutputMetadata& expected = target.output;
+  if (!target.outputs_differ && !(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }
 

@@ -133,6 +133,7 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
     node.variable = tensor.impl();
     node.sequence = UINT64_MAX;  // engine.cpp: AccumulateGrad runs as soon as it is ready
     node.output_count = 1;
+    node.outputs_differ = false;
     node.output = {shape, dtype};
   }
   return tensor;
@@ -194,6 +195,20 @@ void Tape::contraction(const Operator& op, DType dtype, std::int64_t batch, std:
   Kernel& last = kernels.back();
   last.batch = batch;
   last.m = m;
+  last.n = n;
+  last.k = k;
+}
+
+void Tape::grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
+                               std::int64_t n) {
+  if (!record_kernels) return;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double elements = real(rows) * (real(k) + real(n)) + real(groups) * real(k) * real(n);
+  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n),
+         elements * real(size_of(dtype)));
+  Kernel& last = kernels.back();
+  last.batch = groups;
+  last.m = ceil_div(rows, groups);  // of an average group
   last.n = n;
   last.k = k;
 }

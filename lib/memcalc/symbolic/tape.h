@@ -64,7 +64,8 @@ struct SavedTensor {
   }
 };
 
-/// What a node's forward outputs look like (several have one shape): an incoming gradient is summed or cast to it.
+/// What a node's forward outputs look like: an incoming gradient is summed or cast to it. Of several outputs the first;
+/// where the others have other shapes (a split into unequal parts), none of them was broadcast.
 struct OutputMetadata {
   Shape shape;
   DType dtype = DType::kFloat32;
@@ -86,6 +87,7 @@ struct Node {
   std::uint8_t output_count = 0;
   bool visited = false;
   bool recomputed = false;
+  bool outputs_differ = false;     // in shape
   TensorImpl* variable = nullptr;  // AccumulateGrad only
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;
@@ -145,6 +147,9 @@ class Tape {
   void empty_cache();
   void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes);
   void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
+  /// `rows` in as many groups, however long each, multiplied or summed over by matrices [k, n] of their own.
+  void grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
+                           std::int64_t n);
   /// Ends the run: what dies from now on is no event.
   void stop() { closing_ = true; }
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.

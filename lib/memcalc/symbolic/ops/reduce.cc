@@ -13,7 +13,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kSum{"aten::sum"}, kSumBackward{"SumBackward1"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
 constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
 
@@ -289,6 +289,33 @@ Tensor mean_pixels(Arg x) {
   Tensor strided = x->tape().detach(result);
   x->tape().set_history(node, strided);
   return strided;
+}
+
+namespace {
+
+constexpr int kSummed = 1;  // attribute: the dimension, where it was not kept; else -1
+
+void sum_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[kSummed]);
+  const Tensor gradient = dim < 0 ? call.take_gradient() : unsqueeze(call.take_gradient(), dim);
+  call.set(0, expand(gradient, call.node.shape));
+}
+
+}  // namespace
+
+Tensor sum_over(Arg x, int dim, bool keep_dim) {
+  const OperatorCall call(x);
+  if (dim < 0) dim += x->rank();
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kSumBackward, sum_backward, inputs, 1);
+  if (node != nullptr) {
+    node->shape = x->shape();
+    node->attributes[kSummed] = keep_dim ? -1 : dim;
+  }
+  Tensor result = reduce(kSum, *x, 1U << dim, keep_dim);
+  tape.set_history(node, result);
+  return result;
 }
 
 Tensor count(const Tensor& x) {

@@ -14,7 +14,7 @@ constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"Unsqu
 constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
 constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
 constexpr Operator kPermuteBackward{"PermuteBackward0"};
-constexpr Operator kSplitBackward{"SplitBackward0"};
+constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitWithSizesBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
@@ -234,6 +234,21 @@ std::vector<Tensor> split(Arg x, int dim, int parts) {
     tape.set_history(node, results.back());
   }
   return results;
+}
+
+std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kSplitSizesBackward, split_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Shape left = x.shape();
+  Shape right = x.shape();
+  left[-1] = first;
+  right[-1] -= first;
+  std::pair<Tensor, Tensor> parts{tape.alias(x, left, x.strides(), true), tape.alias(x, right, x.strides(), true)};
+  tape.set_history(node, parts.first);
+  tape.set_history(node, parts.second);
+  return parts;
 }
 
 Tensor clone(Arg x) {

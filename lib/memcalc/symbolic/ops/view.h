@@ -3,6 +3,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "memcalc/symbolic/tensor.h"
@@ -27,6 +28,8 @@ namespace memcalc {
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
+/// torch.split(x, [first, rest], dim) along the last dimension.
+[[nodiscard]] std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first);
 [[nodiscard]] Tensor clone(Arg x);
 /// Row-major copy; x itself where it is contiguous.
 [[nodiscard]] Tensor contiguous(Arg x);

@@ -1,0 +1,47 @@
+// torch/csrc/autograd/functions/tensor.cpp, CopySlices: the in-place operator on a view becomes part of the history of
+// the tensor that is viewed.
+#include "memcalc/symbolic/ops/copy_slices.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCopy{"aten::copy_"}, kCopySlices{"CopySlices"}, kClone{"aten::clone"}, kZeros{"aten::zeros_like"};
+
+void move_kernel(const Tensor& x) {
+  x.tape().kernel(kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+}
+
+void copy_slices_backward(BackwardCall& call) {  // inputs: base, source; node.shape: the slice
+  Tape& tape = call.tape;
+  const Tensor& gradient = call.gradient();
+  // Columns of a row-major tensor: not dense, so their copy is laid out anew.
+  const Shape layout = like_strides(call.node.shape, gradient.strides());
+  Tensor whole = tape.empty_strided(gradient.shape(), gradient.strides(), gradient.dtype(), kCopySlices);
+  Tensor slice = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kClone);
+  move_kernel(whole);
+  if (call.needs(0)) {  // the base's own gradient is zero where the source was written
+    const Tensor zeros = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kZeros);
+    call.set(0, std::move(whole));
+  }
+  if (call.needs(1)) call.set(1, std::move(slice));
+}
+
+}  // namespace
+
+Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& source) {
+  if (start + source.size(-1) > base.size(-1)) throw Error(ErrorCode::kInternal, "copied columns do not fit");
+  Tape& tape = base.tape();
+  const Tensor* inputs[] = {&base, &source};
+  Node* node = tape.record(kCopySlices, copy_slices_backward, inputs, 2);
+  if (node != nullptr) node->shape = source.shape();
+  Tensor result = tape.detach(base);
+  move_kernel(source);
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc
