@@ -1,5 +1,7 @@
 #include "memcalc/models/deepseek.h"
 
+#include <tuple>
+
 #include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -33,6 +35,13 @@ LatentAttention::LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, con
   o_proj = Linear(b, "o_proj", checked_multiply(num_heads, dims.v_head_dim), spec.hidden_size, spec.attention_bias);
 }
 
+Tensor LatentAttention::queries(const Tensor& hidden_states) const {
+  if (q_proj) return (*q_proj)(hidden_states);
+  Tensor compressed = (*q_a_proj)(hidden_states);
+  compressed = (*q_a_layernorm)(compressed);
+  return (*q_b_proj)(compressed);
+}
+
 std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const Tensor& rotated_key) const {
   const std::int64_t batch_size = latent.size(0);
   const std::int64_t seq_length = latent.size(2);
@@ -51,24 +60,25 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
                                          const Tensor& mask, std::vector<Tensor>* cache) const {
   const std::int64_t batch_size = hidden_states.size(0);
   const std::int64_t seq_length = hidden_states.size(1);
-  Tensor q_states = q_proj ? (*q_proj)(hidden_states) : (*q_b_proj)((*q_a_layernorm)((*q_a_proj)(hidden_states)));
+  Tensor q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states;
+  const Locals locals(q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states);
+  q_states = queries(hidden_states);
   q_states = transpose(view(q_states, {batch_size, seq_length, num_heads, -1}), 1, 2);
-  auto [q_pass, q_rot] = split_last(q_states, dims.qk_nope_head_dim);
+  std::tie(q_pass, q_rot) = split_last(q_states, dims.qk_nope_head_dim);
 
-  Tensor compressed_kv = kv_a_proj_with_mqa(hidden_states);
-  auto [kv_nope, k_rot] = split_last(compressed_kv, dims.kv_lora_rank);
+  compressed_kv = kv_a_proj_with_mqa(hidden_states);
+  std::tie(kv_nope, k_rot) = split_last(compressed_kv, dims.kv_lora_rank);
   // Both latents are viewed as of a single head.
   kv_nope = view(kv_a_layernorm(kv_nope), {batch_size, 1, seq_length, dims.kv_lora_rank});
   k_rot = view(k_rot, {batch_size, 1, seq_length, dims.qk_rope_head_dim});
   rotate(q_rot, k_rot, positions);
   if (cache != nullptr) update_cache(*cache, kv_nope, k_rot);
 
-  Tensor query_states = cat(q_pass, q_rot, -1);
-  auto [key_states, value_states] = expand_kv(kv_nope, k_rot);
+  query_states = cat(q_pass, q_rot, -1);
+  std::tie(key_states, value_states) = expand_kv(kv_nope, k_rot);
   AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
   result.output = flatten_heads(result.output, hidden_states);
   result.output = o_proj(result.output);
-  drop(q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states);
   return result;
 }
 

@@ -32,6 +32,7 @@ struct LatentAttention {
                                         const Tensor& mask, std::vector<Tensor>* cache) const;
 
  private:
+  [[nodiscard]] Tensor queries(const Tensor& hidden_states) const;
   /// Key and value of every head from the compressed latents [B, 1, S, …].
   [[nodiscard]] std::pair<Tensor, Tensor> expand_kv(const Tensor& latent, const Tensor& rotated_key) const;
 };

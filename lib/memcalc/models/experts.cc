@@ -63,38 +63,39 @@ Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsS
 }
 
 Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
+  Selection sorted;
+  Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
+  Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;
+  Tensor offsets, sentinel_mask, selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states;
+  const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
+                      histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases, proj_out, weighted_out,
+                      inv_perm, final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
-  Tensor sample_weights = reshape(top_k_weights, {-1});
-  Tensor expert_ids = reshape(top_k_index, {-1});
-  auto [expert_ids_g, perm] = sort(expert_ids);
-  Tensor selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
-  Tensor sample_weights_g = index_rows(sample_weights, perm);
-  Tensor histc_input = to_dtype(expert_ids_g, DType::kInt32);
-  Tensor tokens_per_expert = count_values(histc_input, num_experts);
-  Tensor offsets = cumulative_sum(tokens_per_expert);
-  Tensor sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+  sample_weights = reshape(top_k_weights, {-1});
+  expert_ids = reshape(top_k_index, {-1});
+  sorted = sort(expert_ids);
+  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
+  sample_weights_g = index_rows(sample_weights, perm);
+  histc_input = to_dtype(expert_ids_g, DType::kInt32);
+  tokens_per_expert = count_values(histc_input, num_experts);
+  offsets = cumulative_sum(tokens_per_expert);
+  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 
-  Tensor selected_biases;
   if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);
   selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);
-  Tensor proj_out =
-      grouped_linear(selected_hidden_states_g, gate_up_proj, offsets, selected_biases, options.is_transposed);
+  proj_out = grouped_linear(selected_hidden_states_g, gate_up_proj, offsets, selected_biases, options.is_transposed);
   proj_out = masked_fill(proj_out, sentinel_mask);
   proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
   if (options.has_bias) selected_biases = index_rows(down_proj_bias, expert_ids_g);
   proj_out = grouped_linear(proj_out, down_proj, offsets, selected_biases, options.is_transposed);
   proj_out = masked_fill(proj_out, sentinel_mask);
 
-  Tensor weighted_out = proj_out * unsqueeze(sample_weights_g, -1);
-  Tensor inv_perm = inverse_permutation(perm);
+  weighted_out = proj_out * unsqueeze(sample_weights_g, -1);
+  inv_perm = inverse_permutation(perm);
   weighted_out = index_rows(weighted_out, inv_perm);
-  Tensor final_hidden_states =
+  final_hidden_states =
       sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);
-  Tensor result = to_dtype(final_hidden_states, hidden_states.dtype());
-  drop(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g, histc_input,
-       tokens_per_expert, offsets, sentinel_mask, selected_biases, proj_out, weighted_out, inv_perm,
-       final_hidden_states);
-  return result;
+  return to_dtype(final_hidden_states, hidden_states.dtype());
 }
 
 }  // namespace memcalc

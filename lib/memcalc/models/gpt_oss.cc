@@ -161,7 +161,11 @@ struct GptOss : RotaryFamily<GptOssSpec, PreNormLayer<GptOssSpec, GptOssAttentio
   using Rotary = GptOssRotary;
 
   [[nodiscard]] static MaskPlan mask_plan(const GptOssSpec& spec) {
-    return {.full = true, .sliding = true, .mapping = true, .sliding_layers = spec.sliding_layers};
+    return {.full = true,
+            .sliding = true,
+            .mapping = true,
+            .mapping_has_positions = false,
+            .sliding_layers = spec.sliding_layers};
   }
 };
 

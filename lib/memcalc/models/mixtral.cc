@@ -21,7 +21,8 @@ struct MixtralTopKRouter {
   MixtralTopKRouter(ModuleBuilder& b, const MixtralSpec& spec)
       : top_k(spec.experts.per_token), weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
 
-  [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
     Tensor router_logits = linear(hidden_states, weight, {});
     Tensor router_probs = softmax(to_dtype(router_logits, DType::kFloat32));
     auto [router_top_value, router_indices] = topk(router_probs, top_k);
@@ -46,7 +47,10 @@ struct MixtralSparseMoeBlock {
   }
 };
 
-using Mixtral = RotaryFamily<MixtralSpec, PreNormLayer<MixtralSpec, MixtralAttention, RmsNorm, MixtralSparseMoeBlock>>;
+struct Mixtral
+    : RotaryFamily<MixtralSpec, PreNormLayer<MixtralSpec, MixtralAttention, RmsNorm, MixtralSparseMoeBlock>> {
+  static constexpr bool kPositionIdsFirst = true;
+};
 
 }  // namespace
 

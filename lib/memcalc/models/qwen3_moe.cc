@@ -18,7 +18,8 @@ struct Qwen3MoeTopKRouter {
         norm_topk_prob(spec.norm_topk_prob),
         weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
 
-  [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
     Tensor router_logits = linear(hidden_states, weight, {});
     Tensor router_probs = softmax(router_logits, DType::kFloat32);
     auto [router_top_value, router_indices] = topk(router_probs, top_k);
@@ -57,7 +58,9 @@ struct Qwen3MoeLayer : PreNormLayer<Qwen3MoeSpec, NormedRotaryAttention, RmsNorm
         }) {}
 };
 
-using Qwen3Moe = RotaryFamily<Qwen3MoeSpec, Qwen3MoeLayer>;
+struct Qwen3Moe : RotaryFamily<Qwen3MoeSpec, Qwen3MoeLayer> {
+  static constexpr bool kPositionIdsFirst = true;
+};
 
 }  // namespace
 

@@ -149,6 +149,7 @@ struct MaskPlan {
   bool full = true;
   bool sliding = false;
   bool mapping = false;              // kept in a dict by layer type, with the arguments they are made from
+  bool mapping_has_positions = true;  // which are position_ids, too
   std::vector<bool> sliding_layers;  // empty: all or none, as `full` says
 
   /// One mask for every layer: of the window where there is one.
@@ -162,7 +163,8 @@ struct MaskPlan {
 ///   static MaskPlan mask_plan(const Spec&);
 ///   static bool final_softcap(const Spec&);
 ///   static std::int64_t rotary_dim(const Spec&);
-///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast.
+///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast;
+///   kPositionIdsFirst: the layers are called with position_ids before the positions.
 template <typename Family>
 class RotaryDecoderForCausalLm : public Model {
   using Spec = typename Family::Spec;
@@ -244,12 +246,17 @@ class RotaryDecoderForCausalLm : public Model {
       const Layer& layer = layers_[i];
       const std::size_t type = masks_.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
       const RotaryPositions& own = positions[Family::kRotaryByLayerType ? type : 0];
-      hidden_states = checkpointed(run_, {hidden_states}, {masks[type], own.cos, own.sin, position_ids},
-                                   [&layer, cache](const KeptTensors& kept) {
-                                     return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], cache);
-                                   });
+      // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
+      constexpr std::size_t kCos = Family::kPositionIdsFirst ? 3 : 2;
+      const KeptTensors keywords = Family::kPositionIdsFirst ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
+                                                             : KeptTensors{masks[type], own.cos, own.sin, position_ids};
+      hidden_states =
+          checkpointed(run_, {hidden_states}, keywords, [&layer, cache](const KeptTensors& kept) {
+            return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
+          });
     }
     hidden_states = norm_(hidden_states);
+    if (masks_.mapping && !masks_.mapping_has_positions) position_ids.reset();
     if (masks_.mapping) {
       drop(masks[0], masks[1], inputs_embeds, position_ids);
     } else {
@@ -281,6 +288,7 @@ struct RotaryFamily {
   using Rotary = RotaryEmbedding;
   static constexpr bool kRotaryByLayerType = false;
   static constexpr bool kFloat32Positions = false;
+  static constexpr bool kPositionIdsFirst = false;
   [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) { return MaskPlan::single(spec); }
   [[nodiscard]] static bool final_softcap(const Spec&) { return false; }
   [[nodiscard]] static std::int64_t rotary_dim(const Spec& spec) { return spec.head_dim; }

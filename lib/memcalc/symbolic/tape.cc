@@ -61,8 +61,9 @@ void Tape::release(TensorImpl* impl) {
   impl->block = kNoBlock;
   impl->grad_fn = kNoNode;
   free_impls_.push_back(impl);
-  if (block != kNoBlock) release_block(block);
+  // TensorImpl::release_resources: what autograd knows of the tensor first, then the storage.
   if (grad_fn != kNoNode) release_node(grad_fn);
+  if (block != kNoBlock) release_block(block);
 }
 
 void Tape::release_block(BlockId block) {

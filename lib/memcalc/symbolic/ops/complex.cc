@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/complex.h"
 
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -30,7 +31,7 @@ Tensor reinterpret(const Tensor& x, DType dtype) {
 
 template <DType dtype>
 void reinterpret_backward(BackwardCall& call) {
-  call.set(0, reinterpret(call.gradient(), dtype));
+  call.set(0, reinterpret(contiguous(call.gradient()), dtype));
 }
 
 /// grad * other.conj(): the conjugate becomes a copy.
