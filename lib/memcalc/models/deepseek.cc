@@ -83,26 +83,30 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
 }
 
 Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight) {
-  const Tensor operand = to_dtype(hidden_states, DType::kFloat32);
-  const Tensor matrix = to_dtype(weight, DType::kFloat32);
-  return linear(operand, matrix, {});
+  Tensor operand = to_dtype(hidden_states, DType::kFloat32);
+  Tensor matrix = to_dtype(weight, DType::kFloat32);
+  Tensor result = linear(operand, matrix, {});
+  drop(operand, matrix);
+  return result;
 }
 
 Tensor by_group(const Tensor& scores, std::int64_t groups) {
   return view(scores, {-1, groups, scores.size(-1) / groups});
 }
 
-GroupLimitedScores::GroupLimitedScores(Tensor group_scores_of_tokens, std::int64_t topk_group, const Tensor& all_scores)
-    : group_scores(std::move(group_scores_of_tokens)) {
+void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
+                     Tensor& group_mask, Tensor& score_mask) {
   const std::int64_t groups = group_scores.size(1);
-  const std::int64_t experts = all_scores.size(1);
   group_idx = topk(group_scores, topk_group).indices;
   group_mask = group_scores.tape().empty(group_scores.shape(), group_scores.dtype(), kZerosLike);  // scatter_ in place
   score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
+}
+
+Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask) {
   Tensor chosen = to_dtype(score_mask, DType::kBool);
-  Tensor others = pointwise(kNot, {&chosen}, 1);
+  const Tensor others = pointwise(kNot, {&chosen}, 1);
   chosen.reset();
-  scores = masked_fill(all_scores, others);
+  return masked_fill(scores, others);
 }
 
 }  // namespace memcalc

@@ -37,18 +37,12 @@ struct LatentAttention {
   [[nodiscard]] std::pair<Tensor, Tensor> expand_kv(const Tensor& latent, const Tensor& rotated_key) const;
 };
 
-/// A router that first chooses groups of experts, and then experts in those groups: the scores of the chosen groups'
-/// experts, the others' filled with a number. What is left over dies with it, in this order.
-struct GroupLimitedScores {
-  Tensor group_scores, group_idx, group_mask, score_mask;
-  Tensor scores;
-
-  /// `group_scores` [tokens, groups]; `scores` [tokens, experts].
-  GroupLimitedScores(Tensor group_scores_of_tokens, std::int64_t topk_group, const Tensor& all_scores);
-  ~GroupLimitedScores() { drop(scores, group_scores, group_idx, group_mask, score_mask); }
-  GroupLimitedScores(const GroupLimitedScores&) = delete;
-  GroupLimitedScores& operator=(const GroupLimitedScores&) = delete;
-};
+/// The experts of the `topk_group` best groups of each token. group_scores [tokens, groups]; score_mask [tokens,
+/// experts] is one where an expert is in such a group.
+void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
+                     Tensor& group_mask, Tensor& score_mask);
+/// scores.masked_fill(~score_mask.bool(), number)
+[[nodiscard]] Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask);
 
 /// F.linear(hidden_states.type(torch.float32), weight.type(torch.float32))
 [[nodiscard]] Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight);

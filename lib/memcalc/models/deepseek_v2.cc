@@ -71,26 +71,19 @@ struct DeepseekV2TopkRouter {
         weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const {
-    Tensor hidden_states = view(input, {-1, input.size(-1)});
+    Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;
+    const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask);
+    hidden_states = view(input, {-1, input.size(-1)});
     Tensor router_logits = float32_linear(hidden_states, weight);
-    Tensor scores = softmax(router_logits, DType::kFloat32);
-    Selection top;
-    if (num_group == 0) {  // "greedy"
-      top = topk(scores, top_k);
-      return finish(std::move(router_logits), std::move(top));
+    scores = softmax(router_logits, DType::kFloat32);
+    if (num_group > 0) {  // "group_limited_greedy"
+      group_scores = max_last(by_group(scores, num_group), false).values;
+      limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
+      scores = fill_other_groups(scores, score_mask);
     }
-    Tensor group_scores = max_last(by_group(scores, num_group), false).values;
-    const GroupLimitedScores limited(std::move(group_scores), topk_group, scores);
-    scores.reset();
-    top = topk(limited.scores, top_k);
-    return finish(std::move(router_logits), std::move(top));
-  }
-
- private:
-  [[nodiscard]] static Routing finish(Tensor router_logits, Selection top) {
-    Tensor topk_weights = multiply_scalar(top.values);  // * routed_scaling_factor
-    top.values.reset();
-    return {std::move(router_logits), std::move(topk_weights), std::move(top.indices)};
+    auto [topk_weights, topk_indices] = topk(scores, top_k);
+    topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
+    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
   }
 };
 

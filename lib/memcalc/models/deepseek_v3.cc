@@ -59,28 +59,26 @@ struct DeepseekV3TopkRouter {
         e_score_correction_bias(b.buffer({spec.experts.count}, b.dtype)) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const {
-    Tensor hidden_states = view(input, {-1, input.size(-1)});
+    Tensor hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;
+    const Locals locals(hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask,
+                        denominator);
+    hidden_states = view(input, {-1, input.size(-1)});
     Tensor router_logits = float32_linear(hidden_states, weight);
-    Tensor scores = sigmoid(router_logits);
-    Tensor scores_for_choice = scores + e_score_correction_bias;
-    Tensor group_scores = sum_over(topk(by_group(scores_for_choice, num_group), 2).values, -1, false);
-    const GroupLimitedScores limited(std::move(group_scores), topk_group, scores_for_choice);
-    scores_for_choice.reset();
-    Tensor topk_indices = topk(limited.scores, top_k).indices;
-    Tensor topk_weights = weights_of(scores, topk_indices);
-    drop(hidden_states, scores);
-    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
-  }
-
- private:
-  [[nodiscard]] Tensor weights_of(const Tensor& scores, const Tensor& topk_indices) const {
+    scores = sigmoid(router_logits);
+    scores_for_choice = scores + e_score_correction_bias;
+    group_scores = topk(by_group(scores_for_choice, num_group), 2).values;
+    group_scores = sum_over(group_scores, -1, false);
+    limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
+    scores_for_choice = fill_other_groups(scores_for_choice, score_mask);
+    Tensor topk_indices = topk(scores_for_choice, top_k).indices;
     Tensor topk_weights = gather(scores, topk_indices);
     if (norm_topk_prob) {
-      const Tensor denominator = add_scalar(sum_over(topk_weights, -1, true));
+      denominator = sum_over(topk_weights, -1, true);
+      denominator = add_scalar(denominator);
       topk_weights = divide_in_place(topk_weights, denominator);
     }
-    topk_weights = multiply_scalar(topk_weights);
-    return topk_weights;
+    topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
+    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
   }
 };
 

@@ -60,8 +60,11 @@ struct SavedTensor {
 
   void reset() {
     tensor.reset();
-    if (frame) frame = FrameHandle();
+    if (frame) forget();
   }
+
+ private:
+  void forget();
 };
 
 /// What a node's forward outputs look like: an incoming gradient is summed or cast to it. Of several outputs the first;

@@ -75,7 +75,7 @@ void divide_both_backward(BackwardCall& call) {
     call.set(1, pointwise(kMul, {&negative, &again}, 1));
     drop(negative, again, quotient);
   }
-  call.set(0, pointwise(kDiv, {&gradient, &other}, 1, gradient.dtype()));
+  call.set(0, pointwise(kDiv, {&gradient, &other}, 1));
 }
 
 Tensor where_kernel(const Tensor& condition, const Tensor& x) {
