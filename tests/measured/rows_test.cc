@@ -40,7 +40,7 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 68, 66, 66, 204, 198},
+    {"single_gpu.jsonl", 70, 68, 68, 210, 204},
     {"trainer.jsonl", 11, 10, 11, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152},
 };

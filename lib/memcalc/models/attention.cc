@@ -1,5 +1,6 @@
 #include "memcalc/models/attention.h"
 
+#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -74,6 +75,10 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
 
 /// flash_attention_forward: padding is taken out of the sequences first, which is not modelled (step.cc says so).
 AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+  if (value.size(3) != query.size(3)) {  // padded to the query's head dimension, cropped afterwards
+    Tensor attn_output = flash_attention_2(query, key, pad_to(value, key.shape()), dropout);
+    return {slice(transpose(attn_output, 1, 2), -1, 0, value.size(3)), {}};
+  }
   Tensor attn_output = flash_attention_2(query, key, value, dropout);
   return {contiguous(transpose(attn_output, 1, 2)), {}};
 }

@@ -61,7 +61,10 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
   const std::int64_t batch_size = hidden_states.size(0);
   const std::int64_t seq_length = hidden_states.size(1);
   Tensor q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states;
-  const Locals locals(q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states);
+  Tensor& first_latent = rotated_key_dies_first ? k_rot : kv_nope;
+  Tensor& second_latent = rotated_key_dies_first ? kv_nope : k_rot;
+  const Locals locals(q_states, q_pass, q_rot, compressed_kv, first_latent, second_latent, query_states, key_states,
+                      value_states);
   q_states = queries(hidden_states);
   q_states = transpose(view(q_states, {batch_size, seq_length, num_heads, -1}), 1, 2);
   std::tie(q_pass, q_rot) = split_last(q_states, dims.qk_nope_head_dim);

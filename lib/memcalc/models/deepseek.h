@@ -18,6 +18,7 @@ struct LatentAttention {
   std::int64_t num_heads = 0;
   AttentionOptions options;
   Rotate rotate = nullptr;
+  bool rotated_key_dies_first = false;  // V2 names its variables in another order
   std::optional<Linear> q_proj;    // where queries are not compressed
   std::optional<Linear> q_a_proj;  // where they are
   std::optional<RmsNorm> q_a_layernorm;

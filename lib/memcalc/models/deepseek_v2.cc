@@ -57,7 +57,9 @@ void rotate_complex(Tensor& query, Tensor& key, const RotaryPositions& positions
 
 struct DeepseekV2Attention : LatentAttention {
   DeepseekV2Attention(ModuleBuilder& b, const DeepseekV2Spec& spec, const RunSpec& run, bool)
-      : LatentAttention(b, spec, run, rotate_complex) {}
+      : LatentAttention(b, spec, run, rotate_complex) {
+    rotated_key_dies_first = true;
+  }
 };
 
 struct DeepseekV2TopkRouter {

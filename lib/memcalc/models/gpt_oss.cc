@@ -1,5 +1,7 @@
 // gpt-oss: transformers models/gpt_oss/modeling_gpt_oss.py.
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 #include "memcalc/models/experts.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -92,7 +94,8 @@ struct GptOssAttention : HeadProjections {
     if (mask.defined()) attn_weights = attn_weights + mask;
     const Tensor expanded_sinks = expand(reshape(sinks, {1, -1, 1, 1}), {query.size(0), -1, query.size(2), -1});
     Tensor combined_logits = cat(attn_weights, expanded_sinks, -1);
-    combined_logits = combined_logits - max_last(combined_logits, true).values;
+    Tensor largest = max_last(combined_logits, true).values;
+    combined_logits = combined_logits - std::move(largest);
     Tensor probs = softmax(combined_logits, combined_logits.dtype());
     Tensor scores = slice(probs, -1, 0, key.size(2));
     attn_weights = to_dtype(dropout(scores, options.dropout), value_states.dtype());
@@ -148,15 +151,41 @@ struct GptOssMlp {
                          {.is_transposed = true, .has_bias = true, .apply_gate = apply_clamped_gate});
         })) {}
 
-  [[nodiscard]] Tensor forward(const Tensor& input) const {
+  /// The output and the router's scores.
+  [[nodiscard]] std::pair<Tensor, Tensor> forward(const Tensor& input) const {
     Tensor hidden_states = reshape(input, {-1, input.size(-1)});
     const Routing routing = router.forward(hidden_states);
     hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
-    return reshape(hidden_states, input.shape());
+    return {reshape(hidden_states, input.shape()), routing.top_k_weights};
   }
 };
 
-struct GptOss : RotaryFamily<GptOssSpec, PreNormLayer<GptOssSpec, GptOssAttention, GptOssRmsNorm, GptOssMlp>> {
+/// GptOssDecoderLayer: the name that held the attention's weights then holds the router's scores.
+struct GptOssLayer : PreNormLayer<GptOssSpec, GptOssAttention, GptOssRmsNorm, GptOssMlp> {
+  using PreNormLayer::PreNormLayer;
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               std::vector<Tensor>* cache) const {
+    Tensor hidden_states, residual, unused;
+    const Locals locals(residual, unused);
+    residual = input;
+    hidden_states = input_layernorm(input);
+    std::tie(hidden_states, unused) = as_tuple(self_attn.forward(hidden_states, positions, mask, cache));
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = post_attention_layernorm(hidden_states);
+    std::tie(hidden_states, unused) = mlp.forward(hidden_states);
+    hidden_states = residual + hidden_states;
+    return hidden_states;
+  }
+
+ private:
+  [[nodiscard]] static std::pair<Tensor, Tensor> as_tuple(AttentionResult result) {
+    return {std::move(result.output), std::move(result.weights)};
+  }
+};
+
+struct GptOss : RotaryFamily<GptOssSpec, GptOssLayer> {
   using Norm = GptOssRmsNorm;
   using Rotary = GptOssRotary;
 

@@ -233,7 +233,8 @@ class RotaryDecoderForCausalLm : public Model {
     Tensor inputs_embeds = hidden_states;
     Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
     std::array<Tensor, 2> masks;  // full, sliding
-    const bool cached = cache != nullptr;
+    // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
+    const bool cached = cache != nullptr || (masks_.mapping && !masks_.mapping_has_positions);
     if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, cached);
     if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, cached, sliding_window_);
     std::array<RotaryPositions, 2> positions;

@@ -24,7 +24,7 @@ struct RunOptions {
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer; images: bare
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
-  std::optional<Attention> attention;              // default sdpa
+  std::optional<Attention> attention;              // default sdpa, where the model has it
   std::optional<Checkpointing> checkpointing;      // default none
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
