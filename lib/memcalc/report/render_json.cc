@@ -143,7 +143,10 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                {"run", run_json(report.run)},
                {"device", device_json(report)},
                {"fits", report.fits},
-               {"params", {{"total", report.parameters_total}, {"trainable", report.parameters_trainable}}},
+               {"params",
+                {{"total", report.parameters_total},
+                 {"trainable", report.parameters_trainable},
+                 {"active", report.parameters_active}}},
                {"memory", memory_json(report, options)},
                {"flops", flops_json(report)}};
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);

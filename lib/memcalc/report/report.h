@@ -65,6 +65,7 @@ struct Report {
 
   std::int64_t parameters_total = 0;
   std::int64_t parameters_trainable = 0;
+  std::int64_t parameters_active = 0;  // that take part in one token: all, but for the experts it does not take
 
   ReplayResult memory;
   std::optional<Bytes> device_used_bytes;  // reserved + context + kernels, where the GPU's spec has both

@@ -61,6 +61,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       result.parameters.push_back(
           {parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(), parameter.tensor.requires_grad()});
     }
+    result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);

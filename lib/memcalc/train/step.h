@@ -25,6 +25,7 @@ struct SymbolicRun {
   Trace trace;
   KernelList kernels;  // of the last step
   std::vector<ParameterInfo> parameters;
+  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
 };
