@@ -1,9 +1,13 @@
 #include "run_arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "arguments.h"
 #include "spec_path.h"
@@ -18,8 +22,10 @@ constexpr const char* kAssumedDevice = "h100-sxm";
 constexpr std::size_t kHelpColumn = 24;
 
 constexpr const char* kModelGroup = "Model and data";
+constexpr const char* kArchitectureGroup = "Architecture";
 constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
+constexpr const char* kFineTuningGroup = "Fine-tuning";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
@@ -42,6 +48,29 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")
       ->disable_flag_override()
       ->group(kModelGroup);
+}
+
+void add_architecture_options(CLI::App& command, RunArguments& a) {
+  const auto size = [&](const char* name, std::string& value, const char* description) {
+    command.add_option(name, value, description)->type_name("N")->group(kArchitectureGroup);
+  };
+  command.add_option("--arch", a.family, "a family by itself, instead of --model (gpt2, llama, …)")
+      ->type_name("FAMILY")
+      ->group(kArchitectureGroup);
+  size("--layers", a.layers, "layers; of an encoder-decoder: of each");
+  size("--hidden", a.hidden, "width of the hidden states");
+  size("--heads", a.heads, "attention heads");
+  size("--kv-heads", a.kv_heads, "key and value heads, where they are grouped");
+  size("--head-dim", a.head_dim, "width of a head");
+  size("--ffn", a.ffn, "width of the feed-forward layers");
+  size("--vocab", a.vocabulary, "rows of the embedding");
+  size("--max-positions", a.max_positions, "positions that the model has");
+  command.add_flag("--tie", a.tie, "the head shares the embedding's weight")
+      ->disable_flag_override()
+      ->group(kArchitectureGroup);
+  command.add_flag("--no-tie", a.no_tie, "the head has a weight of its own")
+      ->disable_flag_override()
+      ->group(kArchitectureGroup);
 }
 
 void add_precision_options(CLI::App& command, RunArguments& a) {
@@ -83,6 +112,36 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as plain loops over decoders do")
       ->disable_flag_override()
       ->group(kTrainingGroup);
+}
+
+void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
+  command.add_option("--lora", a.lora, "peft adapters of this rank on a frozen base")
+      ->type_name("R")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-targets", a.lora_targets, "ends of layer names, by commas [all linear layers]")
+      ->type_name("LIST")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-dropout", a.lora_dropout, "dropout in front of the adapters [0]")
+      ->type_name("P")
+      ->group(kFineTuningGroup);
+  command.add_option("--lora-dtype", a.lora_dtype, "fp32, or base: as the base's weights [fp32]")
+      ->type_name("T")
+      ->group(kFineTuningGroup);
+  command.add_option("--quantize", a.quantize, "base in nf4, nf4-double or int8 (bitsandbytes) [none]")
+      ->type_name("Q")
+      ->group(kFineTuningGroup);
+  command.add_flag("--prepare-kbit", a.prepare_kbit, "prepare_model_for_kbit_training [with both]")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_flag("--no-prepare-kbit", a.no_prepare_kbit, "leave that call out")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_flag("--liger", a.liger, "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_option("--freeze", a.freeze, "parts of parameter names, by commas, not to train")
+      ->type_name("LIST")
+      ->group(kFineTuningGroup);
 }
 
 void add_card_options(CLI::App& command, RunArguments& a) {
@@ -138,6 +197,58 @@ std::optional<std::int64_t> whole_of(std::string_view option, const std::string&
   return parse_whole(option, text, 1);
 }
 
+std::vector<std::string> names_of(std::string_view option, const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    if (comma == at) throw UsageError(std::string(option) + ": expected names between commas, found '" + text + "'");
+    names.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return names;
+}
+
+void set_fine_tuning(const RunArguments& a, RunOptions& options) {
+  options.lora_rank = whole_of("--lora", a.lora);
+  options.lora_targets = names_of("--lora-targets", a.lora_targets);
+  if (a.lora_targets == "all-linear") options.lora_targets.clear();
+  if (!a.lora_dropout.empty()) options.lora_dropout = parse_number("--lora-dropout", a.lora_dropout);
+  if (!a.lora_dtype.empty()) {
+    enum class AdapterDType : std::uint8_t { kFloat32, kBase };
+    options.lora_in_base_dtype =
+        parse_choice<AdapterDType>("--lora-dtype", a.lora_dtype, kAdapterDTypeNames) == AdapterDType::kBase;
+  }
+  options.quantization = choice_of<Quantization>("--quantize", a.quantize, kQuantizationNames);
+  if (a.prepare_kbit && a.no_prepare_kbit) {
+    throw UsageError("--prepare-kbit and --no-prepare-kbit contradict each other: give one");
+  }
+  if (a.prepare_kbit || a.no_prepare_kbit) options.prepares_for_kbit = a.prepare_kbit;
+  options.liger = a.liger;
+  options.frozen = names_of("--freeze", a.freeze);
+}
+
+ArchitectureChanges changes_of(const RunArguments& a) {
+  if (a.tie && a.no_tie) throw UsageError("--tie and --no-tie contradict each other: give one");
+  ArchitectureChanges changes;
+  changes.layers = whole_of("--layers", a.layers);
+  changes.hidden = whole_of("--hidden", a.hidden);
+  changes.heads = whole_of("--heads", a.heads);
+  changes.kv_heads = whole_of("--kv-heads", a.kv_heads);
+  changes.head_dim = whole_of("--head-dim", a.head_dim);
+  changes.ffn = whole_of("--ffn", a.ffn);
+  changes.vocabulary = whole_of("--vocab", a.vocabulary);
+  changes.max_positions = whole_of("--max-positions", a.max_positions);
+  if (a.tie || a.no_tie) changes.tie = a.tie;
+  return changes;
+}
+
+ModelSpec model_of(const RunArguments& a, const SpecRegistry& registry) {
+  const ArchitectureChanges changes = changes_of(a);
+  if (a.family.empty()) return registry.model(a.model, changes);
+  if (!a.model.empty()) throw UsageError("--arch and --model contradict each other: give one");
+  return model_of_family(a.family, changes);
+}
+
 RunOptions options_of(const RunArguments& a) {
   RunOptions options;
   options.task = choice_of<Task>("--task", a.task, kTaskNames);
@@ -156,6 +267,7 @@ RunOptions options_of(const RunArguments& a) {
   options.dropout = dropout_of(a);
   options.use_cache = a.use_cache;
   options.padding = a.padding;
+  set_fine_tuning(a, options);
   return options;
 }
 
@@ -164,16 +276,20 @@ RunOptions options_of(const RunArguments& a) {
 void add_run_options(CLI::App& command, RunArguments& arguments) {
   command.get_formatter()->column_width(kHelpColumn);
   add_model_options(command, arguments);
+  add_architecture_options(command, arguments);
   add_precision_options(command, arguments);
   add_training_options(command, arguments);
+  add_fine_tuning_options(command, arguments);
   add_card_options(command, arguments);
 }
 
 Question resolve_arguments(const RunArguments& a) {
-  if (a.model.empty()) throw UsageError("--model: expected a name (see memcalc models), a config.json or a directory");
+  if (a.model.empty() && a.family.empty()) {
+    throw UsageError("--model: expected a name (see memcalc models), a config.json or a directory");
+  }
   const RunOptions options = options_of(a);
   SpecRegistry registry(find_specs(a.specs));
-  ModelSpec model = registry.model(a.model);
+  ModelSpec model = model_of(a, registry);
   ResolvedRun run = resolve(model, options);
   DeviceSpec device = registry.device(a.gpu.empty() ? kAssumedDevice : a.gpu);
   if (a.gpu.empty()) {

@@ -15,13 +15,20 @@ namespace memcalc::cli {
 /// As typed; parsed by resolve_arguments().
 struct RunArguments {
   std::string model, task, batch, sequence, target_sequence, image;
+  std::string family, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, max_positions;
+  bool tie = false;
+  bool no_tie = false;
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
+  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, freeze;
   std::string gpu, specs;
   bool fp16 = false;
   bool bf16 = false;
   bool use_cache = false;
   bool padding = false;
+  bool liger = false;
+  bool prepare_kbit = false;
+  bool no_prepare_kbit = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

@@ -23,6 +23,9 @@ CASES = [
     ("--model", "llama-3.2-1b", "--seq", "512", "--precision", "bf16", "--checkpointing", "full", "--accum", "2"),
     ("--model", "roberta-large", "--task", "mlm", "--bf16", "--padding", "--dropout", "0", "--gpu", "a100-sxm4-80gb"),
     ("--model", "bert-base", "--attn", "eager", "--clip-grad", "0.5", "--explain"),
+    ("--model", ROOT / "specs/examples/cnn.json", "--bs", "32", "--bf16"),
+    ("--arch", "mistral", "--layers", "2", "--hidden", "512", "--heads", "8", "--kv-heads", "2", "--head-dim", "64",
+     "--ffn", "1024", "--vocab", "9000", "--max-positions", "4096", "--tie"),
 ]
 
 

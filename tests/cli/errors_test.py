@@ -50,8 +50,21 @@ CASES = [
     ((*BERT, "--color", "x"), "--color: expected one of auto, always, never, found 'x'"),
     (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, found 'csv'"),
     (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
+    # sizes
+    *((("--model", "gpt2", option, "0"), f"{option}: {WHOLE}, found '0'")
+      for option in ("--layers", "--hidden", "--heads", "--ffn", "--vocab", "--max-positions")),
+    (("--arch", "llama", "--model", "gpt2"), "--arch and --model contradict each other"),
+    (("--model", "gpt2", "--tie", "--no-tie"), "--tie and --no-tie contradict each other"),
+    (("--layers", "4"), "--model: expected a name"),
+    (("--arch", "lama"), "did you mean 'llama'?"),
+    (("--arch", "torchvision"), "torchvision's models have fixed layers"),
+    (("--model", "resnet50", "--layers", "4"), "resnet50: one of torchvision's models, whose layers are fixed"),
+    (("--model", "gpt2", "--kv-heads", "4"), "--kv-heads: gpt2 has no such size; it has --layers, --hidden, --heads"),
+    (("--model", "vit-base", "--vocab", "4"), "--vocab: vit has no such size; it has --layers, --hidden, --heads, --ffn"),
+    (("--model", "llama-3-8b", "--heads", "7"), "with heads=7: /config/hidden_size: found 4096; accepted: a multiple of"),
+    (("--arch", "llama", "--layers", "20000"), "--arch llama (layers=20000): /num_hidden_layers: found 20000"),
     # options of which there are none
-    ((*BERT, "--lora", "8"), "unknown option '--lora'; the nearest is '--"),
+    ((*BERT, "--zero", "8"), "unknown option '--zero'; the nearest is '--"),
     ((*BERT, "--gpus", "4"), "unknown option '--gpus'; the nearest is '--gpu'"),
     ((*BERT, "--seqlen=4"), "unknown option '--seqlen'; the nearest is '--seq'"),
     ((*BERT, "--compile"), "unknown option '--compile'"),

@@ -95,7 +95,7 @@ TEST(OperatorRequests, Elementwise) {
 
 TEST(OperatorRequests, NormsLossesEmbeddings) {
   const GroupResult result = expect_equal(norm_and_loss_runners());
-  EXPECT_EQ(result.checked, 2083);
+  EXPECT_EQ(result.checked, 2215);
   EXPECT_EQ(result.skipped, Reasons{});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -75,19 +76,69 @@ std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
   throw case_json.error_found("optim", "adamw_torch_fused, adamw_torch, sgd");
 }
 
+// Models in plain torch (harness/custom.py, layers.py): a file of layers says the same.
+constexpr std::string_view kCustom = "custom-";
+
+std::string custom_file(const std::string& model) {
+  const std::string name = model.substr(kCustom.size()) + ".json";
+  for (const auto& directory : {test::specs_dir() / "examples", test::measured_dir() / "layers"}) {
+    if (std::filesystem::exists(directory / name)) return (directory / name).string();
+  }
+  return "";
+}
+
+MeasuredCase custom_case(const JsonObject& case_json, const std::string& model) {
+  MeasuredCase result;
+  result.id = case_json.required_string("id");
+  result.model = model;
+  result.spec = SpecRegistry(test::specs_dir().string()).model(custom_file(model));
+  RunOptions options;
+  options.batch_size = case_json.required_int("batch");
+  options.sequence_length = case_json.optional_int("seq");
+  options.image_size = case_json.optional_int("image");
+  options.precision = choice<Precision>(case_json, "precision", kPrecisionNames);
+  options.optimizer = optimizer_of(case_json, Loop::kBare);
+  options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
+  result.run = resolve(result.spec, options).run;
+  return result;
+}
+
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
+
+std::vector<std::string> strings(const JsonObject& case_json, std::string_view key) {
+  return case_json.optional_strings(key);
+}
+
+// finetune.py of the harness: peft's LoraConfig, bitsandbytes' BitsAndBytesConfig.
+void set_fine_tuning(const JsonObject& case_json, RunOptions& options) {
+  options.lora_rank = case_json.optional_int("lora");
+  options.lora_targets = strings(case_json, "lora_targets");
+  options.lora_dropout = case_json.optional_double("lora_dropout");
+  options.lora_in_base_dtype = case_json.has("lora_dtype");
+  options.liger = flag(case_json, "liger");
+  options.frozen = strings(case_json, "freeze");
+  if (const auto quantized = case_json.optional_string("quant")) {
+    options.quantization = *quantized == "int8"     ? Quantization::kInt8
+                           : *quantized == "nf4-dq" ? Quantization::kNf4Double
+                                                    : Quantization::kNf4;
+    options.prepares_for_kbit = flag(case_json, "kbit");
+  }
+}
 
 }  // namespace
 
 bool is_modelled(const JsonObject& case_json) {
   const std::string id = case_json.required_string("id");
-  for (const std::string_view excluded : {"lora", "compile", "infer", "gen-", "adafactor", "adagrad"}) {
+  for (const std::string_view excluded : {"compile", "infer", "gen-", "adafactor", "adagrad"}) {
     if (id.find(excluded) != std::string::npos) return false;
   }
-  return models().has(case_json.required_string("model"));
+  const std::string model = case_json.required_string("model");
+  return models().has(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
 }
 
 MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
+  const std::string name = case_json.required_string("model");
+  if (name.starts_with(kCustom)) return custom_case(case_json, name);
   MeasuredCase result;
   result.id = case_json.required_string("id");
   result.model = model_name(case_json);
@@ -113,7 +164,10 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop) {
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;
   options.use_cache =
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  set_fine_tuning(case_json, options);
   result.run = resolve(result.spec, options).run;
+  // Without a task_type peft adapts a classifier as any other layer.
+  if (result.run.fine_tuning.lora) result.run.fine_tuning.lora->trains_head = case_json.has("lora_task");
   return result;
 }
 

@@ -18,7 +18,7 @@ struct MeasuredCase {
   RunSpec run;
 };
 
-/// Of one of the families that memcalc models, and with nothing but what it models: no LoRA, compilation, inference,
+/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, inference,
 /// Adafactor or Adagrad.
 [[nodiscard]] bool is_modelled(const JsonObject& case_json);
 

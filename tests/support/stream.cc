@@ -65,7 +65,7 @@ class PhaseOfMark {
       return;
     }
     if (name == "built model and batch" || name == "empty_cache" || name == "trainer constructed" ||
-        name == "prepared") {
+        name == "prepared" || name == "fine-tuning set up") {
       place = Place::kConstruction;
       phase = Phase::kBuild;
       return;

@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, PositionalArgumentsDieAfterTheKeywords) {
   drop(positional, keyword);
   bench_.start();
   y.reset();
-  EXPECT_EQ(bench_.events(), "-8192; -4096; -4096");  // what autograd kept dies before the tensor itself
+  EXPECT_EQ(bench_.events(), "-8192; -4096; -4096");  // and y itself after its history
 }
 
 TEST_F(CheckpointTest, WhatABranchWithoutGradientSavedIsNotKept) {

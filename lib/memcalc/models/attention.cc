@@ -1,6 +1,7 @@
 #include "memcalc/models/attention.h"
 
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -178,6 +179,18 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& 
   Tensor loss = cross_entropy(upcast, shifted);
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
+  return loss;
+}
+
+Tensor liger_causal_lm_loss(const Tensor& hidden_states, const Tensor& lm_head, const Tensor& labels,
+                            const Tensor& number_of_items) {
+  Tape& tape = hidden_states.tape();
+  Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+  Tensor shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
+  shifted = view(shifted, {-1});
+  Tensor loss = liger_linear_cross_entropy(view(hidden_states, {-1, hidden_states.size(-1)}), lm_head, shifted);
+  if (number_of_items.defined()) loss = divide(loss, number_of_items);
+  drop(padded, shifted);
   return loss;
 }
 

@@ -55,6 +55,10 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 /// (x * cos) + (rotate_half(x) * sin)
 [[nodiscard]] Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
 
+/// liger_kernel transformers/model/loss_utils.py, LigerForCausalLMLoss.
+[[nodiscard]] Tensor liger_causal_lm_loss(const Tensor& hidden_states, const Tensor& lm_head, const Tensor& labels,
+                                          const Tensor& number_of_items);
+
 /// torch.arange(sequence) + past: [1, S] int64.
 [[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
 

@@ -56,7 +56,7 @@ struct Embeddings {
     embeddings = embeddings + position_embeds;
     embeddings = layer_norm(embeddings);
     embeddings = dropout(embeddings, dropout_p);
-    drop(positions, token_types, inputs_embeds, type_embeds, position_embeds);
+    drop(positions, inputs_embeds, token_types, type_embeds, position_embeds);
     return embeddings;
   }
 

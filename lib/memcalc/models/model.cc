@@ -31,17 +31,23 @@ Built build(const Qwen3MoeSpec& spec, const RunSpec& run, Builder& b) { return b
 Built build(const GptOssSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_oss(spec, run, b); }
 Built build(const DeepseekV2Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v2(spec, run, b); }
 Built build(const DeepseekV3Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v3(spec, run, b); }
+Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return build_custom(spec, run, b); }
 
 }  // namespace
 
 double dropout_probability(const RunSpec& run, double configured) { return run.dropout.value_or(configured); }
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
-  ModuleBuilder builder(tape, dtype);
+  ModuleBuilder builder(tape, dtype, run.fine_tuning);
+  builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
+  tape.on_meta_device = run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained builds it
   std::unique_ptr<Model> model =
       std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
+  tape.on_meta_device = false;
   model->parameters = std::move(builder.parameters);
   model->inactive_parameters = builder.inactive_parameters;
+  model->buffers = std::move(builder.buffers);
+  model->linear_layers = std::move(builder.linear_layers);
   return model;
 }
 

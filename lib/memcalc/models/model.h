@@ -17,7 +17,7 @@ namespace memcalc {
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
   Tensor input_ids;        // [batch, sequence] int64
-  Tensor input_features;   // speech models: [batch, mel bins, frames] in the weights' dtype
+  Tensor input_features;   // numbers that are no RGB image, in the weights' dtype: speech, a user's own layers
   Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
@@ -64,11 +64,15 @@ class Model {
   virtual ~Model() = default;
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
-  std::vector<Parameter> parameters;  // in the order of module.parameters()
-  Shape input_features;               // speech models: of one sample
-  bool loss_shifts_labels = false;    // the Trainer then counts the items of labels[..., 1:]
-  bool random_labels = false;         // the bare loop draws them as they are, without a multiplication by 0
-  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
+  std::vector<Parameter> parameters;                            // in the order of module.parameters()
+  std::int64_t inactive_parameters = 0;                         // of experts that a token does not take
+  std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
+  std::vector<Tensor> buffers;                                  // in the order in which they were made
+  Shape input_features;             // of one sample, where it is neither token ids nor an RGB image
+  Shape sample_labels;              // a user's own layers: of one sample; none: one label
+  bool uses_sdpa = true;            // F.scaled_dot_product_attention where the run asks for sdpa
+  bool loss_shifts_labels = false;  // the Trainer then counts the items of labels[..., 1:]
+  bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };
 
@@ -87,6 +91,10 @@ template <typename Layer>
   const std::size_t positional_count = positional.size();
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   if (run.checkpointing == Checkpointing::kNone) return layer(positional);
+  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
+  if (run.fine_tuning.prepares_for_kbit && run.loop == Loop::kBare) {
+    return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
+  }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer));
 }
 
@@ -122,5 +130,6 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
                                                        ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 }  // namespace memcalc

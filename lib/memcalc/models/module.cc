@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -40,7 +42,21 @@ Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
 Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
   Tensor tensor = tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
   state.push_back(tensor);
+  buffers.push_back(tensor);
   return tensor;
+}
+
+std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view name, std::int64_t in,
+                                                                std::int64_t out, std::size_t parameter_count) {
+  if (!fine_tuning.replaces_linear_layers()) return nullptr;
+  auto layer = std::make_shared<FineTunedLinear>();
+  layer->name.append(prefix_).append(name);
+  layer->in_features = in;
+  layer->out_features = out;
+  layer->last_parameter = parameters.size() - 1;
+  layer->first_parameter = parameters.size() - parameter_count;
+  linear_layers.push_back(layer);
+  return layer;
 }
 
 namespace {
@@ -56,6 +72,11 @@ std::string dotted(std::string_view name, std::string_view leaf) {
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
+  fine_tuned = builder.remember_linear(name, in, out, with_bias ? 2 : 1);
+}
+
+Tensor Linear::fine_tuned_forward(const Tensor& x) const {
+  return fine_tuned->forward(x, bias, [this](const Tensor& input) { return linear(input, weight, bias); });
 }
 
 Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied) {
@@ -73,25 +94,41 @@ Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& 
 
 Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)
     : weight(builder.parameter(dotted(name, "weight"), {in, out})),
-      bias(builder.parameter(dotted(name, "bias"), {out}, false)) {}
+      bias(builder.parameter(dotted(name, "bias"), {out}, false)),
+      fine_tuned(builder.remember_linear(name, in, out, 2)) {}
 
 Tensor Conv1D::operator()(const Tensor& x) const {
+  if (!fine_tuned) return product(x);
+  return fine_tuned->forward(x, bias, [this](const Tensor& input) { return product(input); });
+}
+
+Tensor Conv1D::product(const Tensor& x) const {
   Shape shape = x.shape();
   shape[-1] = weight.size(1);
   return view(addmm(bias, view(x, {-1, x.size(-1)}), weight), shape);
 }
 
 Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {rows, width})) {}
+    : weight(builder.parameter(dotted(name, "weight"), {rows, width})),
+      output_requires_grad(std::exchange(builder.first_embedding_requires_grad, false)) {}
+
+Tensor Embedding::operator()(const Tensor& indices) const {
+  Tensor rows = embedding(weight, indices);
+  if (output_requires_grad && weight.tape().grad_enabled && !rows.requires_grad()) {
+    weight.tape().require_gradient(rows);
+  }
+  return rows;
+}
 
 LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
       bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
 
 RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {width}, false)) {}
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)), liger(builder.fine_tuning.liger) {}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
+  if (liger) return liger_rms_norm(x, weight);
   const DType input_dtype = x.dtype();
   Tensor hidden_states = to_dtype(x, DType::kFloat32);
   Tensor variance = mean_last(power(hidden_states));

@@ -1,6 +1,7 @@
 // Modules: parameters with names, in the order in which the framework's constructors make them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +22,13 @@ struct Parameter {
   bool decays = true;  // transformers' Trainer: no weight decay for biases and norms
 };
 
+struct FineTunedLinear;
+
 /// Makes parameters and buffers, and remembers them in registration order.
 class ModuleBuilder {
  public:
-  ModuleBuilder(Tape& tape, DType dtype) : tape(tape), dtype(dtype) {}
+  ModuleBuilder(Tape& tape, DType dtype, const FineTuning& fine_tuning = {})
+      : tape(tape), dtype(dtype), fine_tuning(fine_tuning) {}
 
   [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
   /// A parameter with requires_grad = False.
@@ -34,6 +38,11 @@ class ModuleBuilder {
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
+  /// A buffer whose values were computed by operators.
+  [[nodiscard]] Tensor computed_buffer(Tensor values) {
+    buffers.push_back(values);
+    return values;
+  }
   template <typename Build>
   auto scope(std::string_view name, Build build) {
     const std::size_t length = prefix_.size();
@@ -43,10 +52,19 @@ class ModuleBuilder {
     return result;
   }
 
+  /// A linear layer that fine-tuning may change, whose parameters were just made; null where none will be changed.
+  [[nodiscard]] std::shared_ptr<FineTunedLinear> remember_linear(std::string_view name, std::int64_t in,
+                                                                 std::int64_t out, std::size_t parameter_count);
+
   Tape& tape;
   DType dtype;
+  FineTuning fine_tuning;
+  std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // as remembered: in the order of named_modules()
   std::vector<Parameter> parameters;
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take
+  /// The forward hook of enable_input_require_grads sits on the model's first embedding.
+  bool first_embedding_requires_grad = false;
+  std::vector<Tensor> buffers;
   std::vector<Tensor> state;  // parameters and buffers as they were made: the order in which module.to() meets them
 
  private:
@@ -58,9 +76,15 @@ class ModuleBuilder {
 /// nn.Linear: weight [out, in], bias [out].
 struct Linear {
   Tensor weight, bias;
+  std::shared_ptr<FineTunedLinear> fine_tuned;
   Linear() = default;
   Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias = true);
-  [[nodiscard]] Tensor operator()(const Tensor& x) const { return linear(x, weight, bias); }
+  [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return fine_tuned ? fine_tuned_forward(x) : linear(x, weight, bias);
+  }
+
+ private:
+  [[nodiscard]] Tensor fine_tuned_forward(const Tensor& x) const;
 };
 
 /// A head whose weight tie_weights replaces by `tied`, while its bias becomes a padded copy (_adjust_bias). Not tied:
@@ -70,16 +94,21 @@ struct Linear {
 /// transformers' Conv1D: weight [in, out], used untransposed.
 struct Conv1D {
   Tensor weight, bias;
+  std::shared_ptr<FineTunedLinear> fine_tuned;
   Conv1D() = default;
   Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
+
+ private:
+  [[nodiscard]] Tensor product(const Tensor& x) const;
 };
 
 struct Embedding {
   Tensor weight;
+  bool output_requires_grad = false;  // enable_input_require_grads: the model's first embedding
   Embedding() = default;
   Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width);
-  [[nodiscard]] Tensor operator()(const Tensor& indices) const { return embedding(weight, indices); }
+  [[nodiscard]] Tensor operator()(const Tensor& indices) const;
 };
 
 struct LayerNorm {
@@ -92,6 +121,7 @@ struct LayerNorm {
 /// transformers' RMS norm as LLaMA writes it: float32 inside, element by element.
 struct RmsNorm {
   Tensor weight;
+  bool liger = false;  // LigerRMSNorm in its place
   RmsNorm() = default;
   RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;

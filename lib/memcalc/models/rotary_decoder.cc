@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -82,7 +83,7 @@ Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
 }  // namespace
 
 RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn)
-    : inverse_frequencies(rope_parameters(b.tape, rotary_dim / 2, yarn)),
+    : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2, yarn))),
       original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)),
       yarn(yarn) {}
 
@@ -120,7 +121,14 @@ HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec
       o_proj(b, "o_proj", checked_multiply(spec.num_attention_heads, spec.head_dim), spec.hidden_size, output_bias),
       head_dim(spec.head_dim),
       options(options),
-      sliding(sliding) {}
+      sliding(sliding),
+      liger(b.fine_tuning.liger) {}
+
+void HeadProjections::rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const {
+  if (!liger) return apply_rotary(query, key, positions.cos, positions.sin);
+  query = liger_rotate(query, positions.cos, positions.sin);
+  key = liger_rotate(key, positions.cos, positions.sin);
+}
 
 Tensor HeadProjections::heads(const Linear& projection, const Tensor& hidden_states) const {
   return view(projection(hidden_states), {hidden_states.size(0), hidden_states.size(1), -1, head_dim});
@@ -142,7 +150,7 @@ AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const Rota
   Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
   Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-  apply_rotary(query_states, key_states, positions.cos, positions.sin);
+  rotate_heads(query_states, key_states, positions);
   return attend(hidden_states, query_states, key_states, value_states, mask, cache);
 }
 
@@ -169,9 +177,15 @@ GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t
     : gate_proj(b, "gate_proj", spec.hidden_size, intermediate_size, bias),
       up_proj(b, "up_proj", spec.hidden_size, intermediate_size, bias),
       down_proj(b, "down_proj", intermediate_size, spec.hidden_size, bias),
-      act_fn(spec.hidden_act) {}
+      act_fn(spec.hidden_act),
+      liger(b.fine_tuning.liger) {}
 
 Tensor GatedMlp::forward(const Tensor& x) const {
+  if (liger) {
+    Tensor gate = gate_proj(x);
+    Tensor up = up_proj(x);
+    return down_proj(liger_silu_multiply(std::move(gate), std::move(up)));
+  }
   Tensor activated;
   {
     const Tensor gate = gate_proj(x);

@@ -46,12 +46,15 @@ struct HeadProjections {
   std::int64_t head_dim = 0;
   AttentionOptions options;
   bool sliding = false;
+  bool liger = false;
 
   HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec, const AttentionOptions& options, bool sliding,
                   bool qkv_bias, bool output_bias);
 
   /// projection(hidden_states).view(hidden_shape)
   [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const;
+  /// apply_rotary_pos_emb, or Liger's in its place.
+  void rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const;
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
                                        const Tensor& mask, std::vector<Tensor>* cache) const;
@@ -72,6 +75,7 @@ struct HeadProjections {
 struct GatedMlp {
   Linear gate_proj, up_proj, down_proj;
   std::string act_fn;
+  bool liger;  // LigerSwiGLUMLP in its place
 
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t intermediate_size, bool bias);
@@ -204,6 +208,10 @@ class RotaryDecoderForCausalLm : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = decode(batch, cache);
+    if (run_.fine_tuning.liger) {  // lce_forward: in training the logits are never made
+      output.loss = liger_causal_lm_loss(hidden_states, lm_head_.weight, batch.labels, batch.number_of_items);
+      return output;
+    }
     output.logits = lm_head_(hidden_states);
     if (final_softcap_) {
       output.logits = divide_scalar(output.logits);

@@ -91,6 +91,7 @@ class TorchvisionModel : public Model {
       throw Error(ErrorCode::kUnsupported, "torchvision model '" + spec.architecture + "' is not modelled");
     }
     random_labels = true;
+    uses_sdpa = false;
     not_modelled.emplace_back(
         "which engine cuDNN picks for a convolution: its workspaces are those measured on an H100 at 224 pixels "
         "(13 batch sizes, neighbours between them); for other shapes the usual engine is assumed");

@@ -148,7 +148,7 @@ class WhisperForConditionalGeneration : public Model {
       : spec_(spec), run_(run) {
     check_activation_function(spec.activation_function);
     input_features = {spec.num_mel_bins, kFramesPerPosition * spec.max_source_positions};
-    not_modelled.emplace_back("cuDNN's workspaces of the two convolutions");
+    not_modelled.emplace_back("which engines cuDNN picks for the two convolutions: copies of the layout are assumed");
     b.scope("model", [&] {
       encoder_.push_back(b.scope("encoder", [&] { return WhisperEncoder(b, spec, run); }));
       decoder_.push_back(b.scope("decoder", [&] { return WhisperDecoder(b, spec, run); }));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
@@ -46,6 +47,23 @@ std::string optimizer_words(Optimizer optimizer) {
     case Optimizer::kSgdMomentum: return "SGD with momentum";
   }
   return {};
+}
+
+/// " x 512 tokens", " x 224 px", " x 784 numbers".
+std::string sample_words(const ModelSpec& model, const RunSpec& run) {
+  if (run.image_size > 0) return " x " + std::to_string(run.image_size) + " px";
+  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
+  const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
+  if (features == nullptr) return " x " + std::to_string(run.sequence_length) + " tokens";
+  std::string words;
+  for (const std::int64_t size : features->shape) words += " x " + std::to_string(size);
+  return words + " numbers";
+}
+
+/// Only a user's own layers may be without.
+bool attends(const ModelSpec& model) {
+  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
+  return custom == nullptr || custom::has_layer<custom::AttentionLayer>(custom->layers);
 }
 
 }  // namespace
@@ -105,9 +123,7 @@ std::string parameters_of(const Report& report) {
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
-  words.push_back(
-      "batch " + std::to_string(run.batch_size) + " x " +
-      (run.image_size > 0 ? std::to_string(run.image_size) + " px" : std::to_string(run.sequence_length) + " tokens"));
+  words.push_back("batch " + std::to_string(run.batch_size) + sample_words(report.model, run));
   if (run.target_sequence_length > 0) words.back() += " to " + std::to_string(run.target_sequence_length);
   if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
@@ -115,8 +131,15 @@ std::vector<std::string> setting_of(const Report& report) {
   words.push_back(optimizer_words(run.optimizer));
   if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
   words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
-  words.push_back("attention " + std::string(name_of(run.attention)));
-  if (run.checkpointing == Checkpointing::kFull) words.emplace_back("checkpointing every layer");
+  if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
+  if (run.checkpointing == Checkpointing::kFull) {
+    words.emplace_back(run.task == Task::kCustom ? "checkpointing repeated blocks" : "checkpointing every layer");
+  }
+  const FineTuning& tuning = run.fine_tuning;
+  if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
+  if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
+  if (tuning.liger) words.emplace_back("Liger kernels");
+  if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));

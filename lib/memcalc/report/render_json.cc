@@ -41,6 +41,19 @@ Json run_json(const RunSpec& run) {
   if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
   if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
   if (run.dropout) json["dropout"] = *run.dropout;
+  const FineTuning& tuning = run.fine_tuning;
+  if (tuning.lora) {
+    json["lora"] = {{"rank", tuning.lora->rank},
+                    {"targets", tuning.lora->targets},
+                    {"dropout", tuning.lora->dropout},
+                    {"adapter_dtype", kAdapterDTypeNames[tuning.lora->in_base_dtype ? 1 : 0]}};
+  }
+  if (tuning.quantization != Quantization::kNone) {
+    json["quantization"] = name_of(tuning.quantization);
+    json["prepared_for_kbit_training"] = tuning.prepares_for_kbit;
+  }
+  if (tuning.liger) json["liger"] = true;
+  if (!tuning.frozen.empty()) json["frozen"] = tuning.frozen;
   return json;
 }
 

@@ -91,6 +91,8 @@ Error JsonObject::error(std::string_view key, const std::string& message, ErrorC
   return {code, one_line(*file_, 4096) + ": " + (pointer.empty() ? "" : pointer + ": ") + message};
 }
 
+std::string JsonObject::where() const { return one_line(*file_, 4096) + (pointer_.empty() ? "" : ": " + pointer_); }
+
 Error JsonObject::error_found(std::string_view key, const std::string& accepted) const {
   const JsonNode* value = key.empty() ? node_ : find(key);
   return error(key, "found " + (value == nullptr ? "nothing" : shown(*value)) + "; accepted: " + accepted);
@@ -228,9 +230,8 @@ std::vector<std::string> JsonObject::optional_strings(std::string_view key) cons
 std::vector<std::int64_t> JsonObject::required_ints(std::string_view key, IntRange range) const {
   const JsonNode& value = require(key);
   if (value.kind != JsonNode::Kind::kArray) throw error_found(key, "an array of integers");
-  const JsonObject items(&value, file_, pointer_ + pointer_step(key));
   std::vector<std::int64_t> result;
-  result.reserve(value.children.size());
+  const JsonObject items(&value, file_, pointer_ + pointer_step(key));
   for (const JsonNode& child : value.children) result.push_back(items.int_of(child, child.key, range));
   return result;
 }
@@ -256,6 +257,31 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
   JsonDocument document(std::move(content));
   if (document.content_->root.kind != JsonNode::Kind::kObject) throw document.root().error_found("", "an object");
   return document;
+}
+
+JsonDocument JsonDocument::changed(std::span<const JsonChange> changes, std::string_view within,
+                                   std::string name) const {
+  auto content = std::make_shared<Content>(*content_);
+  content->name = std::move(name);
+  JsonNode* object = &content->root;
+  if (!within.empty()) {
+    const auto inner = std::find_if(object->children.begin(), object->children.end(),
+                                    [&](const JsonNode& child) { return child.key == within; });
+    if (inner == object->children.end()) throw Error(ErrorCode::kInternal, "no object to change");
+    object = &*inner;
+  }
+  for (const JsonChange& change : changes) {
+    std::erase_if(object->children, [&](const JsonNode& child) { return child.key == change.key; });
+    if (!change.value) continue;
+    JsonNode node{.kind = change.boolean ? JsonNode::Kind::kBool : JsonNode::Kind::kInteger};
+    node.boolean = *change.value != 0;
+    node.integer = *change.value;
+    node.number = static_cast<double>(*change.value);
+    node.text = std::to_string(*change.value);
+    node.key = change.key;
+    object->children.push_back(std::move(node));
+  }
+  return JsonDocument(std::move(content));
 }
 
 JsonDocument JsonDocument::read_file(const std::string& path) { return parse(read_text_file(path), path); }

@@ -80,6 +80,8 @@ class JsonObject {
   [[nodiscard]] Error error_found(std::string_view key, const std::string& accepted) const;
 
   [[nodiscard]] const std::string& file() const { return *file_; }
+  /// "FILE: /pointer", for messages about this object after the document is gone.
+  [[nodiscard]] std::string where() const;
 
  private:
   friend class JsonDocument;
@@ -99,6 +101,13 @@ class JsonObject {
   std::string pointer_;
 };
 
+/// A key's new value, or its removal.
+struct JsonChange {
+  std::string key;
+  std::optional<std::int64_t> value{};  // absent: the key goes
+  bool boolean = false;                 // the value stands for true or false
+};
+
 /// A whole JSON text whose top level is an object, parsed and checked for well-formedness, duplicate keys,
 /// depth and size.
 class JsonDocument {
@@ -108,6 +117,11 @@ class JsonDocument {
   [[nodiscard]] static JsonDocument parse(std::string_view text, std::string name);
 
   [[nodiscard]] JsonObject root() const;
+
+  /// A copy in which keys of the top level, or of the object at its key `within`, are other ones. `name` stands for the
+  /// file in messages.
+  [[nodiscard]] JsonDocument changed(std::span<const JsonChange> changes, std::string_view within,
+                                     std::string name) const;
 
  private:
   struct Content;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/custom_spec.h"
 
 namespace memcalc {
 
@@ -292,12 +293,12 @@ struct WhisperSpec : BartSpec {
 
 using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
                                   Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec,
-                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, MixtralSpec,
+                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, CustomSpec, MixtralSpec,
                                   Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from
-  std::string model_type;  // of transformers: "bert", "gpt2", "llama", …
+  std::string model_type;  // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
   std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it

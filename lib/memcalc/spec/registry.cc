@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
@@ -101,6 +102,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
 ModelSpec model_from_file(const std::string& path) {
   const JsonDocument document = JsonDocument::read_file(path);
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
+  if (is_custom_file(document.root())) return read_custom_file(document.root());
   ModelSpec model = model_from_hf_config(document.root(), path);
   model.source = path;
   return model;
@@ -143,6 +145,17 @@ ModelSpec SpecRegistry::model(const std::string& reference) const {
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
+}
+
+std::string SpecRegistry::model_path(const std::string& reference) const {
+  if (is_plain_name(reference)) {
+    if (const auto path = find_entry(directories_, kModelFolder, reference)) return path->string();
+  }
+  if (is_directory(reference)) return (fs::path(reference) / "config.json").string();
+  if (is_file(reference)) return reference;
+  if (const auto path = find_entry(directories_, kModelFolder, reference)) return path->string();
+  static_cast<void>(model(reference));  // says what is wrong with it
+  throw Error(ErrorCode::kInternal, "a model without a file: " + one_line(reference));
 }
 
 DeviceSpec SpecRegistry::device(const std::string& reference) const {

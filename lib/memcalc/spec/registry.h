@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/architecture_changes.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 
@@ -51,6 +52,10 @@ class SpecRegistry {
   /// of a model file of ours, or a directory that holds a config.json.
   [[nodiscard]] ModelSpec model(const std::string& reference) const;
 
+  /// The same with other sizes; its name says so, and no published count goes with it. Throws Error(kUsage) for a size
+  /// that the model's family does not have.
+  [[nodiscard]] ModelSpec model(const std::string& reference, const ArchitectureChanges& changes) const;
+
   /// `reference`: a registry name or alias ("h100-sxm"), or the path of a GPU file of ours.
   [[nodiscard]] DeviceSpec device(const std::string& reference) const;
 
@@ -59,7 +64,13 @@ class SpecRegistry {
   [[nodiscard]] std::vector<DeviceListing> devices() const;
 
  private:
+  /// The file that describes a model.
+  [[nodiscard]] std::string model_path(const std::string& reference) const;
+
   std::vector<std::string> directories_;
 };
+
+/// A family alone: `model_type` as in config.json, with transformers' defaults for what is not given.
+[[nodiscard]] ModelSpec model_of_family(const std::string& model_type, const ArchitectureChanges& sizes);
 
 }  // namespace memcalc

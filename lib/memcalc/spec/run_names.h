@@ -11,8 +11,8 @@
 
 namespace memcalc {
 
-inline constexpr std::array<std::string_view, 7> kTaskNames = {"seqcls", "mlm",     "causal", "image",
-                                                               "tokcls", "seq2seq", "speech"};
+inline constexpr std::array<std::string_view, 8> kTaskNames = {"seqcls", "mlm",     "causal", "image",
+                                                               "tokcls", "seq2seq", "speech", "custom"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 2> kLoopNames = {"trainer", "bare"};
@@ -22,6 +22,12 @@ inline constexpr std::array<std::string_view, 5> kOptimizerNames = {"adamw", "ad
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};
 
+inline constexpr std::array<std::string_view, 4> kQuantizationNames = {"none", "nf4", "nf4-double", "int8"};
+inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "base"};
+
+[[nodiscard]] constexpr std::string_view name_of(Quantization v) {
+  return kQuantizationNames[static_cast<std::size_t>(v)];
+}
 [[nodiscard]] constexpr std::string_view name_of(Task v) { return kTaskNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Precision v) { return kPrecisionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Loop v) { return kLoopNames[static_cast<std::size_t>(v)]; }

@@ -13,6 +13,7 @@ namespace {
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
   if (is_vision(model)) return Task::kImageClassification;
+  if (is_custom(model)) return Task::kCustom;
   const Task task = usual_task(model);
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
@@ -57,6 +58,30 @@ std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, st
   return size;
 }
 
+/// What a file of layers says about its input, unless --seq or --image say otherwise.
+void resolve_custom_input(const ModelSpec& model, const RunOptions& options, RunSpec& run,
+                          std::vector<std::string>& assumptions) {
+  const CustomSpec& spec = std::get<CustomSpec>(model.architecture);
+  run.sequence_length = 1;  // one sample, unless it is a sequence of tokens
+  if (const auto* tokens = std::get_if<custom::TokensInput>(&spec.input)) {
+    run.sequence_length = options.sequence_length.value_or(tokens->length);
+    if (!options.sequence_length) {
+      assumptions.push_back("sequence length " + std::to_string(run.sequence_length) + ": as in the file (--seq)");
+    }
+  } else if (options.sequence_length) {
+    throw Error(ErrorCode::kUsage, "sequence length: the input of " + model.name + " is no token ids; accepted: none");
+  }
+  if (const auto* images = std::get_if<custom::ImagesInput>(&spec.input)) {
+    run.image_size = options.image_size.value_or(images->size);
+    const std::string side = std::to_string(run.image_size);
+    if (!options.image_size) {
+      assumptions.push_back("images of " + side + " x " + side + " pixels: as in the file (--image)");
+    }
+  } else if (options.image_size) {
+    throw Error(ErrorCode::kUsage, "image size: the input of " + model.name + " is no images; accepted: none");
+  }
+}
+
 Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.precision) return *options.precision;
   if (options.weights_dtype == DType::kBFloat16) return Precision::kBf16;
@@ -69,6 +94,10 @@ Loop resolve_loop(Task task, const RunOptions& options, std::vector<std::string>
   if (options.loop) return *options.loop;
   if (task == Task::kImageClassification) {
     assumptions.emplace_back("the loop is a plain one: images are not modelled in the Trainer");
+    return Loop::kBare;
+  }
+  if (task == Task::kCustom) {
+    assumptions.emplace_back("the loop is a plain one: a model of layers is a plain torch module");
     return Loop::kBare;
   }
   assumptions.emplace_back(
@@ -110,13 +139,45 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
   return false;
 }
 
+FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
+  FineTuning tuning;
+  tuning.frozen = options.frozen;
+  tuning.liger = options.liger;
+  tuning.quantization = options.quantization.value_or(Quantization::kNone);
+  const bool quantized = tuning.quantization != Quantization::kNone;
+  if (options.lora_rank) {
+    tuning.lora = {.rank = *options.lora_rank,
+                   .targets = options.lora_targets,
+                   .dropout = options.lora_dropout.value_or(0),
+                   .in_base_dtype = options.lora_in_base_dtype};
+    if (options.lora_targets.empty()) {
+      assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
+    }
+  } else if (!options.lora_targets.empty() || options.lora_dropout || options.lora_in_base_dtype) {
+    throw Error(ErrorCode::kUsage, "LoRA options need a rank: --lora R");
+  }
+  tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value());
+  if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
+    assumptions.emplace_back(
+        "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
+  }
+  if (quantized) {
+    assumptions.emplace_back(
+        "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
+  }
+  return tuning;
+}
+
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
-  if (std::holds_alternative<TorchvisionSpec>(model.architecture) && run.precision == Precision::kFp32) {
+  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
+  const bool convolves = std::holds_alternative<TorchvisionSpec>(model.architecture) ||
+                         (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
+  if (convolves && run.precision == Precision::kFp32) {
     assumptions.emplace_back(
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
         "(--precision tf32)");
   }
-  if (!run.padding && !is_vision(model))
+  if (!run.padding && !is_vision(model) && !is_custom(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
       weights_dtype_of(run) == DType::kFloat32) {
@@ -134,7 +195,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   auto& assumptions = resolved.assumptions;
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(options, assumptions);
-  if (is_vision(model)) {
+  if (is_custom(model)) {
+    resolve_custom_input(model, options, run, assumptions);
+  } else if (is_vision(model)) {
     run.image_size = resolve_image(model, options, assumptions);
     run.sequence_length = 1;  // one sample is one image
   } else {
@@ -156,6 +219,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.use_cache = resolve_cache(run, options, assumptions);
   run.padding = options.padding;
   run.dropout = options.dropout;
+  run.fine_tuning = resolve_fine_tuning(options, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);
   return resolved;

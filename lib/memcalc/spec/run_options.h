@@ -31,6 +31,15 @@ struct RunOptions {
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;  // default: the model's own
+
+  std::optional<std::int64_t> lora_rank;     // default: no adapters
+  std::vector<std::string> lora_targets;     // default: every linear layer but the head
+  std::optional<double> lora_dropout;        // default 0, peft's
+  bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
+  std::optional<Quantization> quantization;  // default none
+  std::optional<bool> prepares_for_kbit;     // default: where a quantised base gets adapters
+  std::vector<std::string> frozen;           // default: nothing
+  bool liger = false;
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

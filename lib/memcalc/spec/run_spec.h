@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/fine_tuning.h"
 
 namespace memcalc {
 
@@ -19,6 +20,7 @@ enum class Task : std::uint8_t {
   kTokenClassification,
   kSeq2Seq,
   kSpeech,
+  kCustom,  // what the loss of a user's own layers says
 };
 
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.
@@ -52,6 +54,7 @@ struct RunSpec {
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache
   bool padding = false;                 // some sequences are padded, so an attention mask is passed; --padding
+  FineTuning fine_tuning;               // --lora, --quantize, --freeze, --liger
   std::optional<double> dropout;        // every dropout probability of the model; --dropout
 };
 

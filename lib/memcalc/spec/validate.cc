@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/custom_shapes.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -46,6 +47,7 @@ void check_sequence(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_image(const ModelSpec& model, const RunSpec& run) {
+  if (is_custom(model)) return;
   const bool image = run.task == Task::kImageClassification;
   if (image != is_vision(model)) {
     refuse("task " + std::string(name_of(run.task)) + ": " + model.name + " takes " +
@@ -64,6 +66,7 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
 }
 
 void check_task(const ModelSpec& model, const RunSpec& run) {
+  if (is_custom(model)) return;
   const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
   const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
   if (is_vision(model)) return;
@@ -85,6 +88,32 @@ void check_attention(const ModelSpec& model, const RunSpec& run) {
          model.model_type + " needs, in its eager attention only; accepted: --attn eager");
 }
 
+/// A model of layers is a plain torch module in a plain loop.
+void check_custom(const ModelSpec& model, const RunSpec& run) {
+  const auto* spec = std::get_if<CustomSpec>(&model.architecture);
+  if ((spec != nullptr) != (run.task == Task::kCustom)) {
+    refuse("task " + std::string(name_of(run.task)) + ": " + model.name +
+           (spec != nullptr ? " has its loss in its file; accepted: no --task"
+                            : " is no model of layers, to which the task custom belongs"));
+  }
+  if (spec == nullptr) return;
+  if (run.loop != Loop::kBare) {
+    refuse("loop trainer: " + model.name +
+           " is a plain torch module, without the inputs and outputs that the Trainer asks for; accepted: --loop bare");
+  }
+  if (run.attention != Attention::kSdpa) {
+    refuse("attention " + std::string(name_of(run.attention)) +
+           ": the attention of layers is F.scaled_dot_product_attention; accepted: --attn sdpa");
+  }
+  if (run.padding) refuse("padding: a model of layers takes no mask");
+  if (run.checkpointing != Checkpointing::kNone && !custom::has_layer<custom::RepeatLayer>(spec->layers)) {
+    refuse("checkpointing full: it is the blocks of a repeat that are checkpointed, and " + model.name +
+           " has none; accepted: none");
+  }
+  if (run.use_cache) refuse("use_cache: a model of layers has no key/value cache");
+  check_shapes(*spec, input_shape(*spec, run), run.batch_size);
+}
+
 void check_precision(const RunSpec& run) {
   const DType weights = weights_dtype_of(run);
   if (!is_floating(weights) || weights == DType::kFloat64) refuse("weights dtype: expected fp32, bf16 or fp16");
@@ -97,6 +126,38 @@ void check_precision(const RunSpec& run) {
   // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit.
   if (run.attention == Attention::kFlash && pure && !is_half(weights)) {
     refuse("attention flash needs 16-bit tensors: use precision bf16, fp16, amp-bf16 or amp-fp16");
+  }
+}
+
+void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
+  const FineTuning& tuning = run.fine_tuning;
+  if (std::holds_alternative<TorchvisionSpec>(model.architecture) && tuning.replaces_linear_layers()) {
+    refuse("LoRA and quantisation: peft and bitsandbytes are modelled on transformers' models, not torchvision's");
+  }
+  if (tuning.lora) {
+    constexpr std::int64_t kMostRank = 65536;
+    if (tuning.lora->rank < 1 || tuning.lora->rank > kMostRank) {
+      refuse("LoRA rank: expected a whole number from 1 to " + std::to_string(kMostRank) + ", found " +
+             std::to_string(tuning.lora->rank));
+    }
+    if (!(tuning.lora->dropout >= 0 && tuning.lora->dropout < 1)) {
+      refuse("LoRA dropout: expected a probability from 0 to less than 1");
+    }
+    if (!tuning.frozen.empty()) refuse("freeze: LoRA freezes the whole base; give one of the two");
+  }
+  if (tuning.quantization != Quantization::kNone && !tuning.lora) {
+    refuse("quantize " + std::string(name_of(tuning.quantization)) +
+           ": packed weights get no gradient, so a quantised base is trained through adapters: add --lora R");
+  }
+  const bool has_liger = std::holds_alternative<LlamaSpec>(model.architecture) ||
+                         std::holds_alternative<Qwen2Spec>(model.architecture) ||
+                         std::holds_alternative<Qwen3Spec>(model.architecture);
+  if (tuning.liger && !has_liger) {
+    refuse("liger: its kernels are modelled for the families llama, mistral, qwen2 and qwen3, not for " +
+           model.model_type);
+  }
+  if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
+    refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
   }
 }
 
@@ -138,6 +199,8 @@ std::int64_t trained_image_size(const ModelSpec& model) {
   return vit != nullptr ? vit->image_size : 224;
 }
 
+bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
+
 bool is_encoder(const ModelSpec& model) {
   return std::holds_alternative<BertSpec>(model.architecture) ||
          std::holds_alternative<DistilBertSpec>(model.architecture);
@@ -155,10 +218,11 @@ bool is_encoder_decoder(const ModelSpec& model) {
 }
 
 bool is_decoder(const ModelSpec& model) {
-  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model);
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model);
 }
 
 Task usual_task(const ModelSpec& model) {
+  if (is_custom(model)) return Task::kCustom;
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
@@ -168,10 +232,12 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_numbers(run);
   check_sequence(model, run);
   check_image(model, run);
+  check_custom(model, run);
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_attention(model, run);
   check_precision(run);
+  check_fine_tuning(model, run);
 }
 
 }  // namespace memcalc

@@ -25,6 +25,9 @@ namespace memcalc {
 /// gpt-oss: its attention sinks are in transformers' eager attention only (and in kernels from the hub).
 [[nodiscard]] bool has_eager_attention_only(const ModelSpec& model);
 
+/// A user's own layers.
+[[nodiscard]] bool is_custom(const ModelSpec& model);
+
 /// Takes features of sound instead of token ids: Whisper.
 [[nodiscard]] bool is_speech(const ModelSpec& model);
 

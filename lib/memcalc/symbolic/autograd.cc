@@ -45,6 +45,10 @@ void Tape::release_node(NodeId id) {
       if (next != kNoNode && --nodes_[static_cast<std::size_t>(next)].references == 0) release_stack_.push_back(next);
     }
     node.edge_count = node.saved_count = node.output_count = 0;
+    node.variable = nullptr;
+    node.context = nullptr;
+    node.owner.reset();
+    node.kept.reset();
     free_nodes_.push_back(dead);
   }
   releasing_ = false;
@@ -69,6 +73,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.sequence = next_sequence_++;
   node.references = 0;
   node.visited = false;
+  node.outputs_differ = false;
   node.edge_count = static_cast<std::uint8_t>(count);
   node.saved_count = 0;
   node.output_count = 0;
@@ -159,6 +164,9 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   const NoGrad no_grad(*this);
   count_dependencies(first);
   nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = root_gradient;
+  // Called inside of backward(), by a reentrant checkpoint, it has a queue of its own.
+  const auto outer_ready = std::exchange(ready_, {});
+  const Operator* const outer_node = current_node;
   push_ready(first);
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
@@ -167,7 +175,8 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
     current_node = nodes_[static_cast<std::size_t>(id)].name;
     evaluate(id);
   }
-  current_node = nullptr;
+  ready_ = outer_ready;
+  current_node = outer_node;
 }
 
 void Tape::evaluate(NodeId id) {
@@ -201,9 +210,10 @@ void Tape::evaluate(NodeId id) {
 
 void Tape::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
-  const Node& target = nodes_[static_cast<std::size_t>(edge.node)];
-  const OutputMetadata& expected = target.output;
-  if (!target.outputs_differ && !(gradient.shape() == expected.shape)) gradient = sum_to(std::move(gradient), expected.shape);
+  const Node& node = nodes_[static_cast<std::size_t>(edge.node)];
+  const OutputMetadata& expected = node.output;
+  if (!node.outputs_differ && !(gradient.shape() == expected.shape))
+    gradient = sum_to(std::move(gradient), expected.shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }
 

@@ -53,6 +53,16 @@ class CheckpointFrame {
 /// Thrown through the region's second forward when its last needed tensor has been made.
 struct StopRecomputation {};
 
+/// use_reentrant=True: what the node in a region's place needs to run it again.
+struct ReentrantRegion {
+  CheckpointFrame::Region run;
+  KeptTensors keywords;  // and positional arguments that were not given
+  std::optional<DType> autocast;
+};
+
+[[nodiscard]] Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positional_count,
+                                                CheckpointFrame::Region region);
+
 [[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region);
 
 }  // namespace memcalc

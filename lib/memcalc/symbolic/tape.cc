@@ -30,6 +30,7 @@ Tape::~Tape() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     for (SavedTensor& saved : nodes_[i].saved) saved.reset();
     for (Tensor& gradient : nodes_[i].buffer) gradient.reset();
+    nodes_[i].kept.reset();
   }
   for (std::size_t i = 0; i < impls_.size(); ++i) impls_[i].grad.reset();
 }
@@ -61,8 +62,7 @@ void Tape::release(TensorImpl* impl) {
   impl->block = kNoBlock;
   impl->grad_fn = kNoNode;
   free_impls_.push_back(impl);
-  // TensorImpl::release_resources: what autograd knows of the tensor first, then the storage.
-  if (grad_fn != kNoNode) release_node(grad_fn);
+  if (grad_fn != kNoNode) release_node(grad_fn);  // TensorImpl.cpp, release_resources: autograd_meta_ before storage_
   if (block != kNoBlock) release_block(block);
 }
 
@@ -83,7 +83,7 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   impl->strides = strides;
   impl->elements = shape.elements();
   const Bytes bytes = checked_multiply(impl->elements, size_of(dtype));
-  if (bytes > 0) {
+  if (bytes > 0 && !on_meta_device) {
     impl->block = static_cast<BlockId>(trace.blocks.size());
     trace.blocks.push_back({bytes, Category::kTemporaries});
     block_references_.push_back(1);
@@ -138,6 +138,30 @@ Tensor Tape::parameter(const Shape& shape, DType dtype, bool trainable) {
     node.output = {shape, dtype};
   }
   return tensor;
+}
+
+void Tape::require_gradient(const Tensor& tensor) {
+  TensorImpl& impl = *tensor.impl();
+  impl.requires_grad = true;
+  impl.grad_accumulator = new_node();
+  Node& node = nodes_[static_cast<std::size_t>(impl.grad_accumulator)];
+  node.references = 0;
+  node.variable = &impl;
+  node.saved_count = 1;
+  node.saved[0].tensor = tensor;  // accumulate_grad.h: the node owns its variable, the variable only points back
+  node.sequence = UINT64_MAX;
+  node.output_count = 1;
+  node.output = {impl.shape, impl.dtype};
+}
+
+void Tape::take_storage(const Tensor& tensor, Tensor& from) {
+  tensor.impl()->block = std::exchange(from.impl()->block, kNoBlock);
+  from.reset();
+}
+
+void Tape::keep(Node& node, const Tensor& tensor) {
+  node.kept = tensor;
+  mark_saved(tensor);
 }
 
 void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {

@@ -99,6 +99,9 @@ struct Node {
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
+  const void* context = nullptr;
+  std::shared_ptr<void> owner;  // of the context, where the node owns it
+  Tensor kept;                  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
@@ -123,8 +126,14 @@ class Tape {
   [[nodiscard]] Tensor detach(const Tensor& base) { return alias(base, base.shape(), base.strides(), false); }
   /// A module's parameter: a leaf whose gradient is kept if `trainable`.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable = true);
+  /// parameter.requires_grad_(trainable), of one that was made trainable.
+  void set_trainable(const Tensor& parameter, bool trainable) { parameter.impl()->requires_grad = trainable; }
+  /// tensor.requires_grad_() of a result without history: a leaf, whose gradient lives as long as the graph.
+  void require_gradient(const Tensor& tensor);
   /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
   void convert(const Tensor& tensor, DType dtype, const Operator& op);
+  /// Gives a tensor that was made on the meta device the storage of `from`, which dies.
+  void take_storage(const Tensor& tensor, Tensor& from);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
   [[nodiscard]] Tensor placeholder();
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
@@ -135,6 +144,8 @@ class Tape {
   /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
   [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count);
   void save(Node& node, const Tensor& tensor);
+  /// ctx.name = tensor in an autograd.Function: neither checkpointing nor backward lets it go, only the graph's end.
+  void keep(Node& node, const Tensor& tensor);
   /// What autograd saves counts as an activation from then on.
   void mark_saved(const Tensor& tensor);
   /// Makes `output` the next output of `node`; without a node nothing. A former history is let go.
@@ -171,6 +182,8 @@ class Tape {
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
+  bool on_meta_device = false;   // tensors are made without storage: from_pretrained builds a model so
+  bool has_dynamic_map = false;  // bitsandbytes has put its map of 8-bit codes on the card
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;
@@ -223,7 +236,10 @@ class BackwardCall {
   /// The gradient itself, where the result is a view of it.
   [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }
   [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
-  void set(int input, Tensor gradient) { results[static_cast<std::size_t>(input)] = std::move(gradient); }
+  /// A gradient that nobody needs dies here.
+  void set(int input, Tensor gradient) {
+    if (needs(input)) results[static_cast<std::size_t>(input)] = std::move(gradient);
+  }
 
   Tape& tape;
   Node& node;

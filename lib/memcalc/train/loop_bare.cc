@@ -3,6 +3,7 @@
 
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
@@ -30,18 +31,32 @@ std::optional<DType> autocast_dtype(Precision precision) {
   return std::nullopt;
 }
 
+namespace {
+
+Shape with_batch(std::int64_t batch, const Shape& sample) {
+  Shape shape{batch};
+  for (int i = 0; i < sample.rank; ++i) shape.dims[static_cast<std::size_t>(shape.rank++)] = sample[i];
+  return shape;
+}
+
+}  // namespace
+
 Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
   const Shape ids{run.batch_size, run.sequence_length};
   const auto input = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, op, Category::kInputs); };
+  const bool numbers = model.input_features.rank > 0;
+  if (numbers) batch.input_features = input(with_batch(run.batch_size, model.input_features), weights_dtype_of(run));
+  if (run.task == Task::kCustom) {
+    if (!numbers) batch.input_ids = input(ids, DType::kInt64);
+    batch.labels = input(with_batch(run.batch_size, model.sample_labels), DType::kInt64);
+    return batch;
+  }
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
   if (images) {
     batch.pixel_values = input({run.batch_size, 3, run.image_size, run.image_size}, weights_dtype_of(run));
-  } else if (speech) {
-    const Shape& sample = model.input_features;
-    batch.input_features = input({run.batch_size, sample[0], sample[1]}, weights_dtype_of(run));
-  } else {
+  } else if (!speech) {
     batch.input_ids = input(ids, DType::kInt64);
   }
   const bool classifies = images || run.task == Task::kSequenceClassification;
@@ -73,6 +88,7 @@ void backward_from(const Tensor& loss) {
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   Batch batch = make_batch(tape, model, run, kRandint);
   tape.empty_cache();
+  apply_fine_tuning(tape, model, run);
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) {
     if (parameter.tensor.requires_grad()) all.push_back(parameter.tensor);

@@ -5,6 +5,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
@@ -48,7 +49,7 @@ Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, const Batch& i
   const bool mixed = tape.autocast.has_value();
   tape.autocast.reset();
   tape.clear_cast_cache();
-  if (mixed) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+  if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
@@ -165,6 +166,7 @@ void TrainerLoop::micro_batch(Batch& batch) {
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.empty_cache();
+  apply_fine_tuning(tape, model, run);
   tape.phase = Phase::kForward;
   TrainerLoop loop(tape, model, run);
   tape.record_kernels = true;

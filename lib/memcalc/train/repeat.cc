@@ -45,6 +45,8 @@ void repeat_step(Trace& trace, std::size_t first_event, std::size_t first_block,
     if (is_placeholder(event.block)) {
       event.block = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
       if (event.block != kNoBlock) second.push_back(event);
+    } else if (static_cast<std::size_t>(event.block) < first_block) {
+      continue;  // older than the step: only the first one can free it
     } else if (fate(event.block) != Fate::kPermanent) {
       event.block += static_cast<BlockId>(count);
       second.push_back(event);

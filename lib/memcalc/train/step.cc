@@ -6,6 +6,7 @@
 
 #include "memcalc/models/model.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
 
 namespace memcalc {
@@ -50,8 +51,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   Tape tape(device);
   tape.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;
+  bool uses_sdpa = true;
   {
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));
+    if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
     if (run.loop == Loop::kTrainer) {
       run_trainer_loop(tape, *model, run);
     } else {
@@ -63,11 +66,12 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
+    uses_sdpa = model->uses_sdpa;
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
     tape.stop();
   }
-  tell_attention_kernel(run, device, result);
+  if (uses_sdpa) tell_attention_kernel(run, device, result);
   if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
     result.assumptions.emplace_back(
         "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");

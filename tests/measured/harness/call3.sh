@@ -1,6 +1,6 @@
 #!/bin/bash
 # one device call: histories of the cases file $1 ($3 jobs), then rows of the cases file $2; everything under $OUT
-cd "$(dirname "$0")"; export PYTHONPATH="$(pwd)/../../../.site" OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 TORCH_SYMBOLIZE_MODE=dladdr HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false TORCHINDUCTOR_COMPILE_THREADS=1
+cd "$(dirname "$0")"; export SITE="$(pwd)/../../../.site" OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1 TORCH_SYMBOLIZE_MODE=dladdr HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false TORCHINDUCTOR_COMPILE_THREADS=1
 T=/tmp/mc; rm -rf $T; mkdir -p $T/hist; S=$SECONDS
 python3 history.py $1 $T/hist --jobs ${3:-7} --budget 400 > $OUT/hist.log 2>&1 & P2=$!
 for i in $(seq 1 28); do

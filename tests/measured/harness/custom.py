@@ -52,6 +52,9 @@ class Decoder(nn.Module):
 
 def build(name, case, dtype, ri):
     B = case["batch"]
+    if name not in ("mlp", "cnn", "decoder"):
+        import layers
+        return layers.build(name, case, dtype, ri)
     with torch.device("cuda"):
         m = dict(mlp=lambda: Classifier(mlp()), cnn=lambda: Classifier(cnn()), decoder=Decoder)[name]()
     m = m.to(dtype)

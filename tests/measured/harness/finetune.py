@@ -95,3 +95,13 @@ def optimizer(o, params):
     B = bnb.optim
     return {"adamw-8bit": B.AdamW8bit, "paged-adamw-8bit": B.PagedAdamW8bit, "paged-adamw": B.PagedAdamW32bit, "adamw-bnb": B.AdamW32bit, "lion": B.Lion32bit, "lion-8bit": B.Lion8bit,
             "paged-lion-8bit": B.PagedLion8bit, "paged-lion": B.PagedLion32bit, "rmsprop-8bit": B.RMSprop8bit, "sgdm-8bit": B.SGD8bit}[o](params, lr=1e-5, **({"momentum": 0.9} if o == "sgdm-8bit" else {}))
+
+
+def elsewhere(case, script, arguments):
+    """bitsandbytes and Liger start CUDA as they are imported, so a case that needs them gets a process of its own: replaces this
+    (forked) one by `script --direct CASE`, with $SITE on its path."""
+    import json, sys
+    bnb = ("8bit", "8-bit", "paged", "lion", "bnb")
+    if os.environ.get("PYTHONPATH") or not (case.get("quant") or case.get("liger") or any(k in (case.get("optimizer", "") + case.get("optim", "")) for k in bnb)): return
+    os.environ["PYTHONPATH"] = os.environ["SITE"]
+    os.execv(sys.executable, [sys.executable, script, *arguments, "--direct", json.dumps(case)])

@@ -215,15 +215,17 @@ def run(case, outdir, light):
 
 
 def main():
-    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=5); ap.add_argument("--budget", type=float, default=400); ap.add_argument("--light", action="store_true")
+    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=5); ap.add_argument("--budget", type=float, default=400); ap.add_argument("--light", action="store_true"); ap.add_argument("--direct")
     a = ap.parse_args(); os.makedirs(a.out, exist_ok=True)
     import torch, transformers, accelerate
     from transformers import Trainer, TrainingArguments, default_data_collator
     import transformers.models.auto.modeling_auto
     print("imports %.1f" % (time.time() - T0), flush=True)
+    if a.direct: return run(json.loads(a.direct), a.out, a.light)
+    import finetune
     from op_requests import pool
     cases = [json.loads(l) for l in open(a.cases) if l.strip()]
-    pool([(c["id"], (lambda c=c: run(c, a.out, a.light))) for c in cases], a.jobs, lambda s: print(s, flush=True), T0 + a.budget)
+    pool([(c["id"], (lambda c=c: (finetune.elsewhere(c, "history.py", [a.cases, a.out]), run(c, a.out, a.light)))) for c in cases], a.jobs, lambda s: print(s, flush=True), T0 + a.budget)
 
 
 if __name__ == "__main__": main()

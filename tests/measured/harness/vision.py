@@ -1,7 +1,7 @@
 """Vision on one GPU: allocator histories of torchvision and ViT models, and the workspace that cuDNN takes for every
 distinct convolution of torchvision's classifiers, by batch size and dtype.
 
-usage: vision.py history | convolutions | channels_last OUT_DIR     (--jobs N --budget SECONDS)
+usage: vision.py history | convolutions | channels_last | small OUT_DIR     (--jobs N --budget SECONDS)
 convolutions: one line each, [mode, batch, in, H, W, out, groups, kh, kw, stride, padding, backends, forward, dgrad, wgrad]: bytes
 requested beyond the result (-1: refused, -2: out of memory).
 """
@@ -84,11 +84,27 @@ def channels_last_shapes():
     return keys
 
 
-def convolutions(out, jobs, budget, channels_last=False):
+def small_shapes():
+    """Layers of small networks: what people write for MNIST, CIFAR, 64 and 224 pixels."""
+    keys = []
+    def add(ci, size, co, k, s=1, p=0, g=1): keys.append((ci, size, size, co, g, k, k, s, p))
+    sizes = {1: (28, 32, 64), 3: (32, 64, 128, 224), 16: (14, 16, 28, 32, 64, 112), 32: (14, 16, 28, 32, 56, 64, 112), 64: (7, 8, 14, 16, 28, 32, 64), 128: (4, 7, 8, 14, 16, 32), 256: (2, 4, 8, 16), 512: (2, 4, 8)}
+    for ci, outs in ((1, (8, 16, 32, 64)), (3, (16, 32, 64)), (16, (16, 32)), (32, (32, 64)), (64, (64, 128)), (128, (128, 256)), (256, (256, 512)), (512, (512,))):
+        for size in sizes[ci]:
+            for co in outs: add(ci, size, co, 3, 1, 1)
+            if ci >= 16: add(ci, size, outs[-1], 3, 2, 1); add(ci, size, outs[-1], 1, 2); add(ci, size, outs[-1], 1)
+    for size, ci, co, p in ((28, 1, 6, 0), (28, 1, 6, 2), (32, 1, 6, 0), (32, 3, 6, 0), (14, 6, 16, 0), (12, 6, 16, 0), (28, 1, 32, 2), (14, 32, 64, 2), (32, 3, 32, 2), (16, 32, 64, 2), (16, 64, 64, 2)): add(ci, size, co, 5, 1, p)
+    for size, ci, co in ((28, 1, 32), (26, 32, 64), (13, 32, 64), (32, 3, 32), (30, 32, 64), (15, 32, 64), (13, 64, 64), (6, 64, 64), (4, 64, 64)): add(ci, size, co, 3)
+    for size, co, k in ((32, 192, 4), (32, 384, 4), (64, 192, 8), (64, 384, 8), (224, 192, 16)): add(3, size, co, k, k)
+    add(128, 8, 128, 3, 1, 1, 128)
+    return list(dict.fromkeys(keys))
+
+
+def convolutions(out, jobs, budget, channels_last=False, small=False):
     import torch
     from op_requests import pool
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    keys = channels_last_shapes() if channels_last else shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
+    keys = channels_last_shapes() if channels_last else small_shapes() if small else shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
     jobs_list = [(b, mode) for mode in MODES for b in BATCHES]
     jobs_list.sort(key=lambda j: BATCHES.index(j[0]) + 3 * MODES.index(j[1]))
     def one(b, mode):
@@ -120,4 +136,4 @@ if __name__ == "__main__":
     ap = argparse.ArgumentParser(); ap.add_argument("what"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=6); ap.add_argument("--budget", type=float, default=300)
     a = ap.parse_args(); os.makedirs(a.out, exist_ok=True)
     if a.what == "history": histories(a.out, a.jobs, a.budget)
-    else: convolutions(a.out, a.jobs, a.budget, a.what == "channels_last")
+    else: convolutions(a.out, a.jobs, a.budget, a.what == "channels_last", a.what == "small")

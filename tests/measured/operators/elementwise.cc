@@ -1,6 +1,7 @@
 // Element-wise operators.
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/activation.h"
 
 #include "measured/operators/op_case.h"
 #include "memcalc/symbolic/ops/view.h"

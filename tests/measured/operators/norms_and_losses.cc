@@ -22,6 +22,12 @@ Operation layer_norm_case(TapeBench& bench, const OpCase& each) {
   return {.forward = [=] { return layer_norm(x, weight, bias); }};
 }
 
+Operation rms_norm_case(TapeBench& bench, const OpCase& each) {
+  const Tensor x = bench.input({each.integer("T"), each.integer("h")}, each.dtype());
+  const Tensor weight = bench.input({each.integer("h")}, each.dtype());
+  return {.forward = [=] { return rms_norm(x, weight); }};
+}
+
 Tensor rows(TapeBench& bench, const OpCase& each) {
   return bench.input({each.integer("T"), each.integer("V")}, each.dtype());
 }
@@ -81,7 +87,7 @@ std::vector<Runner> norm_and_loss_runners() {
       ordinary("layer_norm", layer_norm_case),       ordinary("softmax", softmax_case),
       ordinary("log_softmax", log_softmax_case),     ordinary("softmax_fp32", softmax_in_float32),
       ordinary("cross_entropy", cross_entropy_case), ordinary("causal_loss", causal_loss),
-      ordinary("embedding", embedding_case),
+      ordinary("embedding", embedding_case),         ordinary("rms_norm", rms_norm_case),
   };
 }
 

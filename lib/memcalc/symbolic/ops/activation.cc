@@ -16,6 +16,13 @@ constexpr Operator kHardswish{"aten::hardswish_"}, kHardswishBackward{"Hardswish
 constexpr Operator kHardswishBackwardOp{"aten::hardswish_backward"};
 constexpr Operator kHardtanh{"aten::hardtanh_"}, kHardtanhBackward{"HardtanhBackward0"};
 constexpr Operator kHardtanhBackwardOp{"aten::hardtanh_backward"};
+constexpr Operator kHardswishOut{"aten::hardswish"}, kHardtanhOut{"aten::hardtanh"};
+constexpr Operator kLeakyRelu{"aten::leaky_relu"}, kLeakyReluBackward{"LeakyReluBackward0"};
+constexpr Operator kLeakyReluBackwardOp{"aten::leaky_relu_backward"};
+constexpr Operator kElu{"aten::elu"}, kEluBackward{"EluBackward0"}, kEluBackwardOp{"aten::elu_backward"};
+constexpr Operator kMish{"aten::mish"}, kMishBackward{"MishBackward0"}, kMishBackwardOp{"aten::mish_backward"};
+constexpr Operator kSoftplus{"aten::softplus"}, kSoftplusBackward{"SoftplusBackward0"};
+constexpr Operator kSoftplusBackwardOp{"aten::softplus_backward"};
 constexpr Operator kHardsigmoid{"aten::hardsigmoid"}, kHardsigmoidBackward{"HardsigmoidBackward0"};
 constexpr Operator kHardsigmoidBackwardOp{"aten::hardsigmoid_backward"};
 constexpr Operator kSigmoid{"aten::sigmoid"}, kSigmoidBackward{"SigmoidBackward0"};
@@ -110,6 +117,36 @@ Tensor hardswish_in_place(const Tensor& x) {
 
 Tensor relu6_in_place(const Tensor& x) {
   return in_place_with_copy(kHardtanh, kHardtanhBackward, backward_from_saved<kHardtanhBackwardOp>, x);
+}
+
+Tensor hardswish(Arg x) {
+  const OperatorCall call(x);
+  return saving(kHardswishOut, kHardswishBackward, backward_from_saved<kHardswishBackwardOp>, *x, false);
+}
+
+Tensor relu6(Arg x) {
+  const OperatorCall call(x);
+  return saving(kHardtanhOut, kHardtanhBackward, backward_from_saved<kHardtanhBackwardOp>, *x, false);
+}
+
+Tensor leaky_relu(Arg x) {
+  const OperatorCall call(x);
+  return saving(kLeakyRelu, kLeakyReluBackward, backward_from_saved<kLeakyReluBackwardOp>, *x, false);
+}
+
+Tensor elu(Arg x) {
+  const OperatorCall call(x);
+  return saving(kElu, kEluBackward, backward_from_saved<kEluBackwardOp>, *x, false);
+}
+
+Tensor mish(Arg x) {
+  const OperatorCall call(x);
+  return saving(kMish, kMishBackward, backward_from_saved<kMishBackwardOp>, *x, false);
+}
+
+Tensor softplus(Arg x) {
+  const OperatorCall call(x);
+  return saving(kSoftplus, kSoftplusBackward, backward_from_saved<kSoftplusBackwardOp>, autocast_float32(*x), false);
 }
 
 Tensor hardsigmoid(Arg x) {

@@ -11,6 +11,13 @@ namespace memcalc {
 [[nodiscard]] Tensor silu_in_place(const Tensor& x);
 [[nodiscard]] Tensor hardswish_in_place(const Tensor& x);
 [[nodiscard]] Tensor relu6_in_place(const Tensor& x);
+/// Out of place: autograd keeps the operand.
+[[nodiscard]] Tensor hardswish(Arg x);
+[[nodiscard]] Tensor relu6(Arg x);
+[[nodiscard]] Tensor leaky_relu(Arg x);
+[[nodiscard]] Tensor elu(Arg x);
+[[nodiscard]] Tensor mish(Arg x);
+[[nodiscard]] Tensor softplus(Arg x);
 [[nodiscard]] Tensor hardsigmoid(Arg x);
 [[nodiscard]] Tensor sigmoid(Arg x);
 /// a += b

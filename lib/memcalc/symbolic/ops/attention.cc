@@ -177,7 +177,10 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   Tensor out =
       tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
                          bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
-  const Tensor logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+  Tensor logsumexp;
+  if (node != nullptr) {  // compute_logsumexp
+    logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+  }
   if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
   attention_contractions(tape, kEfficient, s, query.dtype(), false);
   tape.set_history(node, out);
@@ -329,6 +332,8 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
                                 const SdpaOptions& options) {
   // check_attn_mask_shape: no fused kernel returns a gradient for the mask.
   if (mask.defined() && mask.requires_grad()) return SdpaBackend::kMath;
+  // check_last_dim_stride_equals_1_dense: T5's position bias is a permuted table.
+  if (mask.defined() && mask.strides()[-1] != 1) return SdpaBackend::kMath;
   const DeviceSpec& device = query.tape().device;
   const std::int64_t dim = query.size(3);
   const bool half = is_half(query.dtype());

@@ -1,5 +1,9 @@
 #include "memcalc/symbolic/ops/batch_norm.h"
 
+#include <algorithm>
+#include <bit>
+#include <utility>
+
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -12,23 +16,63 @@ constexpr Operator kCudnnBackwardOp{"aten::cudnn_batch_norm_backward"};
 constexpr Operator kNative{"aten::native_batch_norm"}, kNativeBackward{"NativeBatchNormBackward0"};
 constexpr Operator kNativeBackwardOp{"aten::native_batch_norm_backward"};
 
-/// Both kernels ask for the same: the input's gradient, then those of weight and bias.
+/// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: contiguous, with the channels innermost, as [N, C] is.
+bool has_channels_innermost(const Tensor& x) { return x.is_contiguous() && x.strides()[1] == 1; }
+
+std::int64_t last_power_of_2(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+/// Normalization.cuh, flexible_launch_configs: with many rows several thread blocks share a channel, and meet in a
+/// staging buffer of `values` numbers a channel and block.
+void stage_rows(const Tensor& x, std::int64_t values, const Operator& op) {
+  constexpr std::int64_t kTileWidth = 32, kMostThreads = 512, kElementsPerThread = 16, kMostBlocks = 128;
+  const std::int64_t channels = x.size(1);
+  const std::int64_t rows = x.elements() / channels;
+  std::int64_t width = std::min(last_power_of_2(channels), kTileWidth);
+  const std::int64_t height = std::min(last_power_of_2(ceil_div(rows, kElementsPerThread)), kMostThreads / width);
+  if (width * height != kMostThreads) width = std::min(last_power_of_2(channels), kMostThreads / height);
+  const std::int64_t blocks = std::min(ceil_div(rows, height * kElementsPerThread), kMostBlocks);
+  if (blocks < 8) return;
+  Tensor staging = x.tape().empty({values * channels * blocks}, DType::kFloat32, op);
+  Tensor semaphores = x.tape().empty({ceil_div(channels, width)}, DType::kInt32, op);
+  drop(semaphores, staging);
+}
+
+/// Most kernels ask for the same: the input's gradient, then those of weight and bias. With the channels innermost two
+/// kernels share the work, which pass on two sums.
 template <const Operator& op>
 void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight, mean, invstd
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
   Tape& tape = call.tape;
-  Tensor dx = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
+  const auto like_input = [&] {
+    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
+  };
+  const bool innermost = &op == &kNativeBackwardOp && has_channels_innermost(x);
+  Tensor dx, sum_dy, sum_dy_x;
+  if (innermost) {
+    sum_dy = tape.empty(weight.shape(), DType::kFloat32, op);
+    sum_dy_x = tape.empty(weight.shape(), DType::kFloat32, op);
+  } else {
+    dx = like_input();
+  }
   call.set(1, tape.empty(weight.shape(), weight.dtype(), op));
   call.set(2, tape.empty(weight.shape(), weight.dtype(), op));
+  if (innermost) {
+    stage_rows(x, 2, op);
+    dx = like_input();
+  }
+  drop(sum_dy_x, sum_dy);
   tape.kernel(op, OperatorClass::kNormalization, x.dtype(), 14.0 * static_cast<double>(x.elements()),
               5.0 * static_cast<double>(x.bytes()));
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
-/// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes float32, and float16 with float32 weights.
+/// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes images and sequences in float32, and in float16
+/// with float32 weights.
 bool uses_cudnn(const Tensor& x, const Tensor& weight) {
-  if (weight.dtype() != DType::kFloat32) return false;
+  if (weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
   return x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat16;
 }
 
@@ -50,6 +94,7 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), op);
   const Tensor mean = tape.empty({x->size(1)}, DType::kFloat32, op);
   const Tensor invstd = tape.empty({x->size(1)}, DType::kFloat32, op);
+  if (!cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
   tape.kernel(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
               3.0 * static_cast<double>(x->bytes()));
   tape.set_history(node, result);

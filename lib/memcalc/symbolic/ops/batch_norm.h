@@ -5,7 +5,7 @@
 
 namespace memcalc {
 
-/// F.batch_norm over [N, C, H, W]; running statistics are updated in place.
+/// F.batch_norm over [N, C], [N, C, L] or [N, C, H, W]; running statistics are updated in place.
 [[nodiscard]] Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias);
 
 }  // namespace memcalc

@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/conv1d.h"
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -13,23 +14,40 @@ namespace {
 constexpr Operator kConvolution{"aten::cudnn_convolution"}, kConvolutionBackward{"ConvolutionBackward0"};
 constexpr Operator kConvolutionBackwardOp{"aten::convolution_backward"};
 
-void count_kernel(Tape& tape, const Operator& op, const Shape& result, const Tensor& weight, DType dtype) {
-  tape.contraction(op, dtype, 1, result[0] * result[2], weight.size(0), weight.size(1) * weight.size(2));
+/// As cuDNN sees it: an image of one row.
+ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& result) {
+  return {.batch = x[0],
+          .in_channels = x[1],
+          .height = 1,
+          .width = x[2],
+          .out_channels = result[1],
+          .out_height = 1,
+          .out_width = result[2],
+          .groups = x[1] / weight[1],
+          .kernel_width = weight[2]};
+}
+
+void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
+  tape.scratch(sequence_convolution_workspace(s, pass, dtype, tape.allow_tf32), op, Category::kWorkspaces);
+  tape.contraction(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
+                   s.in_channels / s.groups * s.kernel_width);
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
+  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape());
+  const Tensor row_major = call.needs(1) ? contiguous(x) : x;
   {
     const Tensor dy = contiguous(call.gradient());
     if (call.needs(0)) {
       call.set(0, tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
-      count_kernel(tape, kConvolutionBackwardOp, dy.shape(), weight, x.dtype());
+      run_pass(tape, kConvolutionBackwardOp, shape, ConvolutionPass::kInputGradient, x.dtype());
     }
     if (call.needs(1)) {
       call.set(1, tape.empty(weight.shape(), weight.dtype(), kConvolutionBackwardOp));
-      count_kernel(tape, kConvolutionBackwardOp, dy.shape(), weight, x.dtype());
+      run_pass(tape, kConvolutionBackwardOp, shape, ConvolutionPass::kWeightGradient, x.dtype());
     }
   }
   if (call.needs(2)) {
@@ -42,19 +60,26 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
 
 Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stride, std::int64_t padding) {
   const OperatorCall call(x);
-  const Tensor vector = autocast_operand(bias);
+  Tensor vector;
+  if (bias.defined()) vector = autocast_operand(bias);
   const Tensor filter = autocast_operand(weight);
   const Tensor input = autocast_operand(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &filter, &vector};
-  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, 3);
+  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     tape.save(*node, input);
     tape.save(*node, filter);
   }
   const std::int64_t length = (input.size(2) + 2 * padding - filter.size(2)) / stride + 1;
+  Tensor row_major;
+  {
+    const NoGrad no_grad(tape);
+    row_major = contiguous(input);
+  }
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
-  count_kernel(tape, kConvolution, result.shape(), filter, input.dtype());
+  run_pass(tape, kConvolution, shape_of(input.shape(), filter.shape(), result.shape()), ConvolutionPass::kForward,
+           input.dtype());
   tape.set_history(node, result);
   return result;
 }

@@ -130,6 +130,21 @@ bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool al
   return false;
 }
 
+Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
+                                     bool allow_tf32) {
+  if (shape.kernel_width == 1) return 0;
+  const bool fp32 = mode_of(dtype, allow_tf32) == kFp32;
+  if (shape.groups == 1) {
+    const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
+    return copies ? formula_bytes(kCopiesAndWeight, shape, dtype) : 0;
+  }
+  constexpr Bytes kOfEachGroup = 16;
+  if (pass == ConvolutionPass::kWeightGradient || (fp32 && pass == ConvolutionPass::kForward)) return 0;
+  const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype);
+  const bool one_call = !fp32 && pass == ConvolutionPass::kInputGradient;
+  return one_call ? copies : copies + kOfEachGroup * (shape.groups - 1);
+}
+
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
   const int mode = mode_of(dtype, allow_tf32);
   const std::span<const Row> rows = rows_like(shape, mode);

@@ -25,6 +25,12 @@ struct ConvolutionShape {
 [[nodiscard]] Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                           bool allow_tf32);
 
+/// The same of a convolution over a sequence: [batch, channels, length], kernel_width wide. Measured for few shapes;
+/// what was seen are layout copies of input and output, of the weight where the kernel is wider than 1, of each group
+/// alone. Kernels of width 1 vary; they are taken to need nothing.
+[[nodiscard]] Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
+                                                   bool allow_tf32);
+
 /// True where the table holds this convolution (at any batch size).
 [[nodiscard]] bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32);
 

@@ -269,6 +269,15 @@ Tensor multiply_in_place(const Tensor& x) {
   return result;
 }
 
+Tensor add_scalar_in_place(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kAddBackward, pass_gradient, inputs, 1);
+  Tensor result = tape.detach(x);
+  tape.set_history(node, result);
+  return result;
+}
+
 Tensor where(const Tensor& condition, Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();

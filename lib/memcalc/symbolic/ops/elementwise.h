@@ -16,8 +16,9 @@ namespace memcalc {
 [[nodiscard]] Tensor add_scalar(Arg x);
 [[nodiscard]] Tensor multiply_scalar(Arg x);
 [[nodiscard]] Tensor divide_scalar(Arg x);
-/// x *= number: a node of its own on the same storage.
+/// x *= number, x += number: a node of its own on the same storage.
 [[nodiscard]] Tensor multiply_in_place(const Tensor& x);
+[[nodiscard]] Tensor add_scalar_in_place(const Tensor& x);
 /// torch.where(condition, x, number): the number becomes a scalar on the card for the call.
 [[nodiscard]] Tensor where(const Tensor& condition, Arg x);
 /// torch.clamp between two Python numbers, or with the upper one only.

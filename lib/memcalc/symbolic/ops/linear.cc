@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/linear.h"
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -147,13 +148,14 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t features = matrix.size(0);
   if (input.rank() == 2) return bias.defined() ? raw_addmm(vector, input, t(matrix)) : mm(input, t(matrix));
   const std::int64_t rows = input.elements() / input.size(-1);
-  if (bias.defined()) {
+  if (bias.defined() && input.is_contiguous()) {
     const Tensor flat = reshape(input, {rows, input.size(-1)});
     return view(raw_addmm(vector, flat, t(matrix)), with_last(input.shape(), features));
   }
   const Tensor transposed = t(matrix);
   const Tensor flat = reshape(input, {rows, input.size(-1)});
-  return unsafe_view(mm(flat, transposed), with_last(input.shape(), features));
+  Tensor product = unsafe_view(mm(flat, transposed), with_last(input.shape(), features));
+  return bias.defined() ? add_in_place(product, vector) : product;  // Linear.cpp: a copied input has no fused bias
 }
 
 Tensor matmul(Arg a, Arg b) {

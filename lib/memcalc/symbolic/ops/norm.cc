@@ -15,6 +15,10 @@ namespace {
 
 constexpr Operator kLayerNorm{"aten::native_layer_norm"}, kLayerNormBackward{"NativeLayerNormBackward0"};
 constexpr Operator kLayerNormBackwardOp{"aten::native_layer_norm_backward"};
+constexpr Operator kRmsNorm{"aten::_fused_rms_norm"}, kRmsNormBackward{"FusedRmsNormBackward0"};
+constexpr Operator kRmsNormBackwardOp{"aten::_fused_rms_norm_backward"};
+constexpr Operator kGroupNorm{"aten::native_group_norm"}, kGroupNormBackward{"NativeGroupNormBackward0"};
+constexpr Operator kGroupNormBackwardOp{"aten::native_group_norm_backward"};
 constexpr Operator kSoftmax{"aten::_softmax"}, kSoftmaxBackward{"SoftmaxBackward0"};
 constexpr Operator kSafeSoftmaxBackward{"SafeSoftmaxBackward0"};
 constexpr Operator kSoftmaxBackwardOp{"aten::_softmax_backward_data"};
@@ -67,6 +71,47 @@ void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   call.set(2, std::move(dbias));
 }
 
+void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input, weight, rstd
+  Tape& tape = call.tape;
+  const Tensor& input = call.saved(0);
+  const Tensor x = contiguous(input);
+  const Tensor dy = contiguous(call.gradient());
+  Tensor dx = tape.empty(input.shape(), input.dtype(), kRmsNormBackwardOp);
+  Tensor dweight, no_bias;
+  const Tensor& weight = call.saved(1);
+  if (call.needs(1)) {
+    dweight = tape.empty(weight.shape(), weight.dtype(), kRmsNormBackwardOp);
+    partial_weight_gradients(input, dweight, no_bias);
+  }
+  normalization_kernel(kRmsNormBackwardOp, dy, 11, 3);
+  if (call.needs(0)) call.set(0, std::move(dx));
+  call.set(1, std::move(dweight));
+}
+
+/// cuda/group_norm_kernel.cu, GroupNormBackwardKernelImplInternal: sums over each channel, then three factors a group.
+void group_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: input, weight, mean, rstd
+  Tape& tape = call.tape;
+  const Tensor& input = call.saved(0);
+  const Tensor& weight = call.saved(1);
+  const Tensor x = contiguous(input);
+  const Tensor dy = contiguous(call.gradient());
+  Tensor dx = tape.empty(input.shape(), input.dtype(), kGroupNormBackwardOp);
+  call.set(1, tape.empty(weight.shape(), weight.dtype(), kGroupNormBackwardOp));
+  call.set(2, tape.empty(weight.shape(), weight.dtype(), kGroupNormBackwardOp));
+  const std::int64_t batch = input.size(0), channels = input.size(1);
+  const std::int64_t groups = call.node.attributes[1];
+  const auto factors = [&](std::int64_t count) {
+    return tape.empty({batch, count}, statistics_dtype(input.dtype()), kGroupNormBackwardOp);
+  };
+  if (input.elements() > batch * channels) {
+    Tensor ds = factors(channels), db = factors(channels);
+    Tensor c2 = factors(groups), c3 = factors(groups), c1 = factors(channels);
+    drop(c3, c2, c1, db, ds);
+  }
+  normalization_kernel(kGroupNormBackwardOp, dy, 14, 3);
+  if (call.needs(0)) call.set(0, std::move(dx));
+}
+
 template <const Operator& op>
 void softmax_backward(BackwardCall& call) {
   const Tensor& result = call.saved(0);
@@ -115,6 +160,73 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   normalization_kernel(kLayerNorm, input, 8, 2);
+  tape.set_history(node, result);
+  if (node != nullptr) {
+    tape.save(*node, mean);
+    tape.save(*node, rstd);
+  }
+  return result;
+}
+
+Tensor rms_norm(Arg x, const Tensor& weight) {
+  const OperatorCall call(x);
+  if (x->dtype() != weight.dtype()) {  // layer_norm.cpp, rms_norm_composite
+    const Tensor upcast = to_dtype(*x, DType::kFloat32);
+    Tensor squares = power(upcast);
+    Tensor means = mean_last(squares);
+    means = add_scalar_in_place(means);
+    const Tensor scale = reciprocal_sqrt(means);
+    drop(means, squares);
+    Tensor result = upcast * scale;
+    result = result * weight;
+    return to_dtype(std::move(result), x->dtype());
+  }
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x, &weight};
+  Node* node = tape.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, *x);
+    tape.save(*node, weight);
+  }
+  Tensor row_major;
+  {
+    const NoGrad no_grad(tape);
+    row_major = contiguous(*x);
+  }
+  Tensor result = tape.empty(x->shape(), x->dtype(), kRmsNorm);
+  const Tensor rstd = tape.empty({x->elements() / x->size(-1)}, statistics_dtype(x->dtype()), kRmsNorm);
+  normalization_kernel(kRmsNorm, *x, 5, 2);
+  tape.set_history(node, result);
+  if (node != nullptr) tape.save(*node, rstd);
+  return result;
+}
+
+Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t groups) {
+  const OperatorCall call(x);
+  const Tensor input = autocast_float32(*x);
+  Tape& tape = input.tape();
+  const Tensor* inputs[] = {&input, &weight, &bias};
+  Node* node = tape.record(kGroupNormBackward, group_norm_backward, inputs, 3);
+  if (node != nullptr) {
+    node->attributes[1] = groups;
+    tape.save(*node, input);
+    tape.save(*node, weight);
+  }
+  Tensor row_major;
+  {
+    const NoGrad no_grad(tape);
+    row_major = contiguous(input);
+  }
+  Tensor result = tape.empty(input.shape(), input.dtype(), kGroupNorm);
+  const std::int64_t batch = input.size(0), channels = input.size(1);
+  const Tensor mean = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
+  const Tensor rstd = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
+  if (input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
+    Tensor a = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
+    Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
+    drop(b, a);
+  }
+  normalization_kernel(kGroupNorm, input, 8, 2);
   tape.set_history(node, result);
   if (node != nullptr) {
     tape.save(*node, mean);

@@ -1,7 +1,10 @@
 #include "memcalc/symbolic/ops/pool.h"
 
+#include <utility>
+
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -24,14 +27,16 @@ void pool_backward(BackwardCall& call) {  // saved: self, ...
   call.set(0, std::move(dx));
 }
 
+/// `shape`: of the result.
 Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x,
-            std::int64_t height, std::int64_t width, bool with_indices) {
-  if (height < 1 || width < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's pooling");
+            const Shape& shape, bool with_indices) {
+  for (int i = 2; i < shape.rank; ++i) {
+    if (shape[i] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's pooling");
+  }
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(node_name, backward, inputs, 1);
   if (node != nullptr) tape.save(*node, x);
-  const Shape shape{x.size(0), x.size(1), height, width};
   Tensor result = tape.empty(shape, x.dtype(), op);
   Tensor indices;
   if (with_indices) indices = tape.empty(shape, DType::kInt64, op);
@@ -42,24 +47,61 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
   return result;
 }
 
+/// Windows of one size along every dimension behind the channels.
+Shape pooled_shape(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  Shape shape = x.shape();
+  for (int i = 2; i < shape.rank; ++i) shape[i] = (shape[i] + 2 * padding - kernel) / stride + 1;
+  return shape;
+}
+
+Tensor max_pool(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  return pool(kMaxPool, kMaxPoolBackward, pool_backward<kMaxPoolBackwardOp>, x,
+              pooled_shape(x, kernel, stride, padding), true);
+}
+
+Tensor avg_pool(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  return pool(kAvgPool, kAvgPoolBackward, pool_backward<kAvgPoolBackwardOp>, x,
+              pooled_shape(x, kernel, stride, padding), false);
+}
+
+Tensor adaptive_pool(const Tensor& x, const Shape& shape) {
+  return pool(kAdaptive, kAdaptiveBackward, pool_backward<kAdaptiveBackwardOp>, x, shape, false);
+}
+
 }  // namespace
 
 Tensor max_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const OperatorCall call(x);
-  const auto out = [&](int dim) { return (x->size(dim) + 2 * padding - kernel) / stride + 1; };
-  return pool(kMaxPool, kMaxPoolBackward, pool_backward<kMaxPoolBackwardOp>, *x, out(2), out(3), true);
+  return max_pool(*x, kernel, stride, padding);
 }
 
-Tensor avg_pool2d(Arg x, std::int64_t kernel) {
+Tensor max_pool1d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   const OperatorCall call(x);
-  return pool(kAvgPool, kAvgPoolBackward, pool_backward<kAvgPoolBackwardOp>, *x, x->size(2) / kernel,
-              x->size(3) / kernel, false);
+  return max_pool(*x, kernel, stride, padding);
+}
+
+Tensor avg_pool2d(Arg x, std::int64_t kernel) { return avg_pool2d(std::move(x), kernel, kernel, 0); }
+
+Tensor avg_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  const OperatorCall call(x);
+  return avg_pool(*x, kernel, stride, padding);
+}
+
+Tensor avg_pool1d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  const OperatorCall call(x);
+  return avg_pool(*x, kernel, stride, padding);
 }
 
 Tensor adaptive_avg_pool2d(Arg x, std::int64_t size) {
   const OperatorCall call(x);
   if (size == 1) return mean_pixels(*x);
-  return pool(kAdaptive, kAdaptiveBackward, pool_backward<kAdaptiveBackwardOp>, *x, size, size, false);
+  return adaptive_pool(*x, {x->size(0), x->size(1), size, size});
+}
+
+Tensor adaptive_avg_pool1d(Arg x, std::int64_t size) {
+  const OperatorCall call(x);
+  if (size == 1) return squeeze(mean_pixels(unsqueeze(*x, 2)), 2);
+  return adaptive_pool(*x, {x->size(0), x->size(1), size});
 }
 
 }  // namespace memcalc

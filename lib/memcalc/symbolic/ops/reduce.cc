@@ -240,7 +240,9 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
 }
 
 void mean_backward(BackwardCall& call) {  // grad.expand(sizes) / n
-  const Tensor expanded = expand(call.gradient(), call.node.shape);
+  const std::int64_t dropped = call.node.attributes[1];
+  const Tensor kept = dropped > 0 ? unsqueeze(call.gradient(), static_cast<int>(dropped) - 1) : call.gradient();
+  const Tensor expanded = expand(kept, call.node.shape);
   call.set(0, pointwise(kDiv, {&expanded}, 1));
 }
 
@@ -263,12 +265,15 @@ void as_strided_backward(BackwardCall& call) {
   call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kNewZeros));
 }
 
-Tensor mean(const Tensor& x, unsigned reduced) {
+Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims = true) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
-  Tensor result = reduce(kMean, x, reduced, true);
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[1] = keep_dims ? 0 : std::countr_zero(reduced) + 1;  // where backward puts the dimension back
+  }
+  Tensor result = reduce(kMean, x, reduced, keep_dims);
   tape.set_history(node, result);
   return result;
 }
@@ -278,6 +283,11 @@ Tensor mean(const Tensor& x, unsigned reduced) {
 Tensor mean_last(Arg x) {
   const OperatorCall call(x);
   return mean(*x, 1U << (x->rank() - 1));
+}
+
+Tensor mean_over(Arg x, int dim) {
+  const OperatorCall call(x);
+  return mean(*x, 1U << dim, false);
 }
 
 Tensor mean_pixels(Arg x) {

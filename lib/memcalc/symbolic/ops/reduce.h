@@ -11,6 +11,8 @@ namespace memcalc {
 [[nodiscard]] Tensor sum_to(Arg x, const Shape& shape);
 /// x.mean(-1, keepdim=True)
 [[nodiscard]] Tensor mean_last(Arg x);
+/// x.mean(dim)
+[[nodiscard]] Tensor mean_over(Arg x, int dim);
 /// x.mean([-1, -2], keepdim=True): what adaptive_avg_pool2d to one pixel does.
 [[nodiscard]] Tensor mean_pixels(Arg x);
 /// x.sum(dim); a float32 result under autocast.

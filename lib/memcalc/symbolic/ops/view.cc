@@ -13,6 +13,7 @@ constexpr Operator kTransposeBackward{"TransposeBackward0"}, kTBackward{"TBackwa
 constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"UnsqueezeBackward0"};
 constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
 constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
+constexpr Operator kSqueezeBackward{"SqueezeBackward1"};
 constexpr Operator kPermuteBackward{"PermuteBackward0"};
 constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitWithSizesBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
@@ -219,36 +220,53 @@ Tensor select(Arg x, int dim) {
   return record_view(kSelectBackward, select_backward, x, shape, strides);
 }
 
-std::vector<Tensor> split(Arg x, int dim, int parts) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kSplitBackward, split_backward, inputs, 1);
-  if (node != nullptr) node->shape = x->shape();
-  if (dim < 0) dim += x->rank();
-  Shape shape = x->shape();
-  shape[dim] /= parts;
+namespace {
+
+std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(name, split_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  if (dim < 0) dim += x.rank();
+  Shape shape = x.shape();
   std::vector<Tensor> results;
   for (int i = 0; i < parts; ++i) {
-    results.push_back(tape.alias(*x, shape, x->strides(), true));
+    shape[dim] = sizes[i];
+    results.push_back(tape.alias(x, shape, x.strides(), true));
     tape.set_history(node, results.back());
   }
   return results;
 }
 
+}  // namespace
+
+std::vector<Tensor> split(Arg x, int dim, int parts) {
+  const OperatorCall call(x);
+  std::array<std::int64_t, kMaxOutputs> sizes{};
+  sizes.fill(x->size(dim) / parts);
+  return split_into(kSplitBackward, *x, dim, sizes.data(), parts);
+}
+
+std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes) {
+  const OperatorCall call(x);
+  return split_into(kSplitSizesBackward, *x, dim, sizes.data(), 3);
+}
+
 std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kSplitSizesBackward, split_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
-  Shape left = x.shape();
-  Shape right = x.shape();
-  left[-1] = first;
-  right[-1] -= first;
-  std::pair<Tensor, Tensor> parts{tape.alias(x, left, x.strides(), true), tape.alias(x, right, x.strides(), true)};
-  tape.set_history(node, parts.first);
-  tape.set_history(node, parts.second);
-  return parts;
+  const std::array<std::int64_t, 2> sizes = {first, x.size(-1) - first};
+  std::vector<Tensor> parts = split_into(kSplitSizesBackward, x, -1, sizes.data(), 2);
+  return {std::move(parts[0]), std::move(parts[1])};
+}
+
+Tensor squeeze(Arg x, int dim) {
+  const OperatorCall call(x);
+  Shape shape, strides;
+  for (int i = 0; i < x->rank(); ++i) {
+    if (i == dim) continue;
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(i);
+    strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[i];
+  }
+  return record_view(kSqueezeBackward, reshape_backward, x, shape, strides);
 }
 
 Tensor clone(Arg x) {

@@ -28,8 +28,12 @@ namespace memcalc {
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
-/// torch.split(x, [first, rest], dim) along the last dimension.
+/// Three parts of these sizes along `dim`.
+[[nodiscard]] std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes);
+/// Two parts along the last dimension, `first` and the rest.
 [[nodiscard]] std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first);
+/// x.squeeze(dim) of a dimension of size 1.
+[[nodiscard]] Tensor squeeze(Arg x, int dim);
 [[nodiscard]] Tensor clone(Arg x);
 /// Row-major copy; x itself where it is contiguous.
 [[nodiscard]] Tensor contiguous(Arg x);

@@ -1,0 +1,35 @@
+// A linear layer whose weight bitsandbytes stores quantised, or to which peft adds a low-rank adapter, or both:
+// peft tuners/lora/layer.py and bnb.py. train/ makes weights and adapters; until then the layer computes as any other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "memcalc/symbolic/ops/quantized.h"
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+struct FineTunedLinear {
+  std::string name;  // of the module: "model.layers.0.self_attn.q_proj"
+  std::int64_t in_features = 0;
+  std::int64_t out_features = 0;
+  std::size_t first_parameter = 0;  // places of the layer's parameters among the model's: its weight is the first
+  std::size_t last_parameter = 0;
+  QuantizedWeight quantized;
+  Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined where the layer has no adapter
+  double lora_dropout = 0;
+
+  /// `base` is the layer's own product.
+  template <typename Base>
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& bias, Base base) const {
+    Tensor result = quantized.kind == Quantization::kNone ? base(x) : quantized_linear(x, quantized, bias);
+    return lora_a.defined() ? adapt(x, std::move(result)) : result;
+  }
+
+ private:
+  [[nodiscard]] Tensor adapt(const Tensor& x, Tensor result) const;
+};
+
+}  // namespace memcalc

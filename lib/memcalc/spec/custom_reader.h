@@ -1,0 +1,27 @@
+// A model file with `layers` in, a CustomSpec out. Read strictly, as our other files are: an unknown key is refused.
+// Whether the shapes of the layers fit each other is checked too (custom_shapes.h), for the input that the file names.
+// Covered by tests/unit/spec_custom_test.cc; what a user may write is in docs/specs.md and specs/schema.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/model_spec.h"
+
+namespace memcalc {
+
+/// Layers are simulated one by one: so many at most, each copy of a repeated block and each container counted.
+inline constexpr std::int64_t kMostCustomLayers = 10'000;
+
+/// Whether an object describes a model by its layers, rather than by a config of transformers.
+[[nodiscard]] bool is_custom_file(const JsonObject& json);
+
+/// Throws Error(kInput) with the JSON pointer of what is wrong.
+[[nodiscard]] ModelSpec read_custom_file(const JsonObject& json);
+
+/// The values of a layer's `type`, in alphabetical order.
+[[nodiscard]] std::span<const std::string_view> custom_layer_types();
+
+}  // namespace memcalc

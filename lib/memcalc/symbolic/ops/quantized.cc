@@ -1,0 +1,221 @@
+// bitsandbytes 0.50: autograd/_functions.py (MatMul4Bit, MatMul8bitLt), functional.py (quantize_4bit,
+// dequantize_4bit), backends/cuda/ops.py, backends/default/ops.py.
+#include "memcalc/symbolic/ops/quantized.h"
+
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kDequantize{"bitsandbytes::dequantize_4bit"},
+    kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
+constexpr Operator kGemm4Bit{"bitsandbytes::gemm_4bit"}, kMatMul4Bit{"MatMul4Bit"};
+constexpr Operator kQuantize{"bitsandbytes::quantize_4bit"}, kQuantizeScales{"bitsandbytes::quantize_blockwise"};
+constexpr Operator kVectorQuantize{"bitsandbytes::int8_vectorwise_quant"}, kInt8Mm{"bitsandbytes::int8_linear_matmul"};
+constexpr Operator kInt8Dequantize{"bitsandbytes::int8_mm_dequant"}, kMatMul8Bit{"MatMul8bitLt"};
+constexpr Operator kAbs{"aten::abs"}, kGe{"aten::ge"}, kAny{"aten::any"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kMax{"aten::max"}, kMean{"aten::mean"}, kSub{"aten::sub"}, kAdd{"aten::add"}, kMul{"aten::mul"};
+
+constexpr std::int64_t kCodes = 16;          // values of NF4
+constexpr std::int64_t kDynamicCodes = 256;  // values of the dynamic map that quantises block scales
+
+std::int64_t elements_of(const QuantizedWeight& weight) {
+  return checked_multiply(weight.out_features, weight.in_features);
+}
+
+std::int64_t blocks_of(const QuantizedWeight& weight) { return ceil_div(elements_of(weight), kNf4Block); }
+
+/// _gemm_4bit_use_custom_cuda for Hopper: up to how many rows one kernel multiplies without unpacking the weight. On
+/// other cards the smallest bound holds for all.
+std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype, const DeviceSpec& device) {
+  constexpr std::int64_t kAlways = 4;
+  if (weight.in_features % kNf4Block != 0) return 0;
+  if (dtype == DType::kFloat32) return 7;
+  if (device.compute_capability_major != 9) return kAlways;
+  const std::int64_t n = weight.out_features;
+  const std::int64_t k = weight.in_features;
+  const std::int64_t blocks = ceil_div(n, 64);
+  const std::int64_t sms = device.multiprocessors;
+  constexpr std::int64_t kSmallWeight = 4 * 1024 * 1024;
+  if (elements_of(weight) < kSmallWeight) {
+    if (k * 2 < n) return blocks * 3 < sms ? 512 : 320;
+    if (blocks * 4 <= sms) return 32;
+    return blocks * 2 <= sms ? 16 : kAlways;
+  }
+  if (blocks >= sms * 3) return 64;
+  if (blocks >= sms * 2) return 48;
+  if (blocks >= sms) return 32;
+  constexpr std::int64_t kBlocksThatLose = 36;
+  const bool under_three_quarters = blocks * 4 < sms * 3;
+  if (blocks >= sms / 2 && !(k >= n && under_three_quarters)) return 16;
+  const bool loses_at_six =
+      blocks >= kBlocksThatLose && under_three_quarters && (k > n || (k == n && blocks * 5 >= sms * 3));
+  return loses_at_six ? 5 : 7;
+}
+
+void matmul_4bit_backward(BackwardCall& call) {
+  const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
+  const Tensor& gradient = call.gradient();
+  Tensor scales;
+  if (weight.kind == Quantization::kNf4Double) {
+    scales = call.tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
+  }
+  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, weight.source_dtype, kDequantize);
+  scales.reset();
+  const Tensor factor = to_dtype(std::move(unpacked), gradient.dtype());
+  call.set(0, linear(gradient, memcalc::t(factor), {}));
+}
+
+/// torch.ops.bitsandbytes.gemm_4bit, and the product of the unpacked weight where it falls back.
+Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  const std::int64_t rows = x.elements() / x.size(-1);
+  if (rows <= most_rows_in_one_kernel(weight, x.dtype(), tape.device)) {
+    Shape shape = x.shape();
+    shape[-1] = weight.out_features;
+    tape.contraction(kGemm4Bit, x.dtype(), 1, rows, weight.out_features, weight.in_features);
+    return tape.empty(shape, x.dtype(), kGemm4Bit);
+  }
+  Tensor scales, shifted;
+  if (weight.kind == Quantization::kNf4Double) {
+    scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
+    shifted = tape.empty({blocks_of(weight)}, DType::kFloat32, kAdd);
+  }
+  Tensor unpacked = tape.empty({weight.out_features, weight.in_features}, weight.dtype, kDequantize);
+  Tensor result = linear(x, unpacked, bias);
+  drop(scales, shifted, unpacked);
+  return result;
+}
+
+Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
+  if (node != nullptr) node->context = &weight;
+  Tensor result;
+  {
+    const NoGrad no_grad(tape);
+    result = gemm_4bit(x, weight, bias);
+  }
+  tape.set_history(node, result);
+  return result;
+}
+
+void matmul_8bit_backward(BackwardCall& call) {
+  const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
+  const auto dtype = static_cast<DType>(call.node.attributes[0]);
+  Tensor gradient = to_dtype(call.gradient(), dtype);
+  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, dtype, kToCopy);
+  call.tape.scratch(4 * weight.out_features, kMul);  // SCB / 127
+  call.set(0, linear(gradient, t(unpacked), {}));
+}
+
+/// int8_vectorwise_quant with a threshold, where no column has outliers.
+Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
+  Tape& tape = x.tape();
+  const std::int64_t rows = x.size(0);
+  row_scales = tape.empty({rows}, DType::kFloat32, kVectorQuantize);
+  Tensor result = tape.empty(x.shape(), DType::kUInt8, kVectorQuantize);
+  Tensor magnitudes = tape.empty(x.shape(), x.dtype(), kAbs);
+  Tensor outliers = tape.empty(x.shape(), DType::kBool, kGe);
+  magnitudes.reset();
+  {
+    const Tensor any = tape.empty({}, DType::kBool, kAny);
+    reduction_scratch(outliers, 0b11, 1, kAny);
+  }
+  if (rows > 1) tape.scratch(1, kToCopy);  // out_row[:, outlier_cols] = 0
+  return result;
+}
+
+Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kMatMul8Bit, matmul_8bit_backward, inputs, 1);
+  if (node != nullptr) {
+    node->context = &weight;
+    node->attributes[0] = static_cast<std::int64_t>(x.dtype());
+  }
+  Tensor result;
+  Tensor flat;
+  {
+    const NoGrad no_grad(tape);
+    flat = reshape(x, {x.elements() / x.size(-1), x.size(-1)});
+    Tensor row_scales, quantized;
+    {
+      const Tensor half = to_dtype(flat, DType::kFloat16);
+      quantized = quantize_rows(half, row_scales);
+    }
+    const std::int64_t rows = flat.size(0);
+    Tensor accumulated = tape.empty({rows, weight.out_features}, DType::kInt32, kInt8Mm);
+    tape.contraction(kInt8Mm, DType::kUInt8, 1, rows, weight.out_features, weight.in_features);
+    {
+      const Tensor output = tape.empty({rows, weight.out_features}, DType::kFloat16, kInt8Dequantize);
+      result = to_dtype(output, x.dtype());
+    }
+    accumulated.reset();
+    Shape shape = x.shape();
+    shape[-1] = weight.out_features;
+    result = view(result, shape);
+    drop(quantized, row_scales);
+    (void)bias;  // added in place
+  }
+  if (node != nullptr) tape.keep(*node, flat);  // ctx.tensors = (CAt, subA, A)
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+  if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);
+  const DType input_dtype = x.dtype();
+  Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
+  if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, kToCopy);
+  return to_dtype(matmul_4bit(input, weight, bias), input_dtype);
+}
+
+Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
+  Tape& tape = source.tape();
+  weight.source_dtype = source.dtype();
+  const auto part = [&](const Shape& shape, DType dtype, const Operator& op) {
+    return tape.empty(shape, dtype, op, Category::kWeights);
+  };
+  if (weight.kind == Quantization::kInt8) {
+    const Tensor half = tape.empty(source.shape(), DType::kFloat16, kToCopy);
+    weight.scales.push_back(part({weight.out_features}, DType::kFloat32, kVectorQuantize));
+    return part(source.shape(), DType::kUInt8, kVectorQuantize);
+  }
+  const bool doubly = weight.kind == Quantization::kNf4Double;
+  const Shape blocks{blocks_of(weight)};
+  Tensor scales = part(blocks, DType::kFloat32, kQuantize);
+  Tensor packed = part({ceil_div(elements_of(weight), 2)}, DType::kUInt8, kQuantize);
+  weight.scales.push_back(part({kCodes}, DType::kFloat32, kToCopy));
+  {
+    Tensor magnitudes = tape.empty({kCodes}, DType::kFloat32, kAbs);
+    const Tensor largest = tape.empty({}, DType::kFloat32, kMax);
+    magnitudes.reset();
+  }
+  if (!doubly) {
+    weight.scales.push_back(std::move(scales));
+    return packed;
+  }
+  weight.scales.push_back(part({}, DType::kFloat32, kMean));  // the offset
+  reduction_scratch(scales, 0b1, 4, kMean);
+  Tensor centred = tape.empty(blocks, DType::kFloat32, kSub);
+  if (!tape.has_dynamic_map) {  // get_4bit_type's map is made once and stays on the card
+    tape.has_dynamic_map = true;
+    weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, kToCopy));
+  }
+  weight.scales.push_back(part({ceil_div(blocks[0], kScaleBlock)}, DType::kFloat32, kQuantizeScales));
+  weight.scales.push_back(part(blocks, DType::kUInt8, kQuantizeScales));
+  weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, kToCopy));
+  drop(scales, centred);
+  return packed;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,33 @@
+// Products with a quantised weight, as bitsandbytes 0.50 does them: the weight stays packed, each product unpacks it
+// for a moment.
+#pragma once
+
+#include <vector>
+
+#include "memcalc/spec/fine_tuning.h"
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// The packed weight is the layer's parameter; beside it lie what its blocks are scaled with.
+struct QuantizedWeight {
+  Quantization kind = Quantization::kNone;
+  std::int64_t out_features = 0;
+  std::int64_t in_features = 0;
+  DType dtype = DType::kBFloat16;         // in which products are computed
+  DType source_dtype = DType::kBFloat16;  // of the weight that was packed: what backward unpacks to
+  std::vector<Tensor> scales;
+};
+
+/// Blocks of NF4 (bitsandbytes' default) and of the block scales, where these are quantised again.
+inline constexpr std::int64_t kNf4Block = 64;
+inline constexpr std::int64_t kScaleBlock = 256;
+
+/// Linear4bit.forward and Linear8bitLt.forward: `bias` may be undefined.
+[[nodiscard]] Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias);
+
+/// quantize_4bit or int8_vectorwise_quant of a weight on the card that holds `source`: what it leaves is in
+/// `weight.scales`, the packed weight itself is returned.
+[[nodiscard]] Tensor quantize(const Tensor& source, QuantizedWeight& weight);
+
+}  // namespace memcalc

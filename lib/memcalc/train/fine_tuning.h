@@ -1,0 +1,27 @@
+// What is done to a model between its construction and its training: frozen parameters and adapters.
+#pragma once
+
+#include "memcalc/models/model.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+/// All of run.fine_tuning that happens once the model stands, in the order in which scripts do it.
+void apply_fine_tuning(Tape& tape, Model& model, const RunSpec& run);
+
+/// from_pretrained(..., quantization_config=BitsAndBytesConfig(...)): gives a model that was built on the meta device
+/// its weights, quantised one by one.
+void load_quantized(Tape& tape, Model& model, const RunSpec& run);
+
+/// peft.prepare_model_for_kbit_training: frozen, and in float32 where not quantised.
+void prepare_for_kbit_training(Tape& tape, Model& model);
+
+/// requires_grad_(False) of every parameter whose name contains one of `fragments`. Throws Error(kUsage) for a fragment
+/// that no name contains.
+void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>& fragments);
+
+/// peft.get_peft_model(model, LoraConfig(...)): the base is frozen, adapters join the parameters.
+void add_adapters(Tape& tape, Model& model, const RunSpec& run);
+
+}  // namespace memcalc

@@ -1,0 +1,111 @@
+// transformers 5.17: modeling_utils.py (caching_allocator_warmup), core_model_loading.py
+// (convert_and_load_state_dict_in_model), integrations/bitsandbytes.py; peft utils/other.py.
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/base/error.h"
+#include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/train/fine_tuning.h"
+#include "memcalc/train/linear_names.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kWarmup{"caching_allocator_warmup"}, kToDevice{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
+
+std::string_view next_part(std::string_view& rest) {
+  const std::size_t dot = rest.find('.');
+  const std::string_view part = rest.substr(0, dot);
+  rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(dot + 1);
+  return part;
+}
+
+bool is_number(std::string_view part) {
+  return !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// dot_natural_key: names are compared part by part, numbers as numbers.
+bool loads_before(std::string_view a, std::string_view b) {
+  while (!a.empty() && !b.empty()) {
+    const std::string_view x = next_part(a);
+    const std::string_view y = next_part(b);
+    if (x == y) continue;
+    if (is_number(x) && is_number(y) && x.size() != y.size()) return x.size() < y.size();
+    return x < y;
+  }
+  return a.empty() && !b.empty();
+}
+
+struct LoadedParameter {
+  const Parameter* parameter = nullptr;
+  FineTunedLinear* quantized = nullptr;  // the layer whose weight this is, where that is quantised
+};
+
+Bytes packed_bytes(const LoadedParameter& loaded, Quantization kind) {
+  const Bytes bytes = loaded.parameter->tensor.bytes();
+  if (loaded.quantized == nullptr) return bytes;
+  const std::int64_t elements = loaded.parameter->tensor.elements();
+  return kind == Quantization::kInt8 ? elements : ceil_div(elements, 2);
+}
+
+std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run) {
+  std::vector<LoadedParameter> order;
+  order.reserve(model.parameters.size());
+  for (const Parameter& parameter : model.parameters) order.push_back({&parameter, nullptr});
+  for (const auto& layer : model.linear_layers) {
+    if (is_output_embedding(layer->name)) continue;  // get_keys_to_not_convert
+    const Tensor& weight = model.parameters[layer->first_parameter].tensor;
+    layer->quantized.kind = run.fine_tuning.quantization;
+    layer->quantized.out_features = weight.size(0);
+    layer->quantized.in_features = weight.size(1);
+    order[layer->first_parameter].quantized = layer.get();
+  }
+  std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {
+    return loads_before(a.parameter->name, b.parameter->name);
+  });
+  return order;
+}
+
+}  // namespace
+
+void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
+  if (model.linear_layers.empty()) {
+    throw Error(ErrorCode::kUnsupported, "quantize: this model has no linear layers that bitsandbytes would replace");
+  }
+  const std::vector<LoadedParameter> order = in_loading_order(model, run);
+  Bytes total = 0;
+  for (const LoadedParameter& loaded : order) {
+    total = checked_add(total, packed_bytes(loaded, run.fine_tuning.quantization));
+  }
+  tape.scratch(total, kWarmup);
+  for (const LoadedParameter& loaded : order) {
+    const Tensor& parameter = loaded.parameter->tensor;
+    Tensor source = tape.empty(parameter.shape(), parameter.dtype(), kToDevice, Category::kWeights);
+    if (loaded.quantized != nullptr) {
+      Tensor packed = quantize(source, loaded.quantized->quantized);
+      source.reset();
+      tape.take_storage(parameter, packed);
+      parameter.impl()->dtype = DType::kUInt8;
+      tape.set_trainable(parameter, false);
+    } else {
+      tape.take_storage(parameter, source);
+    }
+  }
+  for (const Tensor& buffer : model.buffers) {
+    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), kEmptyLike, Category::kWeights);
+    tape.take_storage(buffer, storage);
+  }
+}
+
+void prepare_for_kbit_training(Tape& tape, Model& model) {
+  for (const Parameter& parameter : model.parameters) tape.set_trainable(parameter.tensor, false);
+  for (const Parameter& parameter : model.parameters) {
+    if (is_half(parameter.tensor.dtype())) tape.convert(parameter.tensor, DType::kFloat32, kToDevice);
+  }
+  tape.empty_cache();
+}
+
+}  // namespace memcalc
