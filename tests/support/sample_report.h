@@ -22,6 +22,7 @@ namespace memcalc::test {
                    .validated = true};
   report.parameters_total = 335143938;
   report.parameters_trainable = 335143938;
+  report.parameters_active = 335143938;
   // weights, copies, gradients, states, activations, temporaries, inputs, workspaces; the rest is slack
   report.memory.categories_at_peak = {1280 * kMiB, 640 * kMiB, 0,     2560 * kMiB,
                                       2000 * kMiB, 96 * kMiB,  16896, 64 * kMiB};

@@ -114,6 +114,10 @@ TEST(Assemble, ParametersAndAccounting) {
   const Report report = assembled(small_run(), card(80 * kGiB));
   EXPECT_EQ(report.parameters_total, 500);
   EXPECT_EQ(report.parameters_trainable, 250);
+  EXPECT_EQ(report.parameters_active, 500) << "no experts";
+  SymbolicRun mixture = small_run();
+  mixture.inactive_parameters = 120;
+  EXPECT_EQ(assembled(mixture, card(80 * kGiB)).parameters_active, 380);
   EXPECT_EQ(report.accounting.profile.front().total_bytes, 2000);
 }
 

@@ -86,6 +86,17 @@ TEST_F(CheckpointTest, PositionalArgumentsDieAfterTheKeywords) {
   EXPECT_EQ(bench_.events(), "-8192; -4096; -4096");  // and y itself after its history
 }
 
+TEST_F(CheckpointTest, WhatABranchWithoutGradientSavedIsNotKept) {
+  const Tensor x = bench_.input(kSquare);
+  Tensor y = run_checkpointed({x}, 1, [](const KeptTensors& kept) {
+    const Tensor dead_end = relu(kept[0]);  // saves its result, and dies with the region
+    return gelu(negate(kept[0]));
+  });
+  bench_.backward(y);
+  // relu's result dies when recomputation stops, since nothing will ask for it; negate's is what GELU wants.
+  EXPECT_EQ(bench_.events(), "+4096 relu; +4096 neg; -4096; +4096 gelu_backward; -4096; +4096 neg; -4096");
+}
+
 TEST_F(CheckpointTest, TheRecomputationHasAnAutocastCacheOfItsOwn) {
   const Tensor weight = tape_.parameter(kSquare, DType::kFloat32);
   const Tensor x = bench_.input(kSquare, DType::kBFloat16);

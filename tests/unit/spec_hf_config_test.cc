@@ -230,14 +230,15 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"empty", "{}", "config.json: missing key \"model_type\""},
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
-              "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, deit, distilbert, "
-              "electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mt5, olmo2, opt, phi, phi3, qwen2, "
-              "qwen3, roberta, t5, torchvision, vit, whisper; "
+              "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, deepseek_v2, "
+              "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, "
+              "mistral, mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, "
+              "whisper; "
               "did you mean 'llama'?"},
         Wrong{"type_to_come", R"({"model_type": "mamba"})",
-              "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, deit, distilbert, electra, "
-              "gemma, gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, "
-              "roberta, t5, torchvision, vit, whisper",
+              "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, deepseek_v2, deepseek_v3, "
+              "deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, "
+              "mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, whisper",
               ErrorCode::kUnsupported},
         Wrong{"layer_types", R"({"model_type": "gemma2", "layer_types": ["full_attention"]})",
               "config.json: /layer_types: has 1 entries; accepted: one for each of num_hidden_layers (26)"},

@@ -6,12 +6,13 @@
 
 namespace memcalc {
 
-enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool };
+enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool, kComplex64 };
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
+    case DType::kComplex64:
     case DType::kInt64: return 8;
     case DType::kFloat32:
     case DType::kInt32: return 4;
@@ -32,7 +33,8 @@ enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kFloat64, kInt6
 
 /// "float32", "bfloat16", …: torch's spelling.
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[] = {"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
+  constexpr std::string_view names[] = {"float32", "float16", "bfloat16", "float64",  "int64",
+                                        "int32",   "uint8",   "bool",     "complex64"};
   return names[static_cast<int>(dtype)];
 }
 

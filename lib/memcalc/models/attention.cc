@@ -1,5 +1,6 @@
 #include "memcalc/models/attention.h"
 
+#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -11,13 +12,6 @@ namespace {
 
 constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kGe{"aten::ge"}, kPad{"aten::constant_pad_nd"};
 constexpr Operator kToCopy{"aten::_to_copy"};
-
-/// repeat_kv: [B, Hkv, S, D] -> [B, Hq, S, D] by copying.
-Tensor repeat_kv(const Tensor& x, std::int64_t times) {
-  if (times == 1) return x;
-  const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
-  return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
-}
 
 AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const AttentionOptions& options, const Tensor& position_bias) {
@@ -82,6 +76,10 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
 
 /// flash_attention_forward: padding is taken out of the sequences first, which is not modelled (step.cc says so).
 AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+  if (value.size(3) != query.size(3)) {  // padded to the query's head dimension, cropped afterwards
+    Tensor attn_output = flash_attention_2(query, key, pad_to(value, key.shape()), dropout);
+    return {slice(transpose(attn_output, 1, 2), -1, 0, value.size(3)), {}};
+  }
   Tensor attn_output = flash_attention_2(query, key, value, dropout);
   return {contiguous(transpose(attn_output, 1, 2)), {}};
 }
@@ -94,6 +92,12 @@ Tensor rotate_half(const Tensor& x) {
 }
 
 }  // namespace
+
+Tensor repeat_kv(const Tensor& x, std::int64_t times) {
+  if (times == 1) return x;
+  const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
+  return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
+}
 
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   Tensor scaled = x * cos;
@@ -125,22 +129,26 @@ void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool s
   value = std::move(values);
 }
 
-std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
-                                           const Tensor& position_ids, std::optional<DType> dtype) {
-  Tape& tape = x.tape();
+RotaryAngles::RotaryAngles(const Tensor& inverse_frequencies, const Tensor& position_ids) {
+  Tape& tape = position_ids.tape();
   const NoGrad no_grad(tape);
   const auto autocast = std::exchange(tape.autocast, std::nullopt);
-  const std::int64_t half = inverse_frequencies.size(0);
   const std::int64_t sequence = position_ids.size(1);
-  const Tensor expanded = view(inverse_frequencies, {1, half, 1});
-  Tensor positions = to_dtype(position_ids, DType::kFloat32);
-  Tensor freqs = transpose(matmul(expanded, view(positions, {1, 1, sequence})), 1, 2);
-  Tensor emb = cat(freqs, freqs, -1);
+  const Tensor expanded = view(inverse_frequencies, {1, inverse_frequencies.size(0), 1});
+  positions = to_dtype(position_ids, DType::kFloat32);
+  freqs = transpose(matmul(expanded, view(positions, {1, 1, sequence})), 1, 2);
+  tape.autocast = autocast;
+}
+
+std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
+                                           const Tensor& position_ids, std::optional<DType> dtype) {
+  const NoGrad no_grad(x.tape());
+  RotaryAngles angles(inverse_frequencies, position_ids);
+  Tensor emb = cat(angles.freqs, angles.freqs, -1);
   Tensor cos = multiply_scalar(cosine(emb));
   Tensor sin = multiply_scalar(sine(emb));
-  tape.autocast = autocast;
   std::pair<Tensor, Tensor> result{to_dtype(cos, dtype.value_or(x.dtype())), to_dtype(sin, dtype.value_or(x.dtype()))};
-  drop(positions, freqs, emb, cos, sin);
+  drop(angles.positions, angles.freqs, emb, cos, sin);
   return result;
 }
 

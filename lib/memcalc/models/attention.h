@@ -32,10 +32,20 @@ struct AttentionResult {
                                                   const Tensor& mask, const AttentionOptions& options,
                                                   const Tensor& position_bias = {});
 
+/// repeat_kv: [B, Hkv, S, D] -> [B, times * Hkv, S, D] by copying.
+[[nodiscard]] Tensor repeat_kv(const Tensor& x, std::int64_t times);
+
 /// DynamicCache.update at the first step: both become copies that the cache keeps. A sliding layer's cache moves its
 /// window's length to the card first.
 void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding = false);
 
+/// The first half of every …RotaryEmbedding.forward: freqs [1, S, D/2], float32, and the positions as floats, which
+/// live as long. They die in this order.
+struct RotaryAngles {
+  Tensor positions, freqs;
+
+  RotaryAngles(const Tensor& inverse_frequencies, const Tensor& position_ids);
+};
 /// cos and sin of LlamaRotaryEmbedding.forward, [1, S, D] in `dtype`, else in that of `x`.
 [[nodiscard]] std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
                                                          const Tensor& position_ids,

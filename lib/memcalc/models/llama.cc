@@ -13,7 +13,7 @@ struct LlamaAttention : RotaryAttention {
 
 struct LlamaLayer : PreNormLayer<LlamaSpec, LlamaAttention, RmsNorm> {
   LlamaLayer(ModuleBuilder& b, const LlamaSpec& spec, const RunSpec& run, bool sliding)
-      : PreNormLayer(b, spec, run, sliding, spec.mlp_bias) {}
+      : PreNormLayer(b, spec, run, sliding, [&] { return GatedMlp(b, spec, spec.mlp_bias); }) {}
 };
 
 using Llama = RotaryFamily<LlamaSpec, LlamaLayer>;

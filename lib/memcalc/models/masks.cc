@@ -155,7 +155,7 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
     if (!inputs.padded) return {};
     fast_all(padding);
   }
-  const Pattern pattern{{1, 1, sequence, sequence}, windowed ? 2 : 1};
+  const Pattern pattern{{1, 1, sequence, sequence}, sliding_window ? 2 : 1};
   const Tensor mask = boolean_mask(tape, {batch, 1, sequence, sequence}, pattern, padding.defined());
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }

@@ -26,6 +26,11 @@ Built build(const DistilBertSpec& spec, const RunSpec& run, Builder& b) { return
 Built build(const T5Spec& spec, const RunSpec& run, Builder& b) { return build_t5(spec, run, b); }
 Built build(const BartSpec& spec, const RunSpec& run, Builder& b) { return build_bart(spec, run, b); }
 Built build(const WhisperSpec& spec, const RunSpec& run, Builder& b) { return build_whisper(spec, run, b); }
+Built build(const MixtralSpec& spec, const RunSpec& run, Builder& b) { return build_mixtral(spec, run, b); }
+Built build(const Qwen3MoeSpec& spec, const RunSpec& run, Builder& b) { return build_qwen3_moe(spec, run, b); }
+Built build(const GptOssSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_oss(spec, run, b); }
+Built build(const DeepseekV2Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v2(spec, run, b); }
+Built build(const DeepseekV3Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v3(spec, run, b); }
 Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return build_custom(spec, run, b); }
 
 }  // namespace
@@ -40,6 +45,7 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
       std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
   tape.on_meta_device = false;
   model->parameters = std::move(builder.parameters);
+  model->inactive_parameters = builder.inactive_parameters;
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   return model;

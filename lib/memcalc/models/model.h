@@ -65,6 +65,7 @@ class Model {
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
 
   std::vector<Parameter> parameters;                            // in the order of module.parameters()
+  std::int64_t inactive_parameters = 0;                         // of experts that a token does not take
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   std::vector<Tensor> buffers;                                  // in the order in which they were made
   Shape input_features;             // of one sample, where it is neither token ids nor an RGB image
@@ -119,6 +120,14 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
                                                     ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run,
+                                                     ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_gpt_oss(const GptOssSpec& spec, const RunSpec& run, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_deepseek_v2(const DeepseekV2Spec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_deepseek_v3(const DeepseekV3Spec& spec, const RunSpec& run,
+                                                       ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);

@@ -1,5 +1,7 @@
 #include "memcalc/models/module.h"
 
+#include <algorithm>
+
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -17,6 +19,15 @@ Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool 
 
 Tensor ModuleBuilder::frozen_parameter(std::string_view name, const Shape& shape) {
   return add(name, tape.parameter(shape, dtype, false), false);
+}
+
+Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape, std::string_view sibling) {
+  const Tensor tensor = parameter(name, shape);
+  const std::string later = prefix_ + std::string(sibling);
+  const auto place = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](const Parameter& parameter) { return parameter.name == later; });
+  std::rotate(place, parameters.end() - 1, parameters.end());
+  return tensor;
 }
 
 Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {

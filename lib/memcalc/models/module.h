@@ -34,6 +34,8 @@ class ModuleBuilder {
   [[nodiscard]] Tensor parameter(std::string_view name, const Shape& shape, bool decays = true);
   /// A parameter with requires_grad = False.
   [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
+  /// A parameter that is made after those of the module's children but registered before them: before `sibling`.
+  [[nodiscard]] Tensor parameter_before(std::string_view name, const Shape& shape, std::string_view sibling);
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.
@@ -60,6 +62,7 @@ class ModuleBuilder {
   FineTuning fine_tuning;
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // as remembered: in the order of named_modules()
   std::vector<Parameter> parameters;
+  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   /// The forward hook of enable_input_require_grads sits on the model's first embedding.
   bool first_embedding_requires_grad = false;
   std::vector<Tensor> buffers;

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "memcalc/models/rotary_decoder.h"
-#include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
@@ -12,25 +11,6 @@ struct Qwen2Attention : RotaryAttention {
   Qwen2Attention(ModuleBuilder& b, const Qwen2Spec& spec, const RunSpec& run, bool sliding)
       : RotaryAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding, /*qkv_bias=*/true,
                         /*output_bias=*/false) {}
-};
-
-struct Qwen3Attention : HeadProjections {
-  RmsNorm q_norm, k_norm;
-
-  Qwen3Attention(ModuleBuilder& b, const Qwen3Spec& spec, const RunSpec& run, bool sliding)
-      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
-                        spec.attention_bias),
-        q_norm(b, "q_norm", spec.head_dim),
-        k_norm(b, "k_norm", spec.head_dim) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
-    Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
-    Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    rotate_heads(query_states, key_states, positions);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
 };
 
 template <typename Spec, typename SelfAttention>
@@ -53,7 +33,7 @@ std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, Mo
 
 std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
   require_causal_lm(run, "Qwen3");
-  return std::make_unique<RotaryDecoderForCausalLm<Qwen<Qwen3Spec, Qwen3Attention>>>(spec, run, builder);
+  return std::make_unique<RotaryDecoderForCausalLm<Qwen<Qwen3Spec, NormedRotaryAttention>>>(spec, run, builder);
 }
 
 }  // namespace memcalc

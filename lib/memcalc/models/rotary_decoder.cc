@@ -11,30 +11,84 @@ namespace {
 
 constexpr Operator kTiedWeight{"tied parameter"};
 constexpr Operator kArange{"aten::arange"}, kDiv{"aten::div"}, kPow{"aten::pow"}, kReciprocal{"aten::reciprocal"};
-constexpr Operator kMul{"aten::mul"};
+constexpr Operator kMul{"aten::mul"}, kSub{"aten::sub"}, kAdd{"aten::add"}, kClamp{"aten::clamp"};
+constexpr Operator kToCopy{"aten::_to_copy"};
+
+/// The temporaries of a rope_init function, vectors of one float32 a frequency.
+struct Frequencies {
+  Tape& tape;
+  std::int64_t count;
+
+  [[nodiscard]] Tensor make(const Operator& op) const { return tape.empty({count}, DType::kFloat32, op); }
+  /// theta ** (range / D), which consumes the range.
+  [[nodiscard]] Tensor powers(Tensor range) const {
+    Tensor quotient = make(kDiv);
+    range.reset();
+    Tensor result = make(kPow);
+    tape.scratch(8, kPow);
+    return result;
+  }
+  /// number / x
+  [[nodiscard]] Tensor inverse() const {
+    Tensor reciprocal = make(kReciprocal);
+    return make(kMul);
+  }
+};
 
 /// 1 / theta ** (arange(0, D, 2) / D), as compute_default_rope_parameters takes its temporaries.
-Tensor rope_parameters(Tape& tape, std::int64_t half) {
-  Tensor range = tape.empty({half}, DType::kFloat32, kArange);
-  Tensor quotient = tape.empty({half}, DType::kFloat32, kDiv);
-  range.reset();
-  Tensor powers = tape.empty({half}, DType::kFloat32, kPow);
-  tape.scratch(8, kPow);
-  quotient.reset();
-  Tensor reciprocal = tape.empty({half}, DType::kFloat32, kReciprocal);
-  Tensor inverse = tape.empty({half}, DType::kFloat32, kMul, Category::kWeights);
-  drop(reciprocal, powers);
+Tensor default_rope_parameters(const Frequencies& f) {
+  const Tensor pos_freqs = f.powers(f.make(kArange));
+  return f.inverse();
+}
+
+/// modeling_rope_utils.py, _compute_yarn_parameters.
+Tensor yarn_rope_parameters(const Frequencies& f) {
+  Tensor range;
+  {
+    const Tensor integers = f.tape.empty({f.count}, DType::kInt64, kArange);
+    range = f.make(kToCopy);
+  }
+  Tensor pos_freqs = f.powers(std::move(range));
+  Tensor extrapolation = f.inverse();
+  Tensor interpolation;
+  {
+    const Tensor scaled = f.make(kMul);
+    interpolation = f.inverse();
+  }
+  Tensor ramp;
+  {
+    Tensor linear = f.make(kArange);
+    linear = f.make(kSub);
+    linear = f.make(kDiv);
+    ramp = f.make(kClamp);
+  }
+  Tensor extrapolation_factor = f.make(kSub);
+  ramp.reset();
+  Tensor rest = f.make(kSub);
+  Tensor interpolated = f.make(kMul);
+  rest.reset();
+  Tensor extrapolated = f.make(kMul);
+  Tensor result = f.make(kAdd);
+  drop(interpolated, extrapolated, pos_freqs, extrapolation, interpolation, extrapolation_factor);
+  return result;
+}
+
+Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
+  const Frequencies frequencies{tape, half};
+  Tensor inverse = yarn ? yarn_rope_parameters(frequencies) : default_rope_parameters(frequencies);
+  tape.set_category(inverse, Category::kWeights);
   return inverse;
 }
 
 }  // namespace
 
-RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim)
-    : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2))),
-      original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)) {}
+RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn)
+    : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2, yarn))),
+      original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)),
+      yarn(yarn) {}
 
 Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {
-  return rope_parameters(b.tape, inverse_frequencies.size(0));
+  return rope_parameters(b.tape, inverse_frequencies.size(0), yarn);
 }
 
 RotaryPositions RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids,
@@ -82,12 +136,13 @@ Tensor HeadProjections::heads(const Linear& projection, const Tensor& hidden_sta
 
 AttentionResult HeadProjections::attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
                                         const Tensor& mask, std::vector<Tensor>* cache) const {
-  if (cache != nullptr) update_cache(*cache, key, value, sliding);
-  AttentionResult result = attention_interface(query, key, value, mask, options);
-  result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
-  result.output = o_proj(result.output);
-  drop(query, key, value);
-  return result;
+  return attend(hidden_states, query, key, value, cache, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+    return attention_interface(q, k, v, mask, options);
+  });
+}
+
+Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states) {
+  return reshape(attn_output, {hidden_states.size(0), hidden_states.size(1), -1});
 }
 
 AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
@@ -99,10 +154,29 @@ AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const Rota
   return attend(hidden_states, query_states, key_states, value_states, mask, cache);
 }
 
+NormedRotaryAttention::NormedRotaryAttention(ModuleBuilder& b, const RotaryDecoderSpec& spec, const RunSpec& run,
+                                             bool sliding)
+    : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
+                      spec.attention_bias),
+      q_norm(b, "q_norm", spec.head_dim),
+      k_norm(b, "k_norm", spec.head_dim) {}
+
+AttentionResult NormedRotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                               const Tensor& mask, std::vector<Tensor>* cache) const {
+  Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
+  Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
+  Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+  apply_rotary(query_states, key_states, positions.cos, positions.sin);
+  return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+}
+
 GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias)
-    : gate_proj(b, "gate_proj", spec.hidden_size, spec.intermediate_size, bias),
-      up_proj(b, "up_proj", spec.hidden_size, spec.intermediate_size, bias),
-      down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, bias),
+    : GatedMlp(b, spec, spec.intermediate_size, bias) {}
+
+GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t intermediate_size, bool bias)
+    : gate_proj(b, "gate_proj", spec.hidden_size, intermediate_size, bias),
+      up_proj(b, "up_proj", spec.hidden_size, intermediate_size, bias),
+      down_proj(b, "down_proj", intermediate_size, spec.hidden_size, bias),
       act_fn(spec.hidden_act),
       liger(b.fine_tuning.liger) {}
 

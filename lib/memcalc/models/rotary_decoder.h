@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,10 @@ struct RotaryPositions {
 struct RotaryEmbedding {
   Tensor inverse_frequencies, original_inverse_frequencies;
 
+  bool yarn = false;
+
   RotaryEmbedding() = default;
-  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim);
+  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn = false);
   /// _init_weights computes the frequencies again and copies them; its local keeps them for a while.
   [[nodiscard]] Tensor initialize(ModuleBuilder& b) const;
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids,
@@ -32,6 +36,9 @@ struct RotaryEmbedding {
 
 /// apply_rotary_pos_emb where only the first part of each head is rotated (GPT-NeoX).
 void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& positions);
+
+/// attn_output.reshape(*input_shape, -1)
+[[nodiscard]] Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states);
 
 /// Separate projections of query, key and value, grouped heads.
 struct HeadProjections {
@@ -51,6 +58,17 @@ struct HeadProjections {
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+  /// The same with another attention function than attention_interface: interface(query, key, value).
+  template <typename Interface>
+  [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
+                                       std::vector<Tensor>* cache, Interface interface) const {
+    if (cache != nullptr) update_cache(*cache, key, value, sliding);
+    AttentionResult result = interface(query, key, value);
+    result.output = flatten_heads(result.output, hidden_states);
+    result.output = o_proj(result.output);
+    drop(query, key, value);
+    return result;
+  }
 };
 
 /// down(act(gate(x)) * up(x))
@@ -60,6 +78,7 @@ struct GatedMlp {
   bool liger;  // LigerSwiGLUMLP in its place
 
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
+  GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t intermediate_size, bool bias);
   [[nodiscard]] Tensor forward(const Tensor& x) const;
 };
 
@@ -71,17 +90,36 @@ struct RotaryAttention : HeadProjections {
                                         const Tensor& mask, std::vector<Tensor>* cache) const;
 };
 
+/// Qwen3Attention.forward, which Qwen3-MoE's repeats: query and key are normalised head by head.
+struct NormedRotaryAttention : HeadProjections {
+  RmsNorm q_norm, k_norm;
+
+  NormedRotaryAttention(ModuleBuilder& b, const RotaryDecoderSpec& spec, const RunSpec& run, bool sliding);
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+};
+
+/// A layer's place, for families whose layers differ by it.
+struct LayerIndex {
+  std::int64_t value = 0;
+};
+
 /// LlamaDecoderLayer, which Qwen2's, Qwen3's and Gemma's repeat: a norm before each half. SelfAttention is constructed
 /// from (builder, spec, run, sliding).
-template <typename Spec, typename SelfAttention, typename Norm>
+template <typename Spec, typename SelfAttention, typename Norm, typename Mlp = GatedMlp>
 struct PreNormLayer {
   SelfAttention self_attn;
-  GatedMlp mlp;
+  Mlp mlp;
   Norm input_layernorm, post_attention_layernorm;
 
-  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding, bool mlp_bias = false)
+  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : PreNormLayer(b, spec, run, sliding, [&] { return Mlp(b, spec); }) {}
+
+  /// `build_mlp` makes the Mlp.
+  template <std::invocable BuildMlp>
+  PreNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding, BuildMlp build_mlp)
       : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
-        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec, mlp_bias); })),
+        mlp(b.scope("mlp", build_mlp)),
         input_layernorm(b, "input_layernorm", spec.hidden_size),
         post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
 
@@ -115,6 +153,7 @@ struct MaskPlan {
   bool full = true;
   bool sliding = false;
   bool mapping = false;              // kept in a dict by layer type, with the arguments they are made from
+  bool mapping_has_positions = true;  // which are position_ids, too
   std::vector<bool> sliding_layers;  // empty: all or none, as `full` says
 
   /// One mask for every layer: of the window where there is one.
@@ -124,15 +163,17 @@ struct MaskPlan {
   }
 };
 
-/// …ForCausalLM. A Family names its Spec, Layer, Norm and WordEmbedding, and the rest of what differs:
+/// …ForCausalLM. A Family names its Spec, Layer, Norm, WordEmbedding and Rotary, and the rest of what differs:
 ///   static MaskPlan mask_plan(const Spec&);
 ///   static bool final_softcap(const Spec&);
 ///   static std::int64_t rotary_dim(const Spec&);
-///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast.
+///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast;
+///   kPositionIdsFirst: the layers are called with position_ids before the positions.
 template <typename Family>
 class RotaryDecoderForCausalLm : public Model {
   using Spec = typename Family::Spec;
   using Layer = typename Family::Layer;
+  using Rotary = typename Family::Rotary;
 
  public:
   RotaryDecoderForCausalLm(const Spec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -145,8 +186,7 @@ class RotaryDecoderForCausalLm : public Model {
     b.scope("model", [&] {
       embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-        layers_.push_back(
-            b.scope("layers." + std::to_string(i), [&] { return Layer(b, spec, run, masks_.is_sliding(i)); }));
+        layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return make_layer(b, spec, run, i); }));
         has_full_layers_ |= !masks_.is_sliding(i);
         has_sliding_layers_ |= masks_.is_sliding(i);
       }
@@ -154,7 +194,7 @@ class RotaryDecoderForCausalLm : public Model {
       return 0;
     });
     for (const bool sliding : {false, true}) {
-      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, Family::rotary_dim(spec));
+      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = Rotary(b, Family::rotary_dim(spec), spec.yarn_positions);
     }
     Tensor current_frequencies;
     for (const bool sliding : {false, true}) {
@@ -183,6 +223,14 @@ class RotaryDecoderForCausalLm : public Model {
   }
 
  private:
+  [[nodiscard]] Layer make_layer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, std::int64_t i) const {
+    if constexpr (std::is_constructible_v<Layer, ModuleBuilder&, const Spec&, const RunSpec&, bool, LayerIndex>) {
+      return Layer(b, spec, run, masks_.is_sliding(i), LayerIndex{i});
+    } else {
+      return Layer(b, spec, run, masks_.is_sliding(i));
+    }
+  }
+
   [[nodiscard]] bool has_rotary(bool sliding) const {
     if constexpr (Family::kRotaryByLayerType) return sliding ? has_sliding_layers_ : has_full_layers_;
     return !sliding;
@@ -193,7 +241,8 @@ class RotaryDecoderForCausalLm : public Model {
     Tensor inputs_embeds = hidden_states;
     Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
     std::array<Tensor, 2> masks;  // full, sliding
-    const bool cached = cache != nullptr;
+    // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
+    const bool cached = cache != nullptr || (masks_.mapping && !masks_.mapping_has_positions);
     if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, cached);
     if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, cached, sliding_window_);
     std::array<RotaryPositions, 2> positions;
@@ -206,12 +255,17 @@ class RotaryDecoderForCausalLm : public Model {
       const Layer& layer = layers_[i];
       const std::size_t type = masks_.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
       const RotaryPositions& own = positions[Family::kRotaryByLayerType ? type : 0];
-      hidden_states = checkpointed(run_, {hidden_states}, {masks[type], own.cos, own.sin, position_ids},
-                                   [&layer, cache](const KeptTensors& kept) {
-                                     return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], cache);
-                                   });
+      // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
+      constexpr std::size_t kCos = Family::kPositionIdsFirst ? 3 : 2;
+      const KeptTensors keywords = Family::kPositionIdsFirst ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
+                                                             : KeptTensors{masks[type], own.cos, own.sin, position_ids};
+      hidden_states =
+          checkpointed(run_, {hidden_states}, keywords, [&layer, cache](const KeptTensors& kept) {
+            return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
+          });
     }
     hidden_states = norm_(hidden_states);
+    if (masks_.mapping && !masks_.mapping_has_positions) position_ids.reset();
     if (masks_.mapping) {
       drop(masks[0], masks[1], inputs_embeds, position_ids);
     } else {
@@ -229,7 +283,7 @@ class RotaryDecoderForCausalLm : public Model {
   std::vector<Layer> layers_;
   typename Family::Norm norm_;
   bool has_full_layers_ = false, has_sliding_layers_ = false;
-  std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
+  std::array<Rotary, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
   Linear lm_head_;
 };
 
@@ -240,8 +294,10 @@ struct RotaryFamily {
   using Layer = LayerOfFamily;
   using Norm = RmsNorm;
   using WordEmbedding = Embedding;
+  using Rotary = RotaryEmbedding;
   static constexpr bool kRotaryByLayerType = false;
   static constexpr bool kFloat32Positions = false;
+  static constexpr bool kPositionIdsFirst = false;
   [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) { return MaskPlan::single(spec); }
   [[nodiscard]] static bool final_softcap(const Spec&) { return false; }
   [[nodiscard]] static std::int64_t rotary_dim(const Spec& spec) { return spec.head_dim; }

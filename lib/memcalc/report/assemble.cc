@@ -62,6 +62,7 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
   }
   report.parameters_total = input.parameters;
   report.parameters_trainable = input.trainable_parameters;
+  report.parameters_active = input.parameters - symbolic.inactive_parameters;
   report.accounting = account(input);
 }
 

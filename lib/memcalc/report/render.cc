@@ -99,6 +99,17 @@ std::string verdict_of(const Report& report) {
   return "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
 }
 
+std::string parameters_of(const Report& report) {
+  std::string parts;
+  const auto add = [&](std::int64_t count, const char* what) {
+    if (count == report.parameters_total) return;
+    parts += (parts.empty() ? " (" : ", ") + format_count(count) + what;
+  };
+  add(report.parameters_trainable, " trainable");
+  add(report.parameters_active, " active in a token");
+  return format_count(report.parameters_total) + " parameters" + parts + (parts.empty() ? "" : ")");
+}
+
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;

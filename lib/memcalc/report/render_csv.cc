@@ -115,6 +115,7 @@ std::string render_csv(const Report& report, const RenderOptions& options) {
   csv.number("params", "total", static_cast<double>(report.parameters_total), "parameters");
   csv.number("params", "trainable", static_cast<double>(report.parameters_trainable), "parameters");
   if (report.weights) write_weights(*report.weights, csv);
+  csv.number("params", "active", static_cast<double>(report.parameters_active), "parameters");
   write_memory(report, csv);
   write_accounting("classic", report.accounting.classic, csv);
   write_accounting("profile", report.accounting.profile, csv);

@@ -130,11 +130,23 @@ class Explanation {
     title("How the work is counted");
     term("contraction", format_flops(total_flops(report_.flops[0])),
          "a multiply-add counts 2, as torch.utils.flop_counter counts it");
+    write_active_flops();
     term("normalization", format_flops(total_flops(report_.flops[1])), "softmax, layer norm, RMS norm, the loss");
     term("elementwise", format_flops(total_flops(report_.flops[2])), "activations, residual sums, dropout");
     term("movement", format_bytes(static_cast<Bytes>(report_.flops[3].bytes_moved)),
          "embedding, cat, casts, copies: bytes, no FLOPs");
     term("optimizer", format_flops(total_flops(report_.flops[4])), "the update of the weights");
+  }
+
+  // The well known 6 N of a token: forward 2, backward 4. Of a mixture N is what a token passes through.
+  void write_active_flops() {
+    if (report_.parameters_active == report_.parameters_total) return;
+    const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+    const RunSpec& run = report_.run;
+    const double tokens = real(run.batch_size) * real(run.sequence_length) * real(run.accumulation_steps);
+    term("6 N tokens", format_flops(6.0 * real(report_.parameters_active) * tokens),
+         "the usual estimate, N being the active parameters: without attention's scores, with the embedding");
+    term("grouped_mm", "counted", "torch.utils.flop_counter of PyTorch 2.11 leaves the experts' products out");
   }
 
   const Report& report_;

@@ -47,6 +47,9 @@ struct CategoryShare {
 /// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
 [[nodiscard]] std::string verdict_of(const Report& report);
 
+/// "46,702,792,704 parameters (12,879,925,248 active in a token)".
+[[nodiscard]] std::string parameters_of(const Report& report);
+
 /// "batch 4 x 512 tokens", "amp-fp16", … : how the model is trained, a few words each.
 [[nodiscard]] std::vector<std::string> setting_of(const Report& report);
 

@@ -192,7 +192,10 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                {"run", run_json(report.run)},
                {"device", device_json(report)},
                {"fits", report.fits},
-               {"params", {{"total", report.parameters_total}, {"trainable", report.parameters_trainable}}},
+               {"params",
+                {{"total", report.parameters_total},
+                 {"trainable", report.parameters_trainable},
+                 {"active", report.parameters_active}}},
                {"memory", memory_json(report, options)},
                {"flops", flops_json(report)}};
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);

@@ -81,6 +81,7 @@ struct Report {
 
   std::int64_t parameters_total = 0;
   std::int64_t parameters_trainable = 0;
+  std::int64_t parameters_active = 0;  // that take part in one token: all, but for the experts it does not take
 
   std::optional<WeightsComparison> weights;  // where the model came with weights on disk
 

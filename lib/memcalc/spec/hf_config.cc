@@ -141,18 +141,35 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"bart", hf::bart},     Family{"bert", bert},
-    Family{"deit", deit},         Family{"distilbert", hf::distilbert},
-    Family{"electra", electra},   Family{"gemma", hf::gemma},
-    Family{"gemma2", hf::gemma2}, Family{"gemma3_text", hf::gemma3_text},
-    Family{"gpt2", gpt2},         Family{"gpt_neox", hf::gpt_neox},
-    Family{"llama", hf::llama},   Family{"mistral", hf::mistral},
-    Family{"mt5", hf::mt5},       Family{"olmo2", hf::olmo2},
-    Family{"opt", hf::opt},       Family{"phi", hf::phi},
-    Family{"phi3", hf::phi3},     Family{"qwen2", hf::qwen2},
-    Family{"qwen3", hf::qwen3},   Family{"roberta", roberta},
-    Family{"t5", hf::t5},         Family{"torchvision", torchvision},
-    Family{"vit", vit},           Family{"whisper", hf::whisper},
+    Family{"bart", hf::bart},
+    Family{"bert", bert},
+    Family{"deepseek_v2", hf::deepseek_v2},
+    Family{"deepseek_v3", hf::deepseek_v3},
+    Family{"deit", deit},
+    Family{"distilbert", hf::distilbert},
+    Family{"electra", electra},
+    Family{"gemma", hf::gemma},
+    Family{"gemma2", hf::gemma2},
+    Family{"gemma3_text", hf::gemma3_text},
+    Family{"gpt2", gpt2},
+    Family{"gpt_neox", hf::gpt_neox},
+    Family{"gpt_oss", hf::gpt_oss},
+    Family{"llama", hf::llama},
+    Family{"mistral", hf::mistral},
+    Family{"mixtral", hf::mixtral},
+    Family{"mt5", hf::mt5},
+    Family{"olmo2", hf::olmo2},
+    Family{"opt", hf::opt},
+    Family{"phi", hf::phi},
+    Family{"phi3", hf::phi3},
+    Family{"qwen2", hf::qwen2},
+    Family{"qwen3", hf::qwen3},
+    Family{"qwen3_moe", hf::qwen3_moe},
+    Family{"roberta", roberta},
+    Family{"t5", hf::t5},
+    Family{"torchvision", torchvision},
+    Family{"vit", vit},
+    Family{"whisper", hf::whisper},
 };
 
 constexpr auto kModelledTypes = [] {
@@ -164,11 +181,10 @@ constexpr auto kModelledTypes = [] {
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",      "bloom",      "clip",         "convnext",   "convnextv2", "deberta",  "deberta-v2",   "deepseek_v2",
-    "deepseek_v3", "dinov2",     "efficientnet", "falcon",     "gemma3",     "glm",      "glm4",         "glm4_moe",
-    "gpt_bigcode", "gpt_neo",    "gpt_oss",      "gptj",       "granite",    "kimi_k2",  "llama4",       "llama4_text",
-    "llava",       "longformer", "mamba",        "mamba2",     "mbart",      "mixtral",  "mobilenet_v2", "modernbert",
-    "mpt",         "nemotron",   "olmo",         "pegasus",    "qwen2_moe",  "qwen2_vl", "qwen3_moe",    "resnet",
+    "albert",      "bloom",      "clip",         "convnext",   "convnextv2", "deberta",  "deberta-v2",   "dinov2",     "efficientnet", "falcon",     "gemma3",     "glm",      "glm4",         "glm4_moe",
+    "gpt_bigcode", "gpt_neo",    "gptj",       "granite",    "kimi_k2",  "llama4",       "llama4_text",
+    "llava",       "longformer", "mamba",        "mamba2",     "mbart",      "mobilenet_v2", "modernbert",
+    "mpt",         "nemotron",   "olmo",         "pegasus",    "qwen2_moe",  "qwen2_vl", "resnet",
     "siglip",      "smollm3",    "stablelm",     "starcoder2", "swin",       "wav2vec2", "xlm-roberta",
 };
 

@@ -6,59 +6,6 @@
 namespace memcalc::hf {
 namespace {
 
-// What the rotary decoders share; the fallbacks that differ are arguments.
-struct Defaults {
-  std::int64_t vocab_size = 32000;
-  std::int64_t hidden_size = 4096;
-  std::int64_t intermediate_size = 0;
-  std::int64_t num_hidden_layers = 32;
-  std::int64_t num_attention_heads = 32;
-  std::optional<std::int64_t> num_key_value_heads;  // absent: as many as attention heads
-  std::optional<std::int64_t> head_dim;             // absent: hidden_size / num_attention_heads
-  std::string_view activation_key = "hidden_act";
-  std::string_view activation = "silu";
-  std::int64_t max_position_embeddings = 0;
-  bool tie_word_embeddings = false;
-};
-
-void read_decoder(HfReader& config, const Defaults& defaults, RotaryDecoderSpec& spec) {
-  spec.vocab_size = config.size({"vocab_size"}, defaults.vocab_size);
-  spec.hidden_size = config.size({"hidden_size"}, defaults.hidden_size);
-  spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate_size);
-  spec.num_hidden_layers = config.size({"num_hidden_layers"}, defaults.num_hidden_layers, kLayerRange);
-  spec.num_attention_heads = config.size({"num_attention_heads"}, defaults.num_attention_heads);
-  if (config.json().is_null("num_key_value_heads")) {
-    spec.num_key_value_heads = spec.num_attention_heads;
-  } else {
-    spec.num_key_value_heads =
-        config.size({"num_key_value_heads"}, defaults.num_key_value_heads.value_or(spec.num_attention_heads));
-  }
-  spec.hidden_act = config.activation(defaults.activation_key, defaults.activation);
-  spec.max_position_embeddings = config.size({"max_position_embeddings"}, defaults.max_position_embeddings);
-  spec.tie_word_embeddings = config.flag("tie_word_embeddings", defaults.tie_word_embeddings);
-  spec.attention_dropout = config.json().is_null("attention_dropout") ? 0 : config.probability("attention_dropout", 0);
-  std::optional<std::int64_t> head_dim = config.nullable_size("head_dim");
-  if (!head_dim && defaults.head_dim) head_dim = config.size({"head_dim"}, *defaults.head_dim);
-  spec.head_dim = head_dim.value_or(spec.hidden_size / spec.num_attention_heads);
-  spec.num_labels = config.num_labels(/*list_default=*/false);
-  // With its own head_dim a model needs no such multiple; LlamaConfig asks for it all the same.
-  if (!head_dim) config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
-  config.divides("num_key_value_heads", spec.num_key_value_heads, "num_attention_heads", spec.num_attention_heads);
-  if (spec.head_dim % 2 != 0) {
-    throw config.json().error(
-        head_dim ? "head_dim" : "hidden_size",
-        "gives a head of " + std::to_string(spec.head_dim) + "; accepted: an even one (rotary positions turn pairs)");
-  }
-  config.check_parameter_count([&] {
-    const std::int64_t heads = checked_multiply(2, checked_add(spec.num_attention_heads, spec.num_key_value_heads));
-    const std::int64_t layer =
-        checked_add(linear_parameters(spec.hidden_size, checked_multiply(heads, spec.head_dim)),
-                    checked_multiply(3, linear_parameters(spec.hidden_size, spec.intermediate_size)));
-    return checked_add(checked_multiply(layer, spec.num_hidden_layers),
-                       checked_multiply(2 * spec.vocab_size + spec.num_labels, spec.hidden_size));
-  });
-}
-
 /// Of partial_rotary_factor, under its own name or in rope_parameters; int(head_dim * factor) as in the rotary modules.
 std::int64_t rotary_dim(HfReader& config, std::string_view key, double fallback, std::int64_t head_dim) {
   constexpr DoubleRange range = {0, 1};
@@ -76,37 +23,6 @@ std::int64_t rotary_dim(HfReader& config, std::string_view key, double fallback,
                                        " numbers of a head; accepted: an even number of 2 or more");
   }
   return dim;
-}
-
-/// layer_types, where config.json has them; else nothing.
-std::vector<bool> layer_types(HfReader& config, std::int64_t layers) {
-  std::vector<bool> sliding;
-  if (!config.json().has("layer_types") || config.json().is_null("layer_types")) return sliding;
-  for (const std::string& type : config.json().optional_strings("layer_types")) {
-    if (type != "sliding_attention" && type != "full_attention") {
-      throw config.json().error("layer_types", "'" + type +
-                                                   "' is not modelled; accepted: full_attention, "
-                                                   "sliding_attention");
-    }
-    sliding.push_back(type == "sliding_attention");
-  }
-  if (static_cast<std::int64_t>(sliding.size()) != layers) {
-    throw config.json().error("layer_types", "has " + std::to_string(sliding.size()) +
-                                                 " entries; accepted: one for each of num_hidden_layers (" +
-                                                 std::to_string(layers) + ")");
-  }
-  return sliding;
-}
-
-/// Every layer but each `pattern`-th is sliding.
-std::vector<bool> sliding_but_every(std::int64_t pattern, std::int64_t layers) {
-  std::vector<bool> sliding;
-  for (std::int64_t i = 0; i < layers; ++i) sliding.push_back((i + 1) % pattern != 0);
-  return sliding;
-}
-
-void read_window(HfReader& config, RotaryDecoderSpec& spec) {
-  if (!config.json().is_null("sliding_window")) spec.sliding_window = config.size({"sliding_window"}, 4096);
 }
 
 /// Gemma 2 and 3: a window and layers of two types, which need each other.
@@ -139,10 +55,78 @@ void refuse_bidirectional(const HfReader& config) {
   config.only_flag("use_bidirectional_attention", false);
 }
 
-constexpr Defaults kQwen = {
+constexpr DecoderDefaults kQwen = {
     .vocab_size = 151936, .intermediate_size = 22016, .num_key_value_heads = 32, .max_position_embeddings = 32768};
 
 }  // namespace
+
+void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecoderSpec& spec) {
+  spec.vocab_size = config.size({"vocab_size"}, defaults.vocab_size);
+  spec.hidden_size = config.size({"hidden_size"}, defaults.hidden_size);
+  spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate_size);
+  spec.num_hidden_layers = config.size({"num_hidden_layers"}, defaults.num_hidden_layers, kLayerRange);
+  spec.num_attention_heads = config.size({"num_attention_heads"}, defaults.num_attention_heads);
+  if (config.json().is_null("num_key_value_heads")) {
+    spec.num_key_value_heads = spec.num_attention_heads;
+  } else {
+    spec.num_key_value_heads =
+        config.size({"num_key_value_heads"}, defaults.num_key_value_heads.value_or(spec.num_attention_heads));
+  }
+  spec.hidden_act = config.activation(defaults.activation_key, defaults.activation);
+  spec.max_position_embeddings = config.size({"max_position_embeddings"}, defaults.max_position_embeddings);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", defaults.tie_word_embeddings);
+  spec.attention_dropout = config.json().is_null("attention_dropout") ? 0 : config.probability("attention_dropout", 0);
+  std::optional<std::int64_t> head_dim = defaults.fixed_head_dim;
+  if (!head_dim) head_dim = config.nullable_size("head_dim");
+  if (!head_dim && defaults.head_dim) head_dim = config.size({"head_dim"}, *defaults.head_dim);
+  spec.head_dim = head_dim.value_or(spec.hidden_size / spec.num_attention_heads);
+  spec.num_labels = config.num_labels(/*list_default=*/false);
+  // With its own head_dim a model needs no such multiple; LlamaConfig asks for it all the same.
+  if (!head_dim) config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
+  config.divides("num_key_value_heads", spec.num_key_value_heads, "num_attention_heads", spec.num_attention_heads);
+  if (spec.head_dim % 2 != 0) {
+    throw config.json().error(
+        head_dim ? "head_dim" : "hidden_size",
+        "gives a head of " + std::to_string(spec.head_dim) + "; accepted: an even one (rotary positions turn pairs)");
+  }
+  config.check_parameter_count([&] {
+    const std::int64_t heads = checked_multiply(2, checked_add(spec.num_attention_heads, spec.num_key_value_heads));
+    const std::int64_t layer =
+        checked_add(linear_parameters(spec.hidden_size, checked_multiply(heads, spec.head_dim)),
+                    checked_multiply(3, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    return checked_add(checked_multiply(layer, spec.num_hidden_layers),
+                       checked_multiply(2 * spec.vocab_size + spec.num_labels, spec.hidden_size));
+  });
+}
+
+std::vector<bool> layer_types(HfReader& config, std::int64_t layers) {
+  std::vector<bool> sliding;
+  if (!config.json().has("layer_types") || config.json().is_null("layer_types")) return sliding;
+  for (const std::string& type : config.json().optional_strings("layer_types")) {
+    if (type != "sliding_attention" && type != "full_attention") {
+      throw config.json().error("layer_types", "'" + type +
+                                                   "' is not modelled; accepted: full_attention, "
+                                                   "sliding_attention");
+    }
+    sliding.push_back(type == "sliding_attention");
+  }
+  if (static_cast<std::int64_t>(sliding.size()) != layers) {
+    throw config.json().error("layer_types", "has " + std::to_string(sliding.size()) +
+                                                 " entries; accepted: one for each of num_hidden_layers (" +
+                                                 std::to_string(layers) + ")");
+  }
+  return sliding;
+}
+
+std::vector<bool> sliding_but_every(std::int64_t pattern, std::int64_t layers) {
+  std::vector<bool> sliding;
+  for (std::int64_t i = 0; i < layers; ++i) sliding.push_back((i + 1) % pattern != 0);
+  return sliding;
+}
+
+void read_window(HfReader& config, RotaryDecoderSpec& spec, std::int64_t fallback) {
+  if (!config.json().is_null("sliding_window")) spec.sliding_window = config.size({"sliding_window"}, fallback);
+}
 
 Architecture llama(HfReader& config) {
   LlamaSpec spec;
@@ -169,7 +153,7 @@ Architecture qwen2(HfReader& config) {
 
 Architecture qwen3(HfReader& config) {
   Qwen3Spec spec;
-  Defaults defaults = kQwen;
+  DecoderDefaults defaults = kQwen;
   defaults.head_dim = 128;
   read_decoder(config, defaults, spec);
   spec.attention_bias = config.flag("attention_bias", false);

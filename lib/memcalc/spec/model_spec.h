@@ -84,6 +84,7 @@ struct RotaryDecoderSpec {
   double attention_dropout = 0;
   bool attention_bias = false;
   bool tie_word_embeddings = false;
+  bool yarn_positions = false;                 // rope_type "yarn": frequencies made in more steps
   std::optional<std::int64_t> sliding_window;  // a mask is built where the sequence reaches it
 };
 
@@ -126,6 +127,61 @@ struct Phi3Spec : RotaryDecoderSpec {
 
 /// OLMo 2 (models/olmo2): norms after attention and MLP, over all heads of query and key.
 struct Olmo2Spec : RotaryDecoderSpec {};
+
+/// Mixtures of experts: each token passes through some of a layer's many MLPs.
+struct ExpertsSpec {
+  std::int64_t count = 0;              // of each layer
+  std::int64_t per_token = 0;          // num_experts_per_tok
+  std::int64_t intermediate_size = 0;  // of one expert
+};
+
+/// Mixtral (models/mixtral): LLaMA with experts in every layer.
+struct MixtralSpec : RotaryDecoderSpec {
+  ExpertsSpec experts;
+};
+
+/// Qwen3-MoE (models/qwen3_moe): Qwen3 with experts in the layers that are not dense.
+struct Qwen3MoeSpec : RotaryDecoderSpec {
+  ExpertsSpec experts;
+  bool norm_topk_prob = false;
+  std::vector<bool> dense_layers;  // one for each layer
+};
+
+/// gpt-oss (models/gpt_oss): attention sinks, local and global layers in turn, experts with biases.
+struct GptOssSpec : RotaryDecoderSpec {
+  ExpertsSpec experts;
+  std::vector<bool> sliding_layers;
+};
+
+/// DeepSeek's multi-head latent attention: keys and values from a compressed state, positions on a part of each head.
+struct LatentAttentionSpec {
+  std::optional<std::int64_t> q_lora_rank;  // absent: queries are not compressed
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0;
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;
+};
+
+/// What DeepSeek-V2 and V3 share. head_dim is qk_rope_head_dim, as in their configurations.
+struct DeepseekSpec : RotaryDecoderSpec {
+  LatentAttentionSpec latent;
+  ExpertsSpec experts;
+  std::int64_t n_shared_experts = 0;
+  std::int64_t first_k_dense_replace = 0;  // so many layers have an MLP instead
+  std::int64_t n_group = 0;                // the experts' groups, where the router first chooses among them; else 0
+  std::int64_t topk_group = 0;
+};
+
+/// DeepSeek-V2 (models/deepseek_v2): softmax router, rotary positions as complex numbers.
+struct DeepseekV2Spec : DeepseekSpec {
+  bool mlp_bias = false;
+};
+
+/// DeepSeek-V3 and R1 (models/deepseek_v3): sigmoid router with a correction bias.
+struct DeepseekV3Spec : DeepseekSpec {
+  bool norm_topk_prob = true;
+  bool rope_interleave = true;
+};
 
 /// Phi-1 to 2 (models/phi): attention and MLP side by side behind one layer norm.
 struct PhiSpec : RotaryDecoderSpec {
@@ -240,7 +296,8 @@ struct WhisperSpec : BartSpec {
 
 using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
                                   Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec,
-                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, CustomSpec>;
+                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, CustomSpec, MixtralSpec,
+                                  Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from

@@ -120,6 +120,14 @@ Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<st
   return loop == Loop::kTrainer ? Optimizer::kAdamWFused : Optimizer::kAdamWForeach;
 }
 
+Attention resolve_attention(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
+  if (options.attention) return *options.attention;
+  if (!has_eager_attention_only(model)) return Attention::kSdpa;
+  assumptions.push_back("attention is eager: transformers has no other with attention sinks, which " +
+                        model.model_type + " needs");
+  return Attention::kEager;
+}
+
 std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.max_grad_norm) {
     if (*options.max_grad_norm == 0) return std::nullopt;
@@ -222,7 +230,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.weights_dtype = options.weights_dtype;
   run.loop = resolve_loop(run.task, options, assumptions);
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
-  run.attention = options.attention.value_or(Attention::kSdpa);
+  run.attention = resolve_attention(model, options, assumptions);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
   run.offload_activations = options.offload_activations;
   run.expandable_segments = options.expandable_segments;

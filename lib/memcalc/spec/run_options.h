@@ -24,7 +24,7 @@ struct RunOptions {
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer; images: bare
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
-  std::optional<Attention> attention;              // default sdpa
+  std::optional<Attention> attention;              // default sdpa, where the model has it
   std::optional<Checkpointing> checkpointing;      // default none
   std::optional<std::int64_t> checkpoint_every;    // default 1
   std::optional<std::int64_t> accumulation_steps;  // default 1

@@ -89,6 +89,12 @@ void check_task(const ModelSpec& model, const RunSpec& run) {
   }
 }
 
+void check_attention(const ModelSpec& model, const RunSpec& run) {
+  if (!has_eager_attention_only(model) || run.attention == Attention::kEager) return;
+  refuse("attention " + std::string(name_of(run.attention)) + ": transformers has attention sinks, which " +
+         model.model_type + " needs, in its eager attention only; accepted: --attn eager");
+}
+
 /// A model of layers is a plain torch module in a plain loop.
 void check_custom(const ModelSpec& model, const RunSpec& run) {
   const auto* spec = std::get_if<CustomSpec>(&model.architecture);
@@ -223,6 +229,10 @@ bool is_encoder(const ModelSpec& model) {
          std::holds_alternative<DistilBertSpec>(model.architecture);
 }
 
+bool has_eager_attention_only(const ModelSpec& model) {
+  return std::holds_alternative<GptOssSpec>(model.architecture);
+}
+
 bool is_speech(const ModelSpec& model) { return std::holds_alternative<WhisperSpec>(model.architecture); }
 
 bool is_encoder_decoder(const ModelSpec& model) {
@@ -248,6 +258,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_custom(model, run);
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
+  check_attention(model, run);
   check_precision(run);
   check_fine_tuning(model, run);
   check_optimizer(run);

@@ -22,6 +22,9 @@ namespace memcalc {
 /// A decoder that attends to an encoder: T5, BART, Whisper.
 [[nodiscard]] bool is_encoder_decoder(const ModelSpec& model);
 
+/// gpt-oss: its attention sinks are in transformers' eager attention only (and in kernels from the hub).
+[[nodiscard]] bool has_eager_attention_only(const ModelSpec& model);
+
 /// A user's own layers.
 [[nodiscard]] bool is_custom(const ModelSpec& model);
 

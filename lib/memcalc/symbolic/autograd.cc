@@ -78,6 +78,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.saved_count = 0;
   node.output_count = 0;
   node.recomputed = recomputing;
+  node.outputs_differ = false;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;

@@ -27,6 +27,11 @@ void FrameHandle::release() {
   if (--frame_->references_ == 0) delete frame_;
 }
 
+void SavedTensor::forget() {
+  frame->forget(slot);
+  frame = FrameHandle();
+}
+
 CheckpointFrame::~CheckpointFrame() {
   for (std::size_t i = positional_count_; i < kept_.size(); ++i) kept_[i].reset();
   for (std::size_t i = 0; i < positional_count_; ++i) kept_[i].reset();
@@ -65,14 +70,15 @@ Tensor CheckpointFrame::run() {
 void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
   if (!recomputing_) {
     saved.frame = FrameHandle(this);
-    saved.slot = saved_in_forward_++;
+    saved.slot = static_cast<std::int32_t>(wanted_.size());
+    wanted_.push_back(true);
     return;
   }
   Tape& tape = tensor.tape();
-  recomputed_.push_back(tape.detach(tensor));
+  recomputed_.push_back(wanted_[recomputed_.size()] ? tape.detach(tensor) : Tensor());
   saved.tensor = tape.detach(tensor);
   tape.mark_saved(tensor);
-  if (static_cast<std::int32_t>(recomputed_.size()) == saved_in_forward_) {
+  if (recomputed_.size() == wanted_.size()) {
     // The exception's traceback keeps Python's locals alive until autocast's exit has emptied its cache.
     tape.clear_cast_cache();
     throw StopRecomputation{};
@@ -82,7 +88,7 @@ void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
 Tensor CheckpointFrame::unpack(SavedTensor& saved) {
   if (!recomputing_) {
     recomputing_ = true;
-    recomputed_.reserve(static_cast<std::size_t>(saved_in_forward_));
+    recomputed_.reserve(wanted_.size());
     recompute(kept_.front().tape());
   }
   return std::move(recomputed_[static_cast<std::size_t>(saved.slot)]);

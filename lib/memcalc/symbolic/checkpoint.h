@@ -44,6 +44,8 @@ class CheckpointFrame {
   /// Numbers a tensor that autograd wants to save (forward), or keeps it (recomputation).
   void pack(const Tensor& tensor, SavedTensor& saved);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
+  /// The node that saved this tensor has died: recomputation will not keep it (checkpoint.py, weak_holders).
+  void forget(std::int32_t slot) { wanted_[static_cast<std::size_t>(slot)] = false; }
 
   /// The policy's answer for the next call of a listed operator.
   [[nodiscard]] bool keeps_output(ListedOperator op);
@@ -69,7 +71,7 @@ class CheckpointFrame {
   std::size_t positional_count_;
   Region region_;
   std::optional<DType> autocast_;
-  std::int32_t saved_in_forward_ = 0;
+  std::vector<bool> wanted_;  // of what forward saved: a node that could ask for it is still there
   bool recomputing_ = false;
   bool arguments_on_host_ = false;
   std::vector<Tensor> recomputed_;

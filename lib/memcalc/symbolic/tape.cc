@@ -224,6 +224,20 @@ void Tape::contraction(const Operator& op, DType dtype, std::int64_t batch, std:
   last.k = k;
 }
 
+void Tape::grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
+                               std::int64_t n) {
+  if (!record_kernels) return;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double elements = real(rows) * (real(k) + real(n)) + real(groups) * real(k) * real(n);
+  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n),
+         elements * real(size_of(dtype)));
+  Kernel& last = kernels.back();
+  last.batch = groups;
+  last.m = ceil_div(rows, groups);  // of an average group
+  last.n = n;
+  last.k = k;
+}
+
 void Tape::use_cublas(bool with_lt) {
   // Handles, and so workspaces, belong to threads: forward runs in the caller's, backward in autograd's.
   const std::size_t thread = phase == Phase::kBackward ? 1 : 0;

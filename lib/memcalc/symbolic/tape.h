@@ -62,9 +62,12 @@ struct SavedTensor {
 
   void reset() {
     tensor.reset();
-    if (frame) frame = FrameHandle();
+    if (frame) forget();
     on_host = false;
   }
+
+ private:
+  void forget();
 };
 
 /// What a node's forward outputs look like: an incoming gradient is summed or cast to it. Of several outputs the first;
@@ -167,6 +170,9 @@ class Tape {
   void empty_cache();
   void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes);
   void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
+  /// `rows` in as many groups, however long each, multiplied or summed over by matrices [k, n] of their own.
+  void grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
+                           std::int64_t n);
   /// Ends the run: what dies from now on is no event.
   void stop() { closing_ = true; }
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.

@@ -126,6 +126,25 @@ void drop(Tensors&... tensors) {
   (tensors.reset(), ...);
 }
 
+/// A Python function's locals: they die in the given order when the scope is left, also where recomputation stops in
+/// the middle of it (checkpoint.h). Declared after the variables.
+template <std::size_t kCount>
+class Locals {
+ public:
+  template <typename... Tensors>
+  explicit Locals(Tensors&... tensors) : tensors_{&tensors...} {}
+  ~Locals() {
+    for (Tensor* tensor : tensors_) tensor->reset();
+  }
+  Locals(const Locals&) = delete;
+  Locals& operator=(const Locals&) = delete;
+
+ private:
+  std::array<Tensor*, kCount> tensors_;
+};
+template <typename... Tensors>
+Locals(Tensors&...) -> Locals<sizeof...(Tensors)>;
+
 /// An operator's argument. A temporary (`mul(neg(x), y)`) dies when the operator returns, as Python's evaluation
 /// stack drops it, not at the end of the C++ statement.
 class Arg {

@@ -78,6 +78,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(),
                                    parameter.tensor.requires_grad(), parameter.tensor.shape(), parameter.is_embedding});
     }
+    result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
     result.host_copies = tape.host_copies;

@@ -32,6 +32,7 @@ struct SymbolicRun {
   std::vector<ParameterInfo> parameters;
   HostCopies host_copies;            // of one forward pass
   std::vector<Bytes> batch_tensors;  // of one micro-batch, as the data loader hands it over
+  std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
 };

@@ -1,4 +1,5 @@
 // Element-wise operators.
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/activation.h"
 
@@ -86,6 +87,7 @@ std::vector<Runner> elementwise_runners() {
       unary("add_scalar", add_scalar),
       unary("div_scalar", divide_scalar),
       binary("add", add),
+      binary("sub", subtract),
       binary("mul", multiply),
       conversion("to_fp32", DType::kFloat32),
       conversion("to_bf16", DType::kBFloat16),

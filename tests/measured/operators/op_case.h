@@ -82,6 +82,7 @@ using Prepare = std::function<Operation(test::TapeBench&, const OpCase&)>;
 [[nodiscard]] std::vector<Runner> elementwise_runners();
 [[nodiscard]] std::vector<Runner> norm_and_loss_runners();
 [[nodiscard]] std::vector<Runner> product_runners();
+[[nodiscard]] std::vector<Runner> indexing_runners();
 [[nodiscard]] std::vector<Runner> movement_runners();
 [[nodiscard]] std::vector<Runner> training_runners();
 [[nodiscard]] std::vector<Runner> other_runners();  // what memcalc has no operator for

@@ -32,11 +32,11 @@ constexpr Operator kConvertMask{"aten::convert_boolean_attn_mask"};
 constexpr Operator kOnes{"aten::ones"}, kTril{"aten::tril"}, kWhere{"aten::where"};
 
 struct AttentionShape {
-  std::int64_t batch, heads, kv_heads, queries, keys, dim;
+  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
 
-AttentionShape shape_of(const Tensor& query, const Tensor& key) {
-  return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3)};
+AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value) {
+  return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3), value.size(3)};
 }
 
 /// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
@@ -46,19 +46,21 @@ Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[
 /// taken off.
 void attention_contractions(Tape& tape, const Operator& op, const AttentionShape& s, DType dtype, bool backward) {
   const std::int64_t batch = s.batch * s.heads;
-  const int score_products = backward ? 2 : 1;  // q k^T (again), grad v^T
-  for (int i = 0; i < score_products; ++i) tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim);
-  const int value_products = backward ? 3 : 1;
-  for (int i = 0; i < value_products; ++i) tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys);
+  tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim);  // q k^T
+  if (!backward) return tape.contraction(op, dtype, batch, s.queries, s.value_dim, s.keys);
+  tape.contraction(op, dtype, batch, s.queries, s.keys, s.value_dim);  // grad v^T
+  tape.contraction(op, dtype, batch, s.keys, s.value_dim, s.queries);  // dv
+  tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys);        // dq
+  tape.contraction(op, dtype, batch, s.keys, s.dim, s.queries);        // dk
 }
 
 // --- cuDNN (native/cudnn/MHA.cpp)
 
 /// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the
 /// softmax sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
-Bytes cudnn_backward_workspace(const AttentionShape& s, std::int64_t value_dim) {
+Bytes cudnn_backward_workspace(const AttentionShape& s) {
   Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1) + 256;
-  if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + value_dim);
+  if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + s.value_dim);
   return bytes;
 }
 
@@ -66,13 +68,13 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   const int first = call.node.saved_count - 7;
   const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   Tape& tape = call.tape;
-  const AttentionShape s = shape_of(query, key);
+  const AttentionShape s = shape_of(query, key, value);
   Tensor dq =
       tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kCudnnBackward);
   Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
   Tensor dv =
       tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
-  tape.scratch(cudnn_backward_workspace(s, value.size(3)), kCudnnBackward, Category::kWorkspaces);
+  tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
   attention_contractions(tape, kCudnnBackward, s, query.dtype(), true);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
@@ -87,10 +89,10 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
   for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, kCudnn);
   Shape shape = query.shape();
   shape[3] = value.size(3);
-  outputs[2] = tape.empty_strided(shape, like_strides(query.shape(), query.strides()), query.dtype(), kCudnn);
+  outputs[2] = tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), kCudnn);
   if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
   if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
-  attention_contractions(tape, kCudnn, shape_of(query, key), query.dtype(), false);
+  attention_contractions(tape, kCudnn, shape_of(query, key, value), query.dtype(), false);
   return outputs;
 }
 
@@ -135,7 +137,7 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   const Tensor& out = call.saved(first + 4);
   Tape& tape = call.tape;
-  const AttentionShape s = shape_of(query, key);
+  const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
     return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), kEfficientBackward);
   };
@@ -173,7 +175,7 @@ Tensor padded_bias(Tensor bias) {
 std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                         bool computes_logsumexp) {
   Tape& tape = query.tape();
-  const AttentionShape s = shape_of(query, key);
+  const AttentionShape s = shape_of(query, key, value);
   Tensor out =
       tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
                          bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
@@ -210,7 +212,7 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
   const Tensor &key = call.saved(0), &query = call.saved(1), &value = call.saved(2);
   Tape& tape = call.tape;
-  const AttentionShape s = shape_of(query, key);
+  const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlashBackward);
   };
@@ -254,9 +256,9 @@ std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device)
 }
 
 /// output, logsumexp, rng_state, unused.
-std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, double dropout) {
+std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
   Tape& tape = query.tape();
-  const AttentionShape s = shape_of(query, key);
+  const AttentionShape s = shape_of(query, key, value);
   std::array<Tensor, 4> outputs;
   outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
   outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
@@ -282,7 +284,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   if (node != nullptr) {
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  const auto forward = [&] { return flash_forward(query, key, dropout); };
+  const auto forward = [&] { return flash_forward(query, key, value, dropout); };
   auto [out, logsumexp, rng_state, unused] =
       listed ? run_or_recall<4>(tape, ListedOperator::kFusedAttention, forward) : forward();
   tape.set_history(node, out);

@@ -8,23 +8,31 @@
 namespace memcalc {
 
 inline constexpr Bytes kCubAlignment = 256;
-inline constexpr std::int64_t kSortTile = 4608;    // pairs of int64 that one thread block sorts
-inline constexpr std::int64_t kUniqueTile = 4480;  // keys from which one thread block takes the distinct ones
-inline constexpr std::int64_t kScanTile = 896;     // int64 that one thread block scans
+inline constexpr std::int64_t kSmallSortTile = 2304;  // SingleTilePolicy: 256 threads, 9 pairs of int64 each
+inline constexpr std::int64_t kSortTile = 4608;       // OnesweepPolicy: 384 threads, 12 pairs each
+inline constexpr std::int64_t kUniqueTile = 4480;     // keys from which one thread block takes the distinct ones
+inline constexpr std::int64_t kScanTile = 896;        // int64 that one thread block scans
 
-/// Onesweep radix sort of n pairs (int64, int64): second buffers for keys and values, eight digit passes' bins, the
-/// look-back of every tile and its counters.
-[[nodiscard]] inline Bytes radix_sort_bytes(std::int64_t n) {
-  return 2 * round_up(8 * n, kCubAlignment) + 8 * 256 * 8 + 1024 * ceil_div(n, kSortTile) + 2 * kCubAlignment - 1;
+/// Radix sort of n pairs (int64, int64) by the lowest `bits` of their keys. What fits into one block of its kernel for
+/// small inputs needs nothing (1 byte is asked for). Beyond that, onesweep: every pass over 8 bits has 256 bins and
+/// counters, every tile its look-back; several passes need second buffers for keys and values.
+[[nodiscard]] inline Bytes radix_sort_bytes(std::int64_t n, int bits = 64) {
+  if (n <= kSmallSortTile) return 1;
+  const std::int64_t passes = ceil_div(bits, 8);
+  const Bytes second_buffers = passes > 1 ? 2 * round_up(8 * n, kCubAlignment) : 0;
+  return second_buffers + passes * 256 * 8 + 1024 * ceil_div(n, kSortTile) + round_up(4 * passes, kCubAlignment) +
+         kCubAlignment - 1;
 }
 
-/// Decoupled look-back: 16 bytes a tile, 32 tiles of padding.
-[[nodiscard]] inline Bytes look_back_bytes(std::int64_t n, std::int64_t tile) {
-  return round_up(16 * (32 + ceil_div(n, tile)), kCubAlignment) + 2 * kCubAlignment - 1;
+/// Decoupled look-back: 16 bytes a tile, 8 where the values have 4; 32 tiles of padding.
+[[nodiscard]] inline Bytes look_back_bytes(std::int64_t n, std::int64_t tile, std::int64_t value_size = 8) {
+  return round_up(2 * value_size * (32 + ceil_div(n, tile)), kCubAlignment) + 2 * kCubAlignment - 1;
 }
 
-/// Prefix sum of n int64.
-[[nodiscard]] inline Bytes scan_bytes(std::int64_t n) { return look_back_bytes(n, kScanTile); }
+/// Prefix sum of n int64, or of a few int32.
+[[nodiscard]] inline Bytes scan_bytes(std::int64_t n, std::int64_t value_size = 8) {
+  return look_back_bytes(n, kScanTile, value_size);
+}
 
 /// Unique-by-key of n pairs of int64.
 [[nodiscard]] inline Bytes unique_bytes(std::int64_t n) { return look_back_bytes(n, kUniqueTile); }

@@ -9,6 +9,8 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kAdd{"aten::add"}, kAddBackward{"AddBackward0"};
+constexpr Operator kSub{"aten::sub"}, kSubBackward{"SubBackward0"};
+constexpr Operator kClone{"aten::clone"};
 constexpr Operator kMul{"aten::mul"}, kMulBackward{"MulBackward0"};
 constexpr Operator kDiv{"aten::div"}, kDivBackward{"DivBackward0"};
 constexpr Operator kWhere{"aten::where"}, kWhereBackward{"WhereBackward0"}, kScalarTensor{"aten::scalar_tensor"};
@@ -57,6 +59,25 @@ void divide_backward(BackwardCall& call) {  // grad / other
   call.set(0, pointwise(kDiv, {&call.gradient(), &other}, 1, call.gradient().dtype()));
 }
 
+void subtract_backward(BackwardCall& call) {
+  if (call.needs(1)) call.set(1, pointwise(kNeg, {&call.gradient()}, 1));
+  if (call.needs(0)) call.set(0, call.gradient());
+}
+
+/// saved: other, self; grad / other, and for the divisor -grad * ((self / other) / other).
+void divide_both_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  const Tensor& other = call.saved(0);
+  if (call.needs(1)) {
+    Tensor quotient = pointwise(kDiv, {&call.saved(1), &other}, 1);
+    Tensor again = pointwise(kDiv, {&quotient, &other}, 1);
+    Tensor negative = pointwise(kNeg, {&gradient}, 1);
+    call.set(1, pointwise(kMul, {&negative, &again}, 1));
+    drop(negative, again, quotient);
+  }
+  call.set(0, pointwise(kDiv, {&gradient, &other}, 1));
+}
+
 Tensor where_kernel(const Tensor& condition, const Tensor& x) {
   const Tensor number = x.tape().empty({}, x.dtype(), kScalarTensor);
   return pointwise(kWhere, {&condition, &x}, 1, x.dtype());
@@ -72,6 +93,14 @@ void clamp_numbers_backward(BackwardCall& call) {
   Tensor below = pointwise(kLe, {&call.saved(0)}, 1, DType::kBool);
   call.set(0, pointwise(kWhere, {&above, &gradient}, 1, gradient.dtype()));
   drop(below, above, zero);
+}
+
+void clamp_above_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Tensor zero = call.tape.empty({}, gradient.dtype(), kScalarTensor);
+  Tensor below = pointwise(kLe, {&call.saved(0)}, 1, DType::kBool);
+  call.set(0, pointwise(kWhere, {&below, &gradient}, 1, gradient.dtype()));
+  drop(below, zero);
 }
 
 void clamp_backward(BackwardCall& call) {  // where(x >= lowest and x <= highest, grad, 0)
@@ -205,6 +234,32 @@ Tensor divide(Arg a, Arg b) {
   return result;
 }
 
+Tensor subtract(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kSubBackward, subtract_backward, inputs, 2);
+  Tensor result = pointwise(kSub, {&*a, &*b}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor divide_in_place(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  const Tensor* inputs[] = {&a, &b};
+  Node* node = tape.record(kDivBackward, divide_both_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, b);
+    // VariableType: an in-place operator whose derivative reads its operand clones it first.
+    tape.save(*node, tape.empty(a.shape(), a.dtype(), kClone));
+  }
+  Tensor result = tape.detach(a);
+  tape.kernel(kDiv, OperatorClass::kElementwise, a.dtype(), static_cast<double>(a.elements()),
+              static_cast<double>(2 * a.bytes() + b.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
 Tensor multiply_in_place(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
@@ -237,6 +292,11 @@ Tensor where(const Tensor& condition, Arg x) {
 Tensor clamp(Arg x) {
   const OperatorCall call(x);
   return activation(kClamp, kClampBackward, clamp_numbers_backward, x, Saves::kInput, 2);
+}
+
+Tensor clamp_above(Arg x) {
+  const OperatorCall call(x);
+  return activation(kClamp, kClampBackward, clamp_above_backward, x, Saves::kInput, 1);
 }
 
 Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest) {

@@ -9,6 +9,9 @@ namespace memcalc {
 [[nodiscard]] Tensor multiply(Arg a, Arg b);
 /// a / b for a `b` that needs no gradient.
 [[nodiscard]] Tensor divide(Arg a, Arg b);
+[[nodiscard]] Tensor subtract(Arg a, Arg b);
+/// a /= b
+[[nodiscard]] Tensor divide_in_place(const Tensor& a, const Tensor& b);
 /// With a Python number on one side: saves nothing.
 [[nodiscard]] Tensor add_scalar(Arg x);
 [[nodiscard]] Tensor multiply_scalar(Arg x);
@@ -18,9 +21,10 @@ namespace memcalc {
 [[nodiscard]] Tensor add_scalar_in_place(const Tensor& x);
 /// torch.where(condition, x, number): the number becomes a scalar on the card for the call.
 [[nodiscard]] Tensor where(const Tensor& condition, Arg x);
-/// torch.clamp between two scalars on the card, which need no gradient.
-/// torch.clamp between two Python numbers.
+/// torch.clamp between two Python numbers, or with the upper one only.
 [[nodiscard]] Tensor clamp(Arg x);
+[[nodiscard]] Tensor clamp_above(Arg x);
+/// torch.clamp between two scalars on the card, which need no gradient.
 [[nodiscard]] Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest);
 [[nodiscard]] Tensor negate(Arg x);
 /// x ** exponent; float32 under autocast.
@@ -45,6 +49,7 @@ namespace memcalc {
 [[nodiscard]] Tensor autocast_float32(const Tensor& x);
 
 [[nodiscard]] inline Tensor operator+(Arg a, Arg b) { return add(std::move(a), std::move(b)); }
+[[nodiscard]] inline Tensor operator-(Arg a, Arg b) { return subtract(std::move(a), std::move(b)); }
 [[nodiscard]] inline Tensor operator*(Arg a, Arg b) { return multiply(std::move(a), std::move(b)); }
 
 }  // namespace memcalc

@@ -1,5 +1,11 @@
 #include "memcalc/symbolic/ops/index.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+
+#include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -10,34 +16,81 @@ namespace {
 
 constexpr Operator kIndex{"aten::index"}, kIndexBackward{"IndexBackward0"}, kIndexPut{"aten::_index_put_impl_"};
 constexpr Operator kNewZeros{"aten::new_zeros"};
+constexpr Operator kGather{"aten::gather"}, kGatherBackward{"GatherBackward0"};
+constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedFillBackward{"MaskedFillBackward0"};
 constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBackward0"};
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
-
-// Sorting this many indices or fewer takes one thread block (measured: 49 x 49 of them).
-constexpr Bytes kSmallSortBytes = 3583;
 
 void move_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
-/// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear and sorted, so that sums are in order.
-void index_backward(BackwardCall& call) {  // saved: index
+constexpr int kWidth = 1;  // attribute: elements of an indexed slice
+
+/// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear and sorted, so that sums are in order. The
+/// sort looks at as many bits as the largest index has.
+void index_backward(BackwardCall& call) {  // saved: one index for each of the leading dimensions
   Tape& tape = call.tape;
   const std::int64_t n = call.saved(0).elements();
   const auto indices = [&] { return tape.empty({n}, DType::kInt64, kIndexPut); };
   Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
-  Tensor remainder = indices();
-  Tensor linear = indices();
-  remainder.reset();
+  Tensor linear;
+  for (int i = 0; i < call.node.saved_count; ++i) {
+    Tensor remainder = indices();
+    Tensor scaled = indices();
+    remainder.reset();
+    if (!linear.defined()) linear = std::move(scaled);  // the others are added to it in place
+  }
   Tensor values = contiguous(call.gradient());
   Tensor sorted = indices();
   Tensor order = indices();
   Tensor range = indices();
-  tape.scratch(n <= kSortTile ? kSmallSortBytes : radix_sort_bytes(n), kIndexPut);
+  const std::int64_t rows = call.node.shape.elements() / call.node.attributes[kWidth];
+  const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows - 1, 1)));
+  tape.scratch(radix_sort_bytes(n, bits), kIndexPut);
   range.reset();
   move_kernel(kIndexPut, values);
   drop(order, sorted, values, linear);
   call.set(0, std::move(result));
+}
+
+Tensor index(const Tensor& x, std::initializer_list<const Tensor*> indices, const Shape& shape) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kIndexBackward, index_backward, inputs, 1);
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[kWidth] = shape.elements() / shape[0];
+    for (const Tensor* each : indices) tape.save(*node, *each);
+  }
+  Tensor result = tape.empty(shape, x.dtype(), kIndex);
+  move_kernel(kIndex, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+void gather_backward(BackwardCall& call) {  // saved: index; scattered into zeros
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
+  move_kernel(kGather, result);
+  call.set(0, std::move(result));
+}
+
+Tensor filled_copy(const Tensor& x) {
+  return x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kMaskedFill);
+}
+
+void masked_fill_backward(BackwardCall& call) {
+  Tensor result = filled_copy(call.gradient());
+  move_kernel(kMaskedFill, result);
+  call.set(0, std::move(result));
+}
+
+Node* record_masked_fill(const Tensor& x, const Tensor& mask) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kMaskedFillBackward, masked_fill_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, mask);
+  return node;
 }
 
 void pad_backward(BackwardCall& call) {
@@ -58,17 +111,45 @@ void roll_backward(BackwardCall& call) { call.set(0, roll_twice(call.gradient())
 
 }  // namespace
 
-Tensor index_rows(const Tensor& table, const Tensor& index) {
-  Tape& tape = table.tape();
-  const Tensor* inputs[] = {&table};
-  Node* node = tape.record(kIndexBackward, index_backward, inputs, 1);
+Tensor index_rows(const Tensor& table, const Tensor& rows) {
+  Shape shape = table.shape();
+  shape[0] = rows.elements();
+  return index(table, {&rows}, shape);
+}
+
+Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second) {
+  const OperatorCall call(second);
+  return index(x, {&first, &*second}, {first.elements(), x.size(2)});
+}
+
+Tensor gather(const Tensor& x, const Tensor& index) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kGatherBackward, gather_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = table.shape();
+    node->shape = x.shape();
     tape.save(*node, index);
   }
-  Tensor result = tape.empty({index.elements(), table.size(1)}, table.dtype(), kIndex);
-  move_kernel(kIndex, result);
+  Tensor result = tape.empty(index.shape(), x.dtype(), kGather);
+  move_kernel(kGather, result);
   tape.set_history(node, result);
+  return result;
+}
+
+Tensor masked_fill(Arg x, const Tensor& mask) {
+  const OperatorCall call(x);
+  Node* node = record_masked_fill(*x, mask);
+  Tensor result = filled_copy(*x);
+  move_kernel(kMaskedFill, result);
+  x->tape().set_history(node, result);
+  return result;
+}
+
+Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask) {
+  Node* node = record_masked_fill(x, mask);
+  Tensor result = x.tape().detach(x);
+  move_kernel(kMaskedFill, x);
+  x.tape().set_history(node, result);
   return result;
 }
 

@@ -5,8 +5,16 @@
 
 namespace memcalc {
 
-/// table[index] for a table [rows, width] and int64 indices [n]: [n, width].
-[[nodiscard]] Tensor index_rows(const Tensor& table, const Tensor& index);
+/// table[rows] for a table [count, …] and int64 indices [n]: [n, …].
+[[nodiscard]] Tensor index_rows(const Tensor& table, const Tensor& rows);
+/// x[first, second] for x [a, b, width] and int64 indices [n]: [n, width].
+[[nodiscard]] Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second);
+/// x.gather(dim, index) for an index with as many dimensions.
+[[nodiscard]] Tensor gather(const Tensor& x, const Tensor& index);
+/// x.masked_fill(mask, number): a filled copy.
+[[nodiscard]] Tensor masked_fill(Arg x, const Tensor& mask);
+/// x.masked_fill_(mask, number)
+[[nodiscard]] Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask);
 /// F.pad with zeros up to `shape`: a copy even where nothing is added.
 [[nodiscard]] Tensor pad_to(const Tensor& x, const Shape& shape);
 /// torch.roll over two dimensions: one after the other.

@@ -161,8 +161,8 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
 
 Tensor matmul(Arg a, Arg b) {
   const OperatorCall call(a, b);
+  const Tensor second = autocast_operand(*b);  // the dispatcher's last argument first
   const Tensor first = autocast_operand(*a);
-  const Tensor second = autocast_operand(*b);
   if (first.rank() == 3) return bmm(first, second);
   const std::int64_t batch = first.size(0) * first.size(1);
   // LinearAlgebra.cpp, _matmul_impl: expand (no change here), then flatten the batch, which copies where the

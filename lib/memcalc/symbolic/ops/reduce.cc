@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -13,7 +14,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kSum{"aten::sum"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kSum{"aten::sum"}, kSumBackward{"SumBackward1"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
 constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
 
@@ -222,7 +223,8 @@ void reduction_scratch(const Tensor& x, unsigned reduced, std::int64_t accumulat
 namespace {
 
 /// The reduction itself: result, then staging and semaphores for the time of the kernel.
-Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims) {
+Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims,
+              std::optional<DType> dtype = std::nullopt) {
   Tape& tape = x.tape();
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
@@ -230,7 +232,7 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
     if (is_reduced && !keep_dims) continue;
     shape.dims[static_cast<std::size_t>(shape.rank++)] = is_reduced ? 1 : x.size(i);
   }
-  Tensor result = tape.empty(shape, x.dtype(), op);
+  Tensor result = tape.empty(shape, dtype.value_or(x.dtype()), op);
   reduction_scratch(x, reduced, std::max<std::int64_t>(size_of(x.dtype()), 4), op);
   tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
               static_cast<double>(x.bytes() + result.bytes()));
@@ -299,6 +301,35 @@ Tensor mean_pixels(Arg x) {
   Tensor strided = x->tape().detach(result);
   x->tape().set_history(node, strided);
   return strided;
+}
+
+namespace {
+
+constexpr int kSummed = 1;  // attribute: the dimension, where it was not kept; else -1
+
+void sum_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[kSummed]);
+  const Tensor gradient = dim < 0 ? call.take_gradient() : unsqueeze(call.take_gradient(), dim);
+  call.set(0, expand(gradient, call.node.shape));
+}
+
+}  // namespace
+
+Tensor sum_over(Arg x, int dim, bool keep_dim) {
+  const OperatorCall call(x);
+  if (dim < 0) dim += x->rank();
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kSumBackward, sum_backward, inputs, 1);
+  if (node != nullptr) {
+    node->shape = x->shape();
+    node->attributes[kSummed] = keep_dim ? -1 : dim;
+  }
+  // autocast_mode.h, fp32_set_opt_dtype: the kernel converts what it reads.
+  const DType dtype = tape.autocast && is_half(x->dtype()) ? DType::kFloat32 : x->dtype();
+  Tensor result = reduce(kSum, *x, 1U << dim, keep_dim, dtype);
+  tape.set_history(node, result);
+  return result;
 }
 
 Tensor count(const Tensor& x) {

@@ -15,6 +15,8 @@ namespace memcalc {
 [[nodiscard]] Tensor mean_over(Arg x, int dim);
 /// x.mean([-1, -2], keepdim=True): what adaptive_avg_pool2d to one pixel does.
 [[nodiscard]] Tensor mean_pixels(Arg x);
+/// x.sum(dim); a float32 result under autocast.
+[[nodiscard]] Tensor sum_over(Arg x, int dim, bool keep_dim);
 /// x.sum() or x.mean() over everything: a scalar.
 [[nodiscard]] Tensor sum_all(Arg x);
 

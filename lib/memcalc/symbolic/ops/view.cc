@@ -15,7 +15,7 @@ constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::sli
 constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
 constexpr Operator kSqueezeBackward{"SqueezeBackward1"};
 constexpr Operator kPermuteBackward{"PermuteBackward0"};
-constexpr Operator kSplitBackward{"SplitBackward0"};
+constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitWithSizesBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
@@ -222,10 +222,10 @@ Tensor select(Arg x, int dim) {
 
 namespace {
 
-std::vector<Tensor> split_into(const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
+std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kSplitBackward, split_backward, inputs, 1);
+  Node* node = tape.record(name, split_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   if (dim < 0) dim += x.rank();
   Shape shape = x.shape();
@@ -244,12 +244,18 @@ std::vector<Tensor> split(Arg x, int dim, int parts) {
   const OperatorCall call(x);
   std::array<std::int64_t, kMaxOutputs> sizes{};
   sizes.fill(x->size(dim) / parts);
-  return split_into(*x, dim, sizes.data(), parts);
+  return split_into(kSplitBackward, *x, dim, sizes.data(), parts);
 }
 
 std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes) {
   const OperatorCall call(x);
-  return split_into(*x, dim, sizes.data(), 3);
+  return split_into(kSplitSizesBackward, *x, dim, sizes.data(), 3);
+}
+
+std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first) {
+  const std::array<std::int64_t, 2> sizes = {first, x.size(-1) - first};
+  std::vector<Tensor> parts = split_into(kSplitSizesBackward, x, -1, sizes.data(), 2);
+  return {std::move(parts[0]), std::move(parts[1])};
 }
 
 Tensor squeeze(Arg x, int dim) {

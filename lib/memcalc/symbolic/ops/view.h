@@ -3,6 +3,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "memcalc/symbolic/tensor.h"
@@ -29,6 +30,8 @@ namespace memcalc {
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
 /// Three parts of these sizes along `dim`.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes);
+/// Two parts along the last dimension, `first` and the rest.
+[[nodiscard]] std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first);
 /// x.squeeze(dim) of a dimension of size 1.
 [[nodiscard]] Tensor squeeze(Arg x, int dim);
 [[nodiscard]] Tensor clone(Arg x);

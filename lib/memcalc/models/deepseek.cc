@@ -1,0 +1,115 @@
+#include "memcalc/models/deepseek.h"
+
+#include <tuple>
+
+#include "memcalc/symbolic/ops/copy_slices.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+constexpr Operator kNewEmpty{"aten::new_empty"}, kZerosLike{"aten::zeros_like"}, kNot{"aten::bitwise_not"};
+}
+
+LatentAttention::LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, const RunSpec& run, Rotate rotate)
+    : dims(spec.latent),
+      num_heads(spec.num_attention_heads),
+      options(causal_attention(run, spec.attention_dropout)),
+      rotate(rotate) {
+  const std::int64_t queries = checked_multiply(num_heads, dims.qk_nope_head_dim + dims.qk_rope_head_dim);
+  if (dims.q_lora_rank) {
+    q_a_proj = Linear(b, "q_a_proj", spec.hidden_size, *dims.q_lora_rank, spec.attention_bias);
+    q_a_layernorm = RmsNorm(b, "q_a_layernorm", *dims.q_lora_rank);
+    q_b_proj = Linear(b, "q_b_proj", *dims.q_lora_rank, queries, false);
+  } else {
+    q_proj = Linear(b, "q_proj", spec.hidden_size, queries, false);
+  }
+  kv_a_proj_with_mqa = Linear(b, "kv_a_proj_with_mqa", spec.hidden_size, dims.kv_lora_rank + dims.qk_rope_head_dim,
+                              spec.attention_bias);
+  kv_a_layernorm = RmsNorm(b, "kv_a_layernorm", dims.kv_lora_rank);
+  kv_b_proj = Linear(b, "kv_b_proj", dims.kv_lora_rank,
+                     checked_multiply(num_heads, dims.qk_nope_head_dim + dims.v_head_dim), false);
+  o_proj = Linear(b, "o_proj", checked_multiply(num_heads, dims.v_head_dim), spec.hidden_size, spec.attention_bias);
+}
+
+Tensor LatentAttention::queries(const Tensor& hidden_states) const {
+  if (q_proj) return (*q_proj)(hidden_states);
+  Tensor compressed = (*q_a_proj)(hidden_states);
+  compressed = (*q_a_layernorm)(compressed);
+  return (*q_b_proj)(compressed);
+}
+
+std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const Tensor& rotated_key) const {
+  const std::int64_t batch_size = latent.size(0);
+  const std::int64_t seq_length = latent.size(2);
+  const Tensor kv = transpose(
+      view(kv_b_proj(latent), {batch_size, seq_length, -1, dims.qk_nope_head_dim + dims.v_head_dim}), 1, 2);
+  auto [k_nope, value_states] = split_last(kv, dims.qk_nope_head_dim);
+  const Tensor k_rot = expand(rotated_key, {-1, k_nope.size(1), -1, -1});
+  Tensor key_states = kv.tape().empty(
+      {batch_size, kv.size(1), seq_length, dims.qk_nope_head_dim + dims.qk_rope_head_dim}, kv.dtype(), kNewEmpty);
+  key_states = copy_into_columns(key_states, 0, k_nope);
+  key_states = copy_into_columns(key_states, dims.qk_nope_head_dim, k_rot);
+  return {std::move(key_states), std::move(value_states)};
+}
+
+AttentionResult LatentAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                         const Tensor& mask, std::vector<Tensor>* cache) const {
+  const std::int64_t batch_size = hidden_states.size(0);
+  const std::int64_t seq_length = hidden_states.size(1);
+  Tensor q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states;
+  Tensor& first_latent = rotated_key_dies_first ? k_rot : kv_nope;
+  Tensor& second_latent = rotated_key_dies_first ? kv_nope : k_rot;
+  const Locals locals(q_states, q_pass, q_rot, compressed_kv, first_latent, second_latent, query_states, key_states,
+                      value_states);
+  q_states = queries(hidden_states);
+  q_states = transpose(view(q_states, {batch_size, seq_length, num_heads, -1}), 1, 2);
+  std::tie(q_pass, q_rot) = split_last(q_states, dims.qk_nope_head_dim);
+
+  compressed_kv = kv_a_proj_with_mqa(hidden_states);
+  std::tie(kv_nope, k_rot) = split_last(compressed_kv, dims.kv_lora_rank);
+  // Both latents are viewed as of a single head.
+  kv_nope = view(kv_a_layernorm(kv_nope), {batch_size, 1, seq_length, dims.kv_lora_rank});
+  k_rot = view(k_rot, {batch_size, 1, seq_length, dims.qk_rope_head_dim});
+  rotate(q_rot, k_rot, positions);
+  if (cache != nullptr) update_cache(*cache, kv_nope, k_rot);
+
+  query_states = cat(q_pass, q_rot, -1);
+  std::tie(key_states, value_states) = expand_kv(kv_nope, k_rot);
+  AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
+  result.output = flatten_heads(result.output, hidden_states);
+  result.output = o_proj(result.output);
+  return result;
+}
+
+Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight) {
+  Tensor operand = to_dtype(hidden_states, DType::kFloat32);
+  Tensor matrix = to_dtype(weight, DType::kFloat32);
+  Tensor result = linear(operand, matrix, {});
+  drop(operand, matrix);
+  return result;
+}
+
+Tensor by_group(const Tensor& scores, std::int64_t groups) {
+  return view(scores, {-1, groups, scores.size(-1) / groups});
+}
+
+void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
+                     Tensor& group_mask, Tensor& score_mask) {
+  const std::int64_t groups = group_scores.size(1);
+  group_idx = topk(group_scores, topk_group).indices;
+  group_mask = group_scores.tape().empty(group_scores.shape(), group_scores.dtype(), kZerosLike);  // scatter_ in place
+  score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
+}
+
+Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask) {
+  Tensor chosen = to_dtype(score_mask, DType::kBool);
+  const Tensor others = pointwise(kNot, {&chosen}, 1);
+  chosen.reset();
+  return masked_fill(scores, others);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,101 @@
+#include "memcalc/models/experts.h"
+
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/grouped_mm.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kArange{"aten::arange"};
+
+/// _default_apply_gate
+Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
+  std::vector<Tensor> parts = split(gate_up, -1, 2);
+  Tensor activated = activation_function(act_fn, parts[0]);
+  Tensor gated = std::move(activated) * parts[1];
+  drop(parts[0], parts[1]);
+  return gated;
+}
+
+/// _grouped_linear
+Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& offsets, const Tensor& bias,
+                      bool is_transposed) {
+  const Tensor operand = to_dtype(input, weight.dtype());
+  Tensor out = grouped_mm(operand, is_transposed ? weight : transpose(weight, 1, 2), offsets);
+  if (bias.defined()) out = add_in_place(out, bias);
+  return out;
+}
+
+/// inv_perm[perm] = arange(perm.size(0))
+Tensor inverse_permutation(const Tensor& perm) {
+  Tensor inverse = perm.tape().empty(perm.shape(), DType::kInt64, kEmptyLike);
+  perm.tape().scratch(perm.bytes(), kArange);
+  return inverse;
+}
+
+}  // namespace
+
+Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options)
+    : num_experts(experts.count), act_fn(spec.hidden_act), options(options) {
+  const auto weight = [&](std::string_view name, std::int64_t in, std::int64_t out) {
+    const Tensor tensor =
+        b.parameter(name, options.is_transposed ? Shape{num_experts, in, out} : Shape{num_experts, out, in});
+    b.inactive_parameters += tensor.elements() / num_experts * (num_experts - experts.per_token);
+    return tensor;
+  };
+  const auto bias = [&](std::string_view name, std::int64_t out) {
+    const Tensor tensor = b.parameter(name, {num_experts, out}, false);
+    b.inactive_parameters += out * (num_experts - experts.per_token);
+    return tensor;
+  };
+  const std::int64_t gate_up = checked_multiply(2, experts.intermediate_size);
+  gate_up_proj = weight("gate_up_proj", spec.hidden_size, gate_up);
+  if (options.has_bias) gate_up_proj_bias = bias("gate_up_proj_bias", gate_up);
+  down_proj = weight("down_proj", experts.intermediate_size, spec.hidden_size);
+  if (options.has_bias) down_proj_bias = bias("down_proj_bias", spec.hidden_size);
+}
+
+Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
+  Selection sorted;
+  Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
+  Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;
+  Tensor offsets, sentinel_mask, selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states;
+  const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
+                      histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases, proj_out, weighted_out,
+                      inv_perm, final_hidden_states);
+  const std::int64_t num_top_k = top_k_index.size(-1);
+  sample_weights = reshape(top_k_weights, {-1});
+  expert_ids = reshape(top_k_index, {-1});
+  sorted = sort(expert_ids);
+  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
+  sample_weights_g = index_rows(sample_weights, perm);
+  histc_input = to_dtype(expert_ids_g, DType::kInt32);
+  tokens_per_expert = count_values(histc_input, num_experts);
+  offsets = cumulative_sum(tokens_per_expert);
+  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+
+  if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);
+  selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);
+  proj_out = grouped_linear(selected_hidden_states_g, gate_up_proj, offsets, selected_biases, options.is_transposed);
+  proj_out = masked_fill(proj_out, sentinel_mask);
+  proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
+  if (options.has_bias) selected_biases = index_rows(down_proj_bias, expert_ids_g);
+  proj_out = grouped_linear(proj_out, down_proj, offsets, selected_biases, options.is_transposed);
+  proj_out = masked_fill(proj_out, sentinel_mask);
+
+  weighted_out = proj_out * unsqueeze(sample_weights_g, -1);
+  inv_perm = inverse_permutation(perm);
+  weighted_out = index_rows(weighted_out, inv_perm);
+  final_hidden_states =
+      sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);
+  return to_dtype(final_hidden_states, hidden_states.dtype());
+}
+
+}  // namespace memcalc

@@ -1,0 +1,62 @@
+// What transformers' mixtures of experts share: the weights of all experts of a layer in one tensor each, and the
+// forward pass over them of integrations/moe.py.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "memcalc/models/rotary_decoder.h"
+
+namespace memcalc {
+
+/// What a router returns. Members die in this order.
+struct Routing {
+  Tensor router_logits;  // [tokens, experts]
+  Tensor top_k_weights;  // [tokens, k]
+  Tensor top_k_index;    // [tokens, k] int64
+
+  Routing() = default;
+  Routing(Tensor logits, Tensor weights, Tensor index)
+      : router_logits(std::move(logits)), top_k_weights(std::move(weights)), top_k_index(std::move(index)) {}
+  Routing(Routing&&) = default;
+  Routing& operator=(Routing&&) = default;
+  ~Routing() { drop(router_logits, top_k_weights, top_k_index); }
+};
+
+/// A …Experts module: act(gate) * up of each expert, then down.
+struct Experts {
+  using ApplyGate = Tensor (*)(const Tensor& gate_up, std::string_view act_fn);
+
+  /// use_experts_implementation's options.
+  struct Options {
+    bool is_transposed = false;  // weights [experts, in, out]
+    bool has_bias = false;
+    ApplyGate apply_gate = nullptr;  // absent: _default_apply_gate
+  };
+
+  std::int64_t num_experts = 0;
+  Tensor gate_up_proj, gate_up_proj_bias, down_proj, down_proj_bias;
+  std::string act_fn;
+  Options options;
+
+  Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options);
+
+  /// grouped_mm_experts_forward, the default: tokens are sorted by expert, each as often as it has experts. What it
+  /// allocates depends on the number of tokens, not on the experts they chose.
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& top_k_index,
+                               const Tensor& top_k_weights) const;
+};
+
+/// The MLP of a layer that is either dense or a mixture.
+template <typename Mixture>
+struct DenseOrMixture {
+  std::variant<GatedMlp, Mixture> mlp;
+
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return std::visit([&](const auto& module) { return module.forward(x); }, mlp);
+  }
+};
+
+}  // namespace memcalc

@@ -1,0 +1,62 @@
+// Mixtral: transformers models/mixtral/modeling_mixtral.py.
+#include "memcalc/models/experts.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+struct MixtralAttention : RotaryAttention {
+  MixtralAttention(ModuleBuilder& b, const MixtralSpec& spec, const RunSpec& run, bool sliding)
+      : RotaryAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding, /*qkv_bias=*/false,
+                        /*output_bias=*/false) {}
+};
+
+struct MixtralTopKRouter {
+  std::int64_t top_k;
+  Tensor weight;
+
+  MixtralTopKRouter(ModuleBuilder& b, const MixtralSpec& spec)
+      : top_k(spec.experts.per_token), weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
+    Tensor router_logits = linear(hidden_states, weight, {});
+    Tensor router_probs = softmax(to_dtype(router_logits, DType::kFloat32));
+    auto [router_top_value, router_indices] = topk(router_probs, top_k);
+    router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
+    return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
+  }
+};
+
+struct MixtralSparseMoeBlock {
+  MixtralTopKRouter gate;
+  Experts experts;
+
+  MixtralSparseMoeBlock(ModuleBuilder& b, const MixtralSpec& spec)
+      : gate(b.scope("gate", [&] { return MixtralTopKRouter(b, spec); })),
+        experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input) const {
+    Tensor hidden_states = view(input, {-1, input.size(-1)});
+    const Routing routing = gate.forward(hidden_states);
+    hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
+    return reshape(hidden_states, input.shape());
+  }
+};
+
+struct Mixtral
+    : RotaryFamily<MixtralSpec, PreNormLayer<MixtralSpec, MixtralAttention, RmsNorm, MixtralSparseMoeBlock>> {
+  static constexpr bool kPositionIdsFirst = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  require_causal_lm(run, "Mixtral");
+  return std::make_unique<RotaryDecoderForCausalLm<Mixtral>>(spec, run, builder);
+}
+
+}  // namespace memcalc

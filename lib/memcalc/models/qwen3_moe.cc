@@ -1,0 +1,72 @@
+// Qwen3-MoE: transformers models/qwen3_moe/modeling_qwen3_moe.py.
+#include "memcalc/models/experts.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+struct Qwen3MoeTopKRouter {
+  std::int64_t top_k;
+  bool norm_topk_prob;
+  Tensor weight;
+
+  Qwen3MoeTopKRouter(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : top_k(spec.experts.per_token),
+        norm_topk_prob(spec.norm_topk_prob),
+        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
+    Tensor router_logits = linear(hidden_states, weight, {});
+    Tensor router_probs = softmax(router_logits, DType::kFloat32);
+    auto [router_top_value, router_indices] = topk(router_probs, top_k);
+    if (norm_topk_prob) {
+      router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
+    }
+    router_top_value = to_dtype(router_top_value, router_logits.dtype());
+    return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
+  }
+};
+
+struct Qwen3MoeSparseMoeBlock {
+  Experts experts;
+  Qwen3MoeTopKRouter gate;
+
+  Qwen3MoeSparseMoeBlock(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
+        gate(b.scope("gate", [&] { return Qwen3MoeTopKRouter(b, spec); })) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
+    const Tensor hidden_states_reshaped = view(hidden_states, {-1, hidden_states.size(-1)});
+    const Routing routing = gate.forward(hidden_states_reshaped);
+    const Tensor final_hidden_states =
+        experts.forward(hidden_states_reshaped, routing.top_k_index, routing.top_k_weights);
+    return reshape(final_hidden_states, hidden_states.shape());
+  }
+};
+
+using Qwen3MoeMlp = DenseOrMixture<Qwen3MoeSparseMoeBlock>;
+
+struct Qwen3MoeLayer : PreNormLayer<Qwen3MoeSpec, NormedRotaryAttention, RmsNorm, Qwen3MoeMlp> {
+  Qwen3MoeLayer(ModuleBuilder& b, const Qwen3MoeSpec& spec, const RunSpec& run, bool sliding, LayerIndex index)
+      : PreNormLayer(b, spec, run, sliding, [&] {
+          const bool dense = spec.dense_layers[static_cast<std::size_t>(index.value)];
+          return dense ? Qwen3MoeMlp{GatedMlp(b, spec)} : Qwen3MoeMlp{Qwen3MoeSparseMoeBlock(b, spec)};
+        }) {}
+};
+
+struct Qwen3Moe : RotaryFamily<Qwen3MoeSpec, Qwen3MoeLayer> {
+  static constexpr bool kPositionIdsFirst = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  require_causal_lm(run, "Qwen3-MoE");
+  return std::make_unique<RotaryDecoderForCausalLm<Qwen3Moe>>(spec, run, builder);
+}
+
+}  // namespace memcalc

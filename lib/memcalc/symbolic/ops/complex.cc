@@ -1,0 +1,75 @@
+#include "memcalc/symbolic/ops/complex.h"
+
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kViewAsComplexBackward{"ViewAsComplexBackward0"}, kViewAsRealBackward{"ViewAsRealBackward0"};
+constexpr Operator kMul{"aten::mul"}, kMulBackward{"MulBackward0"}, kClone{"aten::clone"};
+
+/// The other reading of the same storage; strides count elements of the type.
+Tensor reinterpret(const Tensor& x, DType dtype) {
+  Shape shape = x.shape();
+  Shape strides = x.strides();
+  if (dtype == DType::kComplex64) {
+    --shape.rank;
+    --strides.rank;
+    for (int i = 0; i < strides.rank; ++i) strides[i] /= 2;
+  } else {
+    for (int i = 0; i < strides.rank; ++i) strides[i] *= 2;
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = 2;
+    strides.dims[static_cast<std::size_t>(strides.rank++)] = 1;
+  }
+  Tensor result = x.tape().alias(x, shape, strides, true);
+  result.impl()->dtype = dtype;
+  return result;
+}
+
+template <DType dtype>
+void reinterpret_backward(BackwardCall& call) {
+  call.set(0, reinterpret(contiguous(call.gradient()), dtype));
+}
+
+/// grad * other.conj(): the conjugate becomes a copy.
+void multiply_complex_backward(BackwardCall& call) {
+  const Tensor& other = call.saved(0);
+  const Tensor conjugate = call.tape.empty(other.shape(), other.dtype(), kClone);
+  call.set(0, pointwise(kMul, {&call.gradient(), &conjugate}, 6));
+}
+
+Tensor record_reinterpret(const Operator& name, BackwardFunction backward, const Arg& x, DType dtype) {
+  const Tensor* inputs[] = {&*x};
+  Node* node = x->tape().record(name, backward, inputs, 1);
+  Tensor result = reinterpret(*x, dtype);
+  x->tape().set_history(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor view_as_complex(Arg x) {
+  const OperatorCall call(x);
+  return record_reinterpret(kViewAsComplexBackward, reinterpret_backward<DType::kFloat32>, x, DType::kComplex64);
+}
+
+Tensor view_as_real(Arg x) {
+  const OperatorCall call(x);
+  return record_reinterpret(kViewAsRealBackward, reinterpret_backward<DType::kComplex64>, x, DType::kFloat32);
+}
+
+Tensor multiply_complex(Arg x, const Tensor& y) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.record(kMulBackward, multiply_complex_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, y);
+  Tensor result = pointwise(kMul, {&*x, &y}, 6);
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,14 @@
+// Complex numbers, as rotary positions may be written with them.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// x [..., 2] float32 seen as complex64 [...], and back.
+[[nodiscard]] Tensor view_as_complex(Arg x);
+[[nodiscard]] Tensor view_as_real(Arg x);
+/// x * y, both complex64, for a `y` that needs no gradient.
+[[nodiscard]] Tensor multiply_complex(Arg x, const Tensor& y);
+
+}  // namespace memcalc

@@ -1,0 +1,113 @@
+#include "memcalc/symbolic/ops/grouped_mm.h"
+
+#include <string>
+
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kGroupedMm{"aten::_grouped_mm"}, kGroupedMmBackward{"GroupedMmBackward0"};
+constexpr Operator kHistc{"aten::histc"}, kCumsum{"aten::cumsum"};
+
+/// cuda/GroupedBlas.cpp, _grouped_mm_cuda: CUTLASS for bfloat16 on compute capability 9.x and 10.x; else a loop of
+/// ordinary products, which first waits for the offsets.
+bool takes_cutlass(const Tensor& x) {
+  const int major = x.tape().device.compute_capability_major;
+  return x.dtype() == DType::kBFloat16 && (major == 9 || major == 10);
+}
+
+/// cuda/GroupMM.cu: three pointers, three strides and three extents for each group; the number of pointers is even.
+Bytes arguments_bytes(std::int64_t groups) { return round_up(groups, 2) * 3 * 8 + groups * (3 * 8 + 3 * 4); }
+
+/// CUTLASS 3 (sm90_*_array_tma_warpspecialized): four TMA descriptors of 128 bytes for each multiprocessor. Measured
+/// with 8, 16 and 32 groups, both tile shapes.
+Bytes descriptors_bytes(const DeviceSpec& device) { return std::int64_t{4} * 128 * device.multiprocessors; }
+
+/// The kernel for a result that exists. Every row is multiplied once, whatever group it is in.
+void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  Tape& tape = result.tape();
+  if (takes_cutlass(result)) {
+    const Tensor arguments = tape.empty({arguments_bytes(groups)}, DType::kUInt8, kGroupedMm, Category::kWorkspaces);
+    tape.scratch(descriptors_bytes(tape.device), kGroupedMm, Category::kWorkspaces);
+  } else {
+    tape.use_cublas(false);
+  }
+  tape.grouped_contraction(kGroupedMm, result.dtype(), groups, rows, in, out);
+}
+
+/// a [rows, in] by b [groups, in, out]: [rows, out].
+Tensor rows_by_matrices(const Tensor& a, const Tensor& b) {
+  Tensor result = a.tape().empty({a.size(0), b.size(2)}, a.dtype(), kGroupedMm);
+  run_product(result, b.size(0), a.size(0), a.size(1), b.size(2));
+  return result;
+}
+
+/// a [m, rows] by b [rows, n], a matrix for each group of rows: [groups, m, n].
+Tensor matrix_of_each_group(const Tensor& a, const Tensor& b, std::int64_t groups) {
+  Tensor result = a.tape().empty({groups, a.size(0), b.size(1)}, a.dtype(), kGroupedMm);
+  run_product(result, groups, b.size(0), a.size(0), b.size(1));
+  return result;
+}
+
+constexpr int kColumnMajor = 1;  // attribute: the matrices are a transposed view
+
+void grouped_mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2 as needed, offs, self as needed
+  const int offsets = call.needs(0) ? 1 : 0;
+  const std::int64_t groups = call.saved(offsets).size(0);
+  if (call.needs(1)) {
+    const Tensor& self = call.saved(offsets + 1);
+    Tensor gradient = call.node.attributes[kColumnMajor] != 0
+                          ? transpose(matrix_of_each_group(t(call.gradient()), self, groups), 1, 2)
+                          : matrix_of_each_group(t(self), call.gradient(), groups);
+    call.set(1, std::move(gradient));
+  }
+  if (call.needs(0)) call.set(0, rows_by_matrices(call.gradient(), transpose(call.saved(0), 1, 2)));
+}
+
+/// check_valid_strides_and_return_transposed: rows of 16 bytes or a multiple.
+void check_alignment(const Tensor& matrices) {
+  const std::int64_t elements = 16 / size_of(matrices.dtype());
+  for (const int dim : {1, 2}) {
+    if (matrices.size(dim) % elements == 0) continue;
+    throw Error(ErrorCode::kUnsupported, "torch's grouped_mm takes experts of sizes that are multiples of " +
+                                             std::to_string(elements) + " in " + std::string(name_of(matrices.dtype())) +
+                                             "; found " + std::to_string(matrices.size(dim)));
+  }
+}
+
+}  // namespace
+
+Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
+  const OperatorCall call(x, matrices);
+  check_alignment(*matrices);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x, &*matrices};
+  Node* node = tape.record(kGroupedMmBackward, grouped_mm_backward, inputs, 2);
+  if (node != nullptr) {
+    node->attributes[kColumnMajor] = matrices->strides()[1] == 1 ? 1 : 0;
+    if (x->requires_grad()) tape.save(*node, *matrices);
+    tape.save(*node, offsets);
+    if (matrices->requires_grad()) tape.save(*node, *x);
+  }
+  Tensor result = rows_by_matrices(*x, *matrices);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor count_values(const Tensor& x, std::int64_t bins) {
+  Tensor result = x.tape().empty({bins}, DType::kInt32, kHistc);
+  x.tape().kernel(kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  return result;
+}
+
+Tensor cumulative_sum(const Tensor& x) {
+  Tensor result = x.tape().empty(x.shape(), DType::kInt32, kCumsum);
+  x.tape().scratch(scan_bytes(x.elements(), size_of(DType::kInt32)), kCumsum);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,17 @@
+// The matrix product of mixtures of experts: each group of rows with a matrix of its own.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// F.grouped_mm: x [rows, in], sorted by group, times matrices [groups, in, out] (row-major, or a transposed view);
+/// `offsets` [groups] int32 are the groups' ends. No autocast: both have one dtype.
+[[nodiscard]] Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets);
+
+/// torch.histc with one bin for each of `bins` whole numbers, int32.
+[[nodiscard]] Tensor count_values(const Tensor& x, std::int64_t bins);
+/// x.cumsum(0, dtype=int32) of up to 1024 int32.
+[[nodiscard]] Tensor cumulative_sum(const Tensor& x);
+
+}  // namespace memcalc

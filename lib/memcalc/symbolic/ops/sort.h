@@ -1,0 +1,20 @@
+// Operators that order values: the values, and where they stood.
+#pragma once
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+struct Selection {
+  Tensor values;
+  Tensor indices;  // int64
+};
+
+/// torch.sort of a vector of int64.
+[[nodiscard]] Selection sort(const Tensor& x);
+/// torch.topk over the last dimension.
+[[nodiscard]] Selection topk(const Tensor& x, std::int64_t k);
+/// x.max(dim=-1, keepdim=…)
+[[nodiscard]] Selection max_last(const Tensor& x, bool keep_dim);
+
+}  // namespace memcalc
