@@ -14,8 +14,10 @@
 namespace memcalc {
 namespace {
 
-ReplayOptions replay_options(const DeviceSpec& device, bool record_timeline) {
-  return {.placement = device.placement ? &*device.placement : nullptr, .record_timeline = record_timeline};
+ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
+  return {.placement = device.placement ? &*device.placement : nullptr,
+          .expandable_segments = run.expandable_segments,
+          .record_timeline = record_timeline};
 }
 
 }  // namespace
@@ -23,7 +25,7 @@ ReplayOptions replay_options(const DeviceSpec& device, bool record_timeline) {
 Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);            // what is asked of the allocator
-  ReplayResult memory = replay(symbolic.trace, replay_options(device, false));  // what the allocator makes of it
+  ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
   return assemble(model, run, device, symbolic, std::move(memory));             // what that means
 }
 
@@ -36,7 +38,7 @@ Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec
 std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
-  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(device, true)), options);
+  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)), options);
 }
 
 namespace {

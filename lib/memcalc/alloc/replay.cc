@@ -7,6 +7,7 @@
 
 #include "memcalc/alloc/caching_allocator.h"
 #include "memcalc/alloc/exact_allocator.h"
+#include "memcalc/alloc/expandable_allocator.h"
 #include "memcalc/alloc/segment_placement.h"
 #include "memcalc/base/error.h"
 #include "memcalc/base/kept_vector.h"
@@ -22,11 +23,12 @@ constexpr std::uint32_t kFreed = 0xfffffffe;
   return {ErrorCode::kInternal, "event " + std::to_string(event) + " of the trace " + what};
 }
 
+template <typename Allocator>
 class Replayer {
  public:
-  Replayer(const Trace& trace, SegmentPlacer placer, bool record_timeline)
+  Replayer(const Trace& trace, Allocator allocator, bool record_timeline)
       : trace_(trace),
-        allocator_(std::move(placer)),
+        allocator_(std::move(allocator)),
         handles_(trace.blocks.size(), kNotYet),
         record_timeline_(record_timeline) {}
 
@@ -78,7 +80,7 @@ class Replayer {
     if (handles_[block] != kNotYet) [[unlikely]]
       throw broken_trace(i, "allocates a block a second time");
     const auto [requested, category] = trace_.blocks[block];
-    const CachingAllocator::Handle handle = allocator_.allocate(requested);
+    const typename Allocator::Handle handle = allocator_.allocate(requested);
     handles_[block] = handle;
     (void)exact_.allocate(requested);
     // No sum here can overflow: each is at most what the caching allocator has allocated.
@@ -125,7 +127,7 @@ class Replayer {
   }
 
   const Trace& trace_;
-  CachingAllocator allocator_;
+  Allocator allocator_;
   ExactAllocator exact_;
   KeptVector<std::uint32_t> handles_;  // by block of the trace
   bool record_timeline_;
@@ -137,9 +139,10 @@ class Replayer {
 }  // namespace
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
+  if (options.expandable_segments) return Replayer(trace, ExpandableAllocator(), options.record_timeline).run();
   SegmentPlacer placer;
   if (options.placement != nullptr) placer = SegmentPlacer(*options.placement);
-  return Replayer(trace, std::move(placer), options.record_timeline).run();
+  return Replayer(trace, CachingAllocator(std::move(placer)), options.record_timeline).run();
 }
 
 }  // namespace memcalc
