@@ -24,9 +24,9 @@ ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, bool 
 
 Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
-  const SymbolicRun symbolic = run_symbolically(model, run, device);            // what is asked of the allocator
+  const SymbolicRun symbolic = run_symbolically(model, run, device);                 // what is asked of the allocator
   ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
-  return assemble(model, run, device, symbolic, std::move(memory));             // what that means
+  return assemble(model, run, device, symbolic, std::move(memory));                  // what that means
 }
 
 Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device) {

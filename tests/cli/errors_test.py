@@ -48,7 +48,7 @@ CASES = [
     ((*BERT, "--optimizer", "adafactor-hf-relative"), "the Trainer makes Adafactor with relative_step=False"),
     ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, found 'x'"),
     ((*BERT, "--attn", "x"), "--attn: expected one of sdpa, eager, flash, found 'x'"),
-    ((*BERT, "--checkpointing", "x"), "--checkpointing: expected one of none, full, found 'x'"),
+    ((*BERT, "--checkpointing", "x"), "--checkpointing: expected one of none, full, selective, every-N, found 'x'"),
     ((*BERT, "--weights-dtype", "int8"), "--weights-dtype: expected one of fp32, fp16, bf16, found 'int8'"),
     ((*BERT, "--format", "xml"), "--format: expected one of text, json, csv, md, found 'xml'"),
     ((*BERT, "--color", "x"), "--color: expected one of auto, always, never, found 'x'"),

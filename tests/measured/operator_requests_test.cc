@@ -61,8 +61,9 @@ GroupResult expect_equal(const std::vector<Runner>& runners) {
 
 TEST(OperatorRequests, EveryOpOfTheFileHasOneRunner) {
   std::map<std::string, int> runners;
-  for (const auto& group : {attention_runners(), reduction_runners(), elementwise_runners(), norm_and_loss_runners(),
-                            product_runners(), movement_runners(), indexing_runners(), training_runners(), other_runners()}) {
+  for (const auto& group :
+       {attention_runners(), reduction_runners(), elementwise_runners(), norm_and_loss_runners(), product_runners(),
+        movement_runners(), indexing_runners(), training_runners(), other_runners()}) {
     for (const Runner& runner : group) ++runners[runner.op];
   }
   EXPECT_EQ(op_cases().size(), 17865U);

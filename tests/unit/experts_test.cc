@@ -215,7 +215,8 @@ TEST(InPlace, ColumnsAreCopiedThroughTheWholeTensor) {  // [64, 6] float32 from 
         return copy_into_columns(whole, 4, b);
       },
       "+1536 new_empty",
-      // of the second copy: the whole gradient, its part, zeros for the base; then the same of the first, which has none
+      // of the second copy: the whole gradient, its part, zeros for the base; then the same of the first, which has
+      // none
       "+1536 CopySlices; +512 clone; +512 zeros_like; -512; +1536 CopySlices; +1024 clone; -1536; -1536");
 }
 
@@ -283,18 +284,17 @@ TEST_P(Mixtures, WorkFollowsTheActiveParameters) {
   EXPECT_LT(contraction.forward + contraction.backward, 1.05 * six_n);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Specs, Mixtures,
-    ::testing::Values(Mixture{"mixtral-8x7b", 12879925248}, Mixture{"mixtral-8x22b", 39152031744},
-                      Mixture{"qwen3-30b-a3b", 3353032704}, Mixture{"qwen3-235b-a22b", 22190763520},
-                      Mixture{"gpt-oss-20b", 4187440704}, Mixture{"gpt-oss-120b", 5711982912},
-                      Mixture{"deepseek-v2-lite", 2661150208}, Mixture{"deepseek-v2", 21375800320},
-                      Mixture{"deepseek-v3", 37552282624}),
-    [](const auto& each) {
-      std::string name = each.param.name;
-      for (char& letter : name) letter = letter == '-' ? '_' : letter;
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Specs, Mixtures,
+                         ::testing::Values(Mixture{"mixtral-8x7b", 12879925248}, Mixture{"mixtral-8x22b", 39152031744},
+                                           Mixture{"qwen3-30b-a3b", 3353032704},
+                                           Mixture{"qwen3-235b-a22b", 22190763520}, Mixture{"gpt-oss-20b", 4187440704},
+                                           Mixture{"gpt-oss-120b", 5711982912}, Mixture{"deepseek-v2-lite", 2661150208},
+                                           Mixture{"deepseek-v2", 21375800320}, Mixture{"deepseek-v3", 37552282624}),
+                         [](const auto& each) {
+                           std::string name = each.param.name;
+                           for (char& letter : name) letter = letter == '-' ? '_' : letter;
+                           return name;
+                         });
 
 TEST(GptOss, TakesEagerAttentionOnly) {
   const ModelSpec model = registry().model("gpt-oss-20b");

@@ -116,14 +116,14 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /mlp_only_layers/0: found 0.5; accepted: an integer from 0 to 10000"},
         Wrong{"window", R"({"model_type": "gpt_oss", "sliding_window": null})",
               "config.json: /sliding_window: null; accepted: a size, since the model has sliding layers"},
-        Wrong{"no_default", R"({"model_type": "deepseek_v2"})",
-              "config.json: missing key \"num_experts_per_tok\""},
+        Wrong{"no_default", R"({"model_type": "deepseek_v2"})", "config.json: missing key \"num_experts_per_tok\""},
         Wrong{"method", R"({"model_type": "deepseek_v2", "num_experts_per_tok": 6, "topk_method": "noaux_tc"})",
               "config.json: /topk_method: found the string \"noaux_tc\"; accepted: one of greedy, "
               "group_limited_greedy"},
-        Wrong{"key_heads", R"({"model_type": "deepseek_v3", "num_key_value_heads": 64})",
-              "config.json: /num_key_value_heads: found 64; accepted: 128 (num_attention_heads), since latent attention "
-              "makes keys and values for every head"},
+        Wrong{
+            "key_heads", R"({"model_type": "deepseek_v3", "num_key_value_heads": 64})",
+            "config.json: /num_key_value_heads: found 64; accepted: 128 (num_attention_heads), since latent attention "
+            "makes keys and values for every head"},
         Wrong{"groups", R"({"model_type": "deepseek_v3", "n_group": 7})",
               "config.json: /n_routed_experts: found 256; accepted: a multiple of n_group (7)"},
         Wrong{"small_groups", R"({"model_type": "deepseek_v3", "n_group": 256})",

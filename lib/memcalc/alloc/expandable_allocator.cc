@@ -20,9 +20,8 @@ Bytes page_of(bool is_small) { return is_small ? kSmallBuffer : kLargeBuffer; }
 ExpandableAllocator::ExpandableAllocator() : blocks_(1) {
   for (const bool is_small : {false, true}) {
     const Handle range = new_record();
-    blocks_[range] = {.size = kRange / page_of(is_small) * page_of(is_small),
-                      .state = State::kUnmapped,
-                      .is_small = is_small};
+    blocks_[range] = {
+        .size = kRange / page_of(is_small) * page_of(is_small), .state = State::kUnmapped, .is_small = is_small};
     pool_of(blocks_[range]).first = range;
     enlist(range);
   }

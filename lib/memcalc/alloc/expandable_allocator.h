@@ -1,6 +1,7 @@
 // PyTorch's caching allocator with expandable_segments:True (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment): one
 // range of addresses for each pool, of which pages are mapped as they are needed and unmapped by empty_cache. With the
-// interface of CachingAllocator. docs/allocator.md states the rules. Covered by tests/unit/expandable_allocator_test.cc.
+// interface of CachingAllocator. docs/allocator.md states the rules. Covered by
+// tests/unit/expandable_allocator_test.cc.
 #pragma once
 
 #include <array>

@@ -23,7 +23,7 @@ struct TimelinePoint {
 
 struct ReplayOptions {
   const SegmentPlacement* placement = nullptr;  // null: plain descending chunks
-  bool expandable_segments = false;  // then no placement matters
+  bool expandable_segments = false;             // then no placement matters
   bool record_timeline = false;
 };
 

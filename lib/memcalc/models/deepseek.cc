@@ -27,8 +27,8 @@ LatentAttention::LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, con
   } else {
     q_proj = Linear(b, "q_proj", spec.hidden_size, queries, false);
   }
-  kv_a_proj_with_mqa = Linear(b, "kv_a_proj_with_mqa", spec.hidden_size, dims.kv_lora_rank + dims.qk_rope_head_dim,
-                              spec.attention_bias);
+  kv_a_proj_with_mqa =
+      Linear(b, "kv_a_proj_with_mqa", spec.hidden_size, dims.kv_lora_rank + dims.qk_rope_head_dim, spec.attention_bias);
   kv_a_layernorm = RmsNorm(b, "kv_a_layernorm", dims.kv_lora_rank);
   kv_b_proj = Linear(b, "kv_b_proj", dims.kv_lora_rank,
                      checked_multiply(num_heads, dims.qk_nope_head_dim + dims.v_head_dim), false);
@@ -45,8 +45,8 @@ Tensor LatentAttention::queries(const Tensor& hidden_states) const {
 std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const Tensor& rotated_key) const {
   const std::int64_t batch_size = latent.size(0);
   const std::int64_t seq_length = latent.size(2);
-  const Tensor kv = transpose(
-      view(kv_b_proj(latent), {batch_size, seq_length, -1, dims.qk_nope_head_dim + dims.v_head_dim}), 1, 2);
+  const Tensor kv =
+      transpose(view(kv_b_proj(latent), {batch_size, seq_length, -1, dims.qk_nope_head_dim + dims.v_head_dim}), 1, 2);
   auto [k_nope, value_states] = split_last(kv, dims.qk_nope_head_dim);
   const Tensor k_rot = expand(rotated_key, {-1, k_nope.size(1), -1, -1});
   Tensor key_states = kv.tape().empty(

@@ -19,8 +19,8 @@ struct LatentAttention {
   AttentionOptions options;
   Rotate rotate = nullptr;
   bool rotated_key_dies_first = false;  // V2 names its variables in another order
-  std::optional<Linear> q_proj;    // where queries are not compressed
-  std::optional<Linear> q_a_proj;  // where they are
+  std::optional<Linear> q_proj;         // where queries are not compressed
+  std::optional<Linear> q_a_proj;       // where they are
   std::optional<RmsNorm> q_a_layernorm;
   std::optional<Linear> q_b_proj;
   Linear kv_a_proj_with_mqa;
@@ -68,8 +68,7 @@ struct DeepseekMoe {
   [[nodiscard]] Tensor forward(const Tensor& residuals) const {
     const Routing routing = gate.forward(residuals);
     Tensor hidden_states = view(residuals, {-1, residuals.size(-1)});
-    hidden_states =
-        view(experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights), residuals.shape());
+    hidden_states = view(experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights), residuals.shape());
     return hidden_states + shared_experts.forward(residuals);
   }
 };

@@ -145,8 +145,7 @@ struct GptOssMlp {
   Experts experts;
 
   GptOssMlp(ModuleBuilder& b, const GptOssSpec& spec)
-      : router(b.scope("router", [&] { return GptOssTopKRouter(b, spec); })),
-        experts(b.scope("experts", [&] {
+      : router(b.scope("router", [&] { return GptOssTopKRouter(b, spec); })), experts(b.scope("experts", [&] {
           return Experts(b, spec, spec.experts,
                          {.is_transposed = true, .has_bias = true, .apply_gate = apply_clamped_gate});
         })) {}

@@ -82,9 +82,9 @@ class Model {
 /// The probability that --dropout overrides, or the config's.
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
-/// Runs a layer, under torch.utils.checkpoint where the run asks for it (of every N-th the first): it then runs a second time in backward. The
-/// layer gets `positional` and then `keywords`, which are kept until the layer's backward is done, and must need
-/// nothing else that could die before (GradientCheckpointingLayer.__call__).
+/// Runs a layer, under torch.utils.checkpoint where the run asks for it (of every N-th the first): it then runs a
+/// second time in backward. The layer gets `positional` and then `keywords`, which are kept until the layer's backward
+/// is done, and must need nothing else that could die before (GradientCheckpointingLayer.__call__).
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
                                   Layer layer) {

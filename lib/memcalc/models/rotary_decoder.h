@@ -152,9 +152,9 @@ void require_causal_lm(const RunSpec& run, const char* family);
 struct MaskPlan {
   bool full = true;
   bool sliding = false;
-  bool mapping = false;              // kept in a dict by layer type, with the arguments they are made from
+  bool mapping = false;               // kept in a dict by layer type, with the arguments they are made from
   bool mapping_has_positions = true;  // which are position_ids, too
-  std::vector<bool> sliding_layers;  // empty: all or none, as `full` says
+  std::vector<bool> sliding_layers;   // empty: all or none, as `full` says
 
   /// One mask for every layer: of the window where there is one.
   [[nodiscard]] static MaskPlan single(const RotaryDecoderSpec& spec);
@@ -259,10 +259,9 @@ class RotaryDecoderForCausalLm : public Model {
       constexpr std::size_t kCos = Family::kPositionIdsFirst ? 3 : 2;
       const KeptTensors keywords = Family::kPositionIdsFirst ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
                                                              : KeptTensors{masks[type], own.cos, own.sin, position_ids};
-      hidden_states =
-          checkpointed(run_, {hidden_states}, keywords, [&layer, cache](const KeptTensors& kept) {
-            return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
-          });
+      hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer, cache](const KeptTensors& kept) {
+        return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
+      });
     }
     hidden_states = norm_(hidden_states);
     if (masks_.mapping && !masks_.mapping_has_positions) position_ids.reset();

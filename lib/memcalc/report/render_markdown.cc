@@ -121,8 +121,8 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   std::string setting;
   for (const std::string& word : setting_of(report)) setting += (setting.empty() ? "" : ", ") + escaped(word);
   std::string out = "### " + escaped(verdict_of(report)) + "\n\n";
-  out += escaped(report.model.name) + ": " + parameters_of(report) + "; " + setting + "; " +
-         escaped(report.profile) + "\n\n";
+  out += escaped(report.model.name) + ": " + parameters_of(report) + "; " + setting + "; " + escaped(report.profile) +
+         "\n\n";
   if (report.weights) {
     out += "Weights on disk: " + format_count(report.weights->parameters) + " parameters in " +
            escaped(weights_summary(*report.weights)) + "\n\n";

@@ -70,7 +70,8 @@ class TextRenderer {
   void write_setting() {
     const std::string separator = options_.unicode ? " · " : ", ";
     line();
-    for (const std::string& part : wrap(report_.model.name + ": " + parameters_of(report_), options_.columns)) line(part);
+    for (const std::string& part : wrap(report_.model.name + ": " + parameters_of(report_), options_.columns))
+      line(part);
     std::string current;
     for (const std::string& word : setting_of(report_)) {
       if (!current.empty() && columns_of(current) + columns_of(separator) + columns_of(word) > options_.columns) {

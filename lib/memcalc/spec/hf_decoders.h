@@ -39,7 +39,6 @@ void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecod
 /// sliding_window, unless it is null.
 void read_window(HfReader& config, RotaryDecoderSpec& spec, std::int64_t fallback = 4096);
 
-
 [[nodiscard]] Architecture deepseek_v2(HfReader& config);
 [[nodiscard]] Architecture deepseek_v3(HfReader& config);
 [[nodiscard]] Architecture gemma(HfReader& config);

@@ -48,8 +48,7 @@ bool has_yarn_positions(const HfReader& config, bool fallback) {
 }
 
 /// What V2 and V3 share beside the numbers of their defaults.
-void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t dense_layers,
-                   DeepseekSpec& spec) {
+void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t dense_layers, DeepseekSpec& spec) {
   LatentAttentionSpec& latent = spec.latent;
   latent.kv_lora_rank = config.size({"kv_lora_rank"}, 512);
   latent.qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128);
@@ -62,8 +61,8 @@ void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t 
   defaults.fixed_head_dim = latent.qk_rope_head_dim;
   read_decoder(config, defaults, spec);
   if (spec.num_key_value_heads != spec.num_attention_heads) {
-    throw config.json().error("num_key_value_heads", "found " + text(spec.num_key_value_heads) + "; accepted: " +
-                                                         text(spec.num_attention_heads) +
+    throw config.json().error("num_key_value_heads", "found " + text(spec.num_key_value_heads) +
+                                                         "; accepted: " + text(spec.num_attention_heads) +
                                                          " (num_attention_heads), since latent attention makes keys "
                                                          "and values for every head");
   }
@@ -79,12 +78,12 @@ void read_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std
   config.divides("n_group", spec.n_group, "n_routed_experts", spec.experts.count);
   if (spec.experts.count / spec.n_group < fewest) {
     throw config.json().error("n_group", "leaves " + text(spec.experts.count / spec.n_group) +
-                                             " experts for each group; accepted: a number that leaves " +
-                                             text(fewest) + " or more");
+                                             " experts for each group; accepted: a number that leaves " + text(fewest) +
+                                             " or more");
   }
   if (spec.topk_group > spec.n_group) {
-    throw config.json().error("topk_group", "found " + text(spec.topk_group) + "; accepted: up to n_group (" +
-                                                text(spec.n_group) + ")");
+    throw config.json().error(
+        "topk_group", "found " + text(spec.topk_group) + "; accepted: up to n_group (" + text(spec.n_group) + ")");
   }
 }
 

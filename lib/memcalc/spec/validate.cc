@@ -229,9 +229,7 @@ bool is_encoder(const ModelSpec& model) {
          std::holds_alternative<DistilBertSpec>(model.architecture);
 }
 
-bool has_eager_attention_only(const ModelSpec& model) {
-  return std::holds_alternative<GptOssSpec>(model.architecture);
-}
+bool has_eager_attention_only(const ModelSpec& model) { return std::holds_alternative<GptOssSpec>(model.architecture); }
 
 bool is_speech(const ModelSpec& model) { return std::holds_alternative<WhisperSpec>(model.architecture); }
 

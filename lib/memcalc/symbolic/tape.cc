@@ -229,8 +229,7 @@ void Tape::grouped_contraction(const Operator& op, DType dtype, std::int64_t gro
   if (!record_kernels) return;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double elements = real(rows) * (real(k) + real(n)) + real(groups) * real(k) * real(n);
-  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n),
-         elements * real(size_of(dtype)));
+  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n), elements * real(size_of(dtype)));
   Kernel& last = kernels.back();
   last.batch = groups;
   last.m = ceil_div(rows, groups);  // of an average group

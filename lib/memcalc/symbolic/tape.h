@@ -193,8 +193,8 @@ class Tape {
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators
   FrameHandle checkpoint;                  // region whose saved tensors are numbered instead of kept
   bool recomputing = false;
-  bool on_meta_device = false;   // tensors are made without storage: from_pretrained builds a model so
-  bool has_dynamic_map = false;  // bitsandbytes has put its map of 8-bit codes on the card
+  bool on_meta_device = false;             // tensors are made without storage: from_pretrained builds a model so
+  bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
   bool offload_saved = false;              // what autograd saves goes to host memory
   HostCopies host_copies;                  // of this forward pass

@@ -73,7 +73,8 @@ Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Opera
   for (const auto& [member, shape, dtype] : batch_tensors(model, run)) {
     batch.*member = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;
-    if (labels && run.loop == Loop::kBare && run.task != Task::kCustom && !model.random_labels) {  // labels = randint(...) * 0
+    if (labels && run.loop == Loop::kBare && run.task != Task::kCustom &&
+        !model.random_labels) {  // labels = randint(...) * 0
       const Tensor random = std::exchange(batch.labels, tape.empty(shape, dtype, op, Category::kInputs));
     }
   }

@@ -30,8 +30,8 @@ struct SymbolicRun {
   KernelList kernels;       // of the last step
   Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
-  HostCopies host_copies;            // of one forward pass
-  std::vector<Bytes> batch_tensors;  // of one micro-batch, as the data loader hands it over
+  HostCopies host_copies;                // of one forward pass
+  std::vector<Bytes> batch_tensors;      // of one micro-batch, as the data loader hands it over
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;

@@ -1,5 +1,4 @@
 // Element-wise operators.
-#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/activation.h"
 

@@ -60,9 +60,9 @@ Operation largest(TapeBench& bench, const OpCase& each) {
 
 std::vector<Runner> indexing_runners() {
   return {
-      ordinary("topk", largest_two),     ordinary("topk_bwd", largest_two_values),
-      ordinary("argsort_flat", order),   ordinary("index_row", row),
-      ordinary("gather", gathered),      ordinary("masked_fill", filled),
+      ordinary("topk", largest_two),   ordinary("topk_bwd", largest_two_values),
+      ordinary("argsort_flat", order), ordinary("index_row", row),
+      ordinary("gather", gathered),    ordinary("masked_fill", filled),
       ordinary("max_-1", largest),
   };
 }
