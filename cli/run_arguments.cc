@@ -146,10 +146,10 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
 }
 
 void add_saving_options(CLI::App& command, RunArguments& a) {
-  command.add_flag("--offload-activations", a.offload_activations, "saved tensors go to pinned host memory")
+  command.add_flag("--activation-offload", a.offload_activations, "saved tensors go to pinned host memory")
       ->disable_flag_override()
       ->group(kSavingGroup);
-  command.add_flag("--expandable-segments", a.expandable_segments, "the allocator's expandable_segments:True")
+  command.add_flag("--expandable", a.expandable_segments, "the allocator's expandable_segments:True")
       ->disable_flag_override()
       ->group(kSavingGroup);
   command.add_option("--dataloader-workers", a.dataloader_workers, "processes that load batches [0]")

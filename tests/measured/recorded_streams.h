@@ -284,6 +284,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/trainer-llama-3.2-1b-2l-bf16-accum2"},
     {"histories/trainer-llama-3.2-1b-2l-bf16-ckpt"},
     {"histories/trainer-llama-3.2-1b-2l-bf16-liger"},
+    {"histories/trainer-llama-3.2-1b-2l-bf16-opt-adamw_bnb_8bit"},
     {"histories/trainer-llama-3.2-1b-2l-bf16-padding"},
     {"histories/trainer-llama-3.2-1b-2l-fp32"},
     {"histories/trainer-llama-3.2-1b-2l-fp32-ckpt"},

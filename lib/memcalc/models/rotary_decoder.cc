@@ -166,7 +166,7 @@ AttentionResult NormedRotaryAttention::forward(const Tensor& hidden_states, cons
   Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
   Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-  apply_rotary(query_states, key_states, positions.cos, positions.sin);
+  rotate_heads(query_states, key_states, positions);
   return attend(hidden_states, query_states, key_states, value_states, mask, cache);
 }
 

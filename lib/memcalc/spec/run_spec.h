@@ -89,8 +89,8 @@ struct RunSpec {
   Attention attention = Attention::kSdpa;
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
-  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --offload-activations
-  bool expandable_segments = false;     // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; --expandable-segments
+  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
+  bool expandable_segments = false;     // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; --expandable
   std::int64_t dataloader_workers = 0;  // processes that load batches; --dataloader-workers
   std::int64_t prefetch_factor = 2;     // batches that each worker prepares ahead; --prefetch-factor
   bool pin_memory = false;              // batches pass through pinned memory; --pin-memory
