@@ -46,6 +46,7 @@ constexpr Floors kFiles[] = {
     {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},
     {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
     {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},
+    {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
@@ -116,7 +117,9 @@ std::optional<PhasePeaks> measured_peaks(const std::string& row) {
 
 PhasePeaks predicted_peaks(const MeasuredCase& of) {
   const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device);
-  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement, .record_timeline = true});
+  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement,
+                                                .expandable_segments = of.run.expandable_segments,
+                                                .record_timeline = true});
   PhasePeaks peaks{};
   Bytes allocated = 0;
   for (std::size_t i = 0; i < run.trace.events.size(); ++i) {
