@@ -152,7 +152,7 @@ void add_saving_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--expandable", a.expandable_segments, "the allocator's expandable_segments:True")
       ->disable_flag_override()
       ->group(kSavingGroup);
-  command.add_option("--dataloader-workers", a.dataloader_workers, "processes that load batches [0]")
+  command.add_option("--loader-workers", a.dataloader_workers, "processes that load batches [0]")
       ->type_name("N")
       ->group(kSavingGroup);
   command.add_option("--prefetch-factor", a.prefetch_factor, "batches each worker prepares ahead [2]")
@@ -310,7 +310,7 @@ RunOptions options_of(const RunArguments& a) {
   options.offload_activations = a.offload_activations;
   options.expandable_segments = a.expandable_segments;
   if (!a.dataloader_workers.empty()) {
-    options.dataloader_workers = parse_whole("--dataloader-workers", a.dataloader_workers, 0);
+    options.dataloader_workers = parse_whole("--loader-workers", a.dataloader_workers, 0);
   }
   options.prefetch_factor = whole_of("--prefetch-factor", a.prefetch_factor);
   options.pin_memory = a.pin_memory;

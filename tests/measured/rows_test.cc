@@ -43,7 +43,7 @@ void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 constexpr Floors kFiles[] = {
     {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},  {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},    {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
-    {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},
+    {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0}, {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
@@ -114,7 +114,9 @@ std::optional<PhasePeaks> measured_peaks(const std::string& row) {
 
 PhasePeaks predicted_peaks(const MeasuredCase& of) {
   const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device);
-  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement, .record_timeline = true});
+  const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement,
+                                                   .expandable_segments = of.run.expandable_segments,
+                                                   .record_timeline = true});
   PhasePeaks peaks{};
   Bytes allocated = 0;
   for (std::size_t i = 0; i < run.trace.events.size(); ++i) {

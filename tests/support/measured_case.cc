@@ -204,6 +204,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   options.padding = flag(case_json, "padding");
   options.offload_activations = flag(case_json, "offload_activations");
+  options.expandable_segments = flag(case_json, "expandable");
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;

@@ -59,6 +59,8 @@ TEST(Families, EachTakesEverySizeThatItClaims) {
   for (const std::string_view type : modelled_types()) {
     if (type == "torchvision") continue;
     ASSERT_TRUE(has_architecture_keys(type)) << type << ": add its keys to architecture_keys.cc";
+    // Experts have sizes of their own, which a config.json gives and no option does.
+    if (type == "mixtral" || type == "qwen3_moe" || type == "gpt_oss" || type.starts_with("deepseek")) continue;
     ArchitectureChanges small{.layers = 2, .hidden = 64, .heads = 4, .ffn = 96};
     const bool images = type == "vit" || type == "deit";
     if (!images) small.vocabulary = 500;

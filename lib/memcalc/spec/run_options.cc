@@ -180,7 +180,7 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
 void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.dataloader_workers = options.dataloader_workers.value_or(0);
   if (options.prefetch_factor && run.dataloader_workers == 0) {
-    throw Error(ErrorCode::kUsage, "prefetch factor: only worker processes prefetch; give --dataloader-workers too");
+    throw Error(ErrorCode::kUsage, "prefetch factor: only worker processes prefetch; give --loader-workers too");
   }
   run.prefetch_factor = options.prefetch_factor.value_or(2);
   run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory

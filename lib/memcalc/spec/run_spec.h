@@ -91,7 +91,7 @@ struct RunSpec {
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
   bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
   bool expandable_segments = false;     // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; --expandable
-  std::int64_t dataloader_workers = 0;  // processes that load batches; --dataloader-workers
+  std::int64_t dataloader_workers = 0;  // processes that load batches; --loader-workers
   std::int64_t prefetch_factor = 2;     // batches that each worker prepares ahead; --prefetch-factor
   bool pin_memory = false;              // batches pass through pinned memory; --pin-memory
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum

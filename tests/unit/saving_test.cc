@@ -1,0 +1,98 @@
+// What a run saves and where: checkpointing of some layers, selective, activations on the host, host memory, and what
+// is refused. The streams of real runs: stream_test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memcalc/memcalc.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::HasSubstr;
+
+Report report_of(RunOptions options, const char* name = "gpt2") {
+  const SpecRegistry registry(test::specs_dir().string());
+  options.batch_size = 4;
+  options.sequence_length = 256;
+  if (!options.loop) options.loop = Loop::kBare;
+  const ModelSpec model = registry.model(name);
+  return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+}
+
+Bytes backward_peak(const RunOptions& options, const char* name = "gpt2") {
+  return report_of(options, name).memory.phase_peaks[static_cast<std::size_t>(Phase::kBackward)];
+}
+
+TEST(Saving, EveryNthLayerLiesBetweenAllAndNone) {
+  const Bytes none = backward_peak({});
+  const Bytes all = backward_peak({.checkpointing = Checkpointing::kFull});
+  const Bytes second = backward_peak({.checkpointing = Checkpointing::kFull, .checkpoint_every = 2});
+  const Bytes third = backward_peak({.checkpointing = Checkpointing::kFull, .checkpoint_every = 3});
+  EXPECT_LT(all, second);
+  EXPECT_LT(second, third);
+  EXPECT_LT(third, none);
+}
+
+TEST(Saving, SelectiveCheckpointingKeepsMoreThanFullAndRecomputesLess) {
+  const Report full = report_of({.checkpointing = Checkpointing::kFull}, "llama-3.2-1b");
+  const Report selective = report_of({.checkpointing = Checkpointing::kSelective}, "llama-3.2-1b");
+  const auto recomputed = [](const Report& report) { return report.flops[0].recomputation; };
+  EXPECT_GT(recomputed(selective), 0);
+  EXPECT_LT(recomputed(selective), recomputed(full));
+  EXPECT_GT(backward_peak({.checkpointing = Checkpointing::kSelective}, "llama-3.2-1b"),
+            backward_peak({.checkpointing = Checkpointing::kFull}, "llama-3.2-1b"));
+}
+
+TEST(Saving, SelectiveCheckpointingSwitchesTheCacheOffAndSaysWhy) {
+  const Report report = report_of({.checkpointing = Checkpointing::kSelective, .use_cache = true});
+  EXPECT_FALSE(report.run.use_cache);
+  EXPECT_THAT(report.assumptions, ::testing::Contains(HasSubstr("append to the cache again")));
+}
+
+TEST(Saving, OffloadedActivationsAreOnTheHostAndNotOnTheCard) {
+  const Report kept = report_of({});
+  const Report offloaded = report_of({.offload_activations = true});
+  EXPECT_TRUE(kept.host_memory.rows.empty());
+  ASSERT_EQ(offloaded.host_memory.rows.size(), 1U);
+  EXPECT_TRUE(offloaded.host_memory.rows[0].pinned);
+  const auto forward = static_cast<std::size_t>(Phase::kForward);
+  EXPECT_LT(offloaded.memory.phase_peaks[forward], kept.memory.phase_peaks[forward]);
+  EXPECT_GE(offloaded.host_memory.pinned, kept.memory.phase_peaks[forward] - offloaded.memory.phase_peaks[forward]);
+}
+
+TEST(Saving, WithCheckpointingOnlyTheArgumentsOfLayersAndTheRestAreOffloaded) {
+  const Report all = report_of({.offload_activations = true});
+  const Report checkpointed = report_of({.checkpointing = Checkpointing::kFull, .offload_activations = true});
+  EXPECT_GT(checkpointed.host_memory.pinned, 0);
+  EXPECT_LT(checkpointed.host_memory.pinned, all.host_memory.pinned);
+}
+
+TEST(Saving, BatchesOnTheHost) {
+  // Ids and labels: two tensors of 4 x 256 x 8 bytes.
+  const Report report = report_of({.dataloader_workers = 3, .prefetch_factor = 4, .pin_memory = true});
+  ASSERT_EQ(report.host_memory.rows.size(), 2U);
+  EXPECT_EQ(report.host_memory.rows[0].bytes, 3 * 4 * 2 * 8192);
+  EXPECT_EQ(report.host_memory.rows[1].bytes, (3 * 4 + 2) * 2 * 8192);
+  EXPECT_EQ(report.host_memory.total, report.host_memory.rows[0].bytes + report.host_memory.rows[1].bytes);
+  EXPECT_EQ(report.host_memory.pinned, report.host_memory.rows[1].bytes);
+}
+
+TEST(Saving, TheTrainerPinsItsBatches) {
+  EXPECT_EQ(report_of({.loop = Loop::kTrainer}).host_memory.pinned, 2 * 2 * 8192);
+}
+
+TEST(Saving, RefusesWhatTorchRefuses) {
+  EXPECT_THAT(error_text([] { (void)report_of({.prefetch_factor = 2}); }), HasSubstr("--loader-workers"));
+  EXPECT_THAT(error_text([] { (void)report_of({.checkpoint_every = 0}); }), HasSubstr("every-N"));
+}
+
+TEST(Saving, ExpandableSegmentsHaveNoSlack) {
+  const Report report = report_of({.expandable_segments = true});
+  EXPECT_LT(report.memory.slack_at_peak, kMiB);
+  EXPECT_LE(report.memory.peak_allocated, report_of({}).memory.peak_allocated);
+}
+
+}  // namespace
+}  // namespace memcalc
