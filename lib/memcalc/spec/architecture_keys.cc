@@ -44,7 +44,7 @@ constexpr Row with(Row row, std::size_t flag, Keys keys) {
   return row;
 }
 
-constexpr Row kGrouped = with(with(kGeneral, 2, {"num_attention_heads", "num_key_value_heads"}), 4, {"head_dim", ""});
+constexpr Row kGrouped = with(with(kGeneral, 3, {"num_key_value_heads", ""}), 4, {"head_dim", ""});
 constexpr Row kImages = with(with(with(kGeneral, 6, {}), 7, {}), 8, {});
 constexpr Row kGpt2 = {{{"n_layer", ""},
                         {"n_embd", ""},
