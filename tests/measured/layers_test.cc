@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "memcalc/train/step.h"
 #include "support/measured_case.h"
 #include "support/paths.h"
+#include "support/recorded_file.h"
 
 namespace memcalc::measured {
 namespace {
@@ -37,7 +37,7 @@ TEST(Layers, HaveTheParametersOfTheRecordedModules) {
   for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
     const std::string file = entry.path().filename().string();
     if (!file.starts_with("bare-custom-")) continue;
-    std::ifstream lines(entry.path());
+    std::istringstream lines = open_recorded(entry.path());
     std::string header;
     std::getline(lines, header);
     const JsonNode recorded = parse_json_text(std::string_view(header).substr(2), file);

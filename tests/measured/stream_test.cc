@@ -127,9 +127,9 @@ TEST(Streams, EveryRecordedFileIsCompared) {
   std::set<std::string> compared;
   for (const Expectation& each : kHistories) compared.insert(each.file);
   for (const Expectation& each : kTraces) compared.insert("traces/" + std::string(each.file));
-  std::set<std::string> files = files_in("histories", ".history.tsv");
+  std::set<std::string> files = files_in("histories", ".history.tsv.gz");
   files.merge(files_in("traces", ".trace.tsv"));
-  files.merge(files_in("allocator", ".history.tsv"));
+  files.merge(files_in("allocator", ".history.tsv.gz"));
   // A family that memcalc does not model.
   files.erase("allocator/resnet50-b8-fp32");
   EXPECT_THAT(compared, ::testing::ContainerEq(files));

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "memcalc/base/error.h"
 #include "support/paths.h"
+#include "support/recorded_file.h"
 
 namespace memcalc::measured {
 namespace {
 
-constexpr std::string_view kSuffix = ".history.tsv";
+constexpr std::string_view kSuffix = ".history.tsv.gz";
 
 // Where a parse error is reported.
 struct Position {
@@ -174,8 +174,8 @@ std::vector<std::string> history_ids() {
 }
 
 History read_history(const std::string& id) {
-  const std::string path = history_directory() + "/" + id + std::string(kSuffix);
-  std::ifstream file(path);
+  const std::string path = history_directory() + "/" + id + ".history.tsv";
+  std::istringstream file = open_recorded(path);
   Position position{path};
   if (!file) throw position.error("cannot be read");
   History history;

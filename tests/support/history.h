@@ -1,4 +1,4 @@
-// Reads tests/measured/allocator/*.history.tsv: everything that PyTorch's caching allocator logged from the
+// Reads tests/measured/allocator/*.history.tsv.gz: everything that PyTorch's caching allocator logged from the
 // construction of a model through three training steps (tests/measured/allocator/README.md says how they were made).
 // Used by the tests that replay these requests and by those that compare memcalc's own requests with them.
 #pragma once

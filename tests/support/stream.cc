@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <fstream>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +12,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/run_names.h"
 #include "support/paths.h"
+#include "support/recorded_file.h"
 
 namespace memcalc::measured {
 namespace {
@@ -210,7 +210,7 @@ bool same(const StreamEvent& a, const StreamEvent& b) {
 }
 
 RecordedHistory read_history_stream(const std::string& path, std::int16_t third_step) {
-  std::ifstream file(test::measured_dir() / path);
+  std::istringstream file = open_recorded(test::measured_dir() / path);
   std::string line;
   if (!std::getline(file, line)) throw Error(ErrorCode::kInput, path + ": cannot be read");
   const JsonDocument header = JsonDocument::parse(std::string_view(line).substr(2), path);
@@ -283,7 +283,7 @@ Stream requests_of(const Trace& trace, const RecordedHistory& like) {
 
 Stream read_trace_stream(const std::string& id, bool amp) {
   const std::string path = "traces/" + id + ".trace.tsv";
-  std::ifstream file(test::measured_dir() / path);
+  std::istringstream file = open_recorded(test::measured_dir() / path);
   std::string line;
   if (!std::getline(file, line)) throw Error(ErrorCode::kInput, path + ": cannot be read");
   Stream events;

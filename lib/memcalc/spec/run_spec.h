@@ -9,6 +9,8 @@
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/fine_tuning.h"
+#include "memcalc/spec/inference_spec.h"
+#include "memcalc/spec/parallel_spec.h"
 
 namespace memcalc {
 
@@ -100,6 +102,11 @@ struct RunSpec {
   bool padding = false;                 // some sequences are padded, so an attention mask is passed; --padding
   FineTuning fine_tuning;               // --lora, --quantize, --freeze, --liger
   std::optional<double> dropout;        // every dropout probability of the model; --dropout
+  std::optional<Inference> inference;   // set: no training; --infer
+  Parallel parallel;                    // --gpus, --parallel, --tp, …
+  bool compile = false;                 // torch.compile(model); --compile
+  bool offload_optimizer = false;       // optimizer states and step on the host (torchao); --offload-optimizer
+  std::int64_t skipped_steps = 0;       // first steps that the loss scaler skips; --skipped-steps
 };
 
 }  // namespace memcalc

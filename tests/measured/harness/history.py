@@ -2,7 +2,7 @@
 of every request and free. One forked child per case, both loops.
 
 usage: history.py CASES.jsonl OUT_DIR [--jobs N] [--budget SECONDS] [--light]
-Writes OUT_DIR/<loop>-<id>.history.tsv. --light: no operators, no frames (full-size models).
+Writes OUT_DIR/<loop>-<id>.history.tsv (pack it: gzip -n9). --light: no operators, no frames (full-size models).
 
 Marks are counters of the allocator (allocations, frees, segments so far), so taking one costs no event. C++ frames come
 from TORCH_SYMBOLIZE_MODE=dladdr: the autograd node and the innermost ATen operator.
