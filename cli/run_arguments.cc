@@ -110,6 +110,9 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_option("--dropout", a.dropout, "every dropout probability [the model's own]")
       ->type_name("P")
       ->group(kTrainingGroup);
+  command.add_option("--skipped-steps", a.skipped_steps, "first steps that the fp16 loss scaler skips [0]")
+      ->type_name("N")
+      ->group(kTrainingGroup);
   command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as plain loops over decoders do")
       ->disable_flag_override()
       ->group(kTrainingGroup);
@@ -304,6 +307,7 @@ RunOptions options_of(const RunArguments& a) {
   options.accumulation_steps = whole_of("--accum", a.accumulation);
   options.max_grad_norm = max_grad_norm_of(a);
   options.dropout = dropout_of(a);
+  if (!a.skipped_steps.empty()) options.skipped_steps = parse_whole("--skipped-steps", a.skipped_steps, 0);
   options.use_cache = a.use_cache;
   options.padding = a.padding;
   set_fine_tuning(a, options);

@@ -19,7 +19,7 @@ struct RunArguments {
   bool tie = false;
   bool no_tie = false;
   std::string precision, weights_dtype;
-  std::string loop, optimizer, attention, checkpointing, accumulation, dropout;
+  std::string loop, optimizer, attention, checkpointing, accumulation, dropout, skipped_steps;
   std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, freeze;
   std::string dataloader_workers, prefetch_factor;
   std::string gpu, specs;

@@ -25,6 +25,13 @@ const JsonObject& models() {
   return models;
 }
 
+/// By id: steps that the loss scaler of a recorded run skipped.
+const JsonObject& skipped_steps() {
+  static const JsonDocument document = JsonDocument::read_file((test::measured_dir() / "skipped_steps.json").string());
+  static const JsonObject rows = document.root().required_object("rows");
+  return rows;
+}
+
 void set_layers(ModelSpec& spec, std::int64_t layers) {
   std::visit(
       [layers](auto& architecture) {
@@ -236,6 +243,7 @@ MeasuredCase vision_case(const JsonObject& case_json) {
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
   options.accumulation_steps = case_json.optional_int("accum");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
+  if (skipped_steps().has(result.id)) options.skipped_steps = skipped_steps().required_int(result.id);
   result.run = resolve(result.spec, options).run;
   return result;
 }

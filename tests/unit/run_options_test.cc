@@ -84,7 +84,8 @@ TEST(RunOptions, WhatWasSaidIsNoAssumption) {
                                                 .loop = Loop::kTrainer,
                                                 .optimizer = Optimizer::kAdamWForeach,
                                                 .max_grad_norm = 0.0,
-                                                .padding = true});
+                                                .padding = true,
+                                                .skipped_steps = 0});
   EXPECT_EQ(resolved.assumptions, std::vector<std::string>{});
   EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWForeach) << "adamw under the Trainer is the foreach one";
   EXPECT_EQ(resolved.run.max_grad_norm, std::nullopt) << "0 switches clipping off";

@@ -136,6 +136,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
+  if (run.skipped_steps > 0) words.push_back("first " + std::to_string(run.skipped_steps) + " steps skipped");
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
   return words;
 }

@@ -50,6 +50,7 @@ void write_run(const Report& report, Csv& csv) {
   csv.text("run", "use_cache", run.use_cache ? "true" : "false");
   csv.text("run", "padding", run.padding ? "true" : "false");
   if (run.dropout) csv.number("run", "dropout", *run.dropout, "");
+  if (run.skipped_steps > 0) csv.number("run", "skipped_steps", static_cast<double>(run.skipped_steps), "steps");
   csv.text("device", "name", report.device.name);
   csv.bytes("device", "memory", report.device.memory_bytes);
   csv.text("device", "fits", report.fits ? "true" : "false");

@@ -43,6 +43,7 @@ Json run_json(const RunSpec& run) {
   if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
   if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
   if (run.dropout) json["dropout"] = *run.dropout;
+  if (run.skipped_steps > 0) json["skipped_steps"] = run.skipped_steps;
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) {
     json["lora"] = {{"rank", tuning.lora->rank},

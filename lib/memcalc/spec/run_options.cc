@@ -148,6 +148,22 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
   return false;
 }
 
+std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options,
+                                   std::vector<std::string>& assumptions) {
+  if (run.precision != Precision::kAmpFp16) return options.skipped_steps.value_or(0);
+  if (run.optimizer == Optimizer::kAdamWFused) {
+    if (options.skipped_steps) {
+      assumptions.emplace_back(
+          "skipped steps change nothing: a fused optimizer skips inside its kernel, with its states made");
+    }
+  } else if (!options.skipped_steps) {
+    assumptions.emplace_back(
+        "the loss scaler skips no step; a new one often skips the first few, in which there are no optimizer states "
+        "yet (--skipped-steps)");
+  }
+  return options.skipped_steps.value_or(0);
+}
+
 FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
   FineTuning tuning;
   tuning.frozen = options.frozen;
@@ -241,6 +257,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.use_cache = resolve_cache(run, options, assumptions);
   run.padding = options.padding;
   run.dropout = options.dropout;
+  run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

@@ -36,7 +36,8 @@ struct RunOptions {
   bool pin_memory = false;                         // the Trainer always does
   bool use_cache = false;
   bool padding = false;
-  std::optional<double> dropout;  // default: the model's own
+  std::optional<double> dropout;              // default: the model's own
+  std::optional<std::int64_t> skipped_steps;  // default 0
 
   std::optional<std::int64_t> lora_rank;     // default: no adapters
   std::vector<std::string> lora_targets;     // default: every linear layer but the head

@@ -33,6 +33,15 @@ void check_numbers(const RunSpec& run) {
     refuse("data loader workers: expected a whole number from 0 to " + std::to_string(kMostWorkers) + ", found " +
            std::to_string(run.dataloader_workers));
   }
+  constexpr std::int64_t kMostSkipped = 65536;
+  if (run.skipped_steps < 0 || run.skipped_steps > kMostSkipped) {
+    refuse("skipped steps: expected a whole number from 0 to " + std::to_string(kMostSkipped) + ", found " +
+           std::to_string(run.skipped_steps));
+  }
+  if (run.skipped_steps > 0 && run.precision != Precision::kAmpFp16) {
+    refuse("skipped steps: only the loss scaler skips steps, which precision amp-fp16 has; found " +
+           std::string(name_of(run.precision)));
+  }
   if (run.max_grad_norm && !(std::isfinite(*run.max_grad_norm) && *run.max_grad_norm > 0)) {
     refuse("gradient clipping: expected a norm greater than 0");
   }

@@ -39,10 +39,11 @@ void GradScaler::step(OptimizerSteps& optimizer) {
   const bool unscaled_before = found_inf_.defined();
   if (!optimizer.takes_loss_scale()) {
     unscale();
-    optimizer.step();
+    if (steps_++ >= skipped_steps_) optimizer.step();  // _maybe_opt_step
     return;
   }
-  // A fused optimizer divides by the scale itself: _check_inf_per_device looks for infinities with a scale of 1.
+  // A fused optimizer divides by the scale itself, and its kernel skips the step: _check_inf_per_device looks for
+  // infinities with a scale of 1.
   if (!unscaled_before) {
     Tensor one = scalar(DType::kFloat32, kFull), found_inf = scalar(DType::kFloat32, kFull);
     found_inf_ = scalar(DType::kFloat32, kToCopy);

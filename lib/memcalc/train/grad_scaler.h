@@ -1,6 +1,8 @@
 // torch.amp.GradScaler: loss scaling for float16 (torch/amp/grad_scaler.py).
 #pragma once
 
+#include <cstdint>
+
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/optimizer.h"
 
@@ -8,13 +10,15 @@ namespace memcalc {
 
 class GradScaler {
  public:
-  GradScaler(Tape& tape, bool enabled) : tape_(tape), enabled_(enabled) {}
+  /// `skipped_steps`: in so many first steps it finds infinities, as a new scaler does whose scale is still too high.
+  GradScaler(Tape& tape, bool enabled, std::int64_t skipped_steps)
+      : tape_(tape), enabled_(enabled), skipped_steps_(skipped_steps) {}
 
   /// loss * scale: the tensor to run backward from. The loss itself where disabled.
   [[nodiscard]] Tensor scale(const Tensor& loss);
   /// Divides the gradients by the scale and looks for infinities; needed before clipping.
   void unscale();
-  /// Steps the optimizer; unscales first if that has not happened.
+  /// Steps the optimizer unless the step is skipped; unscales first if that has not happened.
   void step(OptimizerSteps& optimizer);
   void update();
 
@@ -23,6 +27,8 @@ class GradScaler {
 
   Tape& tape_;
   bool enabled_;
+  std::int64_t skipped_steps_;
+  std::int64_t steps_ = 0;
   Tensor scale_, growth_tracker_;
   Tensor found_inf_;  // of this step, once unscaled
 };

@@ -97,29 +97,10 @@ void backward_from(const Tensor& loss) {
   tape.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
 }
 
-void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, model, run, kRandint);
-  tape.empty_cache();
-  apply_fine_tuning(tape, model, run);
-  ParameterGroup all;
-  for (const Parameter& parameter : model.parameters) {
-    if (parameter.tensor.requires_grad()) all.push_back(&parameter);
-  }
-  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
-  GradScaler scaler(tape, run.precision == Precision::kAmpFp16);
-  tape.record_kernels = true;
-  tape.step = 0;
-  CarriedVariables carried;
-  const auto variables = [&](auto visit) {
-    for (const Parameter& parameter : model.parameters) {
-      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
-    }
-    optimizer.visit_carried(visit);
-  };
-  carried.place(tape, variables);
-  const std::size_t first_event = tape.trace.events.size();
-  const std::size_t first_block = tape.trace.blocks.size();
+namespace {
 
+void bare_step(Tape& tape, Model& model, const RunSpec& run, const Batch& batch, OptimizerSteps& optimizer,
+               GradScaler& scaler) {
   tape.phase = Phase::kZero;
   optimizer.zero_grad();
   for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
@@ -144,7 +125,41 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
   }
   scaler.step(optimizer);
   scaler.update();
+}
 
+}  // namespace
+
+void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
+  Batch batch = make_batch(tape, model, run, kRandint);
+  tape.empty_cache();
+  apply_fine_tuning(tape, model, run);
+  ParameterGroup all;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) all.push_back(&parameter);
+  }
+  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
+  GradScaler scaler(tape, run.precision == Precision::kAmpFp16, run.skipped_steps);
+  tape.record_kernels = true;
+  tape.step = 0;
+  if (run.skipped_steps > 0) {  // the steps differ
+    for (; tape.step < kSteps; ++tape.step) {
+      tape.record_kernels = tape.step == kSteps - 1;
+      bare_step(tape, model, run, batch, optimizer, scaler);
+    }
+    tape.stop();
+    return;
+  }
+  CarriedVariables carried;
+  const auto variables = [&](auto visit) {
+    for (const Parameter& parameter : model.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+    }
+    optimizer.visit_carried(visit);
+  };
+  carried.place(tape, variables);
+  const std::size_t first_event = tape.trace.events.size();
+  const std::size_t first_block = tape.trace.blocks.size();
+  bare_step(tape, model, run, batch, optimizer, scaler);
   carried.collect(variables);
   repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   tape.stop();

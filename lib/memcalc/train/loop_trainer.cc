@@ -83,7 +83,7 @@ class TrainerLoop {
         model_(model),
         run_(run),
         optimizer_(tape, run.optimizer, Loop::kTrainer, parameter_groups(model)),
-        scaler_(tape, run.precision == Precision::kAmpFp16) {
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
   }
@@ -176,7 +176,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
   tape.record_kernels = true;
   tape.step = 0;
   const int without_padding = steps_without_padding(run);
-  if (without_padding == 0) {
+  if (without_padding == 0 && run.skipped_steps == 0) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);
