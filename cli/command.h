@@ -10,7 +10,7 @@ class App;
 namespace memcalc::cli {
 
 /// What the process tells its caller; docs/cli.md, EXIT STATUS.
-enum ExitStatus : int { kAnswered = 0, kAnsweredNo = 1, kWrongInput = 2, kInternalError = 3 };
+enum ExitStatus : int { kAnswered = 0, kAnsweredNo = 1, kWrongInput = 2, kInternalError = 3, kInterrupted = 130 };
 
 struct Command {
   CLI::App* app = nullptr;
@@ -18,6 +18,8 @@ struct Command {
 };
 
 [[nodiscard]] Command add_estimate(CLI::App& root);
+[[nodiscard]] Command add_max_batch(CLI::App& root);
+[[nodiscard]] Command add_max_seq(CLI::App& root);
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);

@@ -1,7 +1,9 @@
 #include "output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -36,6 +38,15 @@ void Output::write(std::string_view answer) {
 }
 
 bool Output::is_terminal() const { return ::isatty(file_ ? ::fileno(file_.get()) : STDOUT_FILENO) == 1; }
+
+std::size_t Output::columns() const {
+  constexpr std::size_t kDefault = 80;
+  constexpr std::size_t kLeast = 40;
+  constexpr std::size_t kMost = 200;
+  winsize size{};
+  if (!is_terminal() || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kDefault;
+  return std::clamp<std::size_t>(size.ws_col, kLeast, kMost);
+}
 
 bool wants_color(std::string_view choice, const Output& output) {
   constexpr std::array<std::string_view, 3> choices = {"auto", "always", "never"};

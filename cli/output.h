@@ -19,6 +19,9 @@ class Output {
 
   [[nodiscard]] bool is_terminal() const;
 
+  /// Of the terminal, from 40 to 200; 80 elsewhere.
+  [[nodiscard]] std::size_t columns() const;
+
  private:
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }

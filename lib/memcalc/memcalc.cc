@@ -20,13 +20,24 @@ ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, bool 
           .record_timeline = record_timeline};
 }
 
+// The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.
+FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
+  ReplayOptions options = replay_options(report.run, report.device, false);
+  const Bytes in_use = report.device_used_bytes.value_or(report.memory.peak_reserved) - report.managed_on_device_bytes;
+  options.capacity = report.device.memory_bytes - (in_use - report.memory.peak_reserved);
+  const ReplayResult memory = replay(symbolic.trace, options);
+  return {.runs = !memory.out_of_memory, .retries = memory.retries};
+}
+
 }  // namespace
 
 Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);                 // what is asked of the allocator
   ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
-  return assemble(model, run, device, symbolic, std::move(memory));                  // what that means
+  Report report = assemble(model, run, device, symbolic, std::move(memory));         // what that means
+  if (!report.fits && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
+  return report;
 }
 
 Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device) {

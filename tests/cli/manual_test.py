@@ -10,7 +10,7 @@ import memcalc_cli
 from memcalc_cli import ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
-COMMANDS = ("estimate", "trace", "weights", "models", "gpus")
+COMMANDS = ("estimate", "max-batch", "max-seq", "trace", "weights", "models", "gpus")
 
 
 def options_of(command):

@@ -260,5 +260,40 @@ TEST(FreeList, AnUpdatedBlockMovesToItsPlace) {
   EXPECT_THAT(list.blocks(), UnorderedElementsAre(1, 2, 3));
 }
 
+// --- A card that runs full: free segments go back, then the request is made again. ---
+
+TEST(FullCard, FreeSegmentsMakeRoom) {
+  CachingAllocator allocator({}, 100 * kMiB);
+  const auto first = allocator.allocate(60 * kMiB);  // 60
+  (void)allocator.allocate(20 * kMiB);               // 80
+  allocator.free(first);
+  EXPECT_EQ(allocator.reserved(), 80 * kMiB);
+  (void)allocator.allocate(70 * kMiB);  // 80 + 70 > 100; without the free 60: 20 + 70
+  EXPECT_EQ(allocator.reserved(), 90 * kMiB);
+  EXPECT_EQ(allocator.retries(), 1);
+  EXPECT_FALSE(allocator.out_of_memory());
+}
+
+TEST(FullCard, WhereTheyDoNotTheRunEnds) {
+  CachingAllocator allocator({}, 100 * kMiB);
+  (void)allocator.allocate(60 * kMiB);
+  (void)allocator.allocate(40 * kMiB);  // 100: exactly full
+  EXPECT_EQ(allocator.retries(), 0);
+  (void)allocator.allocate(1);  // a segment of 2 MiB
+  EXPECT_EQ(allocator.retries(), 1);
+  EXPECT_TRUE(allocator.out_of_memory());
+  EXPECT_EQ(allocator.reserved(), 102 * kMiB);  // as if there had been room
+}
+
+// A segment that is in use by as little as one small block stays.
+TEST(FullCard, PartlyUsedSegmentsStay) {
+  CachingAllocator allocator({}, 40 * kMiB);
+  const auto first = allocator.allocate(5 * kMiB);  // of 20 MiB
+  (void)allocator.allocate(5 * kMiB);               // of the same
+  allocator.free(first);
+  (void)allocator.allocate(30 * kMiB);
+  EXPECT_TRUE(allocator.out_of_memory());
+}
+
 }  // namespace
 }  // namespace memcalc

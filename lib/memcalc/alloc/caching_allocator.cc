@@ -25,7 +25,8 @@ constexpr Bytes segment_size_for(Bytes size, bool is_small) {
 
 }  // namespace
 
-CachingAllocator::CachingAllocator(SegmentPlacer placer) : placer_(std::move(placer)) {
+CachingAllocator::CachingAllocator(SegmentPlacer placer, Bytes capacity)
+    : capacity_(capacity), placer_(std::move(placer)) {
   blocks_.reserve(1024);
   blocks_.emplace_back();  // kEmptyBlock
 }
@@ -121,9 +122,21 @@ void CachingAllocator::recycle(Handle record) {
   recycled_ = record;
 }
 
+// CUDACachingAllocator.cpp, malloc(): where cudaMalloc fails, release_cached_blocks() and once more. The step between
+// them, release_available_cached_blocks(), does nothing unless max_split_size_mb is set.
+void CachingAllocator::make_room_for(Bytes segment) {
+  if (checked_add(reserved_, segment) <= capacity_) return;
+  ++retries_;
+  empty_cache();
+  if (checked_add(reserved_, segment) <= capacity_) return;
+  out_of_memory_ = true;
+  capacity_ = std::numeric_limits<Bytes>::max();
+}
+
 // One free block, in the list.
 CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small) {
   const Bytes segment = segment_size_for(size, is_small);
+  make_room_for(segment);
   reserved_ = checked_add(reserved_, segment);
   const Bytes address = placer_.place(segment);
   ++segments_;

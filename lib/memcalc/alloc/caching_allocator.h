@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 
 #include "memcalc/alloc/free_list.h"
 #include "memcalc/alloc/segment_placement.h"
@@ -26,7 +28,8 @@ class CachingAllocator {
  public:
   using Handle = FreeList::Handle;
 
-  explicit CachingAllocator(SegmentPlacer placer = {});
+  /// `capacity`: bytes that the driver has for segments; none where it never runs out.
+  explicit CachingAllocator(SegmentPlacer placer = {}, Bytes capacity = std::numeric_limits<Bytes>::max());
 
   /// A block of at least `requested` bytes. Nothing for 0 bytes, as in PyTorch: a handle of a block of size 0.
   /// Throws Error(kOverflow) where the segments' sum leaves 63 bits, Error(kInternal) for a negative size.
@@ -41,6 +44,12 @@ class CachingAllocator {
   [[nodiscard]] Bytes allocated() const { return allocated_; }  // torch.cuda.memory_allocated
   [[nodiscard]] Bytes reserved() const { return reserved_; }    // torch.cuda.memory_reserved
   [[nodiscard]] std::size_t segments() const { return segments_; }
+
+  /// How often the driver had no room and every free segment went back to it: num_alloc_retries of torch.
+  [[nodiscard]] std::int64_t retries() const { return retries_; }
+
+  /// Whether the driver had no room after that either: torch.cuda.OutOfMemoryError. The allocator goes on as if it had.
+  [[nodiscard]] bool out_of_memory() const { return out_of_memory_; }
 
   /// Pre: as for free().
   [[nodiscard]] Bytes size_of(Handle block) const { return blocks_[block].size; }
@@ -63,6 +72,7 @@ class CachingAllocator {
   [[nodiscard]] Handle new_record();
   void recycle(Handle record);
   [[nodiscard]] Handle new_segment(Bytes size, bool is_small);
+  void make_room_for(Bytes segment);
   [[nodiscard]] Handle carve_front(Handle block, Bytes size);
 
   KeptVector<Block> blocks_;  // blocks_[kEmptyBlock] is the empty one
@@ -71,6 +81,9 @@ class CachingAllocator {
   Bytes allocated_ = 0;
   Bytes reserved_ = 0;
   std::size_t segments_ = 0;
+  Bytes capacity_;
+  std::int64_t retries_ = 0;
+  bool out_of_memory_ = false;
   SegmentPlacer placer_;
 };
 

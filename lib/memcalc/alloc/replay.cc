@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "memcalc/alloc/caching_allocator.h"
@@ -43,6 +45,10 @@ class Replayer {
     for (const Bytes bytes : result_.categories_at_peak) result_.slack_at_peak -= bytes;
     result_.allocated_at_end = allocator_.allocated();
     result_.reserved_at_end = allocator_.reserved();
+    if constexpr (std::is_same_v<Allocator, CachingAllocator>) {
+      result_.retries = allocator_.retries();
+      result_.out_of_memory = allocator_.out_of_memory();
+    }
     return std::move(result_);
   }
 
@@ -142,7 +148,8 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   if (options.expandable_segments) return Replayer(trace, ExpandableAllocator(), options.record_timeline).run();
   SegmentPlacer placer;
   if (options.placement != nullptr) placer = SegmentPlacer(*options.placement);
-  return Replayer(trace, CachingAllocator(std::move(placer)), options.record_timeline).run();
+  const Bytes capacity = options.capacity.value_or(std::numeric_limits<Bytes>::max());
+  return Replayer(trace, CachingAllocator(std::move(placer), capacity), options.record_timeline).run();
 }
 
 }  // namespace memcalc

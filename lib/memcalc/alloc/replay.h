@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct ReplayOptions {
   const SegmentPlacement* placement = nullptr;  // null: plain descending chunks
   bool expandable_segments = false;             // then no placement matters
   bool record_timeline = false;
+  std::optional<Bytes> capacity;  // what the driver has for segments; not with expandable segments
 };
 
 struct ReplayResult {
@@ -40,6 +42,8 @@ struct ReplayResult {
   Bytes allocated_at_end = 0;
   Bytes reserved_at_end = 0;
   std::size_t segments_at_peak = 0;     // cudaMalloc'd segments when peak_reserved is reached
+  std::int64_t retries = 0;             // torch's num_alloc_retries: free segments given back since no room was left
+  bool out_of_memory = false;           // no room even so; from there on as if there were
   std::vector<TimelinePoint> timeline;  // filled if asked for
 };
 

@@ -181,10 +181,10 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions = symbolic.assumptions;
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
-  report.not_modelled.insert(
-      report.not_modelled.end(),
-      {"other processes and the display on the same card", "evaluation, generation and checkpoint saving between steps",
-       "retries of the allocator when the card is full", "the time of a step"});
+  report.not_modelled.insert(report.not_modelled.end(),
+                             {"other processes and the display on the same card",
+                              "evaluation, generation and checkpoint saving between steps", "the time of a step"});
+  if (run.expandable_segments) report.not_modelled.emplace_back("retries of the allocator when the card is full");
   fill_parameters(symbolic, run, report);
   fill_weights(symbolic, report);
   fill_peak(symbolic.trace, report);

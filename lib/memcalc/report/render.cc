@@ -96,7 +96,11 @@ std::string verdict_of(const Report& report) {
   const Bytes memory = report.device.memory_bytes;
   const std::string figures = ": needs " + format_bytes(needed) + " of " + format_bytes(memory) + ", ";
   if (report.fits) return "Fits on " + report.device.name + figures + format_bytes(memory - needed) + " free.";
-  return "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
+  const std::string verdict =
+      "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
+  if (!report.full_card || !report.full_card->runs) return verdict;
+  return verdict + " It runs slowly all the same: the allocator, out of room, gives its free segments back and asks " +
+         "again, " + std::to_string(report.full_card->retries) + " times in three steps.";
 }
 
 std::string parameters_of(const Report& report) {

@@ -54,6 +54,10 @@ void write_run(const Report& report, Csv& csv) {
   csv.text("device", "name", report.device.name);
   csv.bytes("device", "memory", report.device.memory_bytes);
   csv.text("device", "fits", report.fits ? "true" : "false");
+  if (report.full_card) {
+    csv.text("full_card", "runs", report.full_card->runs ? "true" : "false");
+    csv.number("full_card", "allocator_retries", static_cast<double>(report.full_card->retries), "retries");
+  }
   csv.text("profile", "name", report.profile);
 }
 

@@ -199,6 +199,9 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                  {"active", report.parameters_active}}},
                {"memory", memory_json(report, options)},
                {"flops", flops_json(report)}};
+  if (report.full_card) {
+    json["full_card"] = {{"runs", report.full_card->runs}, {"allocator_retries", report.full_card->retries}};
+  }
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);

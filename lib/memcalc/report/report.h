@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,6 +74,13 @@ struct FitRow {
   bool fits = false;
 };
 
+/// What becomes of a run that reserves more than the card has: PyTorch's allocator gives its free segments back to the
+/// driver and asks again, which costs time and, if it helps, not the run.
+struct FullCard {
+  bool runs = false;
+  std::int64_t retries = 0;  // in all steps that are simulated (three): num_alloc_retries
+};
+
 struct Report {
   ModelSpec model;
   RunSpec run;
@@ -90,6 +98,7 @@ struct Report {
   Bytes managed_on_device_bytes = 0;       // what of it lies on the card: all, in the driver's steps, if there is room
   std::optional<Bytes> device_used_bytes;  // reserved + context + kernels (where the GPU's spec has both) + managed
   bool fits = false;                       // device_used (or reserved) <= memory of the device
+  std::optional<FullCard> full_card;       // where it does not fit so; not with expandable segments
   std::string peak_operator;               // chain at the peak's instant
   Phase peak_phase = Phase::kForward;
   int peak_step = 0;

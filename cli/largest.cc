@@ -1,0 +1,111 @@
+// memcalc max-batch, memcalc max-seq: the largest that a card takes.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answer_arguments.h"
+#include "arguments.h"
+#include "combinations.h"
+#include "command.h"
+#include "run_arguments.h"
+#include "search.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr const char* kBatchExamples =
+    "Examples:\n"
+    "  memcalc max-batch --model bert-large --fp16 --gpu rtx-4090\n"
+    "  memcalc max-batch --model llama-3-8b --seq 4096 --bf16 --lora 8 --gpu h100\n"
+    "  memcalc max-batch --model gpt2,gpt2-xl --gpu rtx-4090,h100-sxm --format csv\n"
+    "\n"
+    "Exit status: 0 answered; 1 not even the smallest fits; 2 wrong input; 3 a bug.\n";
+
+constexpr const char* kSequenceExamples =
+    "Examples:\n"
+    "  memcalc max-seq --model llama-3.2-1b --bs 1 --bf16 --gpu rtx-4090\n"
+    "  memcalc max-seq --model mistral-7b --bs 1 --precision bf16 --checkpointing full\n"
+    "\n"
+    "Exit status: 0 answered; 1 not even the smallest fits; 2 wrong input; 3 a bug.\n";
+
+struct LargestArguments {
+  RunArguments run;
+  AnswerArguments answer;
+  SearchArguments search;
+  std::string margin, multiple_of;
+};
+
+/// "2", "1.5": GiB.
+Bytes margin_of(const std::string& text) {
+  if (text.empty()) return 0;
+  const double gib = parse_number("--margin", text);
+  if (gib > 1e6) throw UsageError("--margin: expected GiB, found '" + one_line(text) + "'");
+  return static_cast<Bytes>(gib * static_cast<double>(kGiB));
+}
+
+ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, Measure measure) {
+  AnswerOutput output(arguments.answer);
+  LargestOptions options{.measure = measure, .margin = margin_of(arguments.margin)};
+  options.multiple_of = measure == Measure::kSequence ? 64 : 1;
+  if (!arguments.multiple_of.empty()) options.multiple_of = parse_whole("--multiple-of", arguments.multiple_of, 1);
+  const std::string& asked = measure == Measure::kBatch ? arguments.run.batch : arguments.run.sequence;
+  if (!asked.empty()) {
+    throw UsageError(measure == Measure::kBatch ? "--bs: the batch is what max-batch looks for; leave it out"
+                                                : "--seq: the sequence is what max-seq looks for; leave it out");
+  }
+  const Combinations combinations = combinations_of(app);
+  const bool one = combinations.all.size() == 1;
+  if (!one) options.neighbours = 0;  // a table has no room for what they would tell
+  const Search search(arguments.search);
+  std::vector<std::optional<Largest>> found(combinations.all.size());
+  const auto look = [&](std::size_t i, const SearchControl& control) {
+    const Question question = resolve_arguments(*combinations.all[i].arguments);
+    found[i] = find_largest(question.model, question.run, question.device, options, control);
+  };
+  if (one) {
+    look(0, search.control());
+  } else {
+    const SearchControl alone{.threads = 1, .progress = {}, .stop = search.control().stop};
+    (void)for_each_index(found.size(), search.control(), [&](std::size_t i) { look(i, alone); });
+  }
+  std::vector<Largest> answered;
+  std::vector<std::vector<std::string>> values;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) continue;
+    answered.push_back(*std::move(found[i]));
+    values.push_back(combinations.all[i].values);
+  }
+  const Answer answer = one ? answer_of(answered.at(0)) : answer_of(answered, combinations.varied, values);
+  output.write(answer);
+  if (search.interrupted()) return kInterrupted;
+  return answer.positive ? kAnswered : kAnsweredNo;
+}
+
+Command add_largest(CLI::App& root, const char* name, const char* description, const char* examples, Measure measure) {
+  CLI::App* app = root.add_subcommand(name, description);
+  auto arguments = std::make_shared<LargestArguments>();
+  add_run_options(*app, arguments->run);
+  app->add_option("--margin", arguments->margin, "GiB of the card to stay free [0]")->type_name("GIB")->group("Search");
+  app->add_option("--multiple-of", arguments->multiple_of, "of which only multiples are tried [1; max-seq 64]")
+      ->type_name("N")
+      ->group("Search");
+  add_search_options(*app, arguments->search);
+  add_answer_options(*app, arguments->answer);
+  app->footer(examples);
+  return {app, [app, arguments, measure] { return run_largest(*app, *arguments, measure); }};
+}
+
+}  // namespace
+
+Command add_max_batch(CLI::App& root) {
+  return add_largest(root, "max-batch", "the largest batch that fits on a card", kBatchExamples, Measure::kBatch);
+}
+
+Command add_max_seq(CLI::App& root) {
+  return add_largest(root, "max-seq", "the longest sequence that fits on a card", kSequenceExamples,
+                     Measure::kSequence);
+}
+
+}  // namespace memcalc::cli

@@ -1,0 +1,200 @@
+#include "memcalc/plan/largest.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "memcalc/spec/validate.h"
+
+namespace memcalc {
+namespace {
+
+class Search {
+ public:
+  Search(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, const LargestOptions& options,
+         const SearchControl& control)
+      : model_(model), run_(run.run), device_(device), options_(options), control_(control) {
+    // A card with less memory is all that a margin is; it serves the allocator's retries, too.
+    device_.memory_bytes -= options.margin;
+    last_ = options.limit / options.multiple_of;
+    if (options.measure == Measure::kSequence) {
+      const auto positions = position_limit(model);
+      if (positions) last_ = std::min(last_, *positions / options.multiple_of);
+    }
+    result_.model = model.name;
+    result_.device = device;
+    result_.options = options;
+    result_.run = run_;
+  }
+
+  [[nodiscard]] Largest run() {
+    const Report smallest = estimate(model_, run_of(1), device_);  // wrong input is refused here
+    result_.assumptions = smallest.assumptions;
+    result_.not_modelled = smallest.not_modelled;
+    remember(1, probe_of(smallest));
+    const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.fits; }, 1);
+    const std::int64_t runs =
+        boundary([](const Probe& probe) { return probe.runs; }, std::max<std::int64_t>(unhurried, 1));
+    if (runs > 0) ask_neighbours(runs);
+    conclude(unhurried, runs);
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] RunSpec run_of(std::int64_t index) const {
+    RunSpec run = run_;
+    const std::int64_t value = checked_multiply(index, options_.multiple_of);
+    (options_.measure == Measure::kBatch ? run.batch_size : run.sequence_length) = value;
+    return run;
+  }
+
+  [[nodiscard]] static Probe probe_of(const Report& report) {
+    Probe probe{.allocated = report.memory.peak_allocated,
+                .reserved = report.memory.peak_reserved,
+                .needed = report.device_used_bytes.value_or(report.memory.peak_reserved),
+                .fits = report.fits,
+                .runs = report.fits};
+    if (report.full_card) {
+      probe.runs = report.full_card->runs;
+      probe.retries = report.full_card->retries;
+    }
+    return probe;
+  }
+
+  void remember(std::int64_t index, Probe probe) {
+    probe.value = index * options_.multiple_of;
+    probes_.emplace(index, probe);
+    if (control_.progress) control_.progress(probes_.size(), 0);
+  }
+
+  // Sizes beyond 63 bits do not fit any card.
+  [[nodiscard]] Probe estimated(std::int64_t index) const {
+    try {
+      return probe_of(estimate(model_, run_of(index), device_));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kOverflow) throw;
+      constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
+      return {.allocated = kEndless, .reserved = kEndless, .needed = kEndless};
+    }
+  }
+
+  const Probe& ask(std::int64_t index) {
+    const auto known = probes_.find(index);
+    if (known != probes_.end()) return known->second;
+    remember(index, estimated(index));
+    return probes_.at(index);
+  }
+
+  // Where a straight line through the two outermost probes meets the memory of the card.
+  [[nodiscard]] std::int64_t guess(std::int64_t low, std::int64_t high) const {
+    const Probe& a = probes_.begin()->second;
+    const Probe& b = probes_.at(high > 0 ? high : low);
+    if (b.value <= a.value || b.needed <= a.needed) return 0;
+    const double slope = static_cast<double>(b.needed - a.needed) / static_cast<double>(b.value - a.value);
+    const double room = static_cast<double>(device_.memory_bytes - a.needed);
+    const double at = (static_cast<double>(a.value) + room / slope) / static_cast<double>(options_.multiple_of);
+    return static_cast<std::int64_t>(std::clamp(at, 0.0, 1e15));
+  }
+
+  // The largest index that `good` holds for and the next not, with all probes below it good: doubling, then the line
+  // or, where that does not halve what is left, the middle. 0: not even the first.
+  template <typename Good>
+  std::int64_t boundary(const Good& good, std::int64_t start) {
+    std::int64_t low = start;  // known to be good
+    std::int64_t high = 0;     // the least that is known not to be; 0: none
+    if (!good(ask(low))) {
+      if (low == 1) return 0;
+      high = low, low = 1;
+    }
+    for (std::int64_t step = 1; high == 0 && low < last_ && !control_.stopped();) {
+      const std::int64_t next = std::min(last_, probes_.size() < 2 ? low + step : std::max(low + step, guess(low, 0)));
+      good(ask(next)) ? low = next : high = next;
+      step *= 2;
+    }
+    bool halve = false;
+    while (high > 0 && high - low > 1 && !control_.stopped()) {
+      std::int64_t next = low + (high - low) / 2;
+      if (!halve) next = std::clamp(guess(low, high), low + 1, high - 1);
+      const std::int64_t width = high - low;
+      good(ask(next)) ? low = next : high = next;
+      halve = high - low > width / 2;
+    }
+    return low;
+  }
+
+  void ask_neighbours(std::int64_t around) {
+    std::vector<std::int64_t> wanted;
+    const std::int64_t first = std::max<std::int64_t>(1, around - options_.neighbours);
+    for (std::int64_t i = first; i <= std::min(last_, around + options_.neighbours); ++i) {
+      if (!probes_.contains(i)) wanted.push_back(i);
+    }
+    std::vector<std::optional<Probe>> found(wanted.size());
+    SearchControl quiet{.threads = control_.threads, .stop = control_.stop};
+    (void)for_each_index(wanted.size(), quiet, [&](std::size_t i) { found[i] = estimated(wanted[i]); });
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (found[i]) remember(wanted[i], *found[i]);
+    }
+  }
+
+  void conclude(std::int64_t unhurried, std::int64_t runs) {
+    result_.value = runs * options_.multiple_of;
+    result_.unhurried = std::min(unhurried, runs) * options_.multiple_of;
+    result_.at_limit = runs == last_;
+    result_.complete = !control_.stopped();
+    result_.run = run_of(std::max<std::int64_t>(runs, 1));
+    std::optional<Bytes> before;
+    for (const auto& [index, probe] : probes_) {
+      if (probe.runs && index > runs) result_.larger_that_run.push_back(probe.value);
+      if (!probe.runs && index < runs) result_.smaller_that_fail.push_back(probe.value);
+      if (before && probe.needed < *before && !result_.drop) result_.drop = probe.value;
+      before = probe.needed;
+      result_.probes.push_back(probe);
+    }
+  }
+
+  const ModelSpec& model_;
+  RunSpec run_;
+  DeviceSpec device_;
+  LargestOptions options_;
+  const SearchControl& control_;
+  std::int64_t last_ = 0;  // indices are values in units of multiple_of
+  std::map<std::int64_t, Probe> probes_;
+  Largest result_;
+};
+
+void check(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const LargestOptions& options) {
+  if (options.measure == Measure::kSequence && (is_vision(model) || run.task == Task::kCustom)) {
+    throw Error(ErrorCode::kUsage, "max-seq: " + model.name + " takes no sequence of tokens; ask for max-batch");
+  }
+  if (options.margin < 0 || options.margin >= device.memory_bytes) {
+    throw Error(ErrorCode::kUsage, "margin: expected less than the " + std::to_string(device.memory_bytes) +
+                                       " bytes of " + device.name + ", found " + std::to_string(options.margin));
+  }
+  if (options.multiple_of < 1 || options.multiple_of > options.limit) {
+    throw Error(ErrorCode::kUsage, "multiple of: expected 1 to " + std::to_string(options.limit) + ", found " +
+                                       std::to_string(options.multiple_of));
+  }
+}
+
+}  // namespace
+
+const Probe* Largest::probe_of(std::int64_t asked) const {
+  const auto found = std::find_if(probes.begin(), probes.end(), [&](const Probe& p) { return p.value == asked; });
+  return found == probes.end() ? nullptr : &*found;
+}
+
+Largest find_largest(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device,
+                     const LargestOptions& options, const SearchControl& control) {
+  check(model, run.run, device, options);
+  Largest largest = Search(model, run, device, options, control).run();
+  // What resolve() assumed about the measure itself is what was asked.
+  const char* own = options.measure == Measure::kBatch ? "batch size" : "sequence length";
+  for (auto each = run.assumptions.rbegin(); each != run.assumptions.rend(); ++each) {
+    if (!each->starts_with(own)) largest.assumptions.insert(largest.assumptions.begin(), *each);
+  }
+  return largest;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,149 @@
+// The words of max-batch and max-seq.
+#include <algorithm>
+#include <string>
+
+#include "memcalc/plan/largest.h"
+#include "memcalc/report/quantity.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::size_t kListed = 8;  // values of a list in a note
+
+const char* noun_of(Measure measure) { return measure == Measure::kBatch ? "batch" : "sequence"; }
+
+std::string listed(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(values.size(), kListed); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(values[i]);
+  }
+  return values.size() > kListed ? text + ", …" : text;
+}
+
+std::string on_card(const Largest& largest) {
+  std::string text = largest.device.name + " (" + format_bytes(largest.device.memory_bytes);
+  if (largest.options.margin > 0) text += ", " + format_bytes(largest.options.margin) + " of it to stay free";
+  return text + ")";
+}
+
+std::string headline_of(const Largest& largest) {
+  const std::string noun = noun_of(largest.options.measure);
+  const std::string unit = largest.options.measure == Measure::kSequence ? " tokens" : "";
+  if (largest.value == 0) {
+    const Probe& first = largest.probes.front();
+    return largest.model + " does NOT fit on " + on_card(largest) + ": a " + noun + " of " +
+           std::to_string(first.value) + " needs " + format_bytes(first.needed) + ".";
+  }
+  std::string text = "Largest " + noun + " of " + largest.model + " on " + on_card(largest) + ": " +
+                     std::to_string(largest.value) + unit;
+  if (largest.at_limit) {
+    text += largest.options.measure == Measure::kSequence && largest.value < largest.options.limit
+                ? ", the model's last position"
+                : ", where the search ends";
+  }
+  return text + ".";
+}
+
+std::vector<std::string> notes_of(const Largest& largest) {
+  std::vector<std::string> notes;
+  if (!largest.complete) notes.emplace_back("stopped early: the best that was found by then, not the largest");
+  if (largest.value > largest.unhurried) {
+    notes.push_back("above " + std::to_string(largest.unhurried) +
+                    " the card runs full: the allocator gives its free segments back and asks again, which takes time "
+                    "in each step");
+  }
+  if (!largest.larger_that_run.empty()) {
+    notes.push_back("not monotone: " + listed(largest.larger_that_run) + " would run, though " +
+                    std::to_string(largest.value + largest.options.multiple_of) + " does not");
+  }
+  if (!largest.smaller_that_fail.empty()) {
+    notes.push_back("not monotone: " + listed(largest.smaller_that_fail) + " would not run");
+  }
+  if (largest.drop) {
+    const Probe& probe = *largest.probe_of(*largest.drop);
+    notes.push_back("the peak does not grow everywhere: " + std::to_string(probe.value) + " needs " +
+                    format_bytes(probe.needed) + ", less than the one asked for before it");
+  }
+  return notes;
+}
+
+/// The rows around the answer; the search's first steps are of no interest.
+std::vector<Probe> rows_of(const Largest& largest) {
+  constexpr std::int64_t kAround = 3;
+  std::vector<Probe> rows;
+  for (const Probe& probe : largest.probes) {
+    const std::int64_t distance = (probe.value - largest.value) / largest.options.multiple_of;
+    if (probe.value == largest.unhurried || (distance >= -kAround && distance <= kAround)) rows.push_back(probe);
+  }
+  return rows;
+}
+
+}  // namespace
+
+Answer answer_of(const Largest& largest) {
+  const bool batch = largest.options.measure == Measure::kBatch;
+  Answer answer;
+  answer.command = batch ? "max-batch" : "max-seq";
+  answer.headline = headline_of(largest);
+  answer.positive = largest.value > 0;
+  answer.complete = largest.complete;
+  const std::string key = batch ? "batch_size" : "sequence_length";
+  answer.facts = {{"model", "model", Unit::kText, largest.model},
+                  {"gpu", "card", Unit::kText, largest.device.name},
+                  {"memory_bytes", "memory", Unit::kBytes, largest.device.memory_bytes},
+                  {"margin_bytes", "margin", Unit::kBytes, largest.options.margin},
+                  {"largest", std::string("largest ") + noun_of(largest.options.measure), Unit::kCount, largest.value},
+                  {"largest_without_retries", "without retries", Unit::kCount, largest.unhurried}};
+  answer.columns = {{key, batch ? "batch" : "tokens", Unit::kCount},
+                    {"allocated_bytes", "allocated", Unit::kBytes, true},
+                    {"reserved_bytes", "reserved", Unit::kBytes},
+                    {"needed_bytes", "needed", Unit::kBytes},
+                    {"free_bytes", "free", Unit::kBytes},
+                    {"fits", "fits", Unit::kYesNo},
+                    {"runs", "runs", Unit::kYesNo},
+                    {"allocator_retries", "retries", Unit::kCount, true}};
+  for (const Probe& probe : rows_of(largest)) {
+    answer.rows.push_back({probe.value, probe.allocated, probe.reserved, probe.needed,
+                           largest.device.memory_bytes - largest.options.margin - probe.needed, probe.fits, probe.runs,
+                           probe.retries});
+  }
+  answer.notes = notes_of(largest);
+  answer.assumptions = largest.assumptions;
+  answer.not_modelled = largest.not_modelled;
+  return answer;
+}
+
+Answer answer_of(std::span<const Largest> all, const std::vector<std::string>& varied,
+                 const std::vector<std::vector<std::string>>& values) {
+  const Measure measure = all.empty() ? Measure::kBatch : all.front().options.measure;
+  Answer answer;
+  answer.command = measure == Measure::kBatch ? "max-batch" : "max-seq";
+  for (const std::string& name : varied) {
+    if (name != "model" && name != "gpu") answer.columns.push_back({key_of_option(name), name, Unit::kText});
+  }
+  answer.columns.insert(answer.columns.begin(), {{"model", "model", Unit::kText}, {"gpu", "card", Unit::kText}});
+  answer.columns.insert(answer.columns.end(), {{"memory_bytes", "memory", Unit::kBytes, true},
+                                               {"largest", std::string("largest ") + noun_of(measure), Unit::kCount},
+                                               {"largest_without_retries", "without retries", Unit::kCount, true},
+                                               {"needed_bytes", "needed", Unit::kBytes}});
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Largest& each = all[i];
+    answer.complete = answer.complete && each.complete;
+    if (each.value > 0) ++found;
+    std::vector<Value> row = {each.model, each.device.name};
+    for (std::size_t k = 0; k < varied.size(); ++k) {
+      if (varied[k] != "model" && varied[k] != "gpu") row.emplace_back(values[i][k]);
+    }
+    const Probe* probe = each.probe_of(each.value > 0 ? each.value : each.probes.front().value);
+    row.insert(row.end(), {each.device.memory_bytes, each.value, each.unhurried, probe->needed});
+    answer.rows.push_back(std::move(row));
+  }
+  answer.positive = found > 0;
+  answer.headline = "The largest " + std::string(noun_of(measure)) + " of each; " + std::to_string(found) + " of " +
+                    std::to_string(all.size()) + " fit.";
+  if (!answer.complete) answer.notes.emplace_back("stopped early: what was found by then");
+  return answer;
+}
+
+}  // namespace memcalc

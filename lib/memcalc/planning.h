@@ -1,0 +1,11 @@
+// The planner's facade, beside memcalc.h: what asks for many estimates. Everything is a pure function of its arguments
+// but for the progress that it reports and the stop flag that it reads (SearchControl).
+//
+//   const memcalc::Largest largest = memcalc::find_largest(model, run, device, {.measure = memcalc::Measure::kBatch});
+//   std::cout << memcalc::render(memcalc::answer_of(largest), memcalc::Format::kText);
+#pragma once
+
+#include "memcalc/memcalc.h"
+#include "memcalc/plan/largest.h"
+#include "memcalc/plan/search_control.h"
+#include "memcalc/report/answer.h"

@@ -1,0 +1,159 @@
+// plan/largest.h: the search agrees with asking for every value, and says what it saw.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "memcalc/planning.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const SpecRegistry& registry() {
+  static const SpecRegistry specs(test::specs_dir().string());
+  return specs;
+}
+
+DeviceSpec card_of(Bytes memory) {
+  DeviceSpec card = registry().device("h100-sxm");
+  card.memory_bytes = memory;
+  return card;
+}
+
+struct Case {
+  const char* name;
+  const char* model;
+  RunOptions options;
+  Measure measure;
+  std::int64_t multiple_of;
+  Bytes memory;
+};
+
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
+
+class EveryValue : public ::testing::TestWithParam<Case> {};
+
+// From the smallest value on, one after the other.
+TEST_P(EveryValue, IsWhatTheSearchFinds) {
+  const Case& each = GetParam();
+  const ModelSpec model = registry().model(each.model);
+  const DeviceSpec card = card_of(each.memory);
+  ResolvedRun run = resolve(model, each.options);
+  const Largest found =
+      find_largest(model, run, card, {.measure = each.measure, .multiple_of = each.multiple_of}, {.threads = 2});
+  std::int64_t unhurried = 0;
+  std::int64_t value = 0;
+  for (std::int64_t asked = each.multiple_of;; asked += each.multiple_of) {
+    (each.measure == Measure::kBatch ? run.run.batch_size : run.run.sequence_length) = asked;
+    const Report report = estimate(model, run, card);
+    if (report.fits) unhurried = asked;
+    if (!report.fits && !(report.full_card && report.full_card->runs)) break;
+    value = asked;
+  }
+  EXPECT_EQ(found.value, value);
+  EXPECT_EQ(found.unhurried, unhurried);
+  EXPECT_TRUE(found.complete);
+  EXPECT_LT(found.probes.size(), 40U);
+}
+
+constexpr Bytes kSmallCard = 6 * kGiB;
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, EveryValue,
+    ::testing::Values(
+        Case{"batch", "gpt2", {.sequence_length = 128, .precision = Precision::kFp32}, Measure::kBatch, 1, kSmallCard},
+        Case{"batches of eight",
+             "bert-base",
+             {.sequence_length = 64, .precision = Precision::kAmpFp16},
+             Measure::kBatch,
+             8,
+             kSmallCard},
+        Case{"sequence",
+             "qwen2.5-0.5b",
+             {.batch_size = 1, .precision = Precision::kBf16},
+             Measure::kSequence,
+             64,
+             kSmallCard}),
+    [](const auto& info) {
+      std::string name = info.param.name;
+      for (char& c : name) {
+        if (c == ' ') c = '_';
+      }
+      return name;
+    });
+
+TEST(Largest, EndsAtTheModelsLastPosition) {
+  const ModelSpec model = registry().model("bert-base");
+  const ResolvedRun run = resolve(model, {.batch_size = 1});
+  const Largest found =
+      find_largest(model, run, card_of(80 * kGiB), {.measure = Measure::kSequence, .multiple_of = 64});
+  EXPECT_EQ(found.value, 512);
+  EXPECT_TRUE(found.at_limit);
+  EXPECT_THAT(answer_of(found).headline, HasSubstr("the model's last position"));
+}
+
+TEST(Largest, IsNothingWhereTheSmallestDoesNotFit) {
+  const ModelSpec model = registry().model("gpt2");
+  const Largest found = find_largest(model, resolve(model, {}), card_of(kGiB), {});
+  EXPECT_EQ(found.value, 0);
+  EXPECT_FALSE(answer_of(found).positive);
+}
+
+TEST(Largest, TheMarginStaysFree) {
+  const ModelSpec model = registry().model("gpt2");
+  const ResolvedRun run = resolve(model, {});
+  const Largest without = find_largest(model, run, card_of(24 * kGiB), {});
+  const Largest with = find_largest(model, run, card_of(24 * kGiB), {.margin = 4 * kGiB});
+  const Largest smaller = find_largest(model, run, card_of(20 * kGiB), {});
+  EXPECT_LT(with.value, without.value);
+  EXPECT_EQ(with.value, smaller.value);
+}
+
+TEST(Largest, IsTheSameOnAnyNumberOfThreads) {
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
+  const std::string one =
+      render(answer_of(find_largest(model, run, card_of(24 * kGiB), options, {.threads = 1})), Format::kJson);
+  const std::string two =
+      render(answer_of(find_largest(model, run, card_of(24 * kGiB), options, {.threads = 2})), Format::kJson);
+  EXPECT_EQ(one, two);
+}
+
+// LLaMA-3.2-1B on 24 GiB: 1856 tokens reserve more than 1920 do.
+TEST(Largest, SaysWhereThePeakIsNotMonotone) {
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
+  const Largest found = find_largest(model, run, registry().device("rtx-4090"), options);
+  ASSERT_TRUE(found.drop.has_value());
+  for (const std::int64_t larger : found.larger_that_run) EXPECT_GT(larger, found.value);
+  EXPECT_THAT(answer_of(found).notes, Contains(HasSubstr("does not grow everywhere")));
+}
+
+TEST(Largest, StopsWhenAsked) {
+  const ModelSpec model = registry().model("gpt2");
+  const std::atomic<bool> stop{true};
+  const Largest found = find_largest(model, resolve(model, {}), card_of(24 * kGiB), {}, {.stop = &stop});
+  EXPECT_FALSE(found.complete);
+  EXPECT_EQ(found.value, 1);  // all that was asked for
+}
+
+TEST(Largest, RefusesWhatIsNoQuestion) {
+  const ModelSpec images = registry().model("resnet50");
+  const ModelSpec model = registry().model("gpt2");
+  EXPECT_THROW((void)find_largest(images, resolve(images, {}), card_of(kGiB), {.measure = Measure::kSequence}), Error);
+  EXPECT_THROW((void)find_largest(model, resolve(model, {}), card_of(kGiB), {.margin = kGiB}), Error);
+  EXPECT_THROW((void)find_largest(model, resolve(model, {}), card_of(kGiB), {.multiple_of = 0}), Error);
+}
+
+}  // namespace
+}  // namespace memcalc
