@@ -273,6 +273,7 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
 }
 
 void Tape::accumulate_gradient(Node& node, Tensor gradient) {
+  if (!gradient.defined()) return;  // accumulate_grad.cpp: what a function did not compute changes nothing
   TensorImpl& variable = *node.variable;
   if (variable.grad.defined()) {  // a later micro-batch: grad += new
     kernel(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),

@@ -1,0 +1,155 @@
+// megatron/core/transformer/attention.py, multi_latent_attention.py (core_r0.14.0).
+#include "memcalc/models/megatron_gpt.h"
+#include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/ops/tensor_parallel.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+TeContextParallel context_type(const Parallel& parallel) {
+  if (parallel.context == 1) return TeContextParallel::kNone;
+  switch (parallel.context_type) {
+    case ContextParallel::kRing: return TeContextParallel::kRing;
+    case ContextParallel::kAllGather: return TeContextParallel::kAllGather;
+    case ContextParallel::kUlysses: break;
+  }
+  return TeContextParallel::kAllToAll;
+}
+
+/// SelfAttention: query, key and value of a group of heads side by side in one projection.
+class SelfAttention : public MegatronAttentionLayer {
+ public:
+  SelfAttention(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory)
+      : config_(config),
+        memory_(memory),
+        linear_proj_(b, "linear_proj", memory, ParallelMode::kRow, config.num_attention_heads * config.kv_channels,
+                     config.hidden_size, config.bias_linear, false, config.rms_norm),
+        linear_qkv_(b, "linear_qkv", memory, ParallelMode::kColumn, config.hidden_size,
+                    (config.num_attention_heads + 2 * config.num_query_groups) * config.kv_channels,
+                    config.bias_linear || config.qkv_bias, true, config.rms_norm) {
+    if (!config.qk_layernorm) return;
+    q_layernorm_ = MegatronNorm(b, "q_layernorm", memory, config.kv_channels, config.rms_norm);
+    k_layernorm_ = MegatronNorm(b, "k_layernorm", memory, config.kv_channels, config.rms_norm);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override {
+    Tensor mixed = linear_qkv_(hidden_states);
+    auto [query, key, value] =
+        split_query_key_value(mixed, config_.num_query_groups / config_.parallel.tensor, config_.kv_channels);
+    mixed.reset();
+    if (q_layernorm_.memory != nullptr) {
+      query = q_layernorm_(query);
+      key = k_layernorm_(key);
+    }
+    if (config_.rotary) {
+      query = te_fused_rope(query);
+      key = te_fused_rope(key);
+    }
+    const Tensor context = megatron_core_attention(config_, memory_, query, key, value);
+    return linear_proj_(context);
+  }
+
+ private:
+  const MegatronConfig& config_;
+  MegatronMemory& memory_;
+  MegatronLinear linear_proj_, linear_qkv_;
+  MegatronNorm q_layernorm_, k_layernorm_;
+};
+
+/// MLASelfAttention: projections down and up again; the norm in front of the second up-projection is fused with it.
+class LatentAttention : public MegatronAttentionLayer {
+ public:
+  LatentAttention(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory)
+      : config_(config),
+        memory_(memory),
+        latent_(*config.latent),
+        heads_(config.num_attention_heads / config.parallel.tensor),
+        linear_proj_(b, "linear_proj", memory, ParallelMode::kRow, config.num_attention_heads * latent_.v_head_dim,
+                     config.hidden_size, config.bias_linear, false, config.rms_norm),
+        linear_kv_down_proj_(b, "linear_kv_down_proj", memory, ParallelMode::kDuplicated, config.hidden_size,
+                             latent_.kv_lora_rank + latent_.qk_rope_head_dim, false, false, config.rms_norm),
+        linear_kv_up_proj_(b, "linear_kv_up_proj", memory, ParallelMode::kColumn, latent_.kv_lora_rank,
+                           config.num_attention_heads * (latent_.qk_nope_head_dim + latent_.v_head_dim), false, true,
+                           config.rms_norm) {
+    const std::int64_t q_out = config.num_attention_heads * (latent_.qk_nope_head_dim + latent_.qk_rope_head_dim);
+    const bool compresses = latent_.q_lora_rank.has_value();
+    if (compresses) {
+      q_down_ =
+          std::make_unique<MegatronLinear>(b, "linear_q_down_proj", memory, ParallelMode::kDuplicated,
+                                           config.hidden_size, *latent_.q_lora_rank, false, false, config.rms_norm);
+    }
+    q_up_ = std::make_unique<MegatronLinear>(
+        b, compresses ? "linear_q_up_proj" : "linear_q_proj", memory, ParallelMode::kColumn,
+        compresses ? *latent_.q_lora_rank : config.hidden_size, q_out, false, compresses, config.rms_norm);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override {
+    Tensor q_compressed = q_down_ ? (*q_down_)(hidden_states) : hidden_states;
+    Tensor kv_combined = linear_kv_down_proj_(hidden_states);
+    auto [kv_compressed, k_pos_emb] = split_last(kv_combined, latent_.kv_lora_rank);
+    kv_combined.reset();
+    Tensor q = (*q_up_)(q_compressed);
+    Tensor kv = linear_kv_up_proj_(kv_compressed);
+    const std::int64_t sequence = q.size(0), batch = q.size(1);
+    const std::int64_t qk = latent_.qk_nope_head_dim + latent_.qk_rope_head_dim;
+    // fused_mla_yarn_rope_apply.py: in place for the query; key and value are written whole.
+    Tensor query = view(q, {sequence, batch, heads_, qk});
+    q.reset();
+    auto [key, value] =
+        mla_key_value(view(kv, {sequence, batch, heads_, latent_.qk_nope_head_dim + latent_.v_head_dim}), k_pos_emb, qk,
+                      latent_.v_head_dim);
+    kv.reset();
+    const Tensor context = megatron_core_attention(config_, memory_, query, key, value);
+    return linear_proj_(context);
+  }
+
+ private:
+  const MegatronConfig& config_;
+  MegatronMemory& memory_;
+  const LatentAttentionSpec& latent_;
+  std::int64_t heads_;
+  MegatronLinear linear_proj_, linear_kv_down_proj_, linear_kv_up_proj_;
+  std::unique_ptr<MegatronLinear> q_down_, q_up_;
+};
+
+Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query, const Tensor& key,
+              const Tensor& value) {
+  if (config.options.attention != MegatronAttention::kFused) {
+    if (config.options.attention == MegatronAttention::kLocal) {  // dot_product_attention.py, matmul_input_buffer
+      memory.use_global_buffer(query.size(1) * query.size(2) * query.size(0) * key.size(0), query.dtype());
+    }
+    return te_unfused_attention(query, key, value, config.attention_dropout);
+  }
+  // dot_product_attention/utils.py, get_qkv_layout: views of one product are taken as they are only where all three
+  // are; else each is made contiguous.
+  const bool interleaved = query.impl()->block == key.impl()->block && query.impl()->block == value.impl()->block;
+  const TeAttention options{config.parallel.context, context_type(config.parallel), config.attention_dropout};
+  if (interleaved) return te_fused_attention(options, query, key, value);
+  const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(value);
+  return te_fused_attention(options, q, k, v);
+}
+
+}  // namespace
+
+std::unique_ptr<MegatronAttentionLayer> build_self_attention(ModuleBuilder& b, const MegatronConfig& config,
+                                                             MegatronMemory& memory) {
+  return std::make_unique<SelfAttention>(b, config, memory);
+}
+
+std::unique_ptr<MegatronAttentionLayer> build_latent_attention(ModuleBuilder& b, const MegatronConfig& config,
+                                                               MegatronMemory& memory) {
+  return std::make_unique<LatentAttention>(b, config, memory);
+}
+
+Tensor megatron_core_attention(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query,
+                               const Tensor& key, const Tensor& value) {
+  if (config.checkpointing != Checkpointing::kSelective) return attend(config, memory, query, key, value);
+  // recompute_modules ["core_attn"]: query, key and value are kept, the rest is computed again.
+  return run_checkpointed_reentrant({query, key, value}, 3, [&config, &memory](const KeptTensors& kept) {
+    return attend(config, memory, kept[0], kept[1], kept[2]);
+  });
+}
+
+}  // namespace memcalc

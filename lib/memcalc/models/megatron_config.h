@@ -1,0 +1,73 @@
+// TransformerConfig of Megatron-core: what a Megatron run builds, from a ModelSpec and a RunSpec, and which layers a
+// pipeline stage holds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memcalc/spec/megatron_spec.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+
+namespace memcalc {
+
+struct MegatronExperts {
+  ExpertsSpec experts;
+  std::int64_t shared_intermediate_size = 0;  // 0: no shared experts
+  std::vector<bool> dense_layers;             // one for each layer
+};
+
+struct MegatronConfig {
+  std::int64_t num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_query_groups = 0;
+  std::int64_t kv_channels = 0;
+  std::int64_t padded_vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  bool swiglu = true;
+  bool rms_norm = true;
+  bool bias_linear = false;
+  bool qkv_bias = false;
+  bool qk_layernorm = false;
+  bool rotary = true;  // else learned positions
+  bool shares_embeddings = false;
+  double hidden_dropout = 0;
+  double attention_dropout = 0;
+  std::optional<MegatronExperts> moe;
+  std::optional<LatentAttentionSpec> latent;
+
+  std::int64_t micro_batch_size = 1;
+  std::int64_t sequence_length = 0;
+  Parallel parallel;
+  MegatronOptions options;
+  std::int64_t expert_tensor = 1;
+  Checkpointing checkpointing = Checkpointing::kNone;
+
+  /// Tokens of a micro-batch along the sequence that this rank's layers see between tensor-parallel regions.
+  [[nodiscard]] std::int64_t local_sequence() const {
+    return sequence_length / parallel.context / (parallel.sequence_parallel ? parallel.tensor : 1);
+  }
+  [[nodiscard]] bool is_dense(std::int64_t layer) const {
+    return !moe || moe->dense_layers[static_cast<std::size_t>(layer)];
+  }
+};
+
+/// Throws Error(kUnsupported) for an architecture that Megatron-core's GPT model does not have.
+[[nodiscard]] MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run,
+                                             const MegatronOptions& options);
+
+/// What one model chunk of a pipeline stage holds.
+struct MegatronChunk {
+  std::int64_t first_layer = 0;
+  std::int64_t layers = 0;
+  bool embeds = false;    // pre_process: the first chunk of the first stage
+  bool predicts = false;  // post_process: final norm, head, loss
+};
+
+/// The chunks of a stage, one without interleaving.
+[[nodiscard]] std::vector<MegatronChunk> chunks_of_stage(const MegatronConfig& config, std::int64_t stage);
+
+}  // namespace memcalc

@@ -1,0 +1,46 @@
+// What a Megatron-LM run is told beside sizes and parallelism: --megatron, a list of Megatron's own argument names
+// (megatron/training/arguments.py), as "attention-backend=unfused,no-gradient-accumulation-fusion".
+// Covered by tests/unit/megatron_options_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace memcalc {
+
+/// kNative: unfused, in place; kFused: compiled (cross-entropy-loss-fusion); kTe: TransformerEngine's Triton kernel
+/// (cross-entropy-fusion-impl=te).
+enum class MegatronLoss : std::uint8_t { kNative, kFused, kTe };
+
+/// attention-backend. kFused: cuDNN's by TransformerEngine, and what flash asks for; kUnfused: scores in full; kLocal:
+/// Megatron's own layers without TransformerEngine (transformer-impl=local).
+enum class MegatronAttention : std::uint8_t { kFused, kUnfused, kLocal };
+
+struct MegatronOptions {
+  MegatronLoss loss = MegatronLoss::kNative;
+  MegatronAttention attention = MegatronAttention::kFused;
+  bool recomputes_blocks = false;      // recompute-method=block: the first layers of each chunk; else uniform: all
+  std::int64_t recompute_layers = 0;   // recompute-num-layers: so many of a chunk, or so many at a time; 0: 1 at a time
+  bool fuses_weight_gradients = true;  // no-gradient-accumulation-fusion
+  bool overlaps_gradient_reduce = false;   // overlap-grad-reduce: buckets, so that more padding
+  std::int64_t vocabulary_multiple = 128;  // make-vocab-size-divisible-by
+  std::int64_t expert_tensor = 0;          // expert-tensor-parallel-size; 0: as --tp
+  std::optional<double> expert_capacity;   // moe-expert-capacity-factor, padded to it; absent: no token is dropped
+  double expert_imbalance = 1.0;           // expert-imbalance: tokens on the fullest rank / average
+  std::int64_t first_stage_layers = 0;     // decoder-first-pipeline-num-layers; 0: as the others
+  std::int64_t last_stage_layers = 0;      // decoder-last-pipeline-num-layers
+  // Of the model, where it is not what the family says.
+  std::optional<bool> bias_linear;          // disable-bias-linear
+  std::optional<bool> swiglu;               // swiglu
+  std::optional<bool> rms_norm;             // normalization
+  std::optional<bool> rotary;               // position-embedding-type
+  std::optional<bool> shares_embeddings;    // untie-embeddings-and-output-weights
+  std::optional<double> hidden_dropout;     // hidden-dropout
+  std::optional<double> attention_dropout;  // attention-dropout
+};
+
+/// Throws Error(kUsage) for a name or value that is not one of them.
+[[nodiscard]] MegatronOptions parse_megatron_options(std::string_view list);
+
+}  // namespace memcalc

@@ -1,0 +1,49 @@
+#include "memcalc/symbolic/ops/megatron_memory.h"
+
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kDummyGradient{"transformer_engine::get_dummy_wgrad"};
+constexpr Operator kWorkspace{"transformer_engine::get_workspace"};
+constexpr Operator kGlobalBuffer{"megatron::GlobalMemoryBuffer"};
+
+/// module/base.py, get_cublas_workspace_size_bytes.
+Bytes workspace_bytes(const DeviceSpec& device) {
+  return device.compute_capability_major >= 9 ? 32 * 1024 * 1024 + 1024 : 4 * 1024 * 1024;
+}
+
+constexpr int kGemmStreams = 4;  // nvte_get_num_compute_streams
+
+}  // namespace
+
+void MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype) {
+  const std::array<std::int64_t, 2> shape{rows, columns};
+  for (const auto& [made, tensor] : dummy_gradients_) {
+    if (made == shape) return;
+  }
+  dummy_gradients_.emplace_back(shape, tape.empty({rows, columns}, dtype, kDummyGradient, Category::kGradients));
+}
+
+void MegatronMemory::use_workspace() {
+  if (!uses_transformer_engine) return tape.use_cublas(false);
+  if (workspace_.defined()) return;
+  workspace_ = tape.empty({workspace_bytes(tape.device)}, DType::kUInt8, kWorkspace, Category::kWorkspaces);
+}
+
+void MegatronMemory::use_grouped_workspaces() {
+  if (!grouped_workspaces_.empty()) return;
+  for (int i = 0; i < kGemmStreams; ++i) {
+    grouped_workspaces_.push_back(
+        tape.empty({workspace_bytes(tape.device)}, DType::kUInt8, kWorkspace, Category::kWorkspaces));
+  }
+}
+
+void MegatronMemory::use_global_buffer(std::int64_t elements, DType dtype) {
+  if (global_buffer_.defined() && global_buffer_.elements() >= elements) return;
+  global_buffer_ = tape.empty({elements}, dtype, kGlobalBuffer, Category::kWorkspaces);
+}
+
+}  // namespace memcalc

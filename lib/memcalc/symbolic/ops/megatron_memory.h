@@ -1,0 +1,49 @@
+// What one rank of a Megatron run shares among its layers: how it is split, and the buffers that are made once and
+// kept. Operators of Megatron-core and TransformerEngine ask for it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+struct Operator;
+
+/// Where a linear layer sits in a tensor-parallel pair: its weight split by output (kColumn) or input features (kRow),
+/// or whole on every rank (kDuplicated).
+enum class ParallelMode : std::uint8_t { kDuplicated, kColumn, kRow };
+
+class MegatronMemory {
+ public:
+  explicit MegatronMemory(Tape& tape) : tape(tape) {}
+  MegatronMemory(const MegatronMemory&) = delete;
+  MegatronMemory& operator=(const MegatronMemory&) = delete;
+
+  /// transformer_engine/pytorch/module/base.py, get_dummy_wgrad: what a weight whose gradient went straight into
+  /// main_grad hands to autograd; one for each shape, kept for good.
+  void use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype);
+  /// module/base.py, get_workspace: 32 MiB and 1 KiB from compute capability 9.0 on, else 4 MiB; made at the first use.
+  void use_workspace();
+  /// The same for each of the streams that a grouped GEMM runs on (cpp_extensions/gemm.py, get_multi_stream_…).
+  void use_grouped_workspaces();
+  /// megatron/core/utils.py, GlobalMemoryBuffer "mpu": grows to the largest request.
+  void use_global_buffer(std::int64_t elements, DType dtype);
+
+  Tape& tape;
+  std::int64_t tensor_parallel = 1;
+  bool sequence_parallel = false;
+  bool fuses_weight_gradients = true;   // gradient_accumulation_fusion
+  bool uses_transformer_engine = true;  // --transformer-impl; else Megatron's own layers, on PyTorch's workspaces
+
+ private:
+  std::vector<std::pair<std::array<std::int64_t, 2>, Tensor>> dummy_gradients_;
+  Tensor workspace_;
+  std::vector<Tensor> grouped_workspaces_;
+  Tensor global_buffer_;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,333 @@
+#include "memcalc/symbolic/ops/tensor_parallel.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kEmbedding{"megatron::VocabParallelEmbedding"}, kEmbeddingNode{"VocabParallelEmbeddingBackward"};
+constexpr Operator kReduceScatter{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
+constexpr Operator kMatmul{"aten::mm"}, kHeadNode{"LinearWithGradAccumulationAndAsyncCommunicationBackward"};
+constexpr Operator kLoss{"megatron::VocabParallelCrossEntropy"}, kLossNode{"_VocabParallelCrossEntropyBackward"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kIndex{"aten::index"}, kMax{"aten::max"}, kMask{"aten::bitwise_or"};
+constexpr Operator kSwiglu{"megatron::swiglu"}, kSwigluNode{"SwiGLUFunctionBackward"};
+constexpr Operator kWeightedNode{"WeightedSwiGLUFunctionBackward"};
+constexpr Operator kGelu{"megatron::bias_gelu"}, kGeluNode{"GeLUFunctionBackward"};
+constexpr Operator kDropoutAdd{"megatron::bias_dropout_add"}, kDropoutAddNode{"CompiledFunctionBackward"};
+constexpr Operator kSplitNode{"_SplitAlongDimBackward"}, kCat{"aten::cat"};
+constexpr Operator kRotary{"megatron::rotary_fwd_kv_kernel"}, kMlaNode{"ApplyMLARotaryEmbKVBackward"};
+constexpr Operator kExchangeNode{"ExchangeBackward"}, kExchange{"c10d::alltoall_base_"};
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+std::int64_t rows_of(const Tensor& x) { return x.elements() / x.size(-1); }
+MegatronMemory& memory_of(const BackwardCall& call) {
+  return *static_cast<MegatronMemory*>(const_cast<void*>(call.node.context));
+}
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape[-1] = last;
+  return shape;
+}
+
+/// The gradient of the whole table in 16 bits, which its hook adds to main_grad; under sequence parallelism it comes
+/// from gradients gathered along the sequence.
+void embedding_backward(BackwardCall& call) {  // saved: ids
+  MegatronMemory& memory = memory_of(call);
+  const Tensor& incoming = call.gradient();
+  Tensor gathered = incoming;
+  if (memory.sequence_parallel && memory.tensor_parallel > 1) {
+    Shape whole = incoming.shape();
+    whole[0] *= memory.tensor_parallel;
+    gathered = call.tape.empty(whole, incoming.dtype(), kGather);
+  }
+  const Tensor by_batch = contiguous(transpose(gathered, 0, 1));
+  const Tensor table = call.tape.empty(call.node.shape, incoming.dtype(), kEmbeddingNode);
+  const Tensor sorted = call.tape.empty({2, call.saved(0).elements()}, DType::kInt64, kEmbeddingNode);
+  call.tape.kernel(kEmbeddingNode, OperatorClass::kMovement, table.dtype(), 0, real(table.bytes() + incoming.bytes()));
+}
+
+void head_backward(BackwardCall& call) {  // saved: x
+  MegatronMemory& memory = memory_of(call);
+  Tape& tape = call.tape;
+  const Tensor& x = call.saved(0);
+  const std::int64_t out = call.node.attributes[0];
+  const Tensor gradient = contiguous(call.gradient());
+  const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
+  const std::int64_t rows = rows_of(gradient);
+  if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
+  tape.use_cublas(false);
+  Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), kMatmul);
+  tape.contraction(kMatmul, x.dtype(), 1, rows, x.size(-1), out);
+  Tensor scattered;
+  if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
+  tape.contraction(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
+  Tensor wgrad;
+  if (memory.fuses_weight_gradients) {
+    memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
+  } else {
+    wgrad = tape.empty({out, x.size(-1)}, x.dtype(), kMatmul);
+  }
+  call.set(0, gathers ? std::move(scattered) : std::move(grad_input));
+}
+
+void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask of targets, masked targets
+  Tape& tape = call.tape;
+  const Tensor& softmax = call.saved(0);
+  const Tensor range = tape.empty({rows_of(softmax)}, DType::kInt64, kIndex);
+  const Tensor update = tape.empty({rows_of(softmax)}, DType::kFloat32, kToCopy);
+  tape.kernel(kLoss, OperatorClass::kElementwise, softmax.dtype(), real(softmax.elements()), 2 * real(softmax.bytes()));
+  Tensor gradient = softmax;
+  call.set(0, to_dtype(std::move(gradient), static_cast<DType>(call.node.attributes[0])));
+}
+
+void swiglu_backward(BackwardCall& call) {  // saved: x, probabilities?
+  const Tensor& x = call.saved(0);
+  Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kSwiglu);
+  call.tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 8 * real(x.elements()), 2.5 * real(x.bytes()));
+  if (call.node.saved_count > 1) {
+    const Tensor& probabilities = call.saved(1);
+    call.set(1, call.tape.empty(probabilities.shape(), probabilities.dtype(), kSwiglu));
+  }
+  call.set(0, std::move(gradient));
+}
+
+void gelu_backward(BackwardCall& call) {  // saved: x
+  const Tensor& x = call.saved(0);
+  Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kGelu);
+  const Tensor bias = call.tape.empty({x.size(-1)}, x.dtype(), kGelu);
+  call.tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 12 * real(x.elements()), 3 * real(x.bytes()));
+  call.set(0, std::move(gradient));
+}
+
+void dropout_add_backward(BackwardCall& call) {  // saved: mask?
+  const Tensor& incoming = call.gradient();
+  if (call.node.saved_count == 0) {
+    call.set(0, incoming);
+    call.set(1, incoming);
+    return;
+  }
+  Tensor gradient = call.tape.empty(incoming.shape(), incoming.dtype(), kDropoutAdd);
+  const Tensor bias = call.tape.empty({incoming.size(-1)}, incoming.dtype(), kDropoutAdd);
+  call.set(0, std::move(gradient));
+  call.set(1, incoming);
+}
+
+void split_backward(BackwardCall& call) {
+  // utils.py, SplitAlongDim: gradients that lie side by side in one storage are their concatenation already.
+  const Tensor &query = call.gradient(0), &key = call.gradient(1), &value = call.gradient(2);
+  if (query.impl()->block == key.impl()->block && query.impl()->block == value.impl()->block) {
+    call.set(0, call.tape.alias(query, call.node.shape, contiguous_strides(call.node.shape), false));
+    return;
+  }
+  call.set(0, call.tape.empty(call.node.shape, call.gradient(0).dtype(), kCat));
+}
+
+void mla_key_value_backward(BackwardCall& call) {
+  const Shape& kv = call.node.shape;
+  const DType dtype = call.gradient(0).dtype();
+  call.set(0, call.tape.empty(kv, dtype, kRotary));
+  call.set(1, call.tape.empty({kv[0], kv[1], call.node.attributes[0]}, dtype, kRotary));
+}
+
+void exchange_backward(BackwardCall& call) {
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kExchange));
+}
+
+}  // namespace
+
+Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, const Tensor& ids) {
+  Tape& tape = memory.tape;
+  const bool splits = memory.tensor_parallel > 1;
+  const Tensor* inputs[] = {&weight};
+  Node* node = tape.record(kEmbeddingNode, embedding_backward, inputs, 1);
+  const std::int64_t batch = ids.size(0), sequence = ids.size(1), width = weight.size(1);
+  Tensor masked = ids, mask;
+  if (splits) {
+    mask = tape.empty(ids.shape(), DType::kBool, kMask);
+    masked = tape.empty(ids.shape(), DType::kInt64, kToCopy);
+  }
+  Tensor rows = tape.empty({batch, sequence, width}, weight.dtype(), kEmbedding);
+  tape.kernel(kEmbedding, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(rows.bytes()));
+  Tensor result;
+  {
+    const NoGrad no_grad(tape);
+    result = contiguous(transpose(rows, 0, 1));
+  }
+  if (splits && memory.sequence_parallel) {
+    rows.reset();
+    result = tape.empty({sequence / memory.tensor_parallel, batch, width}, weight.dtype(), kReduceScatter);
+  }
+  if (node != nullptr) {
+    node->context = &memory;
+    node->shape = weight.shape();
+    tape.save(*node, masked);
+    if (splits) tape.save(*node, mask);
+  }
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out) {
+  Tape& tape = memory.tape;
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kHeadNode, head_backward, inputs, 1);
+  Shape shape = with_last(x.shape(), out);
+  if (memory.sequence_parallel && memory.tensor_parallel > 1) {
+    memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
+    shape[0] *= memory.tensor_parallel;
+  }
+  tape.use_cublas(false);
+  Tensor result = tape.empty(shape, x.dtype(), kMatmul);
+  tape.contraction(kMatmul, x.dtype(), 1, rows_of(result), out, x.size(-1));
+  if (node != nullptr) {
+    node->context = &memory;
+    node->attributes[0] = out;
+    tape.save(*node, x);
+  }
+  tape.set_history(node, result);
+  return result;
+}
+
+namespace {
+
+Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& labels, bool compiled) {
+  Tape& tape = memory.tape;
+  const Tensor* inputs[] = {&logits};
+  Node* node = tape.record(kLossNode, cross_entropy_backward, inputs, 1);
+  const std::int64_t rows = rows_of(logits);
+  const Shape by_token{logits.size(0), logits.size(1)};
+  Tensor exponentials;
+  {
+    const NoGrad no_grad(tape);
+    exponentials = to_dtype(logits, DType::kFloat32);
+  }
+  Tensor maximum = tape.empty(by_token, DType::kFloat32, kMax);
+  Tensor mask = tape.empty(by_token, DType::kBool, kMask);
+  Tensor targets = tape.empty({rows}, DType::kInt64, kToCopy);
+  Tensor predicted = tape.empty(by_token, DType::kFloat32, kIndex);
+  Tensor sums = tape.empty(by_token, DType::kFloat32, kLoss);
+  // Compiled, the exponentials are results of their own beside the shifted logits.
+  if (compiled) exponentials = tape.empty(logits.shape(), DType::kFloat32, kLoss);
+  Tensor loss = tape.empty(by_token, DType::kFloat32, kLoss);
+  tape.kernel(kLoss, OperatorClass::kElementwise, DType::kFloat32, 6 * real(logits.elements()),
+              6 * real(exponentials.bytes()));
+  if (node != nullptr) {
+    node->attributes[0] = static_cast<std::int64_t>(logits.dtype());
+    tape.save(*node, exponentials);
+    tape.save(*node, mask);
+    tape.save(*node, targets);
+  }
+  (void)labels;
+  tape.set_history(node, loss);
+  return loss;
+}
+
+}  // namespace
+
+Tensor vocab_parallel_cross_entropy(MegatronMemory& memory, const Tensor& logits, const Tensor& labels) {
+  return record_loss(memory, logits, labels, false);
+}
+
+Tensor fused_vocab_parallel_cross_entropy(MegatronMemory& memory, const Tensor& logits, const Tensor& labels) {
+  return record_loss(memory, logits, labels, true);
+}
+
+Tensor fused_swiglu(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kSwigluNode, swiglu_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, x);
+  Tensor result = tape.empty(with_last(x.shape(), x.size(-1) / 2), x.dtype(), kSwiglu);
+  tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 5 * real(result.elements()), 3 * real(result.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor fused_weighted_swiglu(const Tensor& x, const Tensor& probabilities) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &probabilities};
+  Node* node = tape.record(kWeightedNode, swiglu_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, x);
+    tape.save(*node, probabilities);
+  }
+  Tensor result = tape.empty(with_last(x.shape(), x.size(-1) / 2), x.dtype(), kSwiglu);
+  tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 6 * real(result.elements()), 3 * real(result.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor fused_bias_gelu(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kGeluNode, gelu_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, x);
+  Tensor result = tape.empty(x.shape(), x.dtype(), kGelu);
+  tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 9 * real(x.elements()), 2 * real(x.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor fused_bias_dropout_add(const Tensor& x, const Tensor& residual, double dropout) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &residual};
+  Node* node = tape.record(kDropoutAddNode, dropout_add_backward, inputs, 2);
+  Tensor result = tape.empty(x.shape(), x.dtype(), kDropoutAdd);
+  if (dropout > 0 && node != nullptr) tape.save(*node, tape.empty(x.shape(), DType::kBool, kDropoutAdd));
+  tape.kernel(kDropoutAdd, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 3 * real(x.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+SplitHeads split_query_key_value(const Tensor& mixed, std::int64_t groups, std::int64_t head_dim) {
+  Tape& tape = mixed.tape();
+  const std::int64_t sequence = mixed.size(0), batch = mixed.size(1);
+  const std::int64_t of_group = mixed.size(2) / groups;  // (r + 2) d
+  const std::int64_t query_width = of_group - 2 * head_dim;
+  const Tensor* inputs[] = {&mixed};
+  Node* node = tape.record(kSplitNode, split_backward, inputs, 1);
+  if (node != nullptr) node->shape = mixed.shape();
+  const Shape strides{batch * groups * of_group, groups * of_group, of_group, 1};
+  Tensor query = tape.alias(mixed, {sequence, batch, groups, query_width}, strides, true);
+  SplitHeads heads;
+  heads.key = tape.alias(mixed, {sequence, batch, groups, head_dim}, strides, true);
+  heads.value = tape.alias(mixed, {sequence, batch, groups, head_dim}, strides, true);
+  tape.set_history(node, query);
+  tape.set_history(node, heads.key);
+  tape.set_history(node, heads.value);
+  heads.query = reshape(query, {sequence, batch, groups * (query_width / head_dim), head_dim});
+  return heads;
+}
+
+std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, std::int64_t qk, std::int64_t v) {
+  Tape& tape = kv.tape();
+  const Tensor* inputs[] = {&kv, &rotary};
+  Node* node = tape.record(kMlaNode, mla_key_value_backward, inputs, 2);
+  if (node != nullptr) {
+    node->shape = kv.shape();
+    node->attributes[0] = rotary.size(-1);
+  }
+  Tensor key = tape.empty({kv.size(0), kv.size(1), kv.size(2), qk}, kv.dtype(), kRotary);
+  Tensor value = tape.empty({kv.size(0), kv.size(1), kv.size(2), v}, kv.dtype(), kRotary);
+  tape.kernel(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * real(key.elements()), 2 * real(key.bytes()));
+  tape.set_history(node, key);
+  tape.set_history(node, value);
+  return {std::move(key), std::move(value)};
+}
+
+Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kExchangeNode, exchange_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = tape.empty(shape, x.dtype(), op);
+  tape.kernel(op, OperatorClass::kMovement, x.dtype(), 0, real(x.bytes() + result.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

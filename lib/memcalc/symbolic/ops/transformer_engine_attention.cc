@@ -1,0 +1,297 @@
+// attention/dot_product_attention/{backends,context_parallel}.py. cuDNN's workspaces are those that PyTorch's own
+// cuDNN attention was measured to ask for (ops/attention.cc).
+#include <array>
+#include <vector>
+
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/transformer_engine.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kForward{"transformer_engine::fused_attn_fwd"}, kBackward{"transformer_engine::fused_attn_bwd"};
+constexpr Operator kNode{"FusedAttnFuncBackward"}, kAllToAllNode{"AttnFuncWithCPAndQKVOA2ABackward"};
+constexpr Operator kSoftmax{"transformer_engine::scaled_upper_triang_masked_softmax"};
+constexpr Operator kSoftmaxNode{"ScaledUpperTriangMaskedSoftmaxBackward"};
+constexpr Operator kRepeat{"aten::repeat_interleave"}, kRepeatNode{"RepeatInterleaveBackward0"};
+constexpr Operator kRingNode{"AttnFuncWithCPAndKVP2PBackward"};
+constexpr Operator kAllGatherNode{"AttnFuncWithCPAndKVAllGatherBackward"};
+constexpr Operator kSendReceive{"c10d::recv_"}, kGather{"c10d::_allgather_base_"};
+constexpr Operator kScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kAllToAll{"c10d::alltoall_base_"}, kReorder{"aten::contiguous"}, kSelect{"aten::index_select"};
+
+std::int64_t heads_of(const Tensor& x) { return x.size(2); }
+
+/// Two products forward, five backward, each of b*h*s*s*d; the causal half is not taken off.
+void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward) {
+  const std::int64_t batch = q.size(1) * heads_of(q);
+  const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t inner) {
+    tape.contraction(op, q.dtype(), batch, m, n, inner);
+  };
+  product(q.size(0), k.size(0), q.size(3));
+  product(q.size(0), v.size(3), k.size(0));
+  if (!backward) return;
+  product(q.size(0), k.size(0), v.size(3));
+  product(k.size(0), q.size(3), q.size(0));
+  product(q.size(0), q.size(3), k.size(0));
+}
+
+struct Attended {
+  Tensor output, logsumexp, rng_state;
+};
+
+Attended attend(const Tensor& q, const Tensor& k, const Tensor& v) {
+  Tape& tape = q.tape();
+  Attended result;
+  result.output = tape.empty({q.size(0), q.size(1), heads_of(q), v.size(3)}, q.dtype(), kForward);
+  result.logsumexp = tape.empty({q.size(1), heads_of(q), q.size(0), 1}, DType::kFloat32, kForward);
+  result.rng_state = tape.empty({2}, DType::kInt64, kForward);
+  contractions(tape, kForward, q, k, v, false);
+  return result;
+}
+
+/// As ops/attention.cc, cudnn_backward_workspace.
+Bytes backward_workspace(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const std::int64_t heads = q.size(1) * heads_of(q);
+  Bytes bytes = 4 * heads * q.size(0) * (q.size(3) + 1) + 256;
+  if (heads_of(q) != heads_of(k)) bytes += 2 * heads * k.size(0) * (q.size(3) + v.size(3));
+  return bytes;
+}
+
+std::array<Tensor, 3> attend_backward(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v) {
+  std::array<Tensor, 3> gradients;
+  std::size_t i = 0;
+  if (q.impl()->block == k.impl()->block) {  // interleaved in one storage: so are their gradients
+    const Tensor whole = tape.empty({3, q.elements()}, q.dtype(), kBackward);
+    for (const Tensor* each : {&q, &k, &v}) gradients[i++] = tape.alias(whole, each->shape(), each->strides(), true);
+  } else {
+    for (const Tensor* each : {&q, &k, &v}) gradients[i++] = tape.empty(each->shape(), each->dtype(), kBackward);
+  }
+  tape.scratch(backward_workspace(q, k, v), kBackward, Category::kWorkspaces);
+  contractions(tape, kBackward, q, k, v, true);
+  return gradients;
+}
+
+void fused_attention_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state
+  const Tensor gradient = contiguous(call.gradient());
+  auto gradients = attend_backward(call.tape, call.saved(0), call.saved(1), call.saved(2));
+  for (int i = 0; i < 3; ++i) call.set(i, std::move(gradients[static_cast<std::size_t>(i)]));
+}
+
+/// context_parallel.py, flash_attn_a2a_communicate before attention: [s/c, b, h, d] to [s, b, h/c, d]. The copies that
+/// are sent stay until all have been.
+template <std::size_t kCount>
+std::array<Tensor, kCount> heads_to_sequence(const std::array<const Tensor*, kCount>& inputs, std::int64_t ranks) {
+  Tape& tape = inputs[0]->tape();
+  std::array<Tensor, kCount> sent, results;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Tensor& x = *inputs[i];
+    sent[i] = tape.empty(x.shape(), x.dtype(), kReorder);
+    const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
+    results[i] = tape.empty({x.size(0) * ranks, x.size(1), x.size(2) / ranks, x.size(3)}, x.dtype(), kSelect);
+  }
+  return results;
+}
+
+/// … and after it.
+template <std::size_t kCount>
+std::array<Tensor, kCount> sequence_to_heads(const std::array<const Tensor*, kCount>& inputs, std::int64_t ranks) {
+  Tape& tape = inputs[0]->tape();
+  std::array<Tensor, kCount> sent, results;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Tensor& x = *inputs[i];
+    sent[i] = tape.empty(x.shape(), x.dtype(), kSelect);
+    const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
+    results[i] = tape.empty({x.size(0) / ranks, x.size(1), x.size(2) * ranks, x.size(3)}, x.dtype(), kReorder);
+  }
+  return results;
+}
+
+void all_to_all_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state of all positions
+  const std::int64_t ranks = call.node.attributes[0];
+  const Shape& out = call.node.shape;
+  const Tensor incoming = call.gradient();
+  const Tensor by_heads = incoming.rank() == 4 ? incoming : view(incoming, out);
+  const auto [gradient] = heads_to_sequence<1>({&by_heads}, ranks);
+  const auto partial = attend_backward(call.tape, call.saved(0), call.saved(1), call.saved(2));
+  auto gradients = sequence_to_heads<3>({&partial[0], &partial[1], &partial[2]}, ranks);
+  for (int i = 0; i < 3; ++i) call.set(i, std::move(gradients[static_cast<std::size_t>(i)]));
+}
+
+/// AttnFuncWithCPAndKVP2P: key and value travel around the ring; every step's output and each received pair stay until
+/// the last step.
+void ring_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state of this rank's positions
+  Tape& tape = call.tape;
+  const std::int64_t ranks = call.node.attributes[0];
+  const Tensor &q = call.saved(0), &k = call.saved(1), &v = call.saved(2);
+  const Tensor gradient = contiguous(call.gradient());
+  Tensor dq = tape.empty(q.shape(), q.dtype(), kBackward);
+  // Two buffers, each of a pair and its gradient in float32 sums where the ring passes them on.
+  const Shape pair{2, k.elements() + v.elements()};
+  const std::array<Tensor, 2> buffers{tape.empty(pair, k.dtype(), kSendReceive),
+                                      tape.empty(pair, k.dtype(), kSendReceive)};
+  for (std::int64_t step = 0; step < ranks; ++step) {
+    const auto gradients = attend_backward(tape, q, k, v);
+  }
+  Tensor dk = tape.empty(k.shape(), k.dtype(), kBackward), dv = tape.empty(v.shape(), v.dtype(), kBackward);
+  call.set(0, std::move(dq));
+  call.set(1, std::move(dk));
+  call.set(2, std::move(dv));
+}
+
+/// AttnFuncWithCPAndKVAllGather: key and value of the whole sequence, in forward and again in backward.
+void all_gather_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state
+  Tape& tape = call.tape;
+  const std::int64_t ranks = call.node.attributes[0];
+  const Tensor &q = call.saved(0), &k = call.saved(1), &v = call.saved(2);
+  const Tensor gradient = contiguous(call.gradient());
+  Tensor dq = tape.empty(q.shape(), q.dtype(), kBackward);
+  const auto whole = [&](const Tensor& x, const Operator& op) {
+    return tape.empty({x.size(0) * ranks, x.size(1), x.size(2), x.size(3)}, x.dtype(), op);
+  };
+  Tensor dk = whole(k, kBackward), dv = whole(v, kBackward);
+  {
+    const Tensor all_keys = whole(k, kGather), all_values = whole(v, kGather);
+    const auto gradients = attend_backward(tape, q, all_keys, all_values);
+  }
+  Tensor scattered_k = tape.empty(k.shape(), k.dtype(), kScatter);
+  Tensor scattered_v = tape.empty(v.shape(), v.dtype(), kScatter);
+  call.set(0, std::move(dq));
+  call.set(1, std::move(scattered_k));
+  call.set(2, std::move(scattered_v));
+}
+
+void save_attention(Tape& tape, Node* node, const Tensor& q, const Tensor& k, const Tensor& v, const Attended& result) {
+  if (node == nullptr) return;
+  for (const Tensor* each : {&q, &k, &v, &result.output, &result.logsumexp, &result.rng_state}) tape.save(*node, *each);
+}
+
+Tensor merge_heads(Tensor x) { return view(std::move(x), {x.size(0), x.size(1), x.size(2) * x.size(3)}); }
+
+Tensor all_to_all_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
+  Tape& tape = q.tape();
+  const Tensor* inputs[] = {&q, &k, &v};
+  Node* node = tape.record(kAllToAllNode, all_to_all_backward, inputs, 3);
+  const auto whole = heads_to_sequence<3>({&q, &k, &v}, ranks);
+  const Attended attended = attend(whole[0], whole[1], whole[2]);
+  auto [result] = sequence_to_heads<1>({&attended.output}, ranks);
+  if (node != nullptr) {
+    node->attributes[0] = ranks;
+    node->shape = result.shape();
+  }
+  save_attention(tape, node, whole[0], whole[1], whole[2], attended);
+  tape.set_history(node, result);
+  return std::move(result);
+}
+
+Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
+  Tape& tape = q.tape();
+  const Tensor* inputs[] = {&q, &k, &v};
+  Node* node = tape.record(kRingNode, ring_backward, inputs, 3);
+  if (node != nullptr) node->attributes[0] = ranks;
+  std::vector<Tensor> pairs;
+  std::vector<Attended> steps;
+  for (std::int64_t step = 0; step < ranks; ++step) {
+    if (step + 1 < ranks) pairs.push_back(tape.empty({k.elements() + v.elements()}, k.dtype(), kSendReceive));
+    steps.push_back(attend(q, k, v));
+  }
+  Attended result;
+  result.output = tape.empty(steps[0].output.shape(), q.dtype(), kForward);
+  result.logsumexp = std::move(steps[0].logsumexp);
+  result.rng_state = std::move(steps[0].rng_state);
+  tape.set_history(node, result.output);
+  save_attention(tape, node, q, k, v, result);
+  return result.output;
+}
+
+Tensor all_gather_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
+  Tape& tape = q.tape();
+  const Tensor* inputs[] = {&q, &k, &v};
+  Node* node = tape.record(kAllGatherNode, all_gather_backward, inputs, 3);
+  if (node != nullptr) node->attributes[0] = ranks;
+  const auto whole = [&](const Tensor& x) {
+    return tape.empty({x.size(0) * ranks, x.size(1), x.size(2), x.size(3)}, x.dtype(), kGather);
+  };
+  const Tensor keys = whole(k), values = whole(v);
+  Attended result = attend(q, keys, values);
+  tape.set_history(node, result.output);
+  save_attention(tape, node, q, k, v, result);
+  return result.output;
+}
+
+void masked_softmax_backward(BackwardCall& call) {  // saved: the probabilities; the gradient is written over
+  call.set(0, call.take_gradient());
+}
+
+/// softmax.py, ScaledUpperTriangMaskedSoftmax: scale, causal mask and softmax in one kernel.
+Tensor masked_softmax(const Tensor& scores) {
+  Tape& tape = scores.tape();
+  const Tensor* inputs[] = {&scores};
+  Node* node = tape.record(kSoftmaxNode, masked_softmax_backward, inputs, 1);
+  Tensor probabilities = tape.empty(scores.shape(), scores.dtype(), kSoftmax);
+  tape.kernel(kSoftmax, OperatorClass::kNormalization, scores.dtype(), 5 * static_cast<double>(scores.elements()),
+              2 * static_cast<double>(scores.bytes()));
+  tape.set_history(node, probabilities);
+  if (node != nullptr) tape.save(*node, probabilities);
+  return probabilities;
+}
+
+void repeat_backward(BackwardCall& call) {
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kRepeat));
+}
+
+/// x.repeat_interleave(groups, dim=2): a key head for each query head.
+Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kRepeatNode, repeat_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), kRepeat);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  Tape& tape = q.tape();
+  const Tensor* inputs[] = {&q, &k, &v};
+  Node* node = tape.record(kNode, fused_attention_backward, inputs, 3);
+  Attended result = attend(q, k, v);
+  tape.set_history(node, result.output);
+  save_attention(tape, node, q, k, v, result);
+  return result.output;
+}
+
+}  // namespace
+
+Tensor te_fused_attention(const TeAttention& options, const Tensor& query, const Tensor& key, const Tensor& value) {
+  const std::int64_t ranks = options.context_parallel;
+  switch (options.type) {
+    case TeContextParallel::kRing: return merge_heads(ring_attention(query, key, value, ranks));
+    case TeContextParallel::kAllGather: return merge_heads(all_gather_attention(query, key, value, ranks));
+    case TeContextParallel::kAllToAll: return merge_heads(all_to_all_attention(query, key, value, ranks));
+    case TeContextParallel::kNone: break;
+  }
+  return merge_heads(local_attention(query, key, value));
+}
+
+Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_probability) {
+  // [s, b, h, d] -> [b * h, s, d]; torch.baddbmm scales the product of queries and keys.
+  const std::int64_t groups = query.size(2) / key.size(2);
+  const auto repeated = [&](const Tensor& x) { return groups > 1 ? repeat_heads(x, groups) : x; };
+  const Tensor keys = repeated(key), values = repeated(value);
+  const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1) * x.size(2), x.size(3)}); };
+  const Tensor q = transpose(flat(query), 0, 1), k = transpose(flat(keys), 0, 1), v = transpose(flat(values), 0, 1);
+  Tensor scores = matmul(q, transpose(k, 1, 2));
+  Tensor probabilities = masked_softmax(scores);
+  scores.reset();
+  probabilities = dropout(std::move(probabilities), dropout_probability);
+  Tensor context = matmul(probabilities, v);
+  context = view(context, {query.size(1), query.size(2), query.size(0), value.size(3)});
+  return merge_heads(contiguous(permute(context, {2, 0, 1, 3})));
+}
+
+}  // namespace memcalc

@@ -1,0 +1,193 @@
+// megatron/training/training.py, train_step, and core/pipeline_parallel/schedules.py (core_r0.14.0).
+#include "memcalc/train/loop_megatron.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memcalc/models/megatron_gpt.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/loop.h"
+#include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/parallel/megatron_buffers.h"
+#include "memcalc/train/parallel/micro_batch_trace.h"
+#include "memcalc/train/repeat.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kBatch{"megatron::get_batch"}, kReceive{"c10d::recv_"}, kDeallocate{"aten::empty"};
+
+/// Steps that the trace holds: the first makes the optimizer's states and TransformerEngine's buffers, the second is
+/// like all that follow.
+constexpr int kMegatronSteps = 2;
+
+/// One model chunk with what the schedule keeps of its micro-batches.
+struct Chunk {
+  std::unique_ptr<MegatronGpt> model;
+  std::vector<Tensor> inputs, outputs;  // of the executed micro-batches: schedules.py, input_tensors, output_tensors
+  // The schedule's variables: each keeps its value until the next is assigned.
+  Tensor input, input_gradient, output_gradient;
+};
+
+class MegatronStep {
+ public:
+  MegatronStep(Tape& tape, const MegatronConfig& config, DType dtype) : tape_(tape), config_(config), dtype_(dtype) {}
+
+  void forward(Chunk& chunk) {
+    tape_.phase = Phase::kForward;
+    const MegatronChunk& place = chunk.model->chunk();
+    if (!place.embeds) {
+      Tensor received = tape_.empty(boundary(), dtype_, kReceive);
+      tape_.require_gradient(received);
+      chunk.input = std::move(received);
+    }
+    const MegatronBatch batch = make_batch(place);
+    Tensor output = chunk.model->forward(batch, chunk.input);
+    if (place.predicts) output = divide_scalar(divide_scalar(std::move(output)));  // by tokens, by micro-batches
+    chunk.inputs.push_back(chunk.input);
+    chunk.outputs.push_back(std::move(output));
+    if (!place.predicts) deallocate(chunk.outputs.back());
+  }
+
+  void backward(Chunk& chunk, std::size_t micro_batch) {
+    tape_.phase = Phase::kBackward;
+    const bool has_loss = chunk.model->chunk().predicts;
+    if (!has_loss) chunk.output_gradient = tape_.empty(boundary(), dtype_, kReceive);
+    chunk.input = std::move(chunk.inputs[micro_batch]);
+    Tensor output = std::move(chunk.outputs[micro_batch]);
+    if (has_loss) {
+      backward_from(output);
+    } else {
+      tape_.backward(output, chunk.output_gradient);
+    }
+    if (chunk.input.defined()) chunk.input_gradient = chunk.input.impl()->grad;
+  }
+
+ private:
+  /// What passes from stage to stage.
+  [[nodiscard]] Shape boundary() const {
+    return {config_.local_sequence(), config_.micro_batch_size, config_.hidden_size};
+  }
+
+  [[nodiscard]] MegatronBatch make_batch(const MegatronChunk& place) const {
+    const Shape tokens{config_.micro_batch_size, config_.sequence_length / config_.parallel.context};
+    MegatronBatch batch;
+    const auto make = [&](DType dtype) { return tape_.empty(tokens, dtype, kBatch, Category::kInputs); };
+    if (place.embeds) {
+      batch.tokens = make(DType::kInt64);
+      batch.position_ids = make(DType::kInt64);
+    }
+    if (place.predicts) {
+      batch.labels = make(DType::kInt64);
+      batch.loss_mask = make(DType::kFloat32);
+    }
+    return batch;
+  }
+
+  /// deallocate_output_tensor: once sent, only its place in the graph is needed.
+  void deallocate(const Tensor& output) const {
+    Tensor scalar = tape_.empty({1}, dtype_, kDeallocate);
+    std::swap(output.impl()->block, scalar.impl()->block);
+  }
+
+  Tape& tape_;
+  const MegatronConfig& config_;
+  DType dtype_;
+};
+
+/// forward_backward_func: a few micro-batches are executed, all appear in the trace.
+void forward_backward(Tape& tape, const MegatronConfig& config, DType dtype, std::vector<Chunk>& chunks,
+                      const Pipeline& pipeline, std::int64_t micro_batches, std::int64_t stage) {
+  MegatronStep step(tape, config, dtype);
+  MicroBatchTrace trace(tape, pipeline);
+  const std::int32_t executed = trace.executed();
+  const auto repeats = [&](std::int32_t m) { return m + 1 < executed ? 1 : micro_batches - (executed - 1); };
+  const auto count = static_cast<std::int32_t>(chunks.size());
+  for (std::int32_t m = 0; m < executed; ++m) {
+    tape.kernel_repeats = repeats(m);
+    for (std::int32_t c = 0; c < count; ++c) {
+      trace.record({PipelineAction::kForward, c, m}, [&] { step.forward(chunks[static_cast<std::size_t>(c)]); });
+    }
+  }
+  for (std::int32_t m = 0; m < executed; ++m) {
+    tape.kernel_repeats = repeats(m);
+    for (std::int32_t c = count; c-- > 0;) {
+      trace.record({PipelineAction::kBackward, c, m},
+                   [&] { step.backward(chunks[static_cast<std::size_t>(c)], static_cast<std::size_t>(m)); });
+    }
+  }
+  tape.kernel_repeats = 1;
+  trace.record_end([&] {
+    for (Chunk& chunk : chunks) drop(chunk.input, chunk.output_gradient, chunk.input_gradient);
+  });
+  trace.stitch(pipeline_steps(pipeline, stage));
+}
+
+DType megatron_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32: return DType::kFloat32;
+    case Precision::kFp16: return DType::kFloat16;
+    default: return DType::kBFloat16;
+  }
+}
+
+}  // namespace
+
+std::int64_t pipeline_stage(const Parallel& parallel, std::int64_t rank) {
+  return rank / (parallel.gpus / parallel.pipeline);
+}
+
+SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const MegatronOptions& options,
+                         const DeviceSpec& device, std::int64_t rank) {
+  const MegatronConfig config = megatron_config(spec, run, options);
+  const DType dtype = megatron_dtype(run.precision);
+  const std::int64_t stage = pipeline_stage(run.parallel, rank);
+  const Pipeline asked = pipeline_of(run.parallel, run.accumulation_steps);
+  SymbolicRun result;
+  Tape tape(device);
+  {
+    MegatronMemory memory(tape);
+    memory.tensor_parallel = run.parallel.tensor;
+    memory.sequence_parallel = run.parallel.sequence_parallel;
+    memory.uses_transformer_engine = options.attention != MegatronAttention::kLocal;
+    memory.fuses_weight_gradients = options.fuses_weight_gradients;
+    std::vector<Chunk> chunks;
+    std::vector<std::vector<Parameter>> parameters;
+    std::vector<Tensor> buffers;
+    for (const MegatronChunk& place : chunks_of_stage(config, stage)) {
+      ModuleBuilder builder(tape, dtype);
+      Chunk& chunk = chunks.emplace_back();
+      chunk.model = std::make_unique<MegatronGpt>(builder, config, memory, place);
+      parameters.push_back(std::move(builder.parameters));
+    }
+    MegatronOptimizer optimizer(tape, config, dtype);
+    for (const std::vector<Parameter>& of_chunk : parameters) optimizer.wrap(of_chunk);
+    optimizer.construct();
+
+    tape.record_kernels = true;
+    tape.step = 0;
+    const std::size_t first_event = tape.trace.events.size();
+    const std::size_t first_block = tape.trace.blocks.size();
+    forward_backward(tape, config, dtype, chunks, shortened(asked), asked.micro_batches, stage);
+    tape.phase = Phase::kOptimizer;
+    optimizer.step();
+    const CarriedVariables none;
+    repeat_step(tape, first_event, first_block, none, kMegatronSteps - 1);
+
+    for (const std::vector<Parameter>& of_chunk : parameters) {
+      for (const Parameter& parameter : of_chunk) {
+        result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(), true,
+                                     parameter.tensor.shape(), parameter.is_embedding});
+      }
+    }
+    result.trace = std::move(tape.trace);
+    result.kernels = std::move(tape.kernels);
+    tape.stop();
+  }
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,125 @@
+#include "memcalc/train/parallel/megatron_buffers.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kParameterBuffer{"megatron::param_data"}, kGradientBuffer{"megatron::grad_data"};
+constexpr Operator kClone{"aten::clone"}, kFloat{"aten::_to_copy"}, kMoment{"aten::zeros_like"};
+constexpr Operator kStep{"transformer_engine::multi_tensor_adam"};
+
+constexpr std::int64_t kParameterAlignment = 64;  // elements: 128 bytes
+constexpr std::int64_t kBucketAlignment = 128;
+
+bool is_expert(const Parameter& parameter) { return parameter.name.find(".experts.") != std::string::npos; }
+
+}  // namespace
+
+BufferLayout lay_out_buffer(std::span<const std::int64_t> elements, std::int64_t group, bool distributed_optimizer,
+                            std::int64_t bucket_elements) {
+  BufferLayout layout;
+  layout.parameters.resize(elements.size());
+  const std::int64_t divisor = distributed_optimizer ? std::lcm(group, kBucketAlignment) : 1;
+  std::int64_t end = 0, bucket_begin = 0;
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    const std::int64_t begin = distributed_optimizer ? round_up(end, kParameterAlignment) : end;
+    end = checked_add(begin, elements[i]);
+    layout.parameters[i] = {begin, end};
+    if (end - bucket_begin >= bucket_elements || i == 0) {
+      end = round_up(end, divisor);
+      layout.buckets.push_back({bucket_begin, end});
+      bucket_begin = end;
+    }
+  }
+  layout.elements = end;
+  return layout;
+}
+
+std::int64_t elements_of_rank(const BufferLayout& layout, const BufferRange& parameter, std::int64_t group,
+                              std::int64_t rank) {
+  std::int64_t held = 0;
+  for (const BufferRange& bucket : layout.buckets) {
+    const std::int64_t piece = (bucket.end - bucket.begin) / group;
+    const std::int64_t begin = std::max(parameter.begin, bucket.begin + rank * piece);
+    const std::int64_t end = std::min(parameter.end, bucket.begin + (rank + 1) * piece);
+    held += std::max<std::int64_t>(end - begin, 0);
+  }
+  return held;
+}
+
+std::int64_t replicas(const MegatronConfig& config, bool expert) {
+  const Parallel& p = config.parallel;
+  return expert ? p.gpus / (config.expert_tensor * p.expert * p.pipeline) : p.gpus / (p.tensor * p.pipeline);
+}
+
+MegatronOptimizer::MegatronOptimizer(Tape& tape, const MegatronConfig& config, DType dtype)
+    : tape_(tape),
+      config_(config),
+      dtype_(dtype),
+      distributed_(config.parallel.data_parallel == DataParallel::kMegatronDist) {}
+
+void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
+  // bfloat16 gradients are summed in float32 (arguments.py: accumulate_allreduce_grads_in_fp32).
+  const DType gradient_dtype = dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_;
+  for (const bool expert : {false, true}) {
+    std::vector<const Parameter*> group;
+    std::vector<std::int64_t> elements;
+    for (const Parameter& each : parameters) {
+      if (is_expert(each) != expert) continue;
+      group.push_back(&each);
+      elements.push_back(each.tensor.elements());
+    }
+    if (group.empty()) continue;
+    const std::int64_t ranks = replicas(config_, expert);
+    const std::int64_t bucket = config_.options.overlaps_gradient_reduce
+                                    ? std::max<std::int64_t>(40'000'000, 1'000'000 * ranks)
+                                    : std::numeric_limits<std::int64_t>::max();
+    const BufferLayout layout = lay_out_buffer(elements, ranks, distributed_, bucket);
+    Tensor values;
+    if (distributed_) values = tape_.empty({layout.elements}, dtype_, kParameterBuffer, Category::kWeights);
+    buffers_.push_back(tape_.empty({layout.elements}, gradient_dtype, kGradientBuffer, Category::kGradients));
+    for (std::size_t i = group.size(); i-- > 0;) {
+      const Tensor& parameter = group[i]->tensor;
+      if (distributed_) {  // param.data = a part of the buffer; the old storage dies
+        Tensor part = tape_.alias(values, parameter.shape(), parameter.strides(), false);
+        std::swap(parameter.impl()->block, part.impl()->block);
+      }
+      const std::int64_t held =
+          distributed_ ? elements_of_rank(layout, layout.parameters[i], ranks, 0) : parameter.elements();
+      if (held > 0) shards_.push_back({.elements = held});
+    }
+    if (values.defined()) buffers_.push_back(std::move(values));
+  }
+}
+
+void MegatronOptimizer::construct() {
+  if (dtype_ == DType::kFloat32) return;  // the parameters, or views of them, are what Adam updates
+  for (Shard& shard : shards_) {
+    const Tensor copy = tape_.empty({shard.elements}, dtype_, kClone);
+    shard.main = tape_.empty({shard.elements}, DType::kFloat32, kFloat, Category::kOptimizerStates);
+  }
+}
+
+void MegatronOptimizer::step() {
+  // main_param.grad = main_grad.float(): a copy only where gradients are not float32.
+  std::vector<Tensor> gradients;
+  if (dtype_ == DType::kFloat16) {
+    for (const Shard& shard : shards_) gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, kFloat));
+  }
+  double elements = 0;
+  for (Shard& shard : shards_) {
+    elements += static_cast<double>(shard.elements);
+    if (shard.exp_avg.defined()) continue;
+    shard.exp_avg = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
+    shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
+  }
+  tape_.kernel(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,45 @@
+// Which micro-batch a pipeline stage runs forward or backward, and when: the schedules of Megatron-core
+// (pipeline_parallel/schedules.py) and of torch.distributed.pipelining (schedules.py), which agree on them.
+// Covered by tests/unit/pipeline_schedule_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memcalc/spec/parallel_spec.h"
+
+namespace memcalc {
+
+/// kInputBackward and kWeightBackward: the two halves into which zero bubble splits a backward (torch's stage_backward_
+/// input and stage_backward_weight).
+enum class PipelineAction : std::uint8_t { kForward, kBackward, kInputBackward, kWeightBackward };
+
+struct PipelineStep {
+  PipelineAction action = PipelineAction::kForward;
+  std::int32_t chunk = 0;        // of this stage's model chunks
+  std::int32_t micro_batch = 0;  // from 0
+
+  [[nodiscard]] bool operator==(const PipelineStep&) const = default;
+};
+
+struct Pipeline {
+  PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+  std::int64_t stages = 1;
+  std::int64_t chunks = 1;  // per stage
+  std::int64_t micro_batches = 1;
+};
+
+/// What a run asks for, micro_batches filled in: gradient accumulation where there is one stage.
+[[nodiscard]] Pipeline pipeline_of(const Parallel& parallel, std::int64_t accumulation_steps);
+
+/// One optimizer step of `stage`, in order.
+[[nodiscard]] std::vector<PipelineStep> pipeline_steps(const Pipeline& pipeline, std::int64_t stage);
+
+/// The most chunk-micro-batches that have run forward and not backward at one time.
+[[nodiscard]] std::int64_t most_in_flight(const Pipeline& pipeline, std::int64_t stage);
+
+/// A pipeline with so few micro-batches that every stage reaches its most in flight and runs a round beyond it; what
+/// follows repeats.
+[[nodiscard]] Pipeline shortened(const Pipeline& pipeline);
+
+}  // namespace memcalc
