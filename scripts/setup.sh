@@ -17,6 +17,9 @@ has_package() {
     ninja-build) command -v ninja ;;
     g++) command -v "${CXX:-c++}" ;;
     python3) command -v python3 ;;
+    python3-dev) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ] ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>&1 ;;
+    pybind11-dev) has_header pybind11/pybind11.h ;;
     time) [ -x /usr/bin/time ] ;;
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
     libcli11-dev) has_header CLI/CLI.hpp ;;
@@ -71,4 +74,18 @@ build() {
     cat "$log" >&2
     fail 3 "building failed; the log is $log"
   fi
+}
+
+# make_python_venv DIRECTORY PACKAGE...: an environment with packages of PyPI; kept as it is where it has them already.
+make_python_venv() {
+  local directory=$1 log=$1.log wanted
+  shift
+  wanted="$(python3 --version) $*"
+  [ "$(cat "$directory/wanted" 2>/dev/null)" != "$wanted" ] || return 0
+  say "installing into $directory: $*"
+  rm -rf "$directory"
+  mkdir -p "$(dirname "$directory")"
+  python3 -m venv "$directory" >"$log" 2>&1 &&
+    "$directory/bin/pip" install --quiet --disable-pip-version-check "$@" </dev/null >>"$log" 2>&1 &&
+    printf '%s\n' "$wanted" >"$directory/wanted" || { cat "$log" >&2; return 1; }
 }

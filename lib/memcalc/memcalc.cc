@@ -46,6 +46,16 @@ Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec
   return report;
 }
 
+std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  validate(model, run);
+  std::vector<ParameterRow> rows;
+  for (ParameterInfo& each : run_symbolically(model, run, device).parameters) {
+    const auto first = each.shape.dims.begin();
+    rows.push_back({std::move(each.name), {first, first + each.shape.rank}, each.dtype, each.trainable});
+  }
+  return rows;
+}
+
 std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);

@@ -17,6 +17,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
 #include "memcalc/base/error.h"
+#include "memcalc/report/parameter_table.h"
 #include "memcalc/report/render.h"
 #include "memcalc/report/render_lists.h"
 #include "memcalc/report/render_trace.h"
@@ -44,6 +45,11 @@ namespace memcalc {
 /// Where a card's context is not known, `unknown_context` is added to what it reserves.
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
                                           std::span<const DeviceSpec> devices, Bytes unknown_context = 0);
+
+/// Every parameter of the model as it is trained in this run, in the order of named_parameters(): sizes do not depend
+/// on batch or sequence. Throws as estimate() does.
+[[nodiscard]] std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run,
+                                                        const DeviceSpec& device);
 
 /// The event stream of a run (render_trace.h).
 [[nodiscard]] std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,

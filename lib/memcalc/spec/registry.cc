@@ -111,13 +111,16 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
-ModelSpec model_from_config(const std::string& path) {
-  const JsonDocument document = JsonDocument::read_file(path);
+ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
-  ModelSpec model = model_from_hf_config(document.root(), path);
-  model.source = path;
+  ModelSpec model = model_from_hf_config(document.root(), name);
+  model.source = name;
   return model;
+}
+
+ModelSpec model_from_config(const std::string& path) {
+  return model_from_document(JsonDocument::read_file(path), path);
 }
 
 Error unknown_architecture(const std::string& path, const Weights& weights) {
@@ -261,6 +264,10 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
   }
   sort_by_name(listings);
   return listings;
+}
+
+ModelSpec model_from_json(const std::string& text, const std::string& name) {
+  return model_from_document(JsonDocument::parse(text, name), name);
 }
 
 }  // namespace memcalc

@@ -75,4 +75,8 @@ class SpecRegistry {
 /// A family alone: `model_type` as in config.json, with transformers' defaults for what is not given.
 [[nodiscard]] ModelSpec model_of_family(const std::string& model_type, const ArchitectureChanges& sizes);
 
+/// A config.json of transformers, or a model file of ours, as text; the model is called `name`. Throws Error(kInput),
+/// Error(kUnsupported) as SpecRegistry::model() does for the same file.
+[[nodiscard]] ModelSpec model_from_json(const std::string& text, const std::string& name);
+
 }  // namespace memcalc

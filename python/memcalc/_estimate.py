@@ -1,0 +1,92 @@
+"""estimate() and its relatives."""
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
+
+from . import _core
+from ._model import Model
+from ._options import RunOptions
+from ._report import Report
+from ._specs import device_spec, model_spec, registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Unpack
+
+# The card whose behaviour is assumed where none is named, as on the command line.
+ASSUMED_GPU = "h100-sxm"
+_SIZES = frozenset(_core.size_keywords())
+
+
+def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
+              options: Mapping[str, Any]) -> _core.Question:
+    sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
+    if isinstance(model, Model):
+        if sizes:
+            name = next(iter(sizes))
+            error = _core.UsageError(f"{name}: sizes change a model that is given by name; this one is a Model")
+            error.part = name
+            raise error
+        spec = model._spec
+    else:
+        spec = model_spec(os.fspath(model), sizes)
+    device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
+    return _core.Question(spec, device, options, gpu is None)
+
+
+def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[str] | None = None,
+             **options: Unpack[RunOptions]) -> Report:
+    """Runs a training step without data and says what it needs.
+
+    `model`: a name (`memcalc.models()`), a hub id, the path of a config.json, of a directory with one or of weights, or
+    a `Model`. `gpu`: a name (`memcalc.gpus()`) or a file of ours; without one the H100's behaviour is assumed. All other
+    keywords are those of `RunOptions`; also as the command line spells them (`bs` for `batch_size`).
+
+    Raises `UsageError` (unknown name or keyword, value out of range), `InputError` (a wrong file), `UnsupportedError`
+    (a combination that is not modelled). That a run does not fit is an answer: `Report.fits`. The GIL is released.
+    """
+    question = _question(model, gpu, options)
+    return Report(question.estimate(), question)
+
+
+def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors: str = "raise") -> np.ndarray:
+    """Many estimates at the speed of C++: each run is a dict of `estimate`'s arguments, `model` among them.
+
+    Returns a NumPy structured array with a row per run: `ok`, `fits`, `peak_allocated_bytes`, `peak_reserved_bytes`,
+    `device_used_bytes` (-1 where the card's context is not known), the peak of each phase, the categories at the peak,
+    `slack_bytes`, parameters, `flops` (of one optimizer step). All but `flops` are int64; `numpy` is needed.
+
+    `errors="raise"`: the first run that is refused raises. `errors="skip"`: its row has `ok == 0` and zeros.
+    """
+    import numpy
+
+    if errors not in ("raise", "skip"):
+        error = _core.UsageError(f"errors: expected 'raise' or 'skip', found {errors!r}")
+        error.part = "errors"
+        raise error
+    questions: list[_core.Question | BaseException] = []
+    for run in runs:
+        arguments = dict(run)
+        try:
+            model, gpu = arguments.pop("model"), arguments.pop("gpu", None)
+            questions.append(_question(model, gpu, arguments))
+        except _core.Error as refused:
+            questions.append(refused)
+    packed, failures = _core.estimate_many(questions, threads)
+    if failures and errors == "raise":
+        index, failure = min(failures, key=lambda each: each[0])
+        failure.args = (f"run {index}: {failure}",)
+        raise failure
+    return numpy.frombuffer(packed, dtype=_core.row_fields()).copy()
+
+
+def models() -> list[dict[str, Any]]:
+    """The models of the registry: `name`, `model_type`, `published_parameters`, `aliases`, `source`, `date`, …"""
+    return list(json.loads(registry().models())["models"])
+
+
+def gpus() -> list[dict[str, Any]]:
+    """The cards of the registry: `name`, `memory_bytes`, `validated` (its memory behaviour was measured), …"""
+    return list(json.loads(registry().devices())["gpus"])

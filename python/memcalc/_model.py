@@ -1,0 +1,111 @@
+"""Model: an architecture, by name, by its config, or of a module that exists."""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+from . import _core
+from ._specs import device_spec, model_spec, spec_directory
+
+# The card on which parameters are listed; their shapes do not depend on it.
+_ANY_CARD = "h100-sxm"
+
+
+class Parameter(NamedTuple):
+    """A parameter as the framework names it: `dtype` is what the module holds ("float32"), `shape` outermost first."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+
+
+class Model:
+    """A model's architecture. `Model("llama-3-8b", layers=8)`: a registry name, a hub id, a config.json, a directory
+    with one or weights beside one; the keywords change its sizes (`layers`, `hidden`, `heads`, `kv_heads`, `head_dim`,
+    `ffn`, `vocab`, `max_positions`, `tie`).
+
+    Raises `UsageError` for an unknown name, with the nearest one, `InputError` for a file that is none.
+    """
+
+    def __init__(self, reference: str | os.PathLike[str], **sizes: int | bool) -> None:
+        self._spec = model_spec(os.fspath(reference), dict(sizes))
+        self._config = None if sizes else _config_of(os.fspath(reference), self._spec.name)
+
+    @classmethod
+    def _of(cls, spec: _core.ModelSpec, config: dict[str, Any] | None = None) -> Model:
+        model = cls.__new__(cls)
+        model._spec = spec
+        model._config = config
+        return model
+
+    @classmethod
+    def of_family(cls, family: str, **sizes: int | bool) -> Model:
+        """A family alone ("llama", "gpt2", …): transformers' defaults for the sizes that are not given."""
+        return cls._of(_core.model_of_family(family, dict(sizes)))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Any, name: str | None = None) -> Model:
+        """From what a config.json holds: a dict (with `model_type`), or a `PretrainedConfig` of transformers (whatever
+        has `to_dict()`). The dict may also be a model file of ours (docs/specs.md).
+
+        Raises `UnsupportedError` for a family that is not modelled, `InputError` for a wrong value.
+        """
+        values = config if isinstance(config, Mapping) else config.to_dict()
+        named = name or values.get("_name_or_path") or values.get("name") or values.get("model_type") or "config"
+        text = json.dumps(dict(values), default=_plain)
+        return cls._of(_core.model_from_json(text, str(named)), _config_in(json.loads(text)))
+
+    @property
+    def name(self) -> str:
+        return self._spec.name
+
+    @property
+    def model_type(self) -> str:
+        """As in config.json: "bert", "llama", …; "torchvision", and "layers" for a user's own."""
+        return self._spec.model_type
+
+    @property
+    def source(self) -> str:
+        """Where the values come from."""
+        return self._spec.source
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Every value that was not given, a sentence each."""
+        return self._spec.assumptions
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """The config.json that it was made from; None for a model of layers or where sizes were changed."""
+        return self._config
+
+    def parameters(self, **options: Any) -> list[Parameter]:
+        """Every parameter in the order of `named_parameters()`. Options as of `memcalc.estimate`: the task decides the
+        head, `lora` adds adapters, `precision` sets the dtype."""
+        question = _core.Question(self._spec, device_spec(_ANY_CARD), options, False)
+        return [Parameter(*row) for row in question.parameters()]
+
+    def __repr__(self) -> str:
+        return f"<memcalc.Model {self.name!r} ({self.model_type})>"
+
+
+def _config_in(values: dict[str, Any]) -> dict[str, Any] | None:
+    """Of a config.json or of a model file of ours."""
+    config = values.get("config", values)
+    return config if isinstance(config, dict) and "model_type" in config else None
+
+
+def _config_of(reference: str, name: str) -> dict[str, Any] | None:
+    candidates = [Path(spec_directory(), "models", name + ".json"), Path(reference), Path(reference, "config.json")]
+    for path in candidates:
+        if path.suffix == ".json" and path.is_file(): return _config_in(json.loads(path.read_text()))
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """What a transformers config holds beside JSON's types: a torch.dtype."""
+    text = str(value)
+    return text[len("torch."):] if text.startswith("torch.") else text

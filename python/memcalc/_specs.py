@@ -1,0 +1,55 @@
+"""Where models/ and gpus/ are: MEMCALC_SPEC_PATH, or what the package carries."""
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from . import _core
+
+
+PACKAGED = str(Path(__file__).parent / "specs")
+
+
+def spec_directory() -> str:
+    named = os.environ.get("MEMCALC_SPEC_PATH")
+    if not named: return PACKAGED
+    if not os.path.isdir(named):
+        error = _core.UsageError(f"MEMCALC_SPEC_PATH: expected a directory with models/ and gpus/, found '{named}'")
+        error.part = "MEMCALC_SPEC_PATH"
+        raise error
+    return named
+
+
+@functools.lru_cache(maxsize=8)
+def _registry(directory: str) -> _core.SpecRegistry:
+    return _core.SpecRegistry([directory])
+
+
+def registry() -> _core.SpecRegistry:
+    return _registry(spec_directory())
+
+
+def _is_file(reference: str) -> bool:
+    return reference.endswith(".json") or os.sep in reference or os.path.exists(reference)
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_model(directory: str, reference: str, sizes: tuple[tuple[str, object], ...]) -> _core.ModelSpec:
+    return _registry(directory).model(reference, dict(sizes))
+
+
+@functools.lru_cache(maxsize=256)
+def _named_device(directory: str, reference: str) -> _core.DeviceSpec:
+    return _registry(directory).device(reference)
+
+
+def model_spec(reference: str, sizes: dict[str, object]) -> _core.ModelSpec:
+    """Files are read anew at each call, since they may change; entries of the registry once."""
+    if _is_file(reference): return registry().model(reference, sizes)
+    return _named_model(spec_directory(), reference, tuple(sorted(sizes.items())))
+
+
+def device_spec(reference: str) -> _core.DeviceSpec:
+    if _is_file(reference): return registry().device(reference)
+    return _named_device(spec_directory(), reference)

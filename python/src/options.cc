@@ -1,0 +1,342 @@
+#include "options.h"
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace memcalc::python {
+namespace {
+
+struct Keyword {
+  std::string name;         // "batch_size"
+  std::string flag;         // "--bs": what it is called on the command line
+  std::string type;         // in Python
+  std::string description;  // shape, unit, default
+  std::function<void(py::handle, Options&)> set;
+  bool is_size = false;  // of the model, rather than how it is trained
+};
+
+[[noreturn]] void refuse(const std::string& keyword, const std::string& expected, py::handle found) {
+  throw OptionError(keyword,
+                    keyword + ": expected " + expected + ", found " + one_line(py::repr(found).cast<std::string>()));
+}
+
+std::int64_t whole_from(const std::string& keyword, py::handle value, std::int64_t least) {
+  const std::string expected = "a whole number of " + std::to_string(least) + " or more";
+  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr())) refuse(keyword, expected, value);
+  const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  int overflow = 0;
+  const long long whole = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow > 0) refuse(keyword, expected + " and below 2^63", value);
+  if (overflow < 0 || whole < least) refuse(keyword, expected, value);
+  return whole;
+}
+
+double number_from(const std::string& keyword, py::handle value) {
+  const char* expected = "a number of 0 or more";
+  if (PyBool_Check(value.ptr()) || !(PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()))) {
+    refuse(keyword, expected, value);
+  }
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  if (!std::isfinite(number) || number < 0) refuse(keyword, expected, value);
+  return number;
+}
+
+bool truth_from(const std::string& keyword, py::handle value) {
+  if (!PyBool_Check(value.ptr())) refuse(keyword, "True or False", value);
+  return value.ptr() == Py_True;
+}
+
+std::string text_from(const std::string& keyword, const std::string& expected, py::handle value) {
+  if (!py::isinstance<py::str>(value)) refuse(keyword, expected, value);
+  return value.cast<std::string>();
+}
+
+std::vector<std::string> texts_from(const std::string& keyword, py::handle value) {
+  if (py::isinstance<py::str>(value) || !py::isinstance<py::sequence>(value)) {
+    refuse(keyword, "a list of names", value);
+  }
+  std::vector<std::string> texts;
+  for (const py::handle each : value) texts.push_back(text_from(keyword, "a list of names", each));
+  return texts;
+}
+
+template <typename Enum, std::size_t kSize>
+Enum choice_from(const std::string& keyword, py::handle value, const std::array<std::string_view, kSize>& names) {
+  const std::vector<std::string> accepted(names.begin(), names.end());
+  const std::string text = text_from(keyword, "one of " + join(accepted), value);
+  if (const std::optional<Enum> chosen = enum_from<Enum>(names, text)) return *chosen;
+  throw OptionError(keyword, keyword + ": expected one of " + join(accepted) + ", found '" + one_line(text) + "'" +
+                                 did_you_mean(text, accepted));
+}
+
+// "--lora-targets" is lora_targets unless a longer name is given.
+std::string keyword_of(std::string_view flag) {
+  std::string keyword(flag.substr(2));
+  for (char& c : keyword) c = c == '-' ? '_' : c;
+  return keyword;
+}
+
+// A line of the table: the option, what sets it, its description, and its keyword where that is not the option's name.
+// A place is a member of RunOptions, or a function from Options to a reference.
+template <typename Place>
+auto& at(Options& options, Place place) {
+  if constexpr (std::is_invocable_v<Place, Options&>) {
+    return std::invoke(place, options);
+  } else {
+    return options.run.*place;
+  }
+}
+
+template <typename Place>
+Keyword whole(const char* flag, Place place, const char* description, std::string name = "", std::int64_t least = 1) {
+  if (name.empty()) name = keyword_of(flag);
+  return {name, flag, "int", description,
+          [=](py::handle value, Options& o) { at(o, place) = whole_from(name, value, least); }};
+}
+
+template <typename Place>
+Keyword number(const char* flag, Place place, const char* description, std::string name = "") {
+  if (name.empty()) name = keyword_of(flag);
+  return {name, flag, "float", description,
+          [=](py::handle value, Options& o) { at(o, place) = number_from(name, value); }};
+}
+
+template <typename Place>
+Keyword truth(const char* flag, Place place, const char* description, std::string name = "") {
+  if (name.empty()) name = keyword_of(flag);
+  return {name, flag, "bool", description,
+          [=](py::handle value, Options& o) { at(o, place) = truth_from(name, value); }};
+}
+
+template <typename Place>
+Keyword texts(const char* flag, Place place, const char* description, std::string name = "") {
+  if (name.empty()) name = keyword_of(flag);
+  return {name, flag, "Sequence[str]", description,
+          [=](py::handle value, Options& o) { at(o, place) = texts_from(name, value); }};
+}
+
+template <typename Enum, typename Place, std::size_t kSize>
+Keyword choice(const char* flag, Place place, const std::array<std::string_view, kSize>& names, const char* description,
+               std::string name = "") {
+  if (name.empty()) name = keyword_of(flag);
+  return {name, flag, "str", description,
+          [=](py::handle value, Options& o) { at(o, place) = choice_from<Enum>(name, value, names); }};
+}
+
+template <typename Set>
+Keyword special(const char* flag, const char* type, Set set, const char* description) {
+  return {keyword_of(flag), flag, type, description, set};
+}
+
+Keyword size(const char* flag, std::optional<std::int64_t> ArchitectureChanges::*place, const char* description) {
+  Keyword keyword = whole(
+      flag, [=](Options & o) -> auto& { return o.sizes.*place; }, description);
+  keyword.is_size = true;
+  return keyword;
+}
+
+Keyword tie_size() {
+  Keyword keyword = truth(
+      "--tie", [](Options & o) -> auto& { return o.sizes.tie; },
+      "True: the head shares the embedding's weight; False: it has one of its own");
+  keyword.is_size = true;
+  return keyword;
+}
+
+void set_mixed_precision(Options& o, const char* keyword, py::handle value, Precision precision) {
+  if (!truth_from(keyword, value)) return;
+  if (o.run.precision) {
+    throw OptionError(keyword, "fp16, bf16 and precision contradict each other: give one");
+  }
+  o.run.precision = precision;
+}
+
+void set_optimizer(py::handle value, Options& o) {
+  const std::string text = text_from("optimizer", "a name", value);
+  o.run.optimizer = optimizer_from(text);
+  if (o.run.optimizer) return;
+  const std::vector<std::string> names(kOptimizerNames.begin(), kOptimizerNames.end());
+  throw OptionError("optimizer", "optimizer: expected one of " + join(names) + ", found '" + one_line(text) + "'" +
+                                     did_you_mean(text, names));
+}
+
+// none, full, selective, or every-N: of the layers 0, N, 2N, ….
+void set_checkpointing(py::handle value, Options& o) {
+  constexpr std::string_view kEvery = "every-";
+  const std::string text = text_from("checkpointing", "none, full, every-N or selective", value);
+  if (!text.starts_with(kEvery)) {
+    o.run.checkpointing = choice_from<Checkpointing>("checkpointing", value, kCheckpointingNames);
+    return;
+  }
+  const auto number = py::reinterpret_steal<py::object>(PyLong_FromString(text.c_str() + kEvery.size(), nullptr, 10));
+  if (!number) {
+    PyErr_Clear();
+    refuse("checkpointing", "every-N with a whole number of 1 or more", value);
+  }
+  o.run.checkpointing = Checkpointing::kFull;
+  o.run.checkpoint_every = whole_from("checkpointing", number, 1);
+}
+
+// peft's own word for every linear layer but the head, which is the default, too.
+void set_lora_targets(py::handle value, Options& o) {
+  o.run.lora_targets.clear();
+  if (py::isinstance<py::str>(value) && value.cast<std::string>() == "all-linear") return;
+  o.run.lora_targets = texts_from("lora_targets", value);
+}
+
+void set_lora_dtype(py::handle value, Options& o) {
+  enum class AdapterDType : std::uint8_t { kFloat32, kBase };
+  o.run.lora_in_base_dtype = choice_from<AdapterDType>("lora_dtype", value, kAdapterDTypeNames) == AdapterDType::kBase;
+}
+
+const std::vector<Keyword>& keywords() {
+  using R = RunOptions;
+  using A = ArchitectureChanges;
+  static const std::vector<Keyword> table = {
+      whole("--bs", &R::batch_size, "sequences per micro-batch [1]", "batch_size"),
+      whole("--seq", &R::sequence_length, "tokens per sequence [trained context, at most 2048]", "sequence_length"),
+      whole("--target-seq", &R::target_sequence_length, "seq2seq: tokens per label sequence [as sequence_length]",
+            "target_sequence_length"),
+      whole("--image", &R::image_size, "pixels a side, for image models [the trained size]", "image_size"),
+      choice<Task>("--task", &R::task, kTaskNames, "seqcls, mlm, tokcls, causal, seq2seq, speech, image [by family]"),
+      truth("--padding", &R::padding, "some sequences are padded, so a mask is passed"),
+
+      size("--layers", &A::layers, "layers; of an encoder-decoder: of each"),
+      size("--hidden", &A::hidden, "width of the hidden states"),
+      size("--heads", &A::heads, "attention heads"),
+      size("--kv-heads", &A::kv_heads, "key and value heads, where they are grouped"),
+      size("--head-dim", &A::head_dim, "width of a head"),
+      size("--ffn", &A::ffn, "width of the feed-forward layers"),
+      size("--vocab", &A::vocabulary, "rows of the embedding"),
+      size("--max-positions", &A::max_positions, "positions that the model has"),
+      tie_size(),
+
+      choice<Precision>("--precision", &R::precision, kPrecisionNames,
+                        "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"),
+      special(
+          "--fp16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "fp16", v, Precision::kAmpFp16); },
+          "as in HF Trainer: precision amp-fp16"),
+      special(
+          "--bf16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "bf16", v, Precision::kAmpBf16); },
+          "as in HF Trainer: precision amp-bf16"),
+      choice<DType>("--weights-dtype", &R::weights_dtype, kWeightDTypeNames,
+                    "fp32, fp16 or bf16 [as the precision says]"),
+
+      choice<Loop>("--loop", &R::loop, kLoopNames, "trainer (HF Trainer) or bare (a plain loop) [trainer]"),
+      special("--optimizer", "str", set_optimizer, "name (docs/cli.md) or HF Trainer's optim [by loop]"),
+      whole("--accum", &R::accumulation_steps, "micro-batches per optimizer step [1]", "accumulation_steps"),
+      number("--clip-grad", &R::max_grad_norm, "clip at this norm, 0: never [trainer 1.0, bare never]",
+             "max_grad_norm"),
+      special("--checkpointing", "str", set_checkpointing, "none, full, every-N (layers) or selective [none]"),
+      choice<Attention>("--attn", &R::attention, kAttentionNames, "sdpa, eager or flash [sdpa]", "attention"),
+      whole("--skipped-steps", &R::skipped_steps, "first steps that the fp16 loss scaler skips [0]", "", 0),
+      number("--dropout", &R::dropout, "every dropout probability [the model's own]"),
+      truth("--use-cache", &R::use_cache, "keep the KV cache, as plain loops over decoders do"),
+
+      whole("--lora", &R::lora_rank, "peft adapters of this rank on a frozen base"),
+      special("--lora-targets", "Sequence[str]", set_lora_targets, "ends of layer names [all linear layers]"),
+      number("--lora-dropout", &R::lora_dropout, "dropout in front of the adapters [0]"),
+      special("--lora-dtype", "str", set_lora_dtype, "fp32, or base: as the base's weights [fp32]"),
+      choice<Quantization>("--quantize", &R::quantization, kQuantizationNames,
+                           "base in nf4, nf4-double or int8 (bitsandbytes) [none]"),
+      truth("--prepare-kbit", &R::prepares_for_kbit,
+            "prepare_model_for_kbit_training [where a quantised base gets adapters]"),
+      truth("--liger", &R::liger, "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)"),
+      texts("--freeze", &R::frozen, "parts of parameter names not to train"),
+
+      truth("--activation-offload", &R::offload_activations, "saved tensors go to pinned host memory"),
+      truth("--expandable", &R::expandable_segments, "the allocator's expandable_segments:True"),
+      whole("--loader-workers", &R::dataloader_workers, "processes that load batches [0]", "", 0),
+      whole("--prefetch-factor", &R::prefetch_factor, "batches each worker prepares ahead [2]"),
+      truth("--pin-memory", &R::pin_memory, "batches pass through pinned memory [trainer: on]"),
+  };
+  return table;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const Keyword& each : keywords()) names.push_back(each.name);
+  return names;
+}
+
+// Under its own name or that of the command line's option: batch_size and bs.
+py::object value_of(const py::dict& given, const Keyword& keyword, std::size_t& used) {
+  const std::string other = keyword_of(keyword.flag);
+  const bool has_name = given.contains(keyword.name.c_str());
+  const bool has_other = other != keyword.name && given.contains(other.c_str());
+  if (has_name && has_other) {
+    throw OptionError(keyword.name, keyword.name + " and " + other + " are the same: give one");
+  }
+  if (!has_name && !has_other) return py::none();
+  ++used;
+  return given[(has_name ? keyword.name : other).c_str()];
+}
+
+[[noreturn]] void refuse_unknown(const py::dict& given) {
+  const std::vector<std::string> names = known_names();
+  for (const auto& item : given) {
+    const std::string name = py::str(item.first).cast<std::string>();
+    bool known = false;
+    for (const Keyword& each : keywords()) known = known || each.name == name || keyword_of(each.flag) == name;
+    if (known) continue;
+    throw OptionError(name, "unknown option '" + one_line(name) + "'" + did_you_mean(name, names));
+  }
+  throw Error(ErrorCode::kInternal, "a keyword is neither known nor unknown");
+}
+
+}  // namespace
+
+std::string part_of_message(const std::string& message) {
+  for (const Keyword& each : keywords()) {
+    std::string words = each.name;
+    for (char& c : words) c = c == '_' ? ' ' : c;
+    if (ascii_lower(message).starts_with(words)) return each.name;
+  }
+  const std::size_t colon = message.find(": ");
+  const std::size_t quote = message.find('\'');
+  const std::size_t end = quote == std::string::npos ? quote : message.find('\'', quote + 1);
+  if (quote < colon && end != std::string::npos) return message.substr(quote + 1, end - quote - 1);
+  const std::string start = colon == std::string::npos ? "" : message.substr(0, colon);
+  return start.find(' ') == std::string::npos ? start : "";
+}
+
+Options read_options(const py::dict& given) {
+  Options options;
+  std::size_t used = 0;
+  for (const Keyword& keyword : keywords()) {
+    const py::object value = value_of(given, keyword, used);
+    if (!value.is_none()) keyword.set(value, options);
+  }
+  if (used != given.size()) refuse_unknown(given);
+  return options;
+}
+
+py::list option_table() {
+  py::list table;
+  for (const Keyword& each : keywords()) {
+    table.append(py::make_tuple(each.name, each.flag, each.type, each.description));
+  }
+  return table;
+}
+
+py::list size_keywords() {
+  py::list names;
+  for (const Keyword& each : keywords()) {
+    if (!each.is_size) continue;
+    names.append(each.name);
+  }
+  return names;
+}
+
+}  // namespace memcalc::python

@@ -1,0 +1,22 @@
+"""`python -m memcalc` is the command line."""
+import os
+import subprocess
+import sys
+
+
+def run(*arguments, **environment):
+    return subprocess.run([sys.executable, "-m", "memcalc", *arguments], capture_output=True, text=True,
+                          env={**os.environ, "LC_ALL": "C.UTF-8", **environment})
+
+
+def test_it_answers_with_the_packages_specs(cli):
+    arguments = ("--model", "gpt2", "--bs", "2", "--seq", "64", "--gpu", "h100-sxm")
+    process = run(*arguments)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == cli(*arguments)
+
+
+def test_its_exit_status_is_that_of_the_executable():
+    assert run("--model", "nothing").returncode == 2
+    assert run("--model", "gpt2", "--gpu", "rtx-4090", "--bs", "4096", "--require-fit").returncode == 1
+    assert run("--model", "gpt2", MEMCALC_SPEC_PATH="/nowhere").returncode == 2

@@ -1,0 +1,63 @@
+"""memcalc.measure without a GPU: the case that is run, what is refused, how rows are compared."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import memcalc
+import pytest
+from memcalc.measure import Line, Measurement, case_of, compare
+
+pytest.importorskip("numpy")
+
+MEASURED = Path(__file__).resolve().parents[1] / "measured"
+
+
+def test_the_case_says_what_the_report_says():
+    model = memcalc.Model("gpt2")
+    report = memcalc.estimate(model, loop="bare", bs=4, seq=512, precision="bf16", use_cache=True, accum=2, clip_grad=1.0)
+    case = case_of(model, report, "an-id")
+    config = case.pop("config")
+    assert config["model_type"] == "gpt2" and config["n_layer"] == 12
+    assert case == {"id": "an-id", "model": "gpt2", "task": "causal", "batch": 4, "seq": 512, "precision": "bf16",
+                    "loop": "bare", "optimizer": "adamw", "attn": "sdpa", "ckpt": "none", "accum": 2, "clip": 1.0,
+                    "use_cache": True}
+
+
+@pytest.mark.parametrize("options, part", (
+    ({"optimizer": "lion-8bit"}, "optimizer"), ({"checkpointing": "selective"}, "checkpointing"),
+    ({"quantize": "nf4", "lora": 8}, "quantization"), ({"expandable": True}, "expandable_segments"),
+    ({"weights_dtype": "bf16", "precision": "amp-bf16"}, "weights_dtype"), ({"padding": True}, "padding")))
+def test_what_it_cannot_run_is_refused(options, part):
+    model = memcalc.Model("llama-3.2-1b")
+    with pytest.raises(memcalc.UnsupportedError) as caught: case_of(model, memcalc.estimate(model, seq=64, **options))
+    assert caught.value.part == part
+
+
+def test_a_recorded_row_is_compared_line_by_line():
+    """A real run whose report is exact: every line that both know agrees."""
+    rows = [json.loads(line) for line in (MEASURED / "single_gpu.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["case"]["id"] == "bert-large-2l-trace-fp32")
+    model = memcalc.Model.from_config({"model_type": "bert", "vocab_size": 30522, "hidden_size": 1024,
+                                       "num_hidden_layers": 2, "num_attention_heads": 16, "intermediate_size": 4096})
+    report = memcalc.estimate(model, bs=4, seq=512, loop="bare", task="seqcls", gpu="h100-sxm")
+    lines = {line.name: line for line in compare(report, row)}
+    assert len(lines) == 10
+    for line in lines.values(): assert line.difference == 0, line
+    # The row's own figures: model and batch; what the second forward pass keeps; and so on.
+    assert lines["weights and inputs"].measured == 232944640
+    assert lines["activations, after forward"].measured == 1063026176 - 766941184
+    text = str(Measurement(report, row, list(lines.values())))
+    assert text.count("exact") == 10 and "peak allocated" in text
+
+
+def test_a_difference_is_shown_with_its_sign():
+    lines = [Line("peak allocated", 1024, 2048), Line("device in use", None, 5)]
+    text = str(Measurement(None, {}, lines))
+    assert "-1,024 B (-50.000 %)" in text and lines[1].difference is None
+
+
+def test_without_a_gpu_it_says_so():
+    process = subprocess.run([sys.executable, "-m", "memcalc.measure", "--model", "gpt2"], capture_output=True, text=True)
+    if process.returncode == 0: pytest.skip("there is a GPU here")
+    assert process.returncode == 2 and process.stderr.startswith("memcalc: error: ")
