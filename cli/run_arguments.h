@@ -4,6 +4,7 @@
 #include <string>
 
 #include "memcalc/memcalc.h"
+#include "parallel_arguments.h"
 
 namespace CLI {
 class App;
@@ -33,6 +34,7 @@ struct RunArguments {
   bool offload_activations = false;
   bool expandable_segments = false;
   bool pin_memory = false;
+  ParallelArguments parallel;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 
