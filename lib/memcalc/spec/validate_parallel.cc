@@ -7,6 +7,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
 namespace memcalc {
@@ -126,12 +127,46 @@ void check_heads(const ModelSpec& model, const Parallel& p) {
   check(heads->key_value, "key/value heads");
 }
 
+/// torch's: parallelize_module on a model that is otherwise whole on each rank.
+void check_tensor_parallel(const RunSpec& run) {
+  if (data_parallel_size(run.parallel) > 1) refuse("tp beside data-parallel ranks is not modelled yet");
+  if (run.fine_tuning.lora) refuse("tp: adapters on layers that ranks share are not modelled yet");
+  if (run.optimizer != Optimizer::kAdamWForLoop && run.optimizer != Optimizer::kAdagradForLoop) {
+    refuse("optimizer " + std::string(name_of(run.optimizer)) +
+           ": foreach and fused optimizers refuse a mixture of DTensors and tensors, which tp makes of a model's "
+           "parameters; accepted: adamw-for, adagrad-for");
+  }
+}
+
+/// nn.DataParallel.
+void check_module_replicas(const RunSpec& run) {
+  if (run.parallel.nodes > 1) refuse("dp: nn.DataParallel is one process on one host; accepted: --parallel ddp");
+  if (run.use_cache) refuse("use_cache: nn.DataParallel cannot gather a key/value cache");
+  if (run.accumulation_steps > 1) refuse("dp: micro-batches that accumulate are not modelled; accepted: --accum 1");
+}
+
 /// What the modelled modes are; the rest is refused.
 void check_modelled(const RunSpec& run) {
   const Parallel& p = run.parallel;
   const auto not_modelled = [](const std::string& what) { refuse(what + " is not modelled yet"); };
   if (p.framework != Framework::kTorch) not_modelled("framework " + std::string(name_of(p.framework)));
-  not_modelled("more than one GPU");
+  if (p.pipeline > 1) not_modelled("pp");
+  if (p.context > 1) not_modelled("cp");
+  if (p.expert > 1) not_modelled("ep");
+  if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
+  if (p.nodes > 1) not_modelled("more than one host");
+  if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
+  if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) {
+    not_modelled("offload of sharded states");
+  }
+  const bool in_trainer = p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp;
+  if (run.loop == Loop::kTrainer && (!in_trainer || p.tensor > 1)) {
+    refuse("loop trainer: how accelerate prepares a model for " +
+           std::string(p.tensor > 1 ? "tp" : name_of(p.data_parallel)) +
+           " is not modelled; accepted: --loop bare, or --parallel ddp or dp");
+  }
+  if (run.fine_tuning.quantization != Quantization::kNone) not_modelled("a quantised base on several GPUs");
+  if (p.tensor > 1) check_tensor_parallel(run);
 }
 
 }  // namespace

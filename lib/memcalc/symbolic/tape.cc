@@ -159,6 +159,22 @@ void Tape::take_storage(const Tensor& tensor, Tensor& from) {
   from.reset();
 }
 
+void Tape::replace_parameter(const Tensor& parameter, Tensor& from) {
+  TensorImpl& impl = *parameter.impl();
+  const TensorImpl& part = *from.impl();
+  const BlockId before = std::exchange(impl.block, part.block);
+  if (impl.block != kNoBlock) ++block_references_[static_cast<std::size_t>(impl.block)];
+  impl.dtype = part.dtype;
+  impl.shape = part.shape;
+  impl.strides = part.strides;
+  impl.elements = part.elements;
+  if (impl.grad_accumulator != kNoNode) {
+    nodes_[static_cast<std::size_t>(impl.grad_accumulator)].output = {impl.shape, impl.dtype};
+  }
+  if (before != kNoBlock) release_block(before);
+  from.reset();
+}
+
 void Tape::keep(Node& node, const Tensor& tensor) {
   node.kept = tensor;
   mark_saved(tensor);

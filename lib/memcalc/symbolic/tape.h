@@ -138,6 +138,9 @@ class Tape {
   void require_gradient(const Tensor& tensor);
   /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
   void convert(const Tensor& tensor, DType dtype, const Operator& op);
+  /// A parameter that becomes one of another shape and type in its place: the storage of `from`, which dies, and what
+  /// autograd knows of it; its own storage dies before.
+  void replace_parameter(const Tensor& parameter, Tensor& from);
   /// Gives a tensor that was made on the meta device the storage of `from`, which dies.
   void take_storage(const Tensor& tensor, Tensor& from);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
@@ -223,6 +226,8 @@ class Tape {
   bool on_meta_device = false;             // tensors are made without storage: from_pretrained builds a model so
   bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
+  std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
+  bool context_rotates = false;            // or passes them on, rank by rank
   bool offload_saved = false;              // what autograd saves goes to host memory
   HostCopies host_copies;                  // of this forward pass
 

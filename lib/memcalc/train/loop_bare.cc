@@ -128,7 +128,8 @@ class BareLoop {
 Tensor BareLoop::forward() {
   tape_.autocast = autocast_dtype(run_.precision);
   const ForwardPass pass(tape_, run_);
-  ModelOutput output = wrapper_ != nullptr ? wrapper_->forward(model_, batch_, true) : model_.forward(batch_);
+  const auto module = [this](const Batch& batch) { return model_.forward(batch); };
+  ModelOutput output = wrapper_ != nullptr ? wrapper_->forward(module, batch_, true) : module(batch_);
   tape_.autocast.reset();
   tape_.clear_cast_cache();
   return output.loss;  // the rest of the output dies here
@@ -169,12 +170,12 @@ void BareLoop::step() {
 }  // namespace
 
 ParameterGroup updated_parameters(const Model& model, const ParallelWrapper* wrapper) {
-  ParameterGroup updated;
+  if (wrapper != nullptr) return wrapper->optimizer_parameters(model);
+  ParameterGroup all;
   for (const Parameter& parameter : model.parameters) {
-    if (!parameter.tensor.requires_grad()) continue;
-    if (wrapper == nullptr || wrapper->updates(parameter)) updated.push_back(&parameter);
+    if (parameter.tensor.requires_grad()) all.push_back(&parameter);
   }
-  return updated;
+  return all;
 }
 
 void zero_grad(const Model& model) {

@@ -43,18 +43,23 @@ int steps_without_padding(const RunSpec& run) {
   return run.batch_size == 1 ? 2 : 1;
 }
 
-/// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32.
+/// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`: around
+/// that.
 Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                     bool sync) {
-  tape.autocast = autocast_dtype(run.precision);
-  ModelOutput outputs = [&] {
-    const ForwardPass pass(tape, run);
-    return wrapper != nullptr ? wrapper->forward(model, inputs, sync) : model.forward(inputs);
-  }();
-  const bool mixed = tape.autocast.has_value();
-  tape.autocast.reset();
-  tape.clear_cast_cache();
-  if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+  const auto module = [&](const Batch& batch) {
+    tape.autocast = autocast_dtype(run.precision);
+    ModelOutput outputs = [&] {
+      const ForwardPass pass(tape, run);
+      return model.forward(batch);
+    }();
+    const bool mixed = tape.autocast.has_value();
+    tape.autocast.reset();
+    tape.clear_cast_cache();
+    if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    return outputs;
+  };
+  ModelOutput outputs = wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@
 
 namespace memcalc {
 
+/// The module that is wrapped: its forward, with whatever the loop put around that.
+using ModuleForward = std::function<ModelOutput(const Batch&)>;
+
 class ParallelWrapper {
  public:
   ParallelWrapper(Tape& owner, const RunSpec& spec, std::int64_t rank) : tape(owner), run(spec), rank(rank) {}
@@ -25,9 +29,11 @@ class ParallelWrapper {
   /// Wraps the module. Afterwards model.parameters are what the optimizer is given.
   virtual void wrap(Model& model) = 0;
   /// wrapped(**batch); without `sync`, in no_sync(): the gradients of this micro-batch are not exchanged.
-  [[nodiscard]] virtual ModelOutput forward(Model& model, const Batch& batch, bool sync) = 0;
-  /// The parameters that the optimizer of this rank updates.
+  [[nodiscard]] virtual ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) = 0;
+  /// Whether the optimizer of this rank updates a parameter that trains.
   [[nodiscard]] virtual bool updates(const Parameter& /*parameter*/) const { return true; }
+  /// What the optimizer of this rank is given, in its order.
+  [[nodiscard]] virtual ParameterGroup optimizer_parameters(const Model& model) const;
   /// After optimizer.step().
   virtual void after_step() {}
 
