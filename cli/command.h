@@ -20,6 +20,9 @@ struct Command {
 [[nodiscard]] Command add_estimate(CLI::App& root);
 [[nodiscard]] Command add_max_batch(CLI::App& root);
 [[nodiscard]] Command add_max_seq(CLI::App& root);
+[[nodiscard]] Command add_max_model(CLI::App& root);
+[[nodiscard]] Command add_sweep(CLI::App& root);
+[[nodiscard]] Command add_compare(CLI::App& root);
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);

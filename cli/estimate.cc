@@ -13,10 +13,6 @@
 namespace memcalc::cli {
 namespace {
 
-// One card of each common size, for a question that names none.
-constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
-                                                     "h200-sxm"};
-
 constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
 
 constexpr const char* kExamples =
@@ -36,7 +32,6 @@ struct EstimateArguments {
   std::string output;
   bool explain = false;
   bool require_fit = false;
-  bool per_rank = false;
 };
 
 std::vector<FitRow> fits_on_common_cards(const Question& question, const Report& report) {
@@ -58,7 +53,7 @@ std::vector<FitRow> fits_on_common_cards(const Question& question, const Report&
 ExitStatus run_estimate(const EstimateArguments& arguments) {
   const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
   Output output(arguments.output);
-  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain, .per_rank = arguments.per_rank};
+  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain};
   options.color = wants_color(arguments.color, output);
   const Question question = resolve_arguments(arguments.run);
   Report report = estimate(question.model, question.run, question.device);
@@ -77,9 +72,6 @@ Command add_estimate(CLI::App& root) {
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
   app->add_flag("--explain", arguments->explain, "every term with its rule, the largest contributors")
-      ->disable_flag_override()
-      ->group(group);
-  app->add_flag("--per-rank", arguments->per_rank, "several GPUs: what every distinct rank needs")
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--require-fit", arguments->require_fit, "exit with 1 where the run does not fit on the card")

@@ -26,7 +26,7 @@ constexpr const char* kBatchExamples =
 constexpr const char* kSequenceExamples =
     "Examples:\n"
     "  memcalc max-seq --model llama-3.2-1b --bs 1 --bf16 --gpu rtx-4090\n"
-    "  memcalc max-seq --model mistral-7b --bs 1 --precision bf16 --checkpointing full\n"
+    "  memcalc max-seq --model mistral-7b --precision bf16 --checkpointing full\n"
     "\n"
     "Exit status: 0 answered; 1 not even the smallest fits; 2 wrong input; 3 a bug.\n";
 
@@ -55,10 +55,10 @@ ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, M
     throw UsageError(measure == Measure::kBatch ? "--bs: the batch is what max-batch looks for; leave it out"
                                                 : "--seq: the sequence is what max-seq looks for; leave it out");
   }
+  const Search search(arguments.search);
   const Combinations combinations = combinations_of(app);
   const bool one = combinations.all.size() == 1;
   if (!one) options.neighbours = 0;  // a table has no room for what they would tell
-  const Search search(arguments.search);
   std::vector<std::optional<Largest>> found(combinations.all.size());
   const auto look = [&](std::size_t i, const SearchControl& control) {
     const Question question = resolve_arguments(*combinations.all[i].arguments);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: memcalc [estimate] --model MODEL [OPTIONS]\n"
-    "       memcalc max-batch | max-seq --model MODEL [OPTIONS]\n"
+    "       memcalc max-batch | max-seq | sweep | compare --model MODEL [OPTIONS]\n"
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc weights PATH [OPTIONS]\n"
     "       memcalc models | gpus\n";
@@ -131,8 +131,9 @@ ExitStatus run(const std::vector<std::string>& typed) {
   CLI::App root("memcalc");
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
-  const std::vector<Command> commands = {add_estimate(root), add_max_batch(root), add_max_seq(root), add_trace(root),
-                                         add_weights(root),  add_models(root),    add_gpus(root)};
+  const std::vector<Command> commands = {
+      add_estimate(root), add_max_batch(root), add_max_seq(root), add_max_model(root), add_sweep(root),
+      add_compare(root),  add_trace(root),     add_weights(root), add_models(root),    add_gpus(root)};
   for (const Command& command : commands) command.app->allow_extras();
   if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
   refuse_empty_values(typed);

@@ -1,10 +1,10 @@
 // The options that describe a run, shared by every command that takes one.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "memcalc/memcalc.h"
-#include "parallel_arguments.h"
 
 namespace CLI {
 class App;
@@ -12,6 +12,10 @@ class Option;
 }  // namespace CLI
 
 namespace memcalc::cli {
+
+/// One card of each common size, for a question that names none.
+inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
+                                                            "h200-sxm"};
 
 /// As typed; parsed by resolve_arguments().
 struct RunArguments {
@@ -34,7 +38,6 @@ struct RunArguments {
   bool offload_activations = false;
   bool expandable_segments = false;
   bool pin_memory = false;
-  ParallelArguments parallel;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "arguments.h"
 #include "command.h"
@@ -19,6 +20,7 @@ constexpr const char* kExamples =
     "  memcalc trace --model bert-large --bs 4 --fp16 --gpu h100-sxm | head\n"
     "  memcalc trace --model gpt2 --bs 8 --loop bare --steps all --output gpt2.tsv\n"
     "  memcalc trace --model llama-3.2-1b --bs 1 --format json --output snapshot.json\n"
+    "  memcalc trace --model llama-3.2-1b --bs 1 --bf16 --plot step.svg\n"
     "\n"
     "Columns of tsv: phase, bytes of the block (-: freed), allocated, reserved,\n"
     "operators, shapes (not kept). json: the form of torch.cuda.memory._snapshot().\n";
@@ -28,6 +30,7 @@ struct TraceArguments {
   std::string format = "tsv";
   std::string steps = "last";
   std::string output;
+  std::string plot;
 };
 
 ExitStatus run_trace(const TraceArguments& arguments) {
@@ -36,7 +39,13 @@ ExitStatus run_trace(const TraceArguments& arguments) {
   enum class Steps { kLast, kAll };
   options.all_steps = parse_choice<Steps>("--steps", arguments.steps, kStepNames) == Steps::kAll;
   Output output(arguments.output);
+  std::optional<Output> plot;
+  if (!arguments.plot.empty()) plot.emplace(arguments.plot);
   const Question question = resolve_arguments(arguments.run);
+  if (plot) {
+    plot->write(plot_step(question.model, question.run.run, question.device));
+    return kAnswered;
+  }
   output.write(trace(question.model, question.run.run, question.device, options));
   return kAnswered;
 }
@@ -55,6 +64,9 @@ Command add_trace(CLI::App& root) {
       ->type_name("S")
       ->group(group);
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")
+      ->type_name("FILE")
+      ->group(group);
+  app->add_option("--plot", arguments->plot, "draw the step's memory instead: an SVG file")
       ->type_name("FILE")
       ->group(group);
   app->footer(kExamples);

@@ -26,7 +26,6 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/names.h"
-#include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
@@ -55,5 +54,8 @@ namespace memcalc {
 /// The event stream of a run (render_trace.h).
 [[nodiscard]] std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,
                                 const TraceOptions& options = {});
+
+/// One step's memory over its events, by category, as an SVG document (report/plot.h).
+[[nodiscard]] std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
 
 }  // namespace memcalc

@@ -7,5 +7,7 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/plan/largest.h"
+#include "memcalc/plan/outcome.h"
 #include "memcalc/plan/search_control.h"
+#include "memcalc/plan/sweep.h"
 #include "memcalc/report/answer.h"

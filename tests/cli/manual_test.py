@@ -10,14 +10,13 @@ import memcalc_cli
 from memcalc_cli import ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
-COMMANDS = ("estimate", "max-batch", "max-seq", "trace", "weights", "models", "gpus")
+COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "trace", "weights", "models", "gpus")
 
 
 def options_of(command):
     """{option as printed: description}"""
     text = run(command, "--help").stdout
-    # A long name leaves one blank, or none: then the description stands on the next line.
-    return dict(re.findall(r"^  (--\S+(?: \[?[A-Z]+\]?)?)\s+(\S.*)$", text, re.MULTILINE))
+    return dict(re.findall(r"^  (--\S+(?: \S+)?) {2,}(\S.*)$", text, re.MULTILINE))
 
 
 class Manual(unittest.TestCase):

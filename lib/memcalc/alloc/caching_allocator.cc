@@ -26,12 +26,12 @@ constexpr Bytes segment_size_for(Bytes size, bool is_small) {
 }  // namespace
 
 CachingAllocator::CachingAllocator(SegmentPlacer placer, Bytes capacity)
-    : pools_(1), capacity_(capacity), placer_(std::move(placer)) {
+    : capacity_(capacity), placer_(std::move(placer)) {
   blocks_.reserve(1024);
   blocks_.emplace_back();  // kEmptyBlock
 }
 
-CachingAllocator::Handle CachingAllocator::allocate(Bytes requested, std::size_t stream) {
+CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
   if (requested <= 0 || requested > kLargestRequest) [[unlikely]] {
     if (requested == 0) return kEmptyBlock;
     if (requested > 0) throw overflow_error();
@@ -39,12 +39,10 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested, std::size_t
   }
   const Bytes size = round_up_unchecked(requested, kMinBlockSize);
   const bool is_small = size <= kSmallSize;
-  if (stream >= pools_.size()) [[unlikely]]
-    pools_.resize(stream + 1);
-  FreeList& pool = pools_[stream][is_small];
+  FreeList& pool = pools_[is_small];
   Handle handle = pool.best_fit(size);
   if (handle == FreeList::kNone) [[unlikely]]
-    handle = new_segment(size, is_small, stream);
+    handle = new_segment(size, is_small);
   // A remainder that is too small to be worth a block stays inside this one and counts as allocated.
   const Bytes smallest_remainder = is_small ? kMinBlockSize : kSmallSize + kMinBlockSize;
   if (blocks_[handle].size - size >= smallest_remainder) {
@@ -57,19 +55,13 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested, std::size_t
   return handle;
 }
 
-void CachingAllocator::free_later(Handle handle) { allocated_ -= blocks_[handle].size; }
-
 void CachingAllocator::free(Handle handle) {
-  allocated_ -= blocks_[handle].size;
-  finish(handle);
-}
-
-void CachingAllocator::finish(Handle handle) {
   if (handle == kEmptyBlock) [[unlikely]]
     return;
   Block* const blocks = blocks_.data();
   Block& block = blocks[handle];
-  FreeList& pool = pool_of(block);
+  FreeList& pool = pools_[block.is_small];
+  allocated_ -= block.size;
   const Handle previous = block.previous;
   const Handle next = block.next;
   if (blocks[previous].is_free) {
@@ -102,20 +94,16 @@ void CachingAllocator::finish(Handle handle) {
 }
 
 void CachingAllocator::empty_cache() {
-  for (std::array<FreeList, 2>& pools : pools_) {
-    for (FreeList& pool : pools) return_free_segments(pool);
-  }
-}
-
-void CachingAllocator::return_free_segments(FreeList& pool) {
-  for (const Handle handle : pool.blocks()) {
-    const Block& block = blocks_[handle];
-    if (block.previous != kEmptyBlock || block.next != kEmptyBlock) continue;  // its segment is in use
-    pool.remove(handle);
-    placer_.give_back(block.address, block.size);
-    reserved_ -= block.size;
-    --segments_;
-    recycle(handle);
+  for (FreeList& pool : pools_) {
+    for (const Handle handle : pool.blocks()) {
+      const Block& block = blocks_[handle];
+      if (block.previous != kEmptyBlock || block.next != kEmptyBlock) continue;  // its segment is in use
+      pool.remove(handle);
+      placer_.give_back(block.address, block.size);
+      reserved_ -= block.size;
+      --segments_;
+      recycle(handle);
+    }
   }
 }
 
@@ -146,19 +134,15 @@ void CachingAllocator::make_room_for(Bytes segment) {
 }
 
 // One free block, in the list.
-CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small, std::size_t stream) {
+CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small) {
   const Bytes segment = segment_size_for(size, is_small);
   make_room_for(segment);
   reserved_ = checked_add(reserved_, segment);
   const Bytes address = placer_.place(segment);
   ++segments_;
   const Handle record = new_record();
-  blocks_[record] = {.address = address,
-                     .size = segment,
-                     .is_free = true,
-                     .is_small = is_small,
-                     .stream = static_cast<std::uint8_t>(stream)};
-  pools_[stream][is_small].insert(record, segment, address);
+  blocks_[record] = {.address = address, .size = segment, .is_free = true, .is_small = is_small};
+  pools_[is_small].insert(record, segment, address);
   return record;
 }
 
@@ -171,13 +155,12 @@ CachingAllocator::Handle CachingAllocator::carve_front(Handle remainder, Bytes s
                     .previous = rest.previous,
                     .next = remainder,
                     .is_free = false,
-                    .is_small = rest.is_small,
-                    .stream = rest.stream};
+                    .is_small = rest.is_small};
   blocks_[rest.previous].next = front;
   rest.previous = front;
   rest.address += size;
   rest.size -= size;
-  pool_of(rest).update(remainder, rest.size, rest.address);
+  pools_[rest.is_small].update(remainder, rest.size, rest.address);
   return front;
 }
 

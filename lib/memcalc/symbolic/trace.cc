@@ -3,9 +3,8 @@
 namespace memcalc {
 
 std::string_view name_of(Category category) {
-  constexpr std::string_view names[kCategoryCount] = {
-      "weights",     "autocast_copies", "gradients",  "optimizer_states", "activations",
-      "temporaries", "inputs",          "workspaces", "gathered_weights", "communication"};
+  constexpr std::string_view names[kCategoryCount] = {"weights",     "autocast_copies", "gradients", "optimizer_states",
+                                                      "activations", "temporaries",     "inputs",    "workspaces"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -15,8 +14,8 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(OperatorClass operator_class) {
-  constexpr std::string_view names[kOperatorClassCount] = {"contraction", "normalization", "elementwise",
-                                                           "movement",    "optimizer",     "communication"};
+  constexpr std::string_view names[kOperatorClassCount] = {"contraction", "normalization", "elementwise", "movement",
+                                                           "optimizer"};
   return names[static_cast<std::size_t>(operator_class)];
 }
 

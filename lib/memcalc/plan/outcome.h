@@ -1,0 +1,53 @@
+// What the planner keeps of an estimate. Covered by tests/unit/sweep_test.cc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/plan/search_control.h"
+
+namespace memcalc {
+
+/// How fast a run is; of all its GPUs together.
+struct Speed {
+  double step_seconds = 0;
+  double samples_per_second = 0;
+  double tokens_per_second = 0;  // 0 where samples are images
+  double mfu = 0;
+};
+
+struct Outcome {
+  std::string refusal;  // why there is no estimate: not possible or not modelled; the rest is then empty
+  Bytes allocated = 0;  // peaks, of the rank that needs most
+  Bytes reserved = 0;
+  Bytes needed = 0;    // what the card must have: reserved, context, kernels
+  Bytes headroom = 0;  // memory of the card less `needed`; negative where it does not fit
+  bool fits = false;
+  std::array<Bytes, kCategoryCount> categories{};  // at the peak of allocated
+  Bytes slack = 0;                                 // the rest of it
+  std::optional<Speed> speed;                      // where the card's rates are known
+  [[nodiscard]] bool answered() const { return refusal.empty(); }
+};
+
+[[nodiscard]] Outcome outcome_of(const Report& report);
+
+/// A run to be estimated.
+struct Candidate {
+  ModelSpec model;
+  RunSpec run;
+  DeviceSpec device;
+};
+
+/// estimate(), where what the library refuses (Error of kUsage, kUnsupported, kOverflow) is an outcome, too.
+[[nodiscard]] Outcome outcome_of(const Candidate& candidate);
+
+/// One after the other on each of the threads; null where it was stopped before.
+[[nodiscard]] std::vector<std::optional<Outcome>> outcomes_of(std::span<const Candidate> candidates,
+                                                              const SearchControl& control);
+
+}  // namespace memcalc

@@ -1,0 +1,185 @@
+"""The planner's commands as a user meets them: JSON by the schema, exit statuses, clean streams, terminals, Ctrl-C."""
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import memcalc_cli
+from memcalc_cli import ROOT, run
+from schema import violations
+
+SCHEMA = json.loads((ROOT / "docs/answer.schema.json").read_text())
+GPT2 = ("--model", "gpt2", "--fp16")
+
+# (command, exit status)
+CASES = [
+    (("max-batch", *GPT2, "--gpu", "rtx-4090"), 0),
+    (("max-batch", "--model", "gpt2,gpt2-medium", "--gpu", "t4,rtx-4090", "--seq", "128"), 0),
+    (("max-batch", "--model", "llama-3-70b", "--gpu", "t4"), 1),
+    (("max-seq", "--model", "qwen2.5-0.5b", "--bs", "1", "--bf16", "--gpu", "rtx-4090", "--multiple-of", "512"), 0),
+    (("max-model", "--family", "gpt2", "--bs", "1", "--gpu", "t4"), 0),
+    (("max-model", "--family", "mixtral", "--bs", "1", "--gpu", "t4"), 1),
+    (("sweep", *GPT2, "--bs", "1..8*2", "--seq", "128,512,4096"), 0),
+    (("compare", *GPT2, "--bs", "4", "--price", "2"), 0),
+]
+
+
+class Answers(unittest.TestCase):
+    def test_json_follows_the_schema(self):
+        for arguments, status in CASES:
+            with self.subTest(arguments):
+                process = run(*arguments, "--format", "json")
+                self.assertEqual((process.returncode, process.stderr), (status, ""))
+                answer = json.loads(process.stdout)
+                self.assertEqual(list(violations(answer, SCHEMA)), [])
+                self.assertEqual(answer["command"], arguments[0])
+                self.assertGreaterEqual(len(answer["rows"]), 1)
+
+    def test_every_format_on_any_number_of_threads_alike(self):
+        for arguments, status in CASES:
+            for name in ("text", "json", "csv", "md"):
+                with self.subTest(f"{arguments} {name}"):
+                    one = run(*arguments, "--format", name, "--threads", "1")
+                    two = run(*arguments, "--format", name, "--threads", "2")
+                    self.assertEqual((one.returncode, one.stderr), (status, ""))
+                    self.assertEqual(one.stdout, two.stdout)
+
+    def test_text_is_80_columns_wide_and_plain_in_a_pipe(self):
+        for arguments, _ in CASES:
+            text = run(*arguments, "--explain").stdout
+            with self.subTest(arguments):
+                self.assertNotIn("\x1b", text)
+                for line in text.splitlines(): self.assertLessEqual(len(line), 80, line)
+        self.assertIn("\x1b[", run(*CASES[0][0], "--color", "always").stdout)
+
+    def test_csv_is_a_table(self):
+        rows = list(csv.DictReader(io.StringIO(run("sweep", *GPT2, "--bs", "1..8*2", "--seq", "128,4096",
+                                                   "--format", "csv").stdout)))
+        self.assertEqual([(row["bs"], row["seq"]) for row in rows],
+                         [(bs, seq) for bs in ("1", "2", "4", "8") for seq in ("128", "4096")])
+        for row in rows: self.assertEqual(bool(row["allocated_bytes"]), row["seq"] == "128")
+        self.assertIn("1024 positions", rows[1]["refusal"])
+
+    def test_the_largest_batch_is_what_estimate_says(self):
+        answer = json.loads(run("max-batch", *GPT2, "--gpu", "rtx-4090", "--format", "json").stdout)
+        largest = answer["facts"]["largest_without_retries"]
+        for batch, fits in ((largest, True), (largest + 1, False)):
+            report = json.loads(run(*GPT2, "--bs", batch, "--gpu", "rtx-4090", "--format", "json").stdout)
+            self.assertEqual(report["fits"], fits)
+
+    def test_plots_are_well_formed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, arguments in (("sweep", ("sweep", *GPT2, "--bs", "1,2")), ("trace", ("trace", *GPT2, "--bs", "2"))):
+                path = Path(folder) / f"{name}.svg"
+                self.assertEqual(run(*arguments, "--plot", path).returncode, 0)
+                self.assertEqual(xml.parse(path).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+
+
+class Measured(unittest.TestCase):
+    """tests/measured/rows_max_batch_h200.jsonl: batches that ran, and that ran out of memory, on an H200."""
+
+    def test_the_largest_batch_runs_and_the_next_does_not(self):
+        models = json.loads((ROOT / "tests/measured/models.json").read_text())["models"]
+        rows = [json.loads(line) for line in (ROOT / "tests/measured/rows_max_batch_h200.jsonl").read_text().splitlines()]
+        ran = {row["case"]["id"]: row for row in rows if row["outcome"] == "runs"}
+        ended = {row["case"]["id"]: row["case"]["batch"] for row in rows if row["outcome"] == "out of memory"}
+        self.assertEqual(len(ran), 9)
+        with tempfile.TemporaryDirectory() as folder:
+            for name, row in ran.items():
+                case = row["case"]
+                task, config = models[case["model"]]["task"], models[case["model"]]["config"]
+                path = Path(folder) / "config.json"
+                path.write_text(json.dumps(config))
+                options = ["--model", path, "--task", task, "--precision", case["precision"], "--loop", "bare",
+                           "--optimizer", case["optimizer"], "--gpu", "h200-sxm", "--format", "json"]
+                if "seq" in case: options += ["--seq", case["seq"]]
+                if task in ("causal", "seq2seq"): options += ["--use-cache"]
+                if "lora" in case: options += ["--lora", case["lora"]]
+                facts = json.loads(run("max-batch", *options).stdout)["facts"]
+                with self.subTest(name):
+                    self.assertEqual((facts["largest"], facts["largest"] + 1), (case["batch"], ended[name]))
+                    self.assertEqual(row["alloc_retries"] > 0, facts["largest"] > facts["largest_without_retries"])
+
+
+class Errors(unittest.TestCase):
+    CASES = [
+        (("max-batch", *GPT2, "--bs", "3"), "leave it out"),
+        (("max-seq", *GPT2, "--seq", "3"), "leave it out"),
+        (("max-seq", "--model", "resnet50"), "takes no sequence"),
+        (("max-batch", *GPT2, "--margin", "100"), "margin: expected less"),
+        (("max-batch", *GPT2, "--margin", "x"), "--margin: expected a number"),
+        (("max-batch", *GPT2, "--threads", "0"), "--threads: expected a whole number of 1"),
+        (("max-model", "--family", "lama"), "did you mean 'llama'"),
+        (("max-model", *GPT2), "give --family"),
+        (("sweep", *GPT2, "--bs", "8..1"), "--bs: expected a whole number of 8 or more"),
+        (("sweep", *GPT2, "--bs", "1..8*1"), "--bs: expected a whole number of 2 or more"),
+        (("sweep", *GPT2, "--bs", "1,,2"), "--bs: expected values between commas"),
+        (("sweep", *GPT2, "--bs", "1..9999999"), "more than 10000 values"),
+        (("sweep", *GPT2, "--bs", "1,x"), "--bs: expected a whole number"),
+        (("compare", *GPT2, "--gpu", "h100,h101x"), "unknown GPU"),
+        (("sweep", *GPT2, "--plot", "/no/such/folder/a.svg"), "cannot write"),
+    ]
+
+    def test_one_line_and_status_2(self):
+        for arguments, words in self.CASES:
+            with self.subTest(arguments):
+                process = run(*arguments)
+                self.assertEqual((process.returncode, process.stdout), (2, ""), process.stderr)
+                self.assertEqual(process.stderr.count("\n"), 1)
+                self.assertIn(words, process.stderr)
+
+
+class Terminal(unittest.TestCase):
+    def on_terminal(self, arguments, columns, **environment):
+        """Standard output of the command as a terminal of that width gets it."""
+        parent, child = pty.openpty()
+        import fcntl, struct, termios
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, *arguments], stdout=child, stderr=subprocess.DEVNULL,
+                                   stdin=subprocess.DEVNULL,
+                                   env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm", **environment})
+        os.close(child)
+        out = b""
+        while True:
+            try: part = os.read(parent, 65536)
+            except OSError: break
+            if not part: break
+            out += part
+        os.close(parent)
+        process.wait(timeout=60)
+        return out.decode().replace("\r\n", "\n")
+
+    def test_tables_fit_the_terminal(self):
+        command = ("sweep", *GPT2, "--bs", "1,2")
+        narrow, wide = (self.on_terminal(command, columns, NO_COLOR="1") for columns in (60, 150))
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 60)
+        self.assertIn("activations", wide)
+        self.assertNotIn("activations", narrow)
+
+    def test_colour_only_where_it_is_wanted(self):
+        self.assertIn("\x1b[", self.on_terminal(CASES[0][0], 80))
+        self.assertNotIn("\x1b", self.on_terminal(CASES[0][0], 80, NO_COLOR="1"))
+
+    def test_ctrl_c_prints_what_was_found(self):
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, "sweep", "--model", "llama-3-70b", "--bs", "1..4000",
+                                    "--format", "json", "--threads", "1"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        time.sleep(2.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err), (130, ""))
+        answer = json.loads(out)
+        self.assertFalse(answer["complete"])
+        self.assertLess(len(answer["rows"]), 4000)
+
+
+if __name__ == "__main__":
+    memcalc_cli.main()
