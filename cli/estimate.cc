@@ -32,6 +32,7 @@ struct EstimateArguments {
   std::string output;
   bool explain = false;
   bool require_fit = false;
+  bool per_rank = false;
 };
 
 std::vector<FitRow> fits_on_common_cards(const Question& question, const Report& report) {
@@ -53,7 +54,7 @@ std::vector<FitRow> fits_on_common_cards(const Question& question, const Report&
 ExitStatus run_estimate(const EstimateArguments& arguments) {
   const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
   Output output(arguments.output);
-  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain};
+  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain, .per_rank = arguments.per_rank};
   options.color = wants_color(arguments.color, output);
   const Question question = resolve_arguments(arguments.run);
   Report report = estimate(question.model, question.run, question.device);
@@ -72,6 +73,9 @@ Command add_estimate(CLI::App& root) {
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
   app->add_flag("--explain", arguments->explain, "every term with its rule, the largest contributors")
+      ->disable_flag_override()
+      ->group(group);
+  app->add_flag("--per-rank", arguments->per_rank, "several GPUs: what every distinct rank needs")
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--require-fit", arguments->require_fit, "exit with 1 where the run does not fit on the card")

@@ -318,6 +318,7 @@ RunOptions options_of(const RunArguments& a) {
   }
   options.prefetch_factor = whole_of("--prefetch-factor", a.prefetch_factor);
   options.pin_memory = a.pin_memory;
+  set_parallel(a.parallel, options);
   return options;
 }
 
@@ -331,6 +332,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_training_options(command, arguments);
   add_fine_tuning_options(command, arguments);
   add_saving_options(command, arguments);
+  add_parallel_options(command, arguments.parallel);
   add_card_options(command, arguments);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memcalc/memcalc.h"
+#include "parallel_arguments.h"
 
 namespace CLI {
 class App;
@@ -38,6 +39,7 @@ struct RunArguments {
   bool offload_activations = false;
   bool expandable_segments = false;
   bool pin_memory = false;
+  ParallelArguments parallel;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

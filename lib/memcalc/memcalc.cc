@@ -2,14 +2,17 @@
 #include "memcalc/memcalc.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/plot.h"
+#include "memcalc/report/rank_reports.h"
 #include "memcalc/report/render_trace.h"
 #include "memcalc/spec/validate.h"
+#include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
 
 namespace memcalc {
@@ -30,15 +33,24 @@ FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
   return {.runs = !memory.out_of_memory, .retries = memory.retries};
 }
 
-}  // namespace
-
-Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
-  validate(model, run);
-  const SymbolicRun symbolic = run_symbolically(model, run, device);                 // what is asked of the allocator
+Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+  const SymbolicRun symbolic = run_symbolically(model, run, device, rank);           // what is asked of the allocator
   ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
   Report report = assemble(model, run, device, symbolic, std::move(memory));         // what that means
   if (!report.fits && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   return report;
+}
+
+}  // namespace
+
+Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  validate(model, run);
+  if (!run.parallel.is_parallel()) return estimate_rank(model, run, device, 0);
+  RankReports ranks;
+  for (const RankGroup& group : distinct_ranks(model, run, device)) {
+    ranks.add(group, estimate_rank(model, run, device, group.first));
+  }
+  return std::move(ranks).of_largest();
 }
 
 Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device) {
@@ -78,7 +90,7 @@ bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
   const auto behaviour = [](const DeviceSpec& d) {
     return std::tie(d.compute_capability_major, d.compute_capability_minor, d.multiprocessors,
                     d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes, d.kernel_bytes_with_cudnn,
-                    d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
+                    d.nccl_bytes, d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
   };
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
 }

@@ -26,6 +26,7 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"

@@ -16,7 +16,8 @@ COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare",
 def options_of(command):
     """{option as printed: description}"""
     text = run(command, "--help").stdout
-    return dict(re.findall(r"^  (--\S+(?: \S+)?) {2,}(\S.*)$", text, re.MULTILINE))
+    # A long name leaves one blank, or none: then the description stands on the next line.
+    return dict(re.findall(r"^  (--\S+(?: \[?[A-Z]+\]?)?)\s+(\S.*)$", text, re.MULTILINE))
 
 
 class Manual(unittest.TestCase):

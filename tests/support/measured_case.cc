@@ -14,6 +14,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
+#include "support/parallel_case.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {
@@ -218,6 +219,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.use_cache =
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   set_fine_tuning(case_json, options);
+  set_parallel(case_json, options);
   result.run = resolve(result.spec, options).run;
   // Without a task_type peft adapts a classifier as any other layer.
   if (result.run.fine_tuning.lora) result.run.fine_tuning.lora->trains_head = case_json.has("lora_task");

@@ -26,12 +26,12 @@ constexpr Bytes segment_size_for(Bytes size, bool is_small) {
 }  // namespace
 
 CachingAllocator::CachingAllocator(SegmentPlacer placer, Bytes capacity)
-    : capacity_(capacity), placer_(std::move(placer)) {
+    : pools_(1), capacity_(capacity), placer_(std::move(placer)) {
   blocks_.reserve(1024);
   blocks_.emplace_back();  // kEmptyBlock
 }
 
-CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
+CachingAllocator::Handle CachingAllocator::allocate(Bytes requested, std::size_t stream) {
   if (requested <= 0 || requested > kLargestRequest) [[unlikely]] {
     if (requested == 0) return kEmptyBlock;
     if (requested > 0) throw overflow_error();
@@ -39,10 +39,12 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
   }
   const Bytes size = round_up_unchecked(requested, kMinBlockSize);
   const bool is_small = size <= kSmallSize;
-  FreeList& pool = pools_[is_small];
+  if (stream >= pools_.size()) [[unlikely]]
+    pools_.resize(stream + 1);
+  FreeList& pool = pools_[stream][is_small];
   Handle handle = pool.best_fit(size);
   if (handle == FreeList::kNone) [[unlikely]]
-    handle = new_segment(size, is_small);
+    handle = new_segment(size, is_small, stream);
   // A remainder that is too small to be worth a block stays inside this one and counts as allocated.
   const Bytes smallest_remainder = is_small ? kMinBlockSize : kSmallSize + kMinBlockSize;
   if (blocks_[handle].size - size >= smallest_remainder) {
@@ -55,13 +57,19 @@ CachingAllocator::Handle CachingAllocator::allocate(Bytes requested) {
   return handle;
 }
 
+void CachingAllocator::free_later(Handle handle) { allocated_ -= blocks_[handle].size; }
+
 void CachingAllocator::free(Handle handle) {
+  allocated_ -= blocks_[handle].size;
+  finish(handle);
+}
+
+void CachingAllocator::finish(Handle handle) {
   if (handle == kEmptyBlock) [[unlikely]]
     return;
   Block* const blocks = blocks_.data();
   Block& block = blocks[handle];
-  FreeList& pool = pools_[block.is_small];
-  allocated_ -= block.size;
+  FreeList& pool = pool_of(block);
   const Handle previous = block.previous;
   const Handle next = block.next;
   if (blocks[previous].is_free) {
@@ -94,16 +102,20 @@ void CachingAllocator::free(Handle handle) {
 }
 
 void CachingAllocator::empty_cache() {
-  for (FreeList& pool : pools_) {
-    for (const Handle handle : pool.blocks()) {
-      const Block& block = blocks_[handle];
-      if (block.previous != kEmptyBlock || block.next != kEmptyBlock) continue;  // its segment is in use
-      pool.remove(handle);
-      placer_.give_back(block.address, block.size);
-      reserved_ -= block.size;
-      --segments_;
-      recycle(handle);
-    }
+  for (std::array<FreeList, 2>& pools : pools_) {
+    for (FreeList& pool : pools) return_free_segments(pool);
+  }
+}
+
+void CachingAllocator::return_free_segments(FreeList& pool) {
+  for (const Handle handle : pool.blocks()) {
+    const Block& block = blocks_[handle];
+    if (block.previous != kEmptyBlock || block.next != kEmptyBlock) continue;  // its segment is in use
+    pool.remove(handle);
+    placer_.give_back(block.address, block.size);
+    reserved_ -= block.size;
+    --segments_;
+    recycle(handle);
   }
 }
 
@@ -134,15 +146,19 @@ void CachingAllocator::make_room_for(Bytes segment) {
 }
 
 // One free block, in the list.
-CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small) {
+CachingAllocator::Handle CachingAllocator::new_segment(Bytes size, bool is_small, std::size_t stream) {
   const Bytes segment = segment_size_for(size, is_small);
   make_room_for(segment);
   reserved_ = checked_add(reserved_, segment);
   const Bytes address = placer_.place(segment);
   ++segments_;
   const Handle record = new_record();
-  blocks_[record] = {.address = address, .size = segment, .is_free = true, .is_small = is_small};
-  pools_[is_small].insert(record, segment, address);
+  blocks_[record] = {.address = address,
+                     .size = segment,
+                     .is_free = true,
+                     .is_small = is_small,
+                     .stream = static_cast<std::uint8_t>(stream)};
+  pools_[stream][is_small].insert(record, segment, address);
   return record;
 }
 
@@ -155,12 +171,13 @@ CachingAllocator::Handle CachingAllocator::carve_front(Handle remainder, Bytes s
                     .previous = rest.previous,
                     .next = remainder,
                     .is_free = false,
-                    .is_small = rest.is_small};
+                    .is_small = rest.is_small,
+                    .stream = rest.stream};
   blocks_[rest.previous].next = front;
   rest.previous = front;
   rest.address += size;
   rest.size -= size;
-  pools_[rest.is_small].update(remainder, rest.size, rest.address);
+  pool_of(rest).update(remainder, rest.size, rest.address);
   return front;
 }
 

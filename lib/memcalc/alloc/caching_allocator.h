@@ -1,5 +1,5 @@
-// PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) on one stream with its default options, without the
-// memory: blocks, two pools, segments. docs/allocator.md states the rules and what is left out.
+// PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) with its default options, without the memory: blocks,
+// two pools for each stream, segments. docs/allocator.md states the rules and what is left out.
 // Covered by tests/unit/alloc_test.cc (each rule; agreement with a simple reference on random traces) and
 // tests/measured/history_replay_test.cc (every address of 13 logged runs).
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "memcalc/alloc/free_list.h"
 #include "memcalc/alloc/segment_placement.h"
@@ -33,10 +34,14 @@ class CachingAllocator {
 
   /// A block of at least `requested` bytes. Nothing for 0 bytes, as in PyTorch: a handle of a block of size 0.
   /// Throws Error(kOverflow) where the segments' sum leaves 63 bits, Error(kInternal) for a negative size.
-  [[nodiscard]] Handle allocate(Bytes requested);
+  /// A stream's requests are met from its own pools.
+  [[nodiscard]] Handle allocate(Bytes requested, std::size_t stream = 0);
 
   /// Pre: a handle that allocate() gave, not freed yet.
   void free(Handle block);
+  /// The same for a block that other streams still use: it counts as free, but stays out of the pool until finish().
+  void free_later(Handle block);
+  void finish(Handle block);
 
   /// Returns every segment that is wholly free to the driver.
   void empty_cache();
@@ -67,17 +72,20 @@ class CachingAllocator {
     Handle next = kEmptyBlock;      // in a record of no block: the next record to recycle
     bool is_free = false;
     bool is_small = false;  // of the small pool
+    std::uint8_t stream = 0;
   };
 
   [[nodiscard]] Handle new_record();
   void recycle(Handle record);
-  [[nodiscard]] Handle new_segment(Bytes size, bool is_small);
+  [[nodiscard]] Handle new_segment(Bytes size, bool is_small, std::size_t stream);
+  [[nodiscard]] FreeList& pool_of(const Block& block) { return pools_[block.stream][block.is_small]; }
+  void return_free_segments(FreeList& pool);
   void make_room_for(Bytes segment);
   [[nodiscard]] Handle carve_front(Handle block, Bytes size);
 
   KeptVector<Block> blocks_;  // blocks_[kEmptyBlock] is the empty one
   Handle recycled_ = kEmptyBlock;
-  std::array<FreeList, 2> pools_;  // [is_small]
+  std::vector<std::array<FreeList, 2>> pools_;  // [stream][is_small]; of streams that have asked for memory
   Bytes allocated_ = 0;
   Bytes reserved_ = 0;
   std::size_t segments_ = 0;

@@ -17,11 +17,17 @@ Bytes page_of(bool is_small) { return is_small ? kSmallBuffer : kLargeBuffer; }
 
 }  // namespace
 
-ExpandableAllocator::ExpandableAllocator() : blocks_(1) {
+ExpandableAllocator::ExpandableAllocator() : blocks_(1) { add_stream(); }
+
+void ExpandableAllocator::add_stream() {
+  const auto stream = static_cast<std::uint8_t>(pools_.size());
+  pools_.emplace_back();
   for (const bool is_small : {false, true}) {
     const Handle range = new_record();
-    blocks_[range] = {
-        .size = kRange / page_of(is_small) * page_of(is_small), .state = State::kUnmapped, .is_small = is_small};
+    blocks_[range] = {.size = kRange / page_of(is_small) * page_of(is_small),
+                      .state = State::kUnmapped,
+                      .is_small = is_small,
+                      .stream = stream};
     pool_of(blocks_[range]).first = range;
     enlist(range);
   }
@@ -29,18 +35,21 @@ ExpandableAllocator::ExpandableAllocator() : blocks_(1) {
 
 std::size_t ExpandableAllocator::segments() const {
   std::size_t count = 0;
-  for (const Pool& pool : pools_) {
-    const Block& first = blocks_[pool.first];
-    count += first.state == State::kUnmapped && first.next == kNone ? 0 : 1;
+  for (const std::array<Pool, 2>& pools : pools_) {
+    for (const Pool& pool : pools) {
+      const Block& first = blocks_[pool.first];
+      count += first.state == State::kUnmapped && first.next == kNone ? 0 : 1;
+    }
   }
   return count;
 }
 
-ExpandableAllocator::Handle ExpandableAllocator::allocate(Bytes requested) {
+ExpandableAllocator::Handle ExpandableAllocator::allocate(Bytes requested, std::size_t stream) {
   if (requested < 0) throw Error(ErrorCode::kInternal, "a request of a negative size");
   if (requested == 0) return kNone;
   const Bytes size = round_up(requested, kMinBlockSize);
-  Pool& pool = pools_[size <= kSmallSize ? 1 : 0];
+  while (stream >= pools_.size()) add_stream();
+  Pool& pool = pools_[stream][size <= kSmallSize ? 1 : 0];
   Handle handle = find_free(pool, size);
   if (handle == kNone) handle = expand(pool, size);
   delist(handle);
@@ -51,19 +60,27 @@ ExpandableAllocator::Handle ExpandableAllocator::allocate(Bytes requested) {
   return handle;
 }
 
+void ExpandableAllocator::free_later(Handle handle) { allocated_ -= blocks_[handle].size; }
+
 void ExpandableAllocator::free(Handle handle) {
-  if (handle == kNone) return;
   allocated_ -= blocks_[handle].size;
+  finish(handle);
+}
+
+void ExpandableAllocator::finish(Handle handle) {
+  if (handle == kNone) return;
   blocks_[handle].state = State::kFree;
   enlist(merge_with_neighbours(handle));
 }
 
 void ExpandableAllocator::empty_cache() {
-  for (const Pool& pool : pools_) {
-    std::vector<Handle> free;
-    for (const Place& place : pool.free) free.push_back(place.block);
-    for (const Handle handle : free) unmap(handle);
+  std::vector<Handle> free;
+  for (const std::array<Pool, 2>& pools : pools_) {
+    for (const Pool& pool : pools) {
+      for (const Place& place : pool.free) free.push_back(place.block);
+    }
   }
+  for (const Handle handle : free) unmap(handle);
 }
 
 // get_free_block: best fit, but a block that could grow counts as large as it could become.

@@ -1,6 +1,6 @@
 // PyTorch's caching allocator with expandable_segments:True (c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment): one
-// range of addresses for each pool, of which pages are mapped as they are needed and unmapped by empty_cache. With the
-// interface of CachingAllocator. docs/allocator.md states the rules. Covered by
+// range of addresses for each pool of each stream, of which pages are mapped as they are needed and unmapped by
+// empty_cache. With the interface of CachingAllocator. docs/allocator.md states the rules. Covered by
 // tests/unit/expandable_allocator_test.cc.
 #pragma once
 
@@ -21,9 +21,12 @@ class ExpandableAllocator {
   ExpandableAllocator();
 
   /// As CachingAllocator: nothing for 0 bytes, Error(kOverflow) where the pages' sum leaves 63 bits.
-  [[nodiscard]] Handle allocate(Bytes requested);
+  [[nodiscard]] Handle allocate(Bytes requested, std::size_t stream = 0);
   /// Pre: a handle that allocate() gave, not freed yet.
   void free(Handle block);
+  /// As CachingAllocator.
+  void free_later(Handle block);
+  void finish(Handle block);
   /// Unmaps every page that holds no block.
   void empty_cache();
 
@@ -45,6 +48,7 @@ class ExpandableAllocator {
     Handle next = kNone;      // of a record of no block: the next one to recycle
     State state = State::kUsed;
     bool is_small = false;
+    std::uint8_t stream = 0;
   };
   /// A block's place among the free ones: by size, then by address.
   struct Place {
@@ -61,7 +65,8 @@ class ExpandableAllocator {
 
   [[nodiscard]] Handle new_record();
   void recycle(Handle record);
-  [[nodiscard]] Pool& pool_of(const Block& block) { return pools_[block.is_small ? 1 : 0]; }
+  [[nodiscard]] Pool& pool_of(const Block& block) { return pools_[block.stream][block.is_small ? 1 : 0]; }
+  void add_stream();
   [[nodiscard]] static Place place_of(const Block& block, Handle handle);
   void enlist(Handle handle);
   void delist(Handle handle);
@@ -76,7 +81,7 @@ class ExpandableAllocator {
 
   std::vector<Block> blocks_;
   Handle recycled_ = kNone;
-  std::array<Pool, 2> pools_;  // [is_small]
+  std::vector<std::array<Pool, 2>> pools_;  // [stream][is_small]; of streams that have asked for memory
   Bytes allocated_ = 0;
   Bytes reserved_ = 0;
 };

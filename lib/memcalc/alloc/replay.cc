@@ -67,6 +67,8 @@ class Replayer {
           block_bytes = allocate(i);
         } else if (events[i].kind == EventKind::kFree) {
           block_bytes = free(i);
+        } else if (events[i].kind == EventKind::kReturn) {
+          finish(i);
         } else {
           allocator_.empty_cache();
           exact_.empty_cache();
@@ -85,8 +87,8 @@ class Replayer {
     const std::size_t block = block_of(i);
     if (handles_[block] != kNotYet) [[unlikely]]
       throw broken_trace(i, "allocates a block a second time");
-    const auto [requested, category] = trace_.blocks[block];
-    const typename Allocator::Handle handle = allocator_.allocate(requested);
+    const auto& [requested, category, stream, waits_for_streams] = trace_.blocks[block];
+    const typename Allocator::Handle handle = allocator_.allocate(requested, static_cast<std::size_t>(stream));
     handles_[block] = handle;
     (void)exact_.allocate(requested);
     // No sum here can overflow: each is at most what the caching allocator has allocated.
@@ -118,12 +120,26 @@ class Replayer {
       throw broken_trace(i, handle == kFreed ? "frees a block a second time" : "frees a block before its allocation");
     }
     const Bytes bytes = allocator_.size_of(handle);
-    allocator_.free(handle);
-    const auto [requested, category] = trace_.blocks[block];
+    const auto& [requested, category, stream, waits_for_streams] = trace_.blocks[block];
+    if (waits_for_streams) [[unlikely]] {
+      allocator_.free_later(handle);
+      waiting_.emplace_back(block, handle);
+    } else {
+      allocator_.free(handle);
+    }
     exact_.free(requested);
     categories_[static_cast<std::size_t>(category)] -= requested;
     handles_[block] = kFreed;
     return bytes;
+  }
+
+  void finish(std::size_t i) {
+    const std::size_t block = block_of(i);
+    const auto found =
+        std::find_if(waiting_.begin(), waiting_.end(), [block](const auto& each) { return each.first == block; });
+    if (found == waiting_.end()) throw broken_trace(i, "returns a block that waits for no stream");
+    allocator_.finish(found->second);
+    waiting_.erase(found);
   }
 
   [[nodiscard]] std::size_t block_of(std::size_t i) const {
@@ -135,7 +151,8 @@ class Replayer {
   const Trace& trace_;
   Allocator allocator_;
   ExactAllocator exact_;
-  KeptVector<std::uint32_t> handles_;  // by block of the trace
+  KeptVector<std::uint32_t> handles_;                                        // by block of the trace
+  std::vector<std::pair<std::size_t, typename Allocator::Handle>> waiting_;  // freed blocks that other streams use
   bool record_timeline_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;                            // of the phase that is being replayed

@@ -16,7 +16,47 @@ Tensor low_rank_product(const FineTunedLinear& layer, const Tensor& x) {
   return multiply_scalar(linear(linear(dropout(x, layer.lora_dropout), layer.lora_a, {}), layer.lora_b, {}));
 }
 
+constexpr Operator kAllReduce{"_c10d_functional::all_reduce"};
+constexpr Operator kFromTorchTensor{"_FromTorchTensorBackward"}, kRedistribute{"RedistributeBackward"};
+
+/// funcol.all_reduce: a copy, reduced in place.
+Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
+  Tape& tape = x.tape();
+  Tensor sum = tape.empty(x.shape(), x.dtype(), kAllReduce, Category::kCommunication);
+  tape.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
+  tape.set_category(sum, Category::kTemporaries);
+  return sum;
+}
+
+void sum_gradient(BackwardCall& call) {
+  const Tensor gradient = call.take_gradient();
+  call.set(0, all_reduce(gradient, call.node.attributes[0]));
+}
+
+void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
+
 }  // namespace
+
+// DTensor.from_local(x, [Replicate()]): a view; what comes back is partial (_api.py, _FromTorchTensor).
+Tensor FineTunedLinear::entering(const Tensor& x) const {
+  Tape& tape = x.tape();
+  const Tensor* const inputs[] = {&x};
+  Node* node = tape.record(kFromTorchTensor, &sum_gradient, inputs, 1);
+  Tensor output = tape.alias(x, x.shape(), x.strides(), true);
+  if (node == nullptr) return output;
+  node->attributes[0] = ranks;
+  tape.set_history(node, output);
+  return output;
+}
+
+// redistribute(placements=[Replicate()]) of a partial product (_redistribute.py): its gradient stays as it is.
+Tensor FineTunedLinear::leaving(Tensor partial) const {
+  const Tensor* const inputs[] = {&partial};
+  Node* node = partial.tape().record(kRedistribute, &pass_gradient, inputs, 1);
+  Tensor output = all_reduce(partial, ranks);
+  partial.tape().set_history(node, output);
+  return output;
+}
 
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   const DType result_dtype = result.dtype();

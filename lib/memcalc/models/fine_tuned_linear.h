@@ -1,5 +1,6 @@
-// A linear layer whose weight bitsandbytes stores quantised, or to which peft adds a low-rank adapter, or both:
-// peft tuners/lora/layer.py and bnb.py. train/ makes weights and adapters; until then the layer computes as any other.
+// A linear layer whose weight ranks share (tensor parallel), or whose weight bitsandbytes stores quantised, or to which
+// peft adds a low-rank adapter, or both: peft tuners/lora/layer.py and bnb.py. train/ makes weights and adapters; until
+// then the layer computes as any other.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,10 @@
 
 namespace memcalc {
 
+/// ColwiseParallel and RowwiseParallel of torch/distributed/tensor/parallel/style.py: each rank has some of the rows,
+/// or of the columns, of the weight.
+enum class LinearSplit : std::uint8_t { kNone, kColumns, kRows };
+
 struct FineTunedLinear {
   std::string name;  // of the module: "model.layers.0.self_attn.q_proj"
   std::int64_t in_features = 0;
@@ -18,17 +23,26 @@ struct FineTunedLinear {
   std::size_t first_parameter = 0;  // places of the layer's parameters among the model's: its weight is the first
   std::size_t last_parameter = 0;
   QuantizedWeight quantized;
-  Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined where the layer has no adapter
+  LinearSplit split = LinearSplit::kNone;
+  std::int64_t ranks = 1;  // that share the weight
+  Tensor lora_a, lora_b;   // [rank, in], [out, rank]; undefined where the layer has no adapter
   double lora_dropout = 0;
 
   /// `base` is the layer's own product.
   template <typename Base>
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& bias, Base base) const {
+    if (split != LinearSplit::kNone) {
+      return split == LinearSplit::kColumns ? base(entering(x)) : leaving(base(x));
+    }
     Tensor result = quantized.kind == Quantization::kNone ? base(x) : quantized_linear(x, quantized, bias);
     return lora_a.defined() ? adapt(x, std::move(result)) : result;
   }
 
  private:
+  /// The whole input of a split by columns: backward sums its gradient over the ranks.
+  [[nodiscard]] Tensor entering(const Tensor& x) const;
+  /// The output of a split by rows, summed over the ranks.
+  [[nodiscard]] Tensor leaving(Tensor partial) const;
   [[nodiscard]] Tensor adapt(const Tensor& x, Tensor result) const;
 };
 

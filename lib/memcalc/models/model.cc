@@ -39,6 +39,7 @@ double dropout_probability(const RunSpec& run, double configured) { return run.d
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
+  builder.keeps_linear_layers = run.parallel.tensor > 1;
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
   tape.on_meta_device = run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained builds it
   std::unique_ptr<Model> model =

@@ -11,6 +11,7 @@
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/layer_hooks.h"
 
 namespace memcalc {
 
@@ -82,14 +83,14 @@ class Model {
 /// The probability that --dropout overrides, or the config's.
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
-/// Runs a layer, under torch.utils.checkpoint where the run asks for it (of every N-th the first): it then runs a
-/// second time in backward. The layer gets `positional` and then `keywords`, which are kept until the layer's backward
-/// is done, and must need nothing else that could die before (GradientCheckpointingLayer.__call__).
+/// Runs a layer, the module around it that a wrapper hooks into (Tape::layer_hooks), under torch.utils.checkpoint where
+/// the run asks for it (of every N-th the first): it then runs a second time in backward. The layer gets `positional`
+/// and then `keywords`, which are kept until the layer's backward is done, and must need nothing else that could die
+/// before (GradientCheckpointingLayer.__call__).
 template <typename Layer>
-[[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
-                                  Layer layer) {
+[[nodiscard]] Tensor checkpointed_layer(const RunSpec& run, std::int64_t index, KeptTensors positional,
+                                        const KeptTensors& keywords, Layer layer) {
   const std::size_t positional_count = positional.size();
-  const std::int64_t index = positional.front().tape().checkpointable_layers++;
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   if (run.checkpointing == Checkpointing::kNone || index % run.checkpoint_every != 0) return layer(positional);
   // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
@@ -99,6 +100,17 @@ template <typename Layer>
   const bool selective = run.checkpointing == Checkpointing::kSelective;
   return run_checkpointed(std::move(positional), positional_count, std::move(layer),
                           selective ? Recomputes::kSelected : Recomputes::kAll);
+}
+template <typename Layer>
+[[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
+                                  Layer layer) {
+  Tape& tape = positional.front().tape();
+  const std::int64_t index = tape.checkpointable_layers++;
+  if (tape.layer_hooks == nullptr) {
+    return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
+  }
+  return checkpointed_layer(run, index, std::move(positional), keywords,
+                            hooked(*tape.layer_hooks, index, std::move(layer)));
 }
 
 /// The families' builders.

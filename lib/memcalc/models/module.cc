@@ -48,7 +48,7 @@ Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
 
 std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view name, std::int64_t in,
                                                                 std::int64_t out, std::size_t parameter_count) {
-  if (!fine_tuning.replaces_linear_layers()) return nullptr;
+  if (!fine_tuning.replaces_linear_layers() && !keeps_linear_layers) return nullptr;
   auto layer = std::make_shared<FineTunedLinear>();
   layer->name.append(prefix_).append(name);
   layer->in_features = in;

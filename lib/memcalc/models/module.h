@@ -60,6 +60,7 @@ class ModuleBuilder {
   Tape& tape;
   DType dtype;
   FineTuning fine_tuning;
+  bool keeps_linear_layers = false;  // linear_layers has them even if fine-tuning leaves them alone
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // as remembered: in the order of named_modules()
   std::vector<Parameter> parameters;
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take

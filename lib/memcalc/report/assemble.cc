@@ -32,7 +32,7 @@ std::vector<LiveBlock> live_blocks(const Trace& trace, std::size_t event_index) 
   const std::size_t end = std::min(event_index + 1, trace.events.size());
   for (std::size_t i = 0; i < end; ++i) {
     const Event& event = trace.events[i];
-    if (event.kind == EventKind::kEmptyCache) continue;
+    if (!event.moves_block()) continue;
     born.at(static_cast<std::size_t>(event.block)) =
         event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
   }
@@ -95,15 +95,19 @@ void fill_flops(const KernelList& kernels, Report& report) {
   }
 }
 
-// Device memory in use = reserved + context + loaded kernels, where the GPU's spec has both.
-std::optional<Bytes> device_used(const DeviceSpec& device, const KernelList& kernels, Bytes reserved) {
+// Device memory in use = reserved + context + loaded kernels + NCCL, where the GPU's spec has them.
+std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, const KernelList& kernels,
+                                 Bytes reserved) {
   // Measured on the H100: cuDNN's attention adds 16 MiB, whatever else runs; 16-bit kernels alone add nothing.
   const bool cudnn = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) {
     return std::string_view(k.op->name).find("cudnn") != std::string_view::npos;
   });
   const auto& loaded = cudnn ? device.kernel_bytes_with_cudnn : device.kernel_bytes;
   if (!device.context_bytes || !loaded) return std::nullopt;
-  return checked_add(reserved, checked_add(*device.context_bytes, *loaded));
+  const bool communicates = run.parallel.is_parallel();
+  if (communicates && !device.nccl_bytes) return std::nullopt;
+  const Bytes nccl = communicates ? *device.nccl_bytes : 0;
+  return checked_add(reserved, checked_add(*device.context_bytes, checked_add(*loaded, nccl)));
 }
 
 // Managed memory lies on the card as long as there is room; the driver sends what finds none to the host. It gives
@@ -116,14 +120,16 @@ Bytes managed_on_device(const DeviceSpec& device, Bytes managed, Bytes used) {
 
 void fill_fit(const SymbolicRun& symbolic, Report& report) {
   const Bytes reserved = report.memory.peak_reserved;
-  report.device_used_bytes = device_used(report.device, symbolic.kernels, reserved);
+  report.device_used_bytes = device_used(report.device, report.run, symbolic.kernels, reserved);
   report.managed_bytes = symbolic.managed_bytes;
   report.managed_on_device_bytes =
       managed_on_device(report.device, report.managed_bytes, report.device_used_bytes.value_or(reserved));
   if (report.device_used_bytes) *report.device_used_bytes += report.managed_on_device_bytes;
   report.fits = report.device_used_bytes.value_or(reserved) <= report.device.memory_bytes;
   if (!report.device_used_bytes) {
-    report.assumptions.push_back("the CUDA context of " + report.device.name +
+    const bool no_nccl = report.run.parallel.is_parallel() && report.device.context_bytes.has_value();
+    report.assumptions.push_back(std::string(no_nccl ? "what NCCL takes on " : "the CUDA context of ") +
+                                 report.device.name +
                                  " is not known: reserved memory alone is compared with the card's");
   }
   if (!report.device.validated) {

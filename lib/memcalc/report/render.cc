@@ -141,6 +141,9 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.use_cache) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
   if (run.skipped_steps > 0) words.push_back("first " + std::to_string(run.skipped_steps) + " steps skipped");
+  if (run.parallel.is_parallel()) {
+    for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
+  }
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
   return words;
 }
@@ -163,6 +166,8 @@ std::string rule_of_category(const std::string& name) {
       {"temporaries", "everything else that an operator or a Python variable holds for a moment"},
       {"inputs", "token ids, masks and labels of the batch"},
       {"workspaces", "scratch of cuBLAS, cuBLASLt and cuDNN, kept by the process once taken"},
+      {"gathered_weights", "whole parameters that sharding puts together where a layer is about to use them"},
+      {"communication", "buffers of collectives: gradient buckets, what is gathered, reduced or sent"},
       {"allocator_slack", "rounding to 512 bytes and the remainders of up to 1 MiB that the allocator does not split"}};
   for (const auto& [key, rule] : rules) {
     if (key == name) return std::string(rule);

@@ -59,6 +59,12 @@ struct CategoryShare {
 /// How the weights differ from the model, one sentence each; one that says that they do not, where that is so.
 [[nodiscard]] std::vector<std::string> weights_notes(const WeightsComparison& weights);
 
+/// "2 GPUs", "fsdp2 over 4", "tp 2", … : how the run is split.
+[[nodiscard]] std::vector<std::string> split_of(const Parallel& parallel);
+
+/// "rank 1 and 1 like it: states of 197 of 393 parameters": a rank in words.
+[[nodiscard]] std::string words_of(const RankRow& row);
+
 /// "step 2, forward, aten::gelu".
 [[nodiscard]] std::string instant_of(const Report& report);
 

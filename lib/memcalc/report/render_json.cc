@@ -8,6 +8,7 @@
 
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -21,6 +22,33 @@ Json model_json(const Report& report) {
                {"source", report.model.source},
                {"date", report.model.date}};
   if (report.model.checkpoint_dtype) json["checkpoint_dtype"] = name_of(*report.model.checkpoint_dtype);
+  return json;
+}
+
+Json parallel_json(const Parallel& p) {
+  Json json = {{"gpus", p.gpus},
+               {"nodes", p.nodes},
+               {"data_parallel", name_of(p.data_parallel)},
+               {"framework", name_of(p.framework)},
+               {"tensor", p.tensor},
+               {"context", p.context},
+               {"expert", p.expert},
+               {"pipeline", p.pipeline}};
+  if (p.sequence_parallel) json["sequence_parallel"] = true;
+  if (p.context > 1) json["context_type"] = name_of(p.context_type);
+  if (p.pipeline > 1) {
+    json["schedule"] = name_of(p.schedule);
+    json["virtual_stages"] = p.virtual_stages;
+    json["micro_batches"] = p.micro_batches == 0 ? p.pipeline : p.micro_batches;
+  }
+  if (p.hsdp_shard > 0) json["hsdp_shard"] = p.hsdp_shard;
+  if (p.fsdp_param_dtype) json["fsdp_param_dtype"] = name_of(*p.fsdp_param_dtype);
+  if (p.fsdp_reduce_dtype) json["fsdp_reduce_dtype"] = name_of(*p.fsdp_reduce_dtype);
+  if (!p.reshard_after_forward) json["reshard_after_forward"] = false;
+  if (p.ddp_bucket_view) json["ddp_bucket_view"] = true;
+  if (p.ddp_static_graph) json["ddp_static_graph"] = true;
+  if (p.offload_states != OffloadTo::kNowhere) json["offload_states"] = name_of(p.offload_states);
+  if (p.offload_parameters != OffloadTo::kNowhere) json["offload_parameters"] = name_of(p.offload_parameters);
   return json;
 }
 
@@ -57,6 +85,25 @@ Json run_json(const RunSpec& run) {
   }
   if (tuning.liger) json["liger"] = true;
   if (!tuning.frozen.empty()) json["frozen"] = tuning.frozen;
+  if (run.parallel.is_parallel()) json["parallel"] = parallel_json(run.parallel);
+  return json;
+}
+
+Json ranks_json(const Report& report) {
+  Json json = Json::array();
+  for (const RankRow& row : report.ranks) {
+    Json rank = {{"rank", row.first},
+                 {"count", row.count},
+                 {"name", row.name},
+                 {"largest", &row == &report.ranks[report.largest_rank]},
+                 {"peak_allocated_bytes", row.peak_allocated},
+                 {"peak_reserved_bytes", row.peak_reserved},
+                 {"peak_phase", name_of(row.peak_phase)},
+                 {"peak_operator", row.peak_operator}};
+    if (row.device_used_bytes) rank["device_used_bytes"] = *row.device_used_bytes;
+    if (!row.holds.empty()) rank["holds"] = row.holds;
+    json.push_back(std::move(rank));
+  }
   return json;
 }
 
@@ -204,6 +251,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   }
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
+  if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;

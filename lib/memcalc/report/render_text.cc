@@ -29,6 +29,7 @@ class TextRenderer {
     write_weights();
     write_categories();
     write_totals();
+    write_ranks();
     write_phases();
     write_accounting();
     write_flops();
@@ -123,9 +124,10 @@ class TextRenderer {
       total("paged states", report_.managed_bytes, "managed memory, on the card or the host; not in the above");
     }
     if (report_.device_used_bytes) {
-      total("device in use", *report_.device_used_bytes,
-            report_.managed_bytes > 0 ? "nvidia-smi: reserved + context + kernels + paged states"
-                                      : "nvidia-smi: reserved + context + kernels");
+      std::string note = "nvidia-smi: reserved + context + kernels";
+      if (!report_.ranks.empty()) note += " + NCCL";
+      if (report_.managed_bytes > 0) note += " + paged states";
+      total("device in use", *report_.device_used_bytes, note);
     }
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
     total("fragmentation", fragmentation_bytes(report_),
@@ -133,6 +135,31 @@ class TextRenderer {
               format_percent(static_cast<double>(fragmentation_bytes(report_)),
                              static_cast<double>(memory.peak_reserved)) +
               ")");
+  }
+
+  // Which rank all of this is of, and what the others need.
+  void write_ranks() {
+    if (report_.ranks.empty()) return;
+    const RankRow& largest = report_.ranks[report_.largest_rank];
+    title("Ranks", std::to_string(report_.run.parallel.gpus) + " GPUs");
+    if (report_.ranks.size() == 1) {
+      for (const std::string& part : wrap("all alike", options_.columns - 2)) line("  " + part);
+      return;
+    }
+    const std::string words = "this is the largest: " + words_of(largest);
+    for (const std::string& part : wrap(words, options_.columns - 2)) line("  " + part);
+    if (!options_.per_rank) return;
+    line("  " + pad_right("", kHostColumns) + pad_left("allocated", 11) + pad_left("reserved", 11) +
+         pad_left("in use", 11) + "  peak in");
+    for (const RankRow& row : report_.ranks) {
+      const std::string in_use = row.device_used_bytes ? format_bytes(*row.device_used_bytes) : "-";
+      line("  " + pad_right(row.name, kHostColumns) + pad_left(format_bytes(row.peak_allocated), 11) +
+           pad_left(format_bytes(row.peak_reserved), 11) + pad_left(in_use, 11) + "  " +
+           std::string(name_of(row.peak_phase)));
+      if (!row.holds.empty()) {
+        for (const std::string& part : wrap(row.holds, options_.columns - 4)) line("    " + part);
+      }
+    }
   }
 
   void write_phases() {

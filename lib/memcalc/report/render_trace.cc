@@ -45,7 +45,7 @@ class TraceWriter {
     bool first = true;
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
-      if (event.kind == EventKind::kEmptyCache) continue;
+      if (!event.moves_block()) continue;
       const Bytes size = replayed_.timeline[i].block_bytes;
       Bytes& address = addresses_.at(static_cast<std::size_t>(event.block));
       if (event.kind == EventKind::kAllocate) {
@@ -81,7 +81,7 @@ class TraceWriter {
     survivors_.assign(trace_.blocks.size() + 1, false);
     for (const Event& event : trace_.events) {
       if (event.step == last_step_) return;
-      if (event.kind == EventKind::kEmptyCache) continue;
+      if (!event.moves_block()) continue;
       survivors_.at(static_cast<std::size_t>(event.block)) = event.kind == EventKind::kAllocate;
     }
   }
@@ -106,6 +106,7 @@ class TraceWriter {
       out_ += "# empty_cache\n";
       return;
     }
+    if (event.kind == EventKind::kReturn) return;  // nothing that is allocated changes
     out_.append(name_of(event.phase)).append(event.kind == EventKind::kAllocate ? "\t" : "\t-");
     number(point.block_bytes);
     out_ += '\t';
@@ -124,7 +125,9 @@ class TraceWriter {
     number(address);
     out_ += ", \"size\": ";
     number(size);
-    out_ += ", \"stream\": 0, \"time_us\": ";
+    out_ += ", \"stream\": ";
+    number(static_cast<Bytes>(trace_.blocks[static_cast<std::size_t>(event.block)].stream));
+    out_ += ", \"time_us\": ";
     number(time_++);  // the viewer orders by it; there is no clock in a symbolic run
     out_ += ", \"frames\": [{\"name\": \"";
     write_chain(event);

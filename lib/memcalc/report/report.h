@@ -67,6 +67,19 @@ struct HostMemory {
   Bytes pinned = 0;
 };
 
+/// Ranks of a run on several GPUs that ask for the same memory.
+struct RankRow {
+  std::int64_t first = 0;  // the one that was simulated
+  std::int64_t count = 1;
+  std::string name;   // "all 4 ranks", "rank 3", "stage 0"
+  std::string holds;  // what sets them apart; empty where all are alike
+  Bytes peak_allocated = 0;
+  Bytes peak_reserved = 0;
+  std::optional<Bytes> device_used_bytes;
+  Phase peak_phase = Phase::kForward;
+  std::string peak_operator;
+};
+
 struct FitRow {
   std::string gpu;
   Bytes memory_bytes = 0;
@@ -96,7 +109,7 @@ struct Report {
   ReplayResult memory;
   Bytes managed_bytes = 0;                 // paged optimizer states: managed memory, outside PyTorch's allocator
   Bytes managed_on_device_bytes = 0;       // what of it lies on the card: all, in the driver's steps, if there is room
-  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels (where the GPU's spec has both) + managed
+  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels + NCCL (as far as used) + managed
   bool fits = false;                       // device_used (or reserved) <= memory of the device
   std::optional<FullCard> full_card;       // where it does not fit so; not with expandable segments
   std::string peak_operator;               // chain at the peak's instant
@@ -107,6 +120,8 @@ struct Report {
   Accounting accounting;
   std::array<FlopRow, kOperatorClassCount> flops{};
   HostMemory host_memory;
+  std::vector<RankRow> ranks;      // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
+  std::size_t largest_rank = 0;    // place in `ranks`
   std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
 
   std::string profile;  // "pytorch-2.11 / transformers-5.17"

@@ -33,6 +33,7 @@ struct DeviceSpec {
   std::optional<Bytes> context_bytes;            // device memory of a process after its first tensor
   std::optional<Bytes> kernel_bytes;             // what loaded kernels and libraries add by the end of training
   std::optional<Bytes> kernel_bytes_with_cudnn;  // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
+  std::optional<Bytes> nccl_bytes;               // what NCCL takes when a process group starts (one host, NVLink)
   Bytes cublas_workspace_bytes = 0;              // per thread that issues GEMMs (PyTorch's default for this chip)
   Bytes cublaslt_workspace_bytes = 0;            // per thread that issues fused-bias GEMMs
   std::optional<SegmentPlacement> placement;     // measured; absent: plain descending chunks

@@ -6,6 +6,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
+#include "memcalc/spec/validate_parallel.h"
 
 namespace memcalc {
 namespace {
@@ -259,6 +260,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
   run.dropout = options.dropout;
   run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, assumptions);
+  run.parallel = resolve_parallel(options.parallel, options.gpus, options.framework, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);
   return resolved;

@@ -47,6 +47,10 @@ struct RunOptions {
   std::optional<bool> prepares_for_kbit;     // default: where a quantised base gets adapters
   std::vector<std::string> frozen;           // default: nothing
   bool liger = false;
+
+  std::optional<std::int64_t> gpus;    // default: tp x cp x pp
+  std::optional<Framework> framework;  // default: whose the data-parallel mode is
+  Parallel parallel;                   // without these two
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 12> kModelKeys = {"$schema",
                                                          "date",
                                                          "notes"};
 
-constexpr std::array<std::string_view, 27> kDeviceKeys = {"$schema",
+constexpr std::array<std::string_view, 28> kDeviceKeys = {"$schema",
                                                           "name",
                                                           "aliases",
                                                           "description",
@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, 27> kDeviceKeys = {"$schema",
                                                           "context_bytes",
                                                           "kernel_bytes",
                                                           "kernel_bytes_with_cudnn",
+                                                          "nccl_bytes",
                                                           "cublas_workspace_bytes",
                                                           "cublaslt_workspace_bytes",
                                                           "placement",
@@ -121,6 +122,7 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.context_bytes = json.optional_int("context_bytes", kByteRange);
   device.kernel_bytes = json.optional_int("kernel_bytes", kByteRange);
   device.kernel_bytes_with_cudnn = json.optional_int("kernel_bytes_with_cudnn", kByteRange);
+  device.nccl_bytes = json.optional_int("nccl_bytes", kByteRange);
   device.cublas_workspace_bytes = json.required_int("cublas_workspace_bytes", kByteRange);
   device.cublaslt_workspace_bytes = json.required_int("cublaslt_workspace_bytes", kByteRange);
   if (const std::optional<JsonObject> placement = json.nullable_object("placement")) {

@@ -7,6 +7,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/custom_shapes.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_parallel.h"
 
 namespace memcalc {
 namespace {
@@ -269,6 +270,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_precision(run);
   check_fine_tuning(model, run);
   check_optimizer(run);
+  check_parallel(model, run);
 }
 
 }  // namespace memcalc

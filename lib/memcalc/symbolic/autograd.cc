@@ -78,7 +78,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.saved_count = 0;
   node.output_count = 0;
   node.recomputed = recomputing;
-  node.outputs_differ = false;
+  node.hook = -1;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;
@@ -160,6 +160,28 @@ void Tape::abandon_pending_node() {
   release_node(std::exchange(pending_node_, kNoNode));
 }
 
+std::int32_t Tape::add_hook(std::function<void()> hook) {
+  hooks_.push_back(std::move(hook));
+  return static_cast<std::int32_t>(hooks_.size() - 1);
+}
+
+void Tape::before_backward_of(const Tensor& output, std::function<void()> hook) {
+  const NodeId id = output.impl()->grad_fn;
+  if (id == kNoNode) throw Error(ErrorCode::kInternal, "a hook on a tensor without history");
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  if (node.hook >= 0) {  // hooks run in the order in which they were registered
+    hook = [before = hooks_[static_cast<std::size_t>(node.hook)], after = std::move(hook)] {
+      before();
+      after();
+    };
+  }
+  node.hook = add_hook(std::move(hook));
+}
+
+void Tape::after_gradient_of(const Tensor& parameter, std::function<void()> hook) {
+  nodes_[static_cast<std::size_t>(parameter.impl()->grad_accumulator)].hook = add_hook(std::move(hook));
+}
+
 void Tape::push_ready(NodeId id) {
   ready_.emplace_back(nodes_[static_cast<std::size_t>(id)].sequence, id);
   std::push_heap(ready_.begin(), ready_.end());
@@ -196,6 +218,7 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   count_dependencies(first);
   nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = root_gradient;
   // Called inside of backward(), by a reentrant checkpoint, it has a queue of its own.
+  ++backward_depth_;
   const auto outer_ready = std::exchange(ready_, {});
   const Operator* const outer_node = current_node;
   push_ready(first);
@@ -208,6 +231,8 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   }
   ready_ = outer_ready;
   current_node = outer_node;
+  if (--backward_depth_ > 0) return;
+  for (const std::function<void()>& callback : std::exchange(final_callbacks_, {})) callback();
 }
 
 void Tape::evaluate(NodeId id) {
@@ -215,8 +240,10 @@ void Tape::evaluate(NodeId id) {
   if (node.variable != nullptr) {
     current_node = &kAccumulateGrad;
     accumulate_gradient(node, std::move(node.buffer[0]));
+    if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
     return;
   }
+  if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
   BackwardCall call(*this, node);
   for (int i = 0; i < node.output_count; ++i) {
     call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);

@@ -9,6 +9,8 @@
 
 namespace memcalc {
 
+enum class Collective : std::uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend };
+
 /// One operator call of one optimizer step.
 struct Kernel {
   const Operator* op = nullptr;
@@ -20,6 +22,12 @@ struct Kernel {
   DType dtype = DType::kFloat32;
   double flops = 0;  // of one call; a multiply-add counts 2; contractions counted as torch.utils.flop_counter does
   double bytes = 0;  // read and written by an ideal kernel
+  CudaStream stream = CudaStream::kDefault;  // on which it runs beside the others
+  Collective collective = Collective::kNone;
+  /// Collectives only: bytes as nccl-tests count them (the whole tensor: what is gathered, what is to be scattered; of
+  /// a message what is sent), and the ranks that take part.
+  double collective_bytes = 0;
+  std::int64_t group_size = 1;
   std::int64_t m = 0, n = 0, k = 0, batch = 0;  // contractions only: C[batch, m, n] += A[batch, m, k] B[batch, k, n]
 };
 

@@ -85,7 +85,7 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   const Bytes bytes = checked_multiply(impl->elements, size_of(dtype));
   if (bytes > 0 && !on_meta_device) {
     impl->block = static_cast<BlockId>(trace.blocks.size());
-    trace.blocks.push_back({bytes, Category::kTemporaries});
+    trace.blocks.push_back({bytes, Category::kTemporaries, stream});
     block_references_.push_back(1);
     allocate_event(impl->block, &op);
   }
@@ -159,6 +159,22 @@ void Tape::take_storage(const Tensor& tensor, Tensor& from) {
   from.reset();
 }
 
+void Tape::replace_parameter(const Tensor& parameter, Tensor& from) {
+  TensorImpl& impl = *parameter.impl();
+  const TensorImpl& part = *from.impl();
+  const BlockId before = std::exchange(impl.block, part.block);
+  if (impl.block != kNoBlock) ++block_references_[static_cast<std::size_t>(impl.block)];
+  impl.dtype = part.dtype;
+  impl.shape = part.shape;
+  impl.strides = part.strides;
+  impl.elements = part.elements;
+  if (impl.grad_accumulator != kNoNode) {
+    nodes_[static_cast<std::size_t>(impl.grad_accumulator)].output = {impl.shape, impl.dtype};
+  }
+  if (before != kNoBlock) release_block(before);
+  from.reset();
+}
+
 void Tape::keep(Node& node, const Tensor& tensor) {
   node.kept = tensor;
   mark_saved(tensor);
@@ -183,6 +199,61 @@ void Tape::set_category(const Tensor& tensor, Category category) {
   }
 }
 
+void Tape::record_stream(const Tensor& tensor) {
+  if (tensor.impl()->block == kNoBlock) return;
+  trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].waits_for_streams = true;
+}
+
+void Tape::streams_done(BlockId block) {
+  trace.events.push_back({nullptr, current_node, block, EventKind::kReturn, phase, static_cast<std::int16_t>(step)});
+}
+
+void Tape::make_resizable(const Tensor& tensor) {
+  TensorImpl& impl = *tensor.impl();
+  const BlockId before = std::exchange(impl.block, kNoBlock);
+  if (before != kNoBlock) release_block(before);
+  const Tensor resizable = empty_resizable(impl.shape, impl.dtype);
+  impl.block = resizable.impl()->block;
+  ++block_references_[static_cast<std::size_t>(impl.block)];
+}
+
+Tensor Tape::empty_resizable(const Shape& shape, DType dtype) {
+  Tensor tensor = placeholder();
+  TensorImpl& impl = *tensor.impl();
+  impl.dtype = dtype;
+  impl.shape = shape;
+  impl.strides = contiguous_strides(shape);
+  impl.elements = shape.elements();
+  ++block_references_[static_cast<std::size_t>(impl.block)];  // the storage itself is never dropped, only emptied
+  resizable_.emplace_back(impl.block, kNoBlock);
+  return tensor;
+}
+
+BlockId& Tape::block_of_storage(const Tensor& tensor) {
+  // Storages are numbered upwards, so the list is sorted.
+  const auto found = std::lower_bound(resizable_.begin(), resizable_.end(), tensor.impl()->block,
+                                      [](const auto& each, BlockId storage) { return each.first < storage; });
+  if (found == resizable_.end() || found->first != tensor.impl()->block) {
+    throw Error(ErrorCode::kInternal, "a storage that cannot be resized");
+  }
+  return found->second;
+}
+
+void Tape::fill_storage(const Tensor& tensor, const Operator& op, Category category) {
+  BlockId& block = block_of_storage(tensor);
+  block = static_cast<BlockId>(trace.blocks.size());
+  trace.blocks.push_back({tensor.bytes(), category, stream});
+  block_references_.push_back(1);
+  allocate_event(block, &op);
+}
+
+BlockId Tape::empty_storage(const Tensor& tensor) {
+  const BlockId block = std::exchange(block_of_storage(tensor), kNoBlock);
+  if (block == kNoBlock) throw Error(ErrorCode::kInternal, "a storage is emptied twice");
+  release_block(block);
+  return block;
+}
+
 void Tape::allocate_event(BlockId block, const Operator* op) {
   trace.events.push_back({op, current_node, block, EventKind::kAllocate, phase, static_cast<std::int16_t>(step)});
 }
@@ -203,6 +274,7 @@ void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype,
   kernel.node = current_node;
   kernel.operator_class = operator_class;
   kernel.phase = phase;
+  kernel.stream = stream;
   kernel.recomputed = recomputing;
   kernel.repeats = kernel_repeats;
   kernel.dtype = dtype;
@@ -235,6 +307,15 @@ void Tape::grouped_contraction(const Operator& op, DType dtype, std::int64_t gro
   last.m = ceil_div(rows, groups);  // of an average group
   last.n = n;
   last.k = k;
+}
+
+void Tape::collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t group_size) {
+  if (!record_kernels) return;
+  kernel(op, OperatorClass::kCommunication, dtype, 0, 0);
+  Kernel& last = kernels.back();
+  last.collective = kind;
+  last.collective_bytes = static_cast<double>(bytes);
+  last.group_size = group_size;
 }
 
 void Tape::use_cublas(bool with_lt) {

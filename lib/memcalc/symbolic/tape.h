@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,6 +22,7 @@ namespace memcalc {
 
 class BackwardCall;
 class CheckpointFrame;
+class LayerHooks;
 
 using BackwardFunction = void (*)(BackwardCall&);
 
@@ -94,6 +96,7 @@ struct Node {
   bool visited = false;
   bool recomputed = false;
   bool outputs_differ = false;     // in shape
+  std::int32_t hook = -1;          // before its backward; of AccumulateGrad after it
   TensorImpl* variable = nullptr;  // AccumulateGrad only
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;
@@ -135,6 +138,9 @@ class Tape {
   void require_gradient(const Tensor& tensor);
   /// tensor.data = tensor.data.to(dtype): new storage, then the old one dies. Keeps what autograd knows of a parameter.
   void convert(const Tensor& tensor, DType dtype, const Operator& op);
+  /// A parameter that becomes one of another shape and type in its place: the storage of `from`, which dies, and what
+  /// autograd knows of it; its own storage dies before.
+  void replace_parameter(const Tensor& parameter, Tensor& from);
   /// Gives a tensor that was made on the meta device the storage of `from`, which dies.
   void take_storage(const Tensor& tensor, Tensor& from);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
@@ -142,6 +148,20 @@ class Tape {
   /// Scratch memory that an operator holds for a moment: requested and returned at once.
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   void set_category(const Tensor& tensor, Category category);
+  /// tensor.record_stream(…): once freed its memory is not handed out again before streams_done().
+  void record_stream(const Tensor& tensor);
+  /// The other streams are done with a block that waited for them.
+  void streams_done(BlockId block);
+
+  // --- storages that are freed and allocated again under the tensors that share them (untyped_storage().resize_)
+  /// Frees the storage of `tensor`, which nothing else shares, and gives it one that can be resized; it is empty.
+  void make_resizable(const Tensor& tensor);
+  /// A tensor on a resizable storage that is empty.
+  [[nodiscard]] Tensor empty_resizable(const Shape& shape, DType dtype);
+  /// Pre: empty.
+  void fill_storage(const Tensor& tensor, const Operator& op, Category category);
+  /// Pre: filled. The block that was freed.
+  BlockId empty_storage(const Tensor& tensor);
   /// A later step of the same kind does not ask for this one, though it is freed.
   void only_once(const Tensor& tensor) { blocks_only_once.push_back(tensor.impl()->block); }
 
@@ -161,6 +181,12 @@ class Tape {
   /// needs for the copy.
   [[nodiscard]] Tensor to_host(const Tensor& tensor);
   [[nodiscard]] Tensor from_host(const Tensor& copy);
+  /// tensor.register_hook of a tensor with history: before the backward of the operator that made it.
+  void before_backward_of(const Tensor& output, std::function<void()> hook);
+  /// A post hook of the parameter's AccumulateGrad: each time that its gradient has arrived.
+  void after_gradient_of(const Tensor& parameter, std::function<void()> hook);
+  /// Variable._execution_engine.queue_callback: once, when this backward pass is done.
+  void at_end_of_backward(std::function<void()> callback) { final_callbacks_.push_back(std::move(callback)); }
   /// Forgets a node whose operator was stopped before it made its output.
   void abandon_pending_node();
 
@@ -173,6 +199,8 @@ class Tape {
   /// `rows` in as many groups, however long each, multiplied or summed over by matrices [k, n] of their own.
   void grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
                            std::int64_t n);
+  /// A collective of `group_size` ranks; `bytes` as in Kernel::collective_bytes.
+  void collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t group_size);
   /// Ends the run: what dies from now on is no event.
   void stop() { closing_ = true; }
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.
@@ -186,6 +214,8 @@ class Tape {
   bool record_kernels = false;
   std::int64_t kernel_repeats = 1;  // how often what runs now runs in a step
   Phase phase = Phase::kBuild;
+  CudaStream stream = CudaStream::kDefault;  // the current stream
+  LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model
   int step = -1;
   bool grad_enabled = true;
   bool allow_tf32 = false;                 // torch.backends.cudnn.allow_tf32
@@ -196,6 +226,8 @@ class Tape {
   bool on_meta_device = false;             // tensors are made without storage: from_pretrained builds a model so
   bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
+  std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
+  bool context_rotates = false;            // or passes them on, rank by rank
   bool offload_saved = false;              // what autograd saves goes to host memory
   HostCopies host_copies;                  // of this forward pass
 
@@ -211,6 +243,8 @@ class Tape {
   [[nodiscard]] TensorImpl* new_impl();
   void release(TensorImpl* impl);
   void release_block(BlockId block);
+  [[nodiscard]] BlockId& block_of_storage(const Tensor& tensor);
+  [[nodiscard]] std::int32_t add_hook(std::function<void()> hook);
   [[nodiscard]] NodeId new_node();
   void release_node(NodeId id);
   [[nodiscard]] Edge gradient_edge(const Tensor& tensor);
@@ -237,6 +271,10 @@ class Tape {
   std::array<bool, 2> cublas_used_{};  // by thread: forward, autograd
   std::array<bool, 2> cublaslt_used_{};
   std::vector<Tensor> workspaces_;
+  std::vector<std::pair<BlockId, BlockId>> resizable_;  // storage (a block that is never allocated), its block now
+  std::vector<std::function<void()>> hooks_;
+  std::vector<std::function<void()>> final_callbacks_;
+  int backward_depth_ = 0;
   bool closing_ = false;
 };
 
@@ -276,6 +314,19 @@ class OperatorCall {
  private:
   std::array<const Arg*, 5> arguments_{};
   std::size_t count_;
+};
+
+/// with torch.cuda.stream(…)
+class OnStream {
+ public:
+  OnStream(Tape& tape, CudaStream stream) : tape_(tape), before_(std::exchange(tape.stream, stream)) {}
+  ~OnStream() { tape_.stream = before_; }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  Tape& tape_;
+  CudaStream before_;
 };
 
 /// Turns recording off for a scope, as torch.no_grad does.

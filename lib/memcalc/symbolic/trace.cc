@@ -3,8 +3,9 @@
 namespace memcalc {
 
 std::string_view name_of(Category category) {
-  constexpr std::string_view names[kCategoryCount] = {"weights",     "autocast_copies", "gradients", "optimizer_states",
-                                                      "activations", "temporaries",     "inputs",    "workspaces"};
+  constexpr std::string_view names[kCategoryCount] = {
+      "weights",     "autocast_copies", "gradients",  "optimizer_states", "activations",
+      "temporaries", "inputs",          "workspaces", "gathered_weights", "communication"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -14,8 +15,8 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(OperatorClass operator_class) {
-  constexpr std::string_view names[kOperatorClassCount] = {"contraction", "normalization", "elementwise", "movement",
-                                                           "optimizer"};
+  constexpr std::string_view names[kOperatorClassCount] = {"contraction", "normalization", "elementwise",
+                                                           "movement",    "optimizer",     "communication"};
   return names[static_cast<std::size_t>(operator_class)];
 }
 

@@ -22,8 +22,10 @@ enum class Category : std::uint8_t {
   kTemporaries,      // everything else that an operator or a Python variable holds for a while
   kInputs,           // input ids, masks, labels
   kWorkspaces,       // cuBLAS, cuBLASLt, cuDNN scratch
+  kGatheredWeights,  // full parameters that sharding put together for a while
+  kCommunication,    // buffers of collectives: gradient buckets, what is gathered, reduced or sent
 };
-inline constexpr std::size_t kCategoryCount = 8;
+inline constexpr std::size_t kCategoryCount = 10;
 
 /// "weights", "autocast_copies", …: the key in JSON.
 [[nodiscard]] std::string_view name_of(Category category);
@@ -36,8 +38,15 @@ inline constexpr std::size_t kPhaseCount = 6;
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 /// The classes by which FLOPs and time are reported.
-enum class OperatorClass : std::uint8_t { kContraction, kNormalization, kElementwise, kMovement, kOptimizer };
-inline constexpr std::size_t kOperatorClassCount = 5;
+enum class OperatorClass : std::uint8_t {
+  kContraction,
+  kNormalization,
+  kElementwise,
+  kMovement,
+  kOptimizer,
+  kCommunication,
+};
+inline constexpr std::size_t kOperatorClassCount = 6;
 
 [[nodiscard]] std::string_view name_of(OperatorClass operator_class);
 
@@ -46,7 +55,20 @@ struct Operator {
   const char* name;  // "aten::mm", "MmBackward0"
 };
 
-enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache };
+/// The CUDA streams that ask for memory. The allocator never hands a block of one to another.
+enum class CudaStream : std::uint8_t {
+  kDefault,
+  kAllGatherCopyIn,  // FSDP2; of FSDP1 the one on which shards are cast
+  kAllGather,        // of FSDP1 the one on which parameters are unsharded
+  kReduceScatter,    // of FSDP1 the one of its post-backward
+  kAllReduce,
+  kPointToPoint,  // pipelines
+  kCopy,          // to and from host memory
+};
+inline constexpr std::size_t kStreamCount = 7;
+
+/// kReturn: other streams are done with a block that was freed before (Block::waits_for_streams).
+enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache, kReturn };
 
 /// One request. `block` indexes Trace::blocks (-1 for kEmptyCache).
 struct Event {
@@ -56,11 +78,17 @@ struct Event {
   EventKind kind = EventKind::kAllocate;
   Phase phase = Phase::kBuild;
   std::int16_t step = -1;  // 0, 1, 2; -1 while the model is built
+
+  /// A block changes hands: the other kinds do not change what is allocated.
+  [[nodiscard]] bool moves_block() const { return kind == EventKind::kAllocate || kind == EventKind::kFree; }
 };
 
 struct Block {
   Bytes requested = 0;  // what the operator asked for; the allocator rounds
   Category category = Category::kTemporaries;
+  CudaStream stream = CudaStream::kDefault;
+  /// Tensor.record_stream: once freed it counts as free, but is handed out again only after its kReturn.
+  bool waits_for_streams = false;
 };
 
 struct Trace {

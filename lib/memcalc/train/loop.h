@@ -8,6 +8,8 @@
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
 
@@ -26,10 +28,17 @@ struct ExecutedMicroBatch {
 
 /// A plain loop with torch's defaults:
 ///   out = model(**batch); out.loss.backward(); optimizer.step(); optimizer.zero_grad()
-void run_bare_loop(Tape& tape, Model& model, const RunSpec& run);
+/// `wrapper`: null on one GPU.
+void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr);
+
+/// The parameters that a rank's optimizer is given: those that train.
+[[nodiscard]] ParameterGroup updated_parameters(const Model& model, const ParallelWrapper* wrapper);
+
+/// .grad = None for every parameter, in order.
+void zero_grad(const Model& model);
 
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15).
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run);
+void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr);
 
 /// Around model.forward(): counts its layers, and saves in host memory where the run asks for it.
 class ForwardPass {

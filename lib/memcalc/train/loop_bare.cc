@@ -16,15 +16,6 @@ namespace {
 
 constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
 
-Tensor forward(Tape& tape, Model& model, const RunSpec& run, const Batch& batch) {
-  tape.autocast = autocast_dtype(run.precision);
-  const ForwardPass pass(tape, run);
-  ModelOutput output = model.forward(batch);
-  tape.autocast.reset();
-  tape.clear_cast_cache();
-  return output.loss;  // the rest of the output dies here
-}
-
 }  // namespace
 
 std::optional<DType> autocast_dtype(Precision precision) {
@@ -99,67 +90,123 @@ void backward_from(const Tensor& loss) {
 
 namespace {
 
-void bare_step(Tape& tape, Model& model, const RunSpec& run, const Batch& batch, OptimizerSteps& optimizer,
-               GradScaler& scaler) {
-  tape.phase = Phase::kZero;
-  optimizer.zero_grad();
-  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
-    tape.kernel_repeats = micro_batch.stands_for;
-    tape.phase = Phase::kForward;
-    Tensor loss = forward(tape, model, run, batch);
-    tape.phase = Phase::kBackward;
+/// The variables of a plain loop and the step that it repeats.
+class BareLoop {
+ public:
+  BareLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& batch)
+      : tape_(tape),
+        model_(model),
+        run_(run),
+        wrapper_(wrapper),
+        batch_(batch),
+        optimizer_(tape, run.optimizer, Loop::kBare, {updated_parameters(model, wrapper)}),
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {}
+
+  void step();
+
+  /// What the next step drops when it assigns its own.
+  template <typename Visit>
+  void visit_carried(Visit visit) {
+    for (const Parameter& parameter : model_.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+    }
+    optimizer_.visit_carried(visit);
+  }
+
+ private:
+  [[nodiscard]] Tensor forward();
+
+  Tape& tape_;
+  Model& model_;
+  const RunSpec& run_;
+  ParallelWrapper* wrapper_;
+  const Batch& batch_;
+  OptimizerSteps optimizer_;
+  GradScaler scaler_;
+};
+
+Tensor BareLoop::forward() {
+  tape_.autocast = autocast_dtype(run_.precision);
+  const ForwardPass pass(tape_, run_);
+  const auto module = [this](const Batch& batch) { return model_.forward(batch); };
+  ModelOutput output = wrapper_ != nullptr ? wrapper_->forward(module, batch_, true) : module(batch_);
+  tape_.autocast.reset();
+  tape_.clear_cast_cache();
+  return output.loss;  // the rest of the output dies here
+}
+
+void BareLoop::step() {
+  tape_.phase = Phase::kZero;
+  if (wrapper_ != nullptr) {
+    zero_grad(model_);
+  } else {
+    optimizer_.zero_grad();
+  }
+  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run_.accumulation_steps)) {
+    tape_.kernel_repeats = micro_batch.stands_for;
+    tape_.phase = Phase::kForward;
+    Tensor loss = forward();
+    tape_.phase = Phase::kBackward;
     {
-      Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
-      const Tensor scaled = scaler.scale(averaged);
+      Tensor averaged = run_.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+      const Tensor scaled = scaler_.scale(averaged);
       averaged.reset();
       backward_from(scaled);
     }
-    tape.phase = Phase::kDelete;
+    tape_.phase = Phase::kDelete;
     loss.reset();
   }
-  tape.kernel_repeats = 1;
-  tape.phase = Phase::kOptimizer;
-  if (run.max_grad_norm) {
-    scaler.unscale();
-    clip_grad_norm(tape, model.parameters);
+  tape_.kernel_repeats = 1;
+  tape_.phase = Phase::kOptimizer;
+  if (run_.max_grad_norm) {
+    scaler_.unscale();
+    clip_grad_norm(tape_, model_.parameters);
   }
-  scaler.step(optimizer);
-  scaler.update();
+  scaler_.step(optimizer_);
+  scaler_.update();
+  if (wrapper_ != nullptr) wrapper_->after_step();
 }
 
 }  // namespace
 
-void run_bare_loop(Tape& tape, Model& model, const RunSpec& run) {
-  Batch batch = make_batch(tape, model, run, kRandint);
-  tape.empty_cache();
-  apply_fine_tuning(tape, model, run);
+ParameterGroup updated_parameters(const Model& model, const ParallelWrapper* wrapper) {
+  if (wrapper != nullptr) return wrapper->optimizer_parameters(model);
   ParameterGroup all;
   for (const Parameter& parameter : model.parameters) {
     if (parameter.tensor.requires_grad()) all.push_back(&parameter);
   }
-  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
-  GradScaler scaler(tape, run.precision == Precision::kAmpFp16, run.skipped_steps);
+  return all;
+}
+
+void zero_grad(const Model& model) {
+  for (const Parameter& parameter : model.parameters) parameter.tensor.impl()->grad.reset();
+}
+
+void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
+  const Batch batch = make_batch(tape, model, run, kRandint);
+  tape.empty_cache();
+  apply_fine_tuning(tape, model, run);
+  if (wrapper != nullptr) {
+    wrapper->wrap(model);
+    tape.empty_cache();
+  }
+  BareLoop loop(tape, model, run, wrapper, batch);
   tape.record_kernels = true;
   tape.step = 0;
-  if (run.skipped_steps > 0) {  // the steps differ
+  if (run.skipped_steps > 0 || wrapper != nullptr) {  // the steps differ
     for (; tape.step < kSteps; ++tape.step) {
       tape.record_kernels = tape.step == kSteps - 1;
-      bare_step(tape, model, run, batch, optimizer, scaler);
+      loop.step();
     }
     tape.stop();
     return;
   }
   CarriedVariables carried;
-  const auto variables = [&](auto visit) {
-    for (const Parameter& parameter : model.parameters) {
-      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
-    }
-    optimizer.visit_carried(visit);
-  };
+  const auto variables = [&](auto visit) { loop.visit_carried(visit); };
   carried.place(tape, variables);
   const std::size_t first_event = tape.trace.events.size();
   const std::size_t first_block = tape.trace.blocks.size();
-  bare_step(tape, model, run, batch, optimizer, scaler);
+  loop.step();
   carried.collect(variables);
   repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   tape.stop();

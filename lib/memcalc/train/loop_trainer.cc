@@ -43,17 +43,23 @@ int steps_without_padding(const RunSpec& run) {
   return run.batch_size == 1 ? 2 : 1;
 }
 
-/// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32.
-Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, const Batch& inputs) {
-  tape.autocast = autocast_dtype(run.precision);
-  ModelOutput outputs = [&] {
-    const ForwardPass pass(tape, run);
-    return model.forward(inputs);
-  }();
-  const bool mixed = tape.autocast.has_value();
-  tape.autocast.reset();
-  tape.clear_cast_cache();
-  if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+/// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`: around
+/// that.
+Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
+                    bool sync) {
+  const auto module = [&](const Batch& batch) {
+    tape.autocast = autocast_dtype(run.precision);
+    ModelOutput outputs = [&] {
+      const ForwardPass pass(tape, run);
+      return model.forward(batch);
+    }();
+    const bool mixed = tape.autocast.has_value();
+    tape.autocast.reset();
+    tape.clear_cast_cache();
+    if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    return outputs;
+  };
+  ModelOutput outputs = wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
@@ -67,10 +73,10 @@ void look_for_infinities(const Tensor& loss) {
 }
 
 /// Weights first, then biases and norms, which are not decayed.
-std::vector<ParameterGroup> parameter_groups(const Model& model) {
+std::vector<ParameterGroup> parameter_groups(const Model& model, const ParallelWrapper* wrapper) {
   std::vector<ParameterGroup> groups(2);
-  for (const Parameter& parameter : model.parameters) {
-    if (parameter.tensor.requires_grad()) groups[parameter.decays ? 0 : 1].push_back(&parameter);
+  for (const Parameter* parameter : updated_parameters(model, wrapper)) {
+    groups[parameter->decays ? 0 : 1].push_back(parameter);
   }
   return groups;
 }
@@ -78,11 +84,12 @@ std::vector<ParameterGroup> parameter_groups(const Model& model) {
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
-  TrainerLoop(Tape& tape, Model& model, const RunSpec& run)
+  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper)
       : tape_(tape),
         model_(model),
         run_(run),
-        optimizer_(tape, run.optimizer, Loop::kTrainer, parameter_groups(model)),
+        wrapper_(wrapper),
+        optimizer_(tape, run.optimizer, Loop::kTrainer, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
@@ -108,11 +115,12 @@ class TrainerLoop {
   }
 
  private:
-  void micro_batch(Batch& batch);
+  void micro_batch(Batch& batch, bool sync);
 
   Tape& tape_;
   Model& model_;
   const RunSpec& run_;
+  ParallelWrapper* wrapper_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
@@ -134,7 +142,7 @@ void TrainerLoop::step(bool padded) {
   items_ = std::move(next_items);
   for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.accumulation_steps)) {
     tape_.kernel_repeats = executed.stands_for;
-    micro_batch(batches_[static_cast<std::size_t>(executed.index)]);
+    micro_batch(batches_[static_cast<std::size_t>(executed.index)], executed.index == run_.accumulation_steps - 1);
   }
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
@@ -144,15 +152,16 @@ void TrainerLoop::step(bool padded) {
   grad_norm_ = clip_grad_norm(tape_, model_.parameters);
   scaler_.step(optimizer_);
   scaler_.update();
+  if (wrapper_ != nullptr) wrapper_->after_step();
   tape_.phase = Phase::kZero;
-  for (const Parameter& parameter : model_.parameters) parameter.tensor.impl()->grad.reset();
+  zero_grad(model_);
 }
 
-void TrainerLoop::micro_batch(Batch& batch) {
+void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   inputs_ = batch;
   inputs_.number_of_items = items_;
   tape_.phase = Phase::kForward;
-  Tensor loss = compute_loss(tape_, model_, run_, inputs_);
+  Tensor loss = compute_loss(tape_, model_, run_, wrapper_, inputs_, sync);
   tape_.phase = Phase::kBackward;
   {
     Tensor averaged = divide_scalar(loss);  // by the accumulation steps, even where that is 1
@@ -169,14 +178,15 @@ void TrainerLoop::micro_batch(Batch& batch) {
 
 }  // namespace
 
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run) {
+void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
   tape.empty_cache();
   apply_fine_tuning(tape, model, run);
-  TrainerLoop loop(tape, model, run);
+  if (wrapper != nullptr) wrapper->wrap(model);
+  TrainerLoop loop(tape, model, run, wrapper);
   tape.record_kernels = true;
   tape.step = 0;
   const int without_padding = steps_without_padding(run);
-  if (without_padding == 0 && run.skipped_steps == 0) {
+  if (without_padding == 0 && run.skipped_steps == 0 && wrapper == nullptr) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);

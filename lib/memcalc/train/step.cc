@@ -59,9 +59,28 @@ void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
   }
 }
 
+std::vector<ParameterInfo> parameters_of(const Model& model, const ParallelWrapper* wrapper) {
+  std::vector<ParameterInfo> parameters;
+  for (const Parameter& parameter : model.parameters) {
+    const std::size_t i = parameters.size();
+    const Shape held = parameter.tensor.shape();
+    const bool replaced = wrapper != nullptr && !wrapper->whole_shapes.empty();
+    const Shape& shape = replaced ? wrapper->whole_shapes[i] : held;
+    parameters.push_back({.name = parameter.name,
+                          .elements = shape.elements(),
+                          .dtype = parameter.tensor.dtype(),
+                          .trainable = parameter.tensor.requires_grad(),
+                          .shape = shape,
+                          .is_embedding = parameter.is_embedding,
+                          .held = held,
+                          .is_updated = wrapper == nullptr || wrapper->updates(parameter)});
+  }
+  return parameters;
+}
+
 }  // namespace
 
-SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   Tape tape(device);
   tape.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;
@@ -69,15 +88,14 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   {
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
+    const std::unique_ptr<ParallelWrapper> wrapper = make_wrapper(tape, run, rank);
     if (run.loop == Loop::kTrainer) {
-      run_trainer_loop(tape, *model, run);
+      run_trainer_loop(tape, *model, run, wrapper.get());
     } else {
-      run_bare_loop(tape, *model, run);
+      run_bare_loop(tape, *model, run, wrapper.get());
     }
-    for (const Parameter& parameter : model->parameters) {
-      result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(),
-                                   parameter.tensor.requires_grad(), parameter.tensor.shape(), parameter.is_embedding});
-    }
+    result.parameters = parameters_of(*model, wrapper.get());
+    if (wrapper) result.assumptions = wrapper->assumptions;
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;

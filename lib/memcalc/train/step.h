@@ -23,6 +23,8 @@ struct ParameterInfo {
   bool trainable = true;
   Shape shape{};
   bool is_embedding = false;  // the weight of an nn.Embedding
+  Shape held{};               // what this rank stores of it and of its gradient; on one GPU all
+  bool is_updated = true;     // its optimizer states are on this rank
 };
 
 struct SymbolicRun {
@@ -39,6 +41,8 @@ struct SymbolicRun {
 
 /// Throws Error(kUnsupported) for a combination that is not modelled, Error(kUsage) for one that the framework
 /// itself would refuse, Error(kOverflow) for sizes beyond 63 bits.
-[[nodiscard]] SymbolicRun run_symbolically(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
+/// `rank`: of several GPUs the one that is looked at.
+[[nodiscard]] SymbolicRun run_symbolically(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,
+                                           std::int64_t rank = 0);
 
 }  // namespace memcalc

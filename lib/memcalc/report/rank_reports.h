@@ -1,0 +1,24 @@
+// Of the reports of several ranks the one of the largest, which then tells of all. Covered by
+// tests/unit/parallel_frame_test.cc.
+#pragma once
+
+#include <vector>
+
+#include "memcalc/report/report.h"
+#include "memcalc/train/ranks.h"
+
+namespace memcalc {
+
+class RankReports {
+ public:
+  void add(const RankGroup& group, Report report);
+  /// The report of the rank that needs most of its card; among equals the first. Pre: one was added.
+  [[nodiscard]] Report of_largest() &&;
+
+ private:
+  std::vector<RankRow> rows_;
+  std::size_t largest_ = 0;
+  Report report_;  // of the largest so far
+};
+
+}  // namespace memcalc

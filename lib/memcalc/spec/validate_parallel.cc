@@ -1,0 +1,215 @@
+#include "memcalc/spec/validate_parallel.h"
+
+#include <algorithm>
+#include <array>
+#include <variant>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/base/error.h"
+#include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate.h"
+
+namespace memcalc {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kUsage, message); }
+
+constexpr std::int64_t kMostGpus = std::int64_t{1} << 20;
+
+std::int64_t model_ranks(const Parallel& p) {
+  return checked_multiply(checked_multiply(p.tensor, p.context), p.pipeline);
+}
+
+/// "tp 4 x pp 2 = 8"
+std::string product_of(const Parallel& p) {
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t size) {
+    if (size > 1) text += (text.empty() ? "" : " x ") + std::string(name) + " " + std::to_string(size);
+  };
+  add("tp", p.tensor);
+  add("cp", p.context);
+  add("pp", p.pipeline);
+  return text + " = " + std::to_string(model_ranks(p));
+}
+
+bool is_fsdp(const Parallel& p) {
+  return p.data_parallel == DataParallel::kFsdp1 || p.data_parallel == DataParallel::kFsdp2;
+}
+
+/// Whose the mode is; of those that no framework calls its own, torch's.
+Framework framework_of(DataParallel mode) {
+  switch (mode) {
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2:
+    case DataParallel::kDsZero3: return Framework::kDeepSpeed;
+    case DataParallel::kMegatronDist: return Framework::kMegatron;
+    default: return Framework::kTorch;
+  }
+}
+
+struct Heads {
+  std::int64_t attention = 0;
+  std::int64_t key_value = 0;
+};
+
+std::optional<Heads> heads_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::optional<Heads> {
+        if constexpr (requires { spec.num_key_value_heads; }) {
+          return Heads{spec.num_attention_heads, spec.num_key_value_heads};
+        } else if constexpr (requires { spec.num_attention_heads; }) {
+          return Heads{spec.num_attention_heads, spec.num_attention_heads};
+        } else if constexpr (requires { spec.n_head; }) {
+          return Heads{spec.n_head, spec.n_head};
+        } else {
+          return std::nullopt;
+        }
+      },
+      model.architecture);
+}
+
+void check_sizes(const Parallel& p) {
+  const std::array<std::pair<const char*, std::int64_t>, 8> sizes = {
+      {{"gpus", p.gpus},
+       {"nodes", p.nodes},
+       {"tp", p.tensor},
+       {"cp", p.context},
+       {"ep", p.expert},
+       {"pp", p.pipeline},
+       {"virtual stages", p.virtual_stages},
+       {"hsdp shard", std::max<std::int64_t>(p.hsdp_shard, 1)}}};
+  for (const auto& [name, size] : sizes) {
+    if (size < 1 || size > kMostGpus) {
+      refuse(std::string(name) + ": expected a whole number from 1 to " + std::to_string(kMostGpus) + ", found " +
+             std::to_string(size));
+    }
+  }
+  if (p.gpus % model_ranks(p) != 0) {
+    refuse("gpus " + std::to_string(p.gpus) + ": " + product_of(p) + " does not divide it");
+  }
+  if (p.gpus % p.nodes != 0) {
+    refuse("nodes " + std::to_string(p.nodes) + " does not divide gpus " + std::to_string(p.gpus));
+  }
+}
+
+void check_options(const Parallel& p) {
+  const std::string mode(name_of(p.data_parallel));
+  if (!is_fsdp(p)) {
+    if (p.hsdp_shard != 0) refuse("hsdp shard: only FSDP shards; accepted: --parallel fsdp2 or fsdp1");
+    if (p.fsdp_param_dtype || p.fsdp_reduce_dtype) {
+      refuse("FSDP's param and reduce dtype: the mode is " + mode + "; accepted: --parallel fsdp2 or fsdp1");
+    }
+    if (!p.reshard_after_forward) {
+      refuse("no reshard after forward: the mode is " + mode + "; accepted: --parallel fsdp2 or fsdp1");
+    }
+  } else if (p.hsdp_shard != 0 && (p.hsdp_shard == 1 || data_parallel_size(p) % p.hsdp_shard != 0 ||
+                                   p.hsdp_shard == data_parallel_size(p))) {
+    refuse("hsdp shard " + std::to_string(p.hsdp_shard) + ": expected a divisor of the " +
+           std::to_string(data_parallel_size(p)) + " data-parallel ranks that is neither 1 nor all of them");
+  }
+  if ((p.ddp_bucket_view || p.ddp_static_graph) && p.data_parallel != DataParallel::kDdp &&
+      p.data_parallel != DataParallel::kZero1) {
+    refuse("DDP's bucket views and static graph: the mode is " + mode + "; accepted: --parallel ddp or zero1");
+  }
+}
+
+void check_heads(const ModelSpec& model, const Parallel& p) {
+  if (p.tensor == 1) return;
+  const std::optional<Heads> heads = heads_of(model);
+  if (!heads) refuse("tp: " + model.model_type + " has no attention heads to share");
+  const auto check = [&](std::int64_t count, const char* what) {
+    if (count % p.tensor == 0) return;
+    refuse("tp " + std::to_string(p.tensor) + " does not divide the " + std::to_string(count) + " " + what + " of " +
+           model.name + ": a head cannot be split");
+  };
+  check(heads->attention, "attention heads");
+  check(heads->key_value, "key/value heads");
+}
+
+/// torch's: parallelize_module on a model that is otherwise whole on each rank.
+void check_tensor_parallel(const RunSpec& run) {
+  if (data_parallel_size(run.parallel) > 1) refuse("tp beside data-parallel ranks is not modelled yet");
+  if (run.fine_tuning.lora) refuse("tp: adapters on layers that ranks share are not modelled yet");
+  if (run.optimizer != Optimizer::kAdamWForLoop && run.optimizer != Optimizer::kAdagradForLoop) {
+    refuse("optimizer " + std::string(name_of(run.optimizer)) +
+           ": foreach and fused optimizers refuse a mixture of DTensors and tensors, which tp makes of a model's "
+           "parameters; accepted: adamw-for, adagrad-for");
+  }
+}
+
+/// nn.DataParallel.
+void check_module_replicas(const RunSpec& run) {
+  if (run.parallel.nodes > 1) refuse("dp: nn.DataParallel is one process on one host; accepted: --parallel ddp");
+  if (run.use_cache) refuse("use_cache: nn.DataParallel cannot gather a key/value cache");
+  if (run.accumulation_steps > 1) refuse("dp: micro-batches that accumulate are not modelled; accepted: --accum 1");
+}
+
+/// What the modelled modes are; the rest is refused.
+void check_modelled(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const auto not_modelled = [](const std::string& what) { refuse(what + " is not modelled yet"); };
+  if (p.framework != Framework::kTorch) not_modelled("framework " + std::string(name_of(p.framework)));
+  if (p.pipeline > 1) not_modelled("pp");
+  if (p.context > 1) not_modelled("cp");
+  if (p.expert > 1) not_modelled("ep");
+  if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
+  if (p.nodes > 1) not_modelled("more than one host");
+  if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
+  if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) {
+    not_modelled("offload of sharded states");
+  }
+  const bool in_trainer = p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp;
+  if (run.loop == Loop::kTrainer && (!in_trainer || p.tensor > 1)) {
+    refuse("loop trainer: how accelerate prepares a model for " +
+           std::string(p.tensor > 1 ? "tp" : name_of(p.data_parallel)) +
+           " is not modelled; accepted: --loop bare, or --parallel ddp or dp");
+  }
+  if (run.fine_tuning.quantization != Quantization::kNone) not_modelled("a quantised base on several GPUs");
+  if (p.tensor > 1) check_tensor_parallel(run);
+}
+
+}  // namespace
+
+std::int64_t data_parallel_size(const Parallel& p) { return p.gpus / model_ranks(p); }
+
+Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::optional<Framework> framework,
+                          std::vector<std::string>& assumptions) {
+  const std::int64_t ranks = model_ranks(p);
+  const Framework usual = framework_of(p.data_parallel);
+  p.framework = framework.value_or(usual);
+  if (usual != Framework::kTorch && p.framework != usual) {
+    refuse("framework " + std::string(name_of(p.framework)) + ": " + std::string(name_of(p.data_parallel)) + " is " +
+           std::string(name_of(usual)) + "'s");
+  }
+  p.gpus = gpus.value_or(ranks);
+  if (!gpus && ranks > 1) assumptions.push_back("gpus " + std::to_string(ranks) + ": " + product_of(p) + " (--gpus)");
+  if (p.gpus == 1) {
+    if (p.data_parallel != DataParallel::kNone) {
+      refuse("parallel " + std::string(name_of(p.data_parallel)) + ": one GPU has nothing to share; give --gpus");
+    }
+    return p;
+  }
+  if (p.gpus % ranks == 0 && p.gpus > ranks && p.data_parallel == DataParallel::kNone &&
+      p.framework == Framework::kTorch) {
+    p.data_parallel = DataParallel::kDdp;
+    assumptions.push_back(std::to_string(p.gpus / ranks) +
+                          " data-parallel ranks hold a whole copy each: DistributedDataParallel (--parallel)");
+  }
+  if (p.gpus == ranks && p.data_parallel != DataParallel::kNone && ranks > 1) {
+    refuse("parallel " + std::string(name_of(p.data_parallel)) + ": " + product_of(p) +
+           " takes all GPUs, and no two ranks see different data");
+  }
+  return p;
+}
+
+void check_parallel(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  check_sizes(p);
+  if (!p.is_parallel()) return;
+  check_options(p);
+  check_heads(model, p);
+  check_modelled(run);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,162 @@
+#include "memcalc/train/parallel/data_parallel.h"
+
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/ops/reduce.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCat{"aten::cat"}, kGather{"comm::gather"}, kBroadcast{"comm::broadcast"};
+constexpr Operator kReduce{"nccl::reduce"}, kGatherBackward{"GatherBackward"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kBroadcastBackward{"BroadcastBackward"}, kMeanBackward{"MeanBackward0"}, kMean{"aten::mean"};
+
+constexpr Bytes kBufferBytes = 10 * kMiB;  // comm.py, buffer_size
+
+/// torch/_utils.py, _take_tensors: as many as fit the buffer, at least one.
+std::vector<std::vector<Tensor>> take_tensors(const std::vector<Tensor>& tensors) {
+  std::vector<std::vector<Tensor>> chunks(1);
+  Bytes bytes = 0;
+  for (const Tensor& tensor : tensors) {
+    if (bytes + tensor.bytes() > kBufferBytes && bytes > 0) {
+      chunks.emplace_back();
+      bytes = 0;
+    }
+    chunks.back().push_back(tensor);
+    bytes += tensor.bytes();
+  }
+  return chunks;
+}
+
+std::int64_t elements_of(const std::vector<Tensor>& tensors) {
+  std::int64_t elements = 0;
+  for (const Tensor& tensor : tensors) elements += tensor.elements();
+  return elements;
+}
+
+void pass_part(BackwardCall& call) {  // this GPU's slice of the gathered gradient
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kToCopy));
+}
+
+void mean_backward(BackwardCall& call) {
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kMean));
+}
+
+}  // namespace
+
+void DataParallelModule::wrap(Model& model) {
+  for (const Parameter& parameter : model.parameters) params_.push_back(parameter.tensor);
+  if (is_first()) return;
+  for (const Tensor& param : params_) tape.make_resizable(param);  // nothing is here between steps
+  assumptions.emplace_back("a replica's weights stay on its card until the backward pass is done (not validated)");
+}
+
+bool DataParallelModule::updates(const Parameter& parameter) const {
+  return is_first() && parameter.tensor.requires_grad();
+}
+
+ParameterGroup DataParallelModule::optimizer_parameters(const Model& model) const {
+  return is_first() ? ParallelWrapper::optimizer_parameters(model) : ParameterGroup{};
+}
+
+// replicate(): GPU 0 flattens what fits the buffer and keeps its own weights; the others receive new ones.
+void DataParallelModule::broadcast_weights() {
+  for (const std::vector<Tensor>& chunk : take_tensors(params_)) {
+    const DType dtype = chunk.front().dtype();
+    if (is_first()) {
+      if (chunk.size() > 1) tape.scratch(elements_of(chunk) * size_of(dtype), kCat, Category::kCommunication);
+    } else {
+      for (const Tensor& param : chunk) tape.fill_storage(param, kBroadcast, Category::kGatheredWeights);
+    }
+    tape.collective(kBroadcast, Collective::kBroadcast, dtype, elements_of(chunk) * size_of(dtype), run.parallel.gpus);
+  }
+}
+
+ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
+  Batch own = batch;
+  Tensor whole_ids;
+  Tensor whole_labels;
+  if (is_first()) {  // the loader's whole batch, of which each GPU gets a part
+    const std::int64_t others = run.parallel.gpus - 1;
+    const auto rest = [&](const Tensor& part) {
+      return part.defined() ? tape.empty({others, part.elements()}, part.dtype(), kToCopy, Category::kInputs)
+                            : Tensor();
+    };
+    whole_ids = rest(batch.input_ids);
+    whole_labels = rest(batch.labels);
+  }
+  broadcast_weights();
+  ModelOutput output = module(own);
+  if (is_first()) gather(output);
+  tape.at_end_of_backward([this] { reduce_gradients(); });
+  return output;
+}
+
+// Gather.apply of each output on GPU 0: the losses become a vector, whose mean is the loss.
+void DataParallelModule::gather(ModelOutput& output) {
+  const std::int64_t gpus = run.parallel.gpus;
+  const auto gathered = [&](Tensor& part, Shape shape) {
+    const Tensor* const inputs[] = {&part};
+    Node* node = tape.record(kGatherBackward, &pass_part, inputs, 1);
+    Tensor whole = tape.empty(shape, part.dtype(), kGather);
+    if (node != nullptr) {
+      node->shape = part.shape();
+      tape.set_history(node, whole);
+    }
+    part = std::move(whole);
+  };
+  Tensor replica_loss = output.loss;
+  gathered(output.loss, {gpus});
+  if (output.logits.defined()) {
+    Shape shape = output.logits.shape();
+    shape[0] *= gpus;
+    gathered(output.logits, shape);
+  }
+  const Tensor* const inputs[] = {&output.loss};
+  Node* node = tape.record(kMeanBackward, &mean_backward, inputs, 1);
+  Tensor mean = tape.empty({}, output.loss.dtype(), kMean);
+  if (node != nullptr) {
+    node->shape = output.loss.shape();
+    tape.set_history(node, mean);
+  }
+  output.loss = std::move(mean);
+}
+
+// Broadcast.backward, once all gradients of all replicas are there: comm.reduce_add_coalesced onto GPU 0.
+void DataParallelModule::reduce_gradients() {
+  tape.current_node = &kBroadcastBackward;
+  std::vector<Tensor> trained;
+  std::vector<Tensor> gradients;
+  for (const Tensor& param : params_) {
+    if (!param.impl()->grad.defined()) continue;
+    trained.push_back(param);
+    gradients.push_back(param.impl()->grad);
+  }
+  std::vector<Tensor> reduced;
+  Tensor flat;
+  for (const std::vector<Tensor>& chunk : take_tensors(gradients)) {
+    if (chunk.empty()) break;
+    const DType dtype = chunk.front().dtype();
+    Tensor next = chunk.size() > 1 ? tape.empty({elements_of(chunk)}, dtype, kCat, Category::kCommunication)
+                                   : tape.detach(chunk.front());
+    flat = std::move(next);
+    if (is_first()) {
+      const Tensor sum = tape.empty({elements_of(chunk)}, dtype, kReduce, Category::kGradients);
+      for (const Tensor& each : chunk) reduced.push_back(tape.alias(sum, each.shape(), each.strides(), true));
+    }
+    tape.collective(kReduce, Collective::kAllReduce, dtype, elements_of(chunk) * size_of(dtype), run.parallel.gpus);
+  }
+  flat.reset();
+  gradients.clear();
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    trained[i].impl()->grad = is_first() ? reduced[i] : Tensor();
+  }
+  if (!is_first()) {
+    for (const Tensor& param : params_) (void)tape.empty_storage(param);
+  }
+  tape.current_node = nullptr;
+}
+
+}  // namespace memcalc

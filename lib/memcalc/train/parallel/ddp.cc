@@ -1,0 +1,196 @@
+#include "memcalc/train/parallel/ddp.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCat{"aten::cat"}, kEmpty{"aten::empty"}, kClone{"aten::clone"};
+constexpr Operator kAllReduce{"c10d::allreduce_"}, kBroadcast{"c10d::broadcast_"};
+constexpr Operator kSinkBackward{"_DDPSinkBackward"};
+
+/// `tensors` by the types in which they appear.
+std::vector<std::vector<std::size_t>> by_type(std::span<const Tensor> tensors) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto same = [&](const auto& group) { return tensors[group.front()].dtype() == tensors[i].dtype(); };
+    auto group = std::find_if(groups.begin(), groups.end(), same);
+    if (group == groups.end()) group = groups.emplace(group);
+    group->push_back(i);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> bucket_assignment(std::span<const Tensor> tensors,
+                                                        std::span<const Bytes> limits) {
+  struct Open {
+    std::vector<std::size_t> tensors;
+    Bytes bytes = 0;
+    std::size_t limit = 0;
+    DType dtype = DType::kFloat32;
+  };
+  std::vector<std::vector<std::size_t>> result;
+  std::vector<Open> open;  // by type
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    auto bucket = std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.dtype == tensors[i].dtype(); });
+    if (bucket == open.end()) bucket = open.insert(bucket, Open{.dtype = tensors[i].dtype()});
+    bucket->tensors.push_back(i);
+    bucket->bytes = checked_add(bucket->bytes, tensors[i].bytes());
+    if (bucket->bytes < limits[bucket->limit]) continue;
+    result.push_back(std::exchange(bucket->tensors, {}));
+    bucket->bytes = 0;
+    if (bucket->limit + 1 < limits.size()) ++bucket->limit;
+  }
+  for (Open& bucket : open) {
+    if (!bucket.tensors.empty()) result.push_back(std::move(bucket.tensors));
+  }
+  return result;
+}
+
+// DistributedDataParallel.__init__
+void Ddp::wrap(Model& model) {
+  std::vector<Tensor> states;
+  for (const Parameter& parameter : model.parameters) {
+    states.push_back(parameter.tensor);
+    if (parameter.tensor.requires_grad()) params_.push_back(parameter.tensor);
+  }
+  buffers_ = model.buffers;
+  states.insert(states.end(), buffers_.begin(), buffers_.end());
+  broadcast(states, kBroadcastBytes);  // _sync_module_states
+  // Without a search for unused parameters the first iteration has one bucket a type.
+  std::vector<std::vector<std::size_t>> assignment =
+      finds_unused() ? bucket_assignment(params_, std::array{kFirstBucketBytes, kBucketBytes}) : by_type(params_);
+  if (finds_unused()) used_map_ = tape.empty({static_cast<std::int64_t>(params_.size())}, DType::kInt32, kEmpty);
+  std::reverse(assignment.begin(), assignment.end());
+  initialize_buckets(assignment);
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    tape.after_gradient_of(params_[i], [this, i] { gradient_ready(i); });
+  }
+}
+
+// reducer.cpp, broadcast_coalesced: two buckets are in flight.
+void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
+  constexpr std::size_t kMostInFlight = 2;
+  std::deque<Tensor> in_flight;
+  for (const std::vector<std::size_t>& bucket : bucket_assignment(tensors, std::array{limit})) {
+    if (in_flight.size() == kMostInFlight) in_flight.pop_front();
+    std::int64_t elements = 0;
+    for (const std::size_t i : bucket) elements += tensors[i].elements();
+    const Tensor& first = tensors[bucket.front()];
+    in_flight.push_back(bucket.size() == 1 ? tape.detach(first)  // a view of the tensor itself
+                                           : tape.empty({elements}, first.dtype(), kCat, Category::kCommunication));
+    tape.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
+                    data_parallel_size(run.parallel));
+  }
+  while (!in_flight.empty()) in_flight.pop_front();
+}
+
+void Ddp::initialize_buckets(const std::vector<std::vector<std::size_t>>& assignment) {
+  buckets_.clear();
+  bucket_of_.assign(params_.size(), 0);
+  for (const std::vector<std::size_t>& params : assignment) {
+    std::int64_t elements = 0;
+    for (const std::size_t i : params) {
+      elements += params_[i].elements();
+      bucket_of_[i] = buckets_.size();
+    }
+    buckets_.push_back(
+        {.params = params,
+         .flat = tape.empty({elements}, params_[params.front()].dtype(), kEmpty, Category::kCommunication),
+         .pending = params.size()});
+  }
+}
+
+// In the order in which the gradients arrived.
+void Ddp::rebuild_buckets() {
+  std::vector<Tensor> ordered;
+  for (const std::size_t i : ready_order_) ordered.push_back(params_[i]);
+  std::vector<std::vector<std::size_t>> assignment =
+      bucket_assignment(ordered, std::array{kFirstBucketBytes, kBucketBytes});
+  for (std::vector<std::size_t>& bucket : assignment) {
+    for (std::size_t& i : bucket) i = ready_order_[i];
+  }
+  initialize_buckets(assignment);
+  ready_order_.clear();
+  rebuilt_ = true;
+}
+
+ModelOutput Ddp::forward(const ModuleForward& module, const Batch& batch, bool sync) {
+  syncs_ = sync;
+  if (!rebuilt_ && !ready_order_.empty()) rebuild_buckets();
+  if (sync && !buffers_.empty()) broadcast(buffers_, kBroadcastBytes);  // _sync_buffers
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.params.size();
+  ModelOutput output = module(batch);
+  const bool sinks = finds_unused() || (run.parallel.ddp_static_graph && backward_passes_ == 0);
+  return sinks ? through_sink(std::move(output)) : std::move(output);
+}
+
+// _DDPSink clones what the module returned: in each iteration where unused parameters are searched for, in the first of
+// a static graph.
+ModelOutput Ddp::through_sink(ModelOutput output) {
+  ModelOutput clones;
+  const auto cloned = [&](const Tensor& tensor) {
+    if (!tensor.defined()) return Tensor();
+    const Tensor* const inputs[] = {&tensor};
+    Node* node = tape.record(kSinkBackward, &Ddp::sink_backward, inputs, 1);
+    Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), kClone);
+    if (node != nullptr) tape.set_history(node, copy);
+    return copy;
+  };
+  clones.loss = cloned(output.loss);
+  clones.logits = cloned(output.logits);
+  for (const Tensor& each : output.past_key_values) clones.past_key_values.push_back(cloned(each));
+  clones.encoder_last_hidden_state = cloned(output.encoder_last_hidden_state);
+  return clones;
+}
+
+bool Ddp::finds_unused() const {
+  return run.loop == Loop::kTrainer && run.checkpointing == Checkpointing::kNone && !run.parallel.ddp_static_graph;
+}
+
+void Ddp::sink_backward(BackwardCall& call) { call.set(0, call.take_gradient()); }
+
+// Reducer::autograd_hook
+void Ddp::gradient_ready(std::size_t param) {
+  if (run.parallel.ddp_static_graph && backward_passes_ == 0) {
+    if (!std::exchange(delayed_, true)) tape.at_end_of_backward([this] { delay_all_reduce(); });
+    return;
+  }
+  if (!syncs_) return;
+  if (!rebuilt_ && !finds_unused()) ready_order_.push_back(param);
+  mark_ready(param);
+  Bucket& bucket = buckets_[bucket_of_[param]];
+  if (--bucket.pending == 0) all_reduce(bucket);
+}
+
+void Ddp::delay_all_reduce() {
+  for (std::size_t i = 0; i < params_.size(); ++i) mark_ready(i);
+  for (const Bucket& bucket : buckets_) all_reduce(bucket);
+  ++backward_passes_;
+}
+
+// mark_variable_ready_dense: the gradient is copied into its bucket, or becomes a view of it.
+void Ddp::mark_ready(std::size_t param) {
+  Tensor& gradient = params_[param].impl()->grad;
+  if (!run.parallel.ddp_bucket_view || !gradient.defined()) return;
+  const Tensor& flat = buckets_[bucket_of_[param]].flat;
+  if (gradient.impl()->block == flat.impl()->block) return;
+  gradient = tape.alias(flat, params_[param].shape(), params_[param].strides(), true);
+}
+
+void Ddp::all_reduce(const Bucket& bucket) {
+  tape.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
+                  data_parallel_size(run.parallel));
+}
+
+}  // namespace memcalc

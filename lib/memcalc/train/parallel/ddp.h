@@ -1,0 +1,61 @@
+// DistributedDataParallel on one rank: torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp
+// (PyTorch 2.11). A plain loop leaves find_unused_parameters off; transformers' Trainer switches it on where nothing
+// is checkpointed (trainer.py, _build_accelerator_args). ZeroRedundancyOptimizer beside it: zero1.h.
+// Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memcalc/train/parallel/wrapper.h"
+
+namespace memcalc {
+
+inline constexpr Bytes kFirstBucketBytes = kMiB;      // dist._DEFAULT_FIRST_BUCKET_BYTES
+inline constexpr Bytes kBucketBytes = 25 * kMiB;      // bucket_cap_mb
+inline constexpr Bytes kBroadcastBytes = 250 * kMiB;  // broadcast_bucket_size
+
+/// reducer.cpp, compute_bucket_assignment_by_size: tensors of a type go to a bucket until it has its limit; the last
+/// limit holds for all further buckets. Places in `tensors`; buckets that did not reach their limit come last.
+[[nodiscard]] std::vector<std::vector<std::size_t>> bucket_assignment(std::span<const Tensor> tensors,
+                                                                      std::span<const Bytes> limits);
+
+class Ddp : public ParallelWrapper {
+ public:
+  using ParallelWrapper::ParallelWrapper;
+
+  void wrap(Model& model) override;
+  [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+
+ private:
+  struct Bucket {
+    std::vector<std::size_t> params;  // places in params_
+    Tensor flat;
+    std::size_t pending = 0;
+  };
+
+  void initialize_buckets(const std::vector<std::vector<std::size_t>>& assignment);
+  void rebuild_buckets();
+  void broadcast(const std::vector<Tensor>& tensors, Bytes limit);
+  void gradient_ready(std::size_t param);
+  void mark_ready(std::size_t param);
+  void delay_all_reduce();
+  void all_reduce(const Bucket& bucket);
+  [[nodiscard]] bool finds_unused() const;
+  [[nodiscard]] ModelOutput through_sink(ModelOutput output);
+  static void sink_backward(BackwardCall& call);
+
+  std::vector<Tensor> params_;  // that get a gradient
+  std::vector<Tensor> buffers_;
+  Tensor used_map_;  // local_used_map_dev_
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;    // by parameter
+  std::vector<std::size_t> ready_order_;  // rebuilt_param_indices_
+  bool rebuilt_ = false;
+  bool syncs_ = true;
+  bool delayed_ = false;  // static graph: the first iteration reduces when all gradients are there
+  std::int64_t backward_passes_ = 0;
+};
+
+}  // namespace memcalc

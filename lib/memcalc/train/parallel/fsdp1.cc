@@ -1,0 +1,314 @@
+#include "memcalc/train/parallel/fsdp1.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/train/parallel/units.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCat{"aten::cat"}, kClone{"aten::clone"}, kEmpty{"aten::empty"}, kResize{"aten::resize_"};
+constexpr Operator kToCopy{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kSplitBackward{"SplitWithSizesBackward0"};
+constexpr CudaStream kPreUnshard = CudaStream::kAllGatherCopyIn;
+constexpr CudaStream kUnshard = CudaStream::kAllGather;
+constexpr CudaStream kPostBackward = CudaStream::kReduceScatter;
+constexpr std::size_t kMostInFlight = 2;  // _limiter_utils.py, _FreeEventQueue
+constexpr std::int64_t kAlignment = 16;   // bytes: _flat_param.py, _get_aligned_numel
+
+/// Where each parameter begins in the flat one, and how long that is: _init_flat_param_and_metadata.
+struct FlatLayout {
+  std::vector<std::int64_t> offsets;
+  std::int64_t elements = 0;  // a multiple of the ranks
+};
+
+FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& run, std::int64_t ranks) {
+  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(parameters.front()->tensor.dtype());
+  const std::int64_t aligned = kAlignment / size_of(param_dtype);
+  FlatLayout layout;
+  for (const Parameter* parameter : parameters) {
+    layout.elements = checked_multiply(ceil_div(layout.elements, aligned), aligned);
+    layout.offsets.push_back(layout.elements);
+    layout.elements = checked_add(layout.elements, parameter->tensor.elements());
+  }
+  layout.elements = ceil_div(layout.elements, ranks) * ranks;
+  return layout;
+}
+
+/// Elements of a parameter that begins at `offset` in the shard of `rank`.
+std::int64_t in_shard(std::int64_t offset, std::int64_t elements, std::int64_t shard, std::int64_t rank) {
+  const std::int64_t begin = std::max(offset, rank * shard);
+  const std::int64_t end = std::min(offset + elements, (rank + 1) * shard);
+  return std::max<std::int64_t>(end - begin, 0);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks) {
+  Units units = units_of(model);
+  std::vector<std::vector<Parameter*>> flat = std::move(units.layers);
+  flat.push_back(std::move(units.rest));
+  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks));
+  for (const std::vector<Parameter*>& parameters : flat) {
+    if (parameters.empty()) continue;
+    const FlatLayout layout = layout_of(parameters, run, ranks);
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        holdings[static_cast<std::size_t>(rank)].push_back(
+            in_shard(layout.offsets[i], parameters[i]->tensor.elements(), layout.elements / ranks, rank));
+      }
+    }
+  }
+  return holdings;
+}
+
+// --- construction
+
+void Fsdp1::wrap(Model& model) {
+  for (const Parameter& parameter : model.parameters) {
+    whole_shapes.push_back(parameter.tensor.shape());
+    if (!parameter.tensor.requires_grad()) {
+      throw Error(ErrorCode::kUnsupported, "parallel fsdp1: frozen parameters are not modelled; accepted: fsdp2");
+    }
+  }
+  ranks_ = data_parallel_size(run.parallel);
+  Units units = units_of(model);
+  if (units.layers.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                "parallel fsdp1: the layers of this model, which would be wrapped one by one, "
+                "are not known");
+  }
+  handles_.resize(units.layers.size() + 1);
+  for (std::size_t i = 0; i < units.layers.size(); ++i) flatten(handles_[i], units.layers[i]);
+  handles_.back().is_root = true;
+  flatten(handles_.back(), units.rest);
+}
+
+// _init_flat_param_and_metadata, shard, _use_sharded_views.
+void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
+  const DType dtype = parameters.front()->tensor.dtype();
+  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(dtype);
+  const FlatLayout layout = layout_of(parameters, run, ranks_);
+  handle.elements = layout.elements;
+  const std::int64_t shard = handle.elements / ranks_;
+  {
+    const Tensor flat = tape.empty({handle.elements}, dtype, kCat, Category::kWeights);
+    handle.local_shard = tape.empty({shard}, dtype, kClone, Category::kWeights);
+  }
+  handle.full_param_padded = tape.empty_resizable({handle.elements}, param_dtype);
+  handle.mp_shard = tape.empty_resizable({shard}, param_dtype);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& whole = parameters[i]->tensor;
+    const std::int64_t count = in_shard(layout.offsets[i], whole.elements(), shard, rank);
+    Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
+                             : tape.empty({0}, dtype, kEmpty, Category::kWeights);
+    piece.impl()->requires_grad = true;
+    tape.on_meta_device = true;  // param.data = …: nothing is allocated, the original dies
+    tape.convert(whole, param_dtype, kEmpty);
+    tape.on_meta_device = false;
+    Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
+    tape.take_storage(whole, view);
+    tape.after_gradient_of(whole, [this, &handle] { gradient_arrived(handle); });
+    handle.params.push_back(whole);
+    handle.pieces.push_back(piece);
+    parameters[i]->tensor = piece;
+  }
+}
+
+// In the first forward's _lazy_init: each tensor is made, and its storage freed.
+void Fsdp1::init_flat_param_attributes() {
+  if (std::exchange(initialized_, true)) return;
+  const auto init = [this](const Handle& handle) {
+    const DType dtype = handle.local_shard.dtype();
+    const bool mixed = handle.full_param_padded.dtype() != dtype;
+    if (mixed) tape.scratch(handle.mp_shard.bytes(), kEmptyLike, Category::kGatheredWeights);
+    tape.scratch(handle.full_param_padded.bytes(), kEmpty, Category::kGatheredWeights);
+    if (mixed) tape.scratch(handle.elements * size_of(dtype), kEmpty, Category::kGatheredWeights);
+  };
+  init(handles_.back());
+  for (std::size_t i = 0; i + 1 < handles_.size(); ++i) init(handles_[i]);
+}
+
+// _reset_flat_param_grad_info_if_needed: the flat gradient outlives zero_grad().
+void Fsdp1::reset_gradients() {
+  for (Handle& handle : handles_) {
+    const auto has_gradient = [](const Tensor& piece) { return piece.impl()->grad.defined(); };
+    if (std::none_of(handle.pieces.begin(), handle.pieces.end(), has_gradient)) handle.saved_grad_shard.reset();
+  }
+}
+
+// --- forward
+
+ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool sync) {
+  syncs_ = sync;
+  init_flat_param_attributes();
+  reset_gradients();
+  Handle& root = handles_.back();
+  tape.layer_hooks = this;
+  pre_forward(root);
+  ModelOutput output = module(batch);
+  tape.layer_hooks = nullptr;
+  if (tape.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
+    throw Error(ErrorCode::kUnsupported, "parallel fsdp1: which parameters belong to which layer is not known");
+  }
+  post_forward(root, output.loss);
+  synchronize();
+  return output;
+}
+
+void Fsdp1::before_layer(std::int64_t layer, KeptTensors& /*arguments*/) {
+  Handle& handle = handles_[static_cast<std::size_t>(layer)];
+  if (!handle.in_backward) pre_forward(handle);
+}
+
+void Fsdp1::after_layer(std::int64_t layer, const Tensor& output) {
+  Handle& handle = handles_[static_cast<std::size_t>(layer)];
+  if (!handle.in_backward) post_forward(handle, output);
+}
+
+void Fsdp1::pre_forward(Handle& handle) {
+  if (!handle.is_prefetched) unshard(handle);
+}
+
+void Fsdp1::post_forward(Handle& handle, const Tensor& output) {
+  handle.post_forward_index = post_forward_order_.size();
+  post_forward_order_.push_back(&handle);
+  reshard(handle, !handle.is_root);
+  handle.ran_pre_backward_hook = false;
+  if (!output.requires_grad()) return;
+  handle.needs_pre_backward_unshard = true;
+  tape.before_backward_of(output, [this, &handle] { pre_backward(handle); });
+}
+
+void Fsdp1::unshard(Handle& handle) {
+  const bool mixed = handle.full_param_padded.dtype() != handle.local_shard.dtype();
+  const bool needs_unshard = !handle.is_unsharded;
+  if (needs_unshard && mixed) {
+    const OnStream on_pre_unshard(tape, kPreUnshard);
+    tape.fill_storage(handle.mp_shard, kResize, Category::kCommunication);
+  }
+  if (free_event_queue_.size() >= kMostInFlight) {  // the rate limiter
+    wait_for(free_event_queue_.front());
+    free_event_queue_.pop_front();
+  }
+  if (!needs_unshard) return;
+  const OnStream on_unshard(tape, kUnshard);
+  tape.fill_storage(handle.full_param_padded, kResize, Category::kGatheredWeights);
+  handle.is_unsharded = true;
+  tape.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
+                  handle.full_param_padded.bytes(), ranks_);
+  if (mixed) free_later(tape.empty_storage(handle.mp_shard));
+}
+
+void Fsdp1::reshard(Handle& handle, bool frees) {
+  if (frees) {
+    free_later(tape.empty_storage(handle.full_param_padded));
+    handle.is_unsharded = false;
+    free_event_queue_.push_back(freed_);
+  }
+  handle.is_prefetched = false;
+}
+
+// --- backward
+
+void Fsdp1::pre_backward(Handle& handle) {
+  if (handle.ran_pre_backward_hook) return;
+  if (!std::exchange(callback_queued_, true)) {
+    tape.at_end_of_backward([this] { finish_backward(); });
+    reset_gradients();
+  }
+  handle.in_backward = true;
+  if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
+  handle.needs_pre_backward_unshard = false;
+  if (handle.post_forward_index > 0) {
+    Handle& target = *post_forward_order_[handle.post_forward_index - 1];
+    if (target.needs_pre_backward_unshard && !target.is_prefetched) {
+      unshard(target);
+      target.is_prefetched = true;
+    }
+  }
+  handle.ran_pre_backward_hook = true;
+}
+
+// The module's parameters are views of the flat one: SplitWithSizesBackward puts their gradients together once all are
+// there, and the flat parameter's AccumulateGrad runs.
+void Fsdp1::gradient_arrived(Handle& handle) {
+  if (++handle.arrived < handle.params.size()) return;
+  handle.arrived = 0;
+  tape.current_node = &kSplitBackward;
+  Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), kCat, Category::kGradients);
+  for (const Tensor& param : handle.params) param.impl()->grad.reset();
+  post_backward(handle, std::move(gradient));
+}
+
+void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
+  if (handle.unsharded_grad.defined()) gradient = std::move(handle.unsharded_grad);  // += in place
+  if (syncs_ || !handle.is_root) reshard(handle, true);
+  if (!syncs_) {
+    handle.unsharded_grad = std::move(gradient);
+    return;
+  }
+  reduce(handle, std::move(gradient));
+}
+
+void Fsdp1::reduce(Handle& handle, Tensor gradient) {
+  const OnStream on_post_backward(tape, kPostBackward);
+  const DType reduce_dtype =
+      run.parallel.fsdp_reduce_dtype.value_or(run.parallel.fsdp_param_dtype.value_or(gradient.dtype()));
+  const BlockId computed = gradient.impl()->block;
+  tape.record_stream(gradient);
+  Tensor unsharded = gradient.dtype() == reduce_dtype
+                         ? gradient
+                         : tape.empty({handle.elements}, reduce_dtype, kToCopy, Category::kCommunication);
+  Tensor sharded = tape.empty({handle.elements / ranks_}, reduce_dtype, kEmptyLike, Category::kGradients);
+  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, unsharded.bytes(), ranks_);
+  if (reduce_dtype != handle.local_shard.dtype()) {
+    sharded = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), kToCopy, Category::kGradients);
+  }
+  if (!handle.saved_grad_shard.defined()) handle.saved_grad_shard = sharded;  // else += in place
+  for (const Tensor& piece : handle.pieces) {
+    if (piece.elements() == 0) continue;
+    piece.impl()->grad = tape.alias(handle.saved_grad_shard, piece.shape(), piece.strides(), true);
+  }
+  unsharded.reset();
+  gradient.reset();
+  waiting_.push_back(computed);
+  ++freed_;
+}
+
+void Fsdp1::finish_backward() {
+  for (Handle& handle : handles_) {
+    if (handle.is_unsharded) reshard(handle, true);
+    handle.ran_pre_backward_hook = handle.needs_pre_backward_unshard = handle.is_prefetched = false;
+    handle.in_backward = false;
+  }
+  post_forward_order_.clear();
+  callback_queued_ = false;
+  synchronize();
+}
+
+// --- blocks that other streams use
+
+void Fsdp1::free_later(BlockId block) {
+  tape.trace.blocks[static_cast<std::size_t>(block)].waits_for_streams = true;
+  waiting_.push_back(block);
+  ++freed_;
+}
+
+void Fsdp1::wait_for(std::size_t frees) {
+  const std::size_t returned = freed_ - waiting_.size();
+  if (frees <= returned) return;
+  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(frees - returned);
+  for (auto block = waiting_.begin(); block != end; ++block) tape.streams_done(*block);
+  waiting_.erase(waiting_.begin(), end);
+}
+
+// The events of the queue stay: they are waited for when their turn comes, which is at once.
+void Fsdp1::synchronize() { wait_for(freed_); }
+
+}  // namespace memcalc

@@ -1,0 +1,79 @@
+// FSDP1 on one rank: torch/distributed/fsdp/{_flat_param,_runtime_utils}.py (PyTorch 2.11): FullyShardedDataParallel of
+// each layer and of the root, use_orig_params=True, FULL_SHARD, BACKWARD_PRE prefetch, limited all-gathers. Names
+// follow the source. Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/train/parallel/wrapper.h"
+
+namespace memcalc {
+
+/// Elements of each parameter in a rank's shards, for each rank.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> fsdp1_holdings(Model& model, const RunSpec& run,
+                                                                    std::int64_t ranks);
+
+class Fsdp1 : public ParallelWrapper, public LayerHooks {
+ public:
+  using ParallelWrapper::ParallelWrapper;
+
+  void wrap(Model& model) override;
+  [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  void after_step() override { synchronize(); }
+  void before_layer(std::int64_t layer, KeptTensors& arguments) override;
+  void after_layer(std::int64_t layer, const Tensor& output) override;
+
+ private:
+  /// FlatParamHandle
+  struct Handle {
+    std::vector<Tensor> params;  // the module's: views of `full_param_padded`
+    std::vector<Tensor> pieces;  // the optimizer's: what of each lies in this rank's shard; views of `local_shard`
+    Tensor local_shard;          // flat, in the parameters' own type
+    Tensor mp_shard;             // the same in param_dtype; resizable
+    Tensor full_param_padded;    // resizable
+    Tensor unsharded_grad;       // of micro-batches in no_sync()
+    Tensor saved_grad_shard;
+    std::int64_t elements = 0;  // of the whole, alignment included: a multiple of the ranks
+    std::size_t arrived = 0;    // gradients of this backward pass
+    std::size_t post_forward_index = 0;
+    bool is_root = false;
+    bool is_unsharded = false;
+    bool is_prefetched = false;
+    bool in_backward = false;
+    bool needs_pre_backward_unshard = false;
+    bool ran_pre_backward_hook = false;
+  };
+
+  void flatten(Handle& handle, std::vector<Parameter*>& parameters);
+  void init_flat_param_attributes();
+  void reset_gradients();
+  void unshard(Handle& handle);
+  void reshard(Handle& handle, bool frees);
+  void pre_forward(Handle& handle);
+  void post_forward(Handle& handle, const Tensor& output);
+  void pre_backward(Handle& handle);
+  void gradient_arrived(Handle& handle);
+  void post_backward(Handle& handle, Tensor gradient);
+  void reduce(Handle& handle, Tensor gradient);
+  void finish_backward();
+  /// The CPU waits for what was recorded: blocks that waited for streams until then can be handed out again.
+  void wait_for(std::size_t frees);
+  void synchronize();
+  void free_later(BlockId block);
+
+  std::int64_t ranks_ = 1;
+  std::vector<Handle> handles_;  // the layers, then the root
+  std::vector<Handle*> post_forward_order_;
+  std::deque<std::size_t> free_event_queue_;  // how many blocks had been freed when each event was recorded
+  std::vector<BlockId> waiting_;              // freed, and not handed out again yet
+  std::size_t freed_ = 0;                     // blocks that have left `waiting_` or are in it
+  bool initialized_ = false;
+  bool syncs_ = true;
+  bool callback_queued_ = false;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,348 @@
+#include "memcalc/train/parallel/fsdp2.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/parallel/units.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNewZeros{"aten::new_zeros"}, kEmpty{"aten::empty"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"}, kCopyOut{"fsdp::split_with_sizes_copy"};
+constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
+constexpr Operator kRegisterPostBackward{"RegisterPostBackwardFunctionBackward"};
+
+/// _fsdp_common.py, _get_dim_chunked_size: rows of `rank`, as torch.chunk cuts them.
+std::int64_t rows_of(std::int64_t rows, std::int64_t ranks, std::int64_t rank) {
+  const std::int64_t chunk = ceil_div(rows, ranks);
+  return std::clamp<std::int64_t>(rows - rank * chunk, 0, chunk);
+}
+
+Shape with_rows(Shape shape, std::int64_t rows) {
+  shape[0] = rows;
+  return shape;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::int64_t ranks) {
+  std::vector<std::vector<std::int64_t>> holdings;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::vector<std::int64_t>& holding = holdings.emplace_back();
+    for (const Parameter& parameter : model.parameters) {
+      const Shape& shape = parameter.tensor.shape();
+      if (shape.rank > 0) holding.push_back(with_rows(shape, rows_of(shape[0], ranks, rank)).elements());
+    }
+  }
+  return holdings;
+}
+
+Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank) : ParallelWrapper(tape, run, rank) {
+  const std::int64_t ranks = data_parallel_size(run.parallel);
+  shards_ = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : ranks;
+  replicas_ = ranks / shards_;
+}
+
+// --- fully_shard
+
+void Fsdp2::wrap(Model& model) {
+  for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
+  Units units = units_of(model);
+  if (units.layers.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                "parallel fsdp2: the layers of this model, which would be sharded one by one, "
+                "are not known");
+  }
+  groups_.resize(units.layers.size() + 1);
+  for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i]);
+  shard(groups_.back(), units.rest);
+}
+
+void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters) {
+  group.owner = this;
+  group.reshards_after_forward = run.parallel.reshard_after_forward;
+  std::vector<Tensor> originals;  // fully_shard's own list: it dies from its end as the call returns
+  for (Parameter* parameter : parameters) {
+    originals.push_back(tape.detach(parameter->tensor));
+    group.params.push_back(shard(*parameter));
+  }
+  while (!originals.empty()) originals.pop_back();
+}
+
+// FSDPParam._init_sharded_param, and the storage of the unsharded parameter, which the first all-gather makes.
+Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
+  const Tensor& whole = parameter.tensor;
+  if (whole.rank() == 0) throw Error(ErrorCode::kUnsupported, "fully_shard: " + parameter.name + " has no dimension");
+  const std::int64_t rows = ceil_div(whole.size(0), shards_);
+  const std::int64_t own = rows_of(whole.size(0), shards_, rank % shards_);
+  const DType orig_dtype = whole.dtype();
+  ShardedParameter param;
+  param.unsharded = whole;
+  param.trains = whole.requires_grad();
+  tape.on_meta_device = offloads();  // the shard moves to pinned host memory at once
+  if (offloads()) tape.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
+  param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
+  tape.on_meta_device = false;
+  param.shard_elements = param.sharded.elements();
+  if (own != rows) {
+    param.sharded.impl()->shape[0] = own;
+    param.sharded.impl()->elements = param.sharded.shape().elements();
+  }
+  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(orig_dtype);
+  param.gathered = tape.empty_resizable({param.shard_elements * shards_}, param_dtype);
+  tape.on_meta_device = true;  // the module's tensor changes its type and its storage; nothing is allocated
+  tape.convert(whole, param_dtype, kEmpty);
+  tape.on_meta_device = false;
+  Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
+  tape.take_storage(whole, view);
+  parameter.tensor = param.sharded;
+  return param;
+}
+
+// --- FSDPState: hooks around modules
+
+ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool sync) {
+  reduces_ = sync;
+  Group& root = groups_.back();
+  tape.layer_hooks = this;
+  pre_forward(root);
+  ModelOutput output = module(batch);
+  tape.layer_hooks = nullptr;
+  if (tape.checkpointable_layers != static_cast<std::int64_t>(groups_.size()) - 1) {
+    throw Error(ErrorCode::kUnsupported, "parallel fsdp2: which parameters belong to which layer is not known");
+  }
+  post_forward(root);
+  tape.before_backward_of(output.loss, [this, &root] { pre_backward(root); });
+  all_gather_state_.reset();
+  return output;
+}
+
+void Fsdp2::before_layer(std::int64_t layer, KeptTensors& arguments) {
+  Group& group = groups_[static_cast<std::size_t>(layer)];
+  if (group.state == State::kPreBackward) {  // recomputation
+    if (!group.is_unsharded) {
+      unshard(group);
+      wait_for_unshard(group);
+    }
+    return;
+  }
+  if (const auto dtype = run.parallel.fsdp_param_dtype) {  // cast_forward_inputs
+    for (Tensor& argument : arguments) {
+      if (argument.defined() && is_floating(argument.dtype()) && argument.dtype() != *dtype) {
+        argument = to_dtype(argument, *dtype);
+      }
+    }
+  }
+  pre_forward(group);
+  for (Tensor& argument : arguments) {
+    if (tape.grad_enabled && argument.defined() && argument.requires_grad()) {
+      argument = register_post_backward(group, argument);
+    }
+  }
+}
+
+void Fsdp2::after_layer(std::int64_t layer, const Tensor& output) {
+  Group& group = groups_[static_cast<std::size_t>(layer)];
+  if (group.state == State::kPreBackward) return;
+  post_forward(group);
+  if (output.requires_grad()) tape.before_backward_of(output, [this, &group] { pre_backward(group); });
+}
+
+// RegisterPostBackwardFunction: the input itself, with a node of its own.
+Tensor Fsdp2::register_post_backward(Group& group, const Tensor& input) {
+  const Tensor* const inputs[] = {&input};
+  Node* node = tape.record(kRegisterPostBackward, &Fsdp2::run_post_backward, inputs, 1);
+  Tensor output = tape.alias(input, input.shape(), input.strides(), true);
+  if (node == nullptr) return output;
+  node->context = &group;
+  tape.set_history(node, output);
+  return output;
+}
+
+void Fsdp2::run_post_backward(BackwardCall& call) {
+  Group& group = *static_cast<Group*>(const_cast<void*>(call.node.context));
+  group.owner->post_backward(group);
+  call.set(0, call.take_gradient());
+}
+
+void Fsdp2::register_final_callback() {
+  if (std::exchange(final_callback_queued_, true)) return;
+  tape.at_end_of_backward([this] { root_post_backward(); });
+}
+
+// _root_post_backward_final_callback: the root's modules come first.
+void Fsdp2::root_post_backward() {
+  std::vector<Group*> all = {&groups_.back()};
+  for (std::size_t i = 0; i + 1 < groups_.size(); ++i) all.push_back(&groups_[i]);
+  for (Group* group : all) {
+    if (group->state != State::kPostBackward) post_backward(*group);
+    group->state = State::kIdle;
+    group->all_reduce_state.reset();
+    group->all_gather_result.reset();
+    group->post_forward_indices.clear();
+  }
+  post_forward_order_.clear();
+  reduce_scatter_state_.reset();
+  final_callback_queued_ = false;
+}
+
+// --- FSDPParamGroup
+
+void Fsdp2::pre_forward(Group& group) {
+  group.state = State::kForward;
+  unshard(group);
+  wait_for_unshard(group);
+}
+
+void Fsdp2::post_forward(Group& group) {
+  reshard(group);
+  group.post_forward_indices.push_back(post_forward_order_.size());
+  post_forward_order_.push_back(&group);
+  group.state = State::kIdle;
+}
+
+void Fsdp2::pre_backward(Group& group) {
+  register_final_callback();
+  if (group.state == State::kPreBackward) return;
+  group.state = State::kPreBackward;
+  unshard(group);  // nothing where it was prefetched
+  wait_for_unshard(group);
+  backward_prefetch(group);
+}
+
+void Fsdp2::backward_prefetch(Group& group) {
+  if (group.post_forward_indices.empty()) return;
+  const std::size_t current = group.post_forward_indices.back();
+  group.post_forward_indices.pop_back();
+  if (current > 0) unshard(*post_forward_order_[current - 1]);
+}
+
+void Fsdp2::post_backward(Group& group) {
+  group.state = State::kPostBackward;
+  std::vector<ShardedParameter*> with_gradient;
+  std::vector<Tensor> gradients;
+  for (ShardedParameter& param : group.params) {
+    Tensor& gradient = param.unsharded.impl()->grad;
+    if (param.accumulated.defined()) {  // accumulate_unsharded_grad_if_needed: in place
+      gradient.reset();
+    }
+    if (!reduces_) continue;
+    if (param.accumulated.defined()) {
+      gradients.push_back(std::move(param.accumulated));
+    } else if (gradient.defined()) {
+      gradients.push_back(std::move(gradient));
+    } else {
+      continue;
+    }
+    with_gradient.push_back(&param);
+  }
+  reshard(group);
+  if (!reduces_) {  // to_accumulated_grad_if_needed: in the reduction's type
+    for (ShardedParameter& param : group.params) {
+      Tensor& gradient = param.unsharded.impl()->grad;
+      if (!gradient.defined() || param.accumulated.defined()) continue;
+      const DType dtype = run.parallel.fsdp_reduce_dtype.value_or(gradient.dtype());
+      if (dtype == gradient.dtype()) continue;
+      Tensor cast = tape.empty(gradient.shape(), dtype, kToCopy, Category::kGradients);
+      gradient.reset();
+      param.accumulated = std::move(cast);
+    }
+    return;
+  }
+  if (gradients.empty()) return;
+  reduce_scatter_state_.reset();
+  group.all_reduce_state.reset();
+  reduce(group, with_gradient, gradients);
+}
+
+// foreach_all_gather, on the streams of get_all_gather_streams. Its output holds its input as a slice.
+void Fsdp2::unshard(Group& group) {
+  if (group.all_gather_result.defined() || group.is_unsharded || group.params.empty()) return;
+  const OnStream on_copy_in(tape, CudaStream::kAllGatherCopyIn);
+  std::int64_t cast_elements = 0;
+  Bytes bytes = 0;  // of this rank's part
+  std::vector<Tensor> inputs;
+  DType dtype = group.params.front().gathered.dtype();
+  for (const ShardedParameter& param : group.params) {
+    if (param.gathered.dtype() != dtype) dtype = DType::kUInt8;
+  }
+  for (const ShardedParameter& param : group.params) {
+    const DType gathered = param.gathered.dtype();
+    const bool casts = gathered != param.sharded.dtype();
+    bytes += param.shard_elements * size_of(gathered);
+    if (offloads()) {  // FSDPParam.all_gather_inputs, one by one
+      Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), kToCopy, Category::kCommunication);
+      if (casts) moved = tape.empty({param.shard_elements}, gathered, kToCopy, Category::kCommunication);
+      inputs.push_back(std::move(moved));
+    } else if (casts) {
+      cast_elements += param.shard_elements;
+    }
+  }
+  if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
+    inputs.push_back(tape.empty({cast_elements}, *run.parallel.fsdp_param_dtype, kEmpty, Category::kCommunication));
+  }
+  group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
+  const OnStream on_all_gather(tape, CudaStream::kAllGather);
+  tape.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
+  while (!inputs.empty()) inputs.pop_back();
+}
+
+void Fsdp2::wait_for_unshard(Group& group) {
+  if (!group.all_gather_result.defined()) return;
+  if (group.state == State::kForward) all_gather_state_.reset();
+  for (const ShardedParameter& param : group.params) {
+    tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
+  }
+  group.is_unsharded = true;
+  if (group.state == State::kForward) all_gather_state_ = group.all_gather_result;
+  group.all_gather_result.reset();
+}
+
+void Fsdp2::reshard(Group& group) {
+  if (group.state == State::kForward && !group.reshards_after_forward) return;
+  if (!std::exchange(group.is_unsharded, false)) return;
+  for (const ShardedParameter& param : group.params) tape.empty_storage(param.gathered);
+}
+
+// foreach_reduce
+void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients) {
+  const DType reduce_dtype = run.parallel.fsdp_reduce_dtype.value_or(gradients.front().dtype());
+  const DType orig_dtype = with_gradient.front()->sharded.dtype();
+  std::int64_t elements = 0;  // of this rank's part
+  for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;
+  reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
+  while (!gradients.empty()) gradients.pop_back();
+
+  const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);
+  Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
+  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(), shards_);
+  if (replicas_ > 1) {
+    const OnStream on_all_reduce(tape, CudaStream::kAllReduce);
+    tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
+    group.all_reduce_state = output;
+  }
+  if (orig_dtype != reduce_dtype) {
+    const OnStream on_all_reduce(tape, replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter);
+    output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
+  }
+  for (ShardedParameter* param : with_gradient) {
+    Tensor& gradient = param->sharded.impl()->grad;
+    if (gradient.defined()) continue;  // += in place
+    if (offloads()) {
+      tape.on_meta_device = true;
+      gradient = tape.empty(param->sharded.shape(), orig_dtype, kToCopy);
+      tape.on_meta_device = false;
+    } else {
+      gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
+    }
+  }
+}
+
+}  // namespace memcalc

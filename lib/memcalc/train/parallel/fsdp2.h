@@ -1,0 +1,81 @@
+// FSDP2 on one rank: torch/distributed/fsdp/_fully_shard/ (PyTorch 2.11), fully_shard of each layer and of the root.
+// Names follow the source. Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/train/parallel/wrapper.h"
+
+namespace memcalc {
+
+/// Elements of each parameter on a rank, for each rank, padding left out.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::int64_t ranks);
+
+class Fsdp2 : public ParallelWrapper, public LayerHooks {
+ public:
+  Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank);
+
+  void wrap(Model& model) override;
+  [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  void before_layer(std::int64_t layer, KeptTensors& arguments) override;
+  void after_layer(std::int64_t layer, const Tensor& output) override;
+
+ private:
+  enum class State : std::uint8_t { kIdle, kForward, kPreBackward, kPostBackward };
+
+  /// FSDPParam
+  struct ShardedParameter {
+    Tensor unsharded;                 // the module's: on the storage of `gathered`
+    Tensor gathered;                  // all_gather_outputs: flat, padded, resizable
+    Tensor sharded;                   // the optimizer's
+    Tensor accumulated;               // unsharded_accumulated_grad
+    std::int64_t shard_elements = 0;  // of every rank, padding included
+    bool trains = false;
+  };
+
+  /// FSDPParamGroup
+  struct Group {
+    std::vector<ShardedParameter> params;
+    State state = State::kIdle;
+    bool is_unsharded = false;
+    bool reshards_after_forward = true;
+    Tensor all_gather_result;  // between unshard() and wait_for_unshard()
+    std::vector<std::size_t> post_forward_indices;
+    Tensor all_reduce_state;  // HSDP: what was all-reduced, until the end of backward
+    Fsdp2* owner = nullptr;
+  };
+  static void run_post_backward(BackwardCall& call);
+
+  void shard(Group& group, std::vector<Parameter*>& parameters);
+  [[nodiscard]] ShardedParameter shard(Parameter& parameter);
+
+  void pre_forward(Group& group);
+  void post_forward(Group& group);
+  void pre_backward(Group& group);
+  void post_backward(Group& group);
+  void root_post_backward();
+  void register_final_callback();
+  [[nodiscard]] Tensor register_post_backward(Group& group, const Tensor& input);
+
+  void unshard(Group& group);
+  void wait_for_unshard(Group& group);
+  void reshard(Group& group);
+  void backward_prefetch(Group& group);
+  void reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients);
+
+  [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
+
+  std::int64_t shards_ = 1;    // ranks that share one copy
+  std::int64_t replicas_ = 1;  // HSDP: copies
+  std::vector<Group> groups_;  // the layers, then the root
+  bool reduces_ = true;        // set_requires_gradient_sync
+  bool final_callback_queued_ = false;
+  std::vector<Group*> post_forward_order_;
+  Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out
+  Tensor reduce_scatter_state_;  // input of the last reduce-scatter
+};
+
+}  // namespace memcalc

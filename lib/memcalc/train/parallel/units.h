@@ -1,0 +1,19 @@
+// The units in which wrappers take a model apart: its layers, and what is left.
+#pragma once
+
+#include <vector>
+
+#include "memcalc/models/model.h"
+
+namespace memcalc {
+
+struct Units {
+  std::vector<std::vector<Parameter*>> layers;  // in the order in which they run
+  std::vector<Parameter*> rest;
+};
+
+/// A layer is a member of a list of modules, which the first number in a parameter's name tells: "model.layers.3". The
+/// parameters of each unit are in the order of module.parameters().
+[[nodiscard]] Units units_of(Model& model);
+
+}  // namespace memcalc

@@ -1,0 +1,37 @@
+#include "memcalc/train/parallel/wrapper.h"
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/parallel_names.h"
+#include "memcalc/train/parallel/data_parallel.h"
+#include "memcalc/train/parallel/ddp.h"
+#include "memcalc/train/parallel/fsdp1.h"
+#include "memcalc/train/parallel/fsdp2.h"
+#include "memcalc/train/parallel/tensor_parallel.h"
+#include "memcalc/train/parallel/zero1.h"
+
+namespace memcalc {
+
+ParameterGroup ParallelWrapper::optimizer_parameters(const Model& model) const {
+  ParameterGroup group;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) group.push_back(&parameter);
+  }
+  return group;
+}
+
+std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
+  if (!run.parallel.is_parallel()) return nullptr;
+  if (run.parallel.tensor > 1) return std::make_unique<TensorParallel>(tape, run, rank);
+  switch (run.parallel.data_parallel) {
+    case DataParallel::kDp: return std::make_unique<DataParallelModule>(tape, run, rank);
+    case DataParallel::kDdp: return std::make_unique<Ddp>(tape, run, rank);
+    case DataParallel::kZero1: return std::make_unique<Zero1>(tape, run, rank);
+    case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank);
+    case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank);
+    default: break;
+  }
+  throw Error(ErrorCode::kUnsupported,
+              "parallel " + std::string(name_of(run.parallel.data_parallel)) + " is not modelled yet");
+}
+
+}  // namespace memcalc

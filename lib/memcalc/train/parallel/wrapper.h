@@ -1,0 +1,53 @@
+// ParallelWrapper: what a run on several GPUs puts around the module and the optimizer on one rank, as the frameworks
+// do it: hooks, buffers, shards in the place of parameters. One file here for each mode. To add one, copy the nearest
+// neighbour and give it a line in wrapper.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memcalc/models/model.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/optimizers/rule.h"
+
+namespace memcalc {
+
+/// The module that is wrapped: its forward, with whatever the loop put around that.
+using ModuleForward = std::function<ModelOutput(const Batch&)>;
+
+class ParallelWrapper {
+ public:
+  ParallelWrapper(Tape& owner, const RunSpec& spec, std::int64_t rank) : tape(owner), run(spec), rank(rank) {}
+  virtual ~ParallelWrapper() = default;
+  ParallelWrapper(const ParallelWrapper&) = delete;
+  ParallelWrapper& operator=(const ParallelWrapper&) = delete;
+
+  /// Wraps the module. Afterwards model.parameters are what the optimizer is given.
+  virtual void wrap(Model& model) = 0;
+  /// wrapped(**batch); without `sync`, in no_sync(): the gradients of this micro-batch are not exchanged.
+  [[nodiscard]] virtual ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) = 0;
+  /// Whether the optimizer of this rank updates a parameter that trains.
+  [[nodiscard]] virtual bool updates(const Parameter& /*parameter*/) const { return true; }
+  /// What the optimizer of this rank is given, in its order.
+  [[nodiscard]] virtual ParameterGroup optimizer_parameters(const Model& model) const;
+  /// After optimizer.step().
+  virtual void after_step() {}
+
+  /// Of model.parameters before wrap(), where it replaced them.
+  std::vector<Shape> whole_shapes;
+  std::vector<std::string> assumptions;
+
+ protected:
+  Tape& tape;
+  const RunSpec& run;
+  const std::int64_t rank;
+};
+
+/// Null on one GPU.
+[[nodiscard]] std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank);
+
+}  // namespace memcalc

@@ -1,0 +1,72 @@
+#include "memcalc/train/parallel/zero1.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "memcalc/spec/validate_parallel.h"
+
+namespace memcalc {
+
+namespace {
+constexpr Operator kBroadcast{"c10d::broadcast_"};
+}
+
+ZeroPartition zero_partition(std::span<const std::int64_t> elements, std::int64_t ranks) {
+  ZeroPartition partition;
+  partition.rank_of.resize(elements.size());
+  partition.order.resize(elements.size());
+  std::iota(partition.order.begin(), partition.order.end(), std::size_t{0});
+  std::stable_sort(partition.order.begin(), partition.order.end(),
+                   [&](std::size_t a, std::size_t b) { return elements[a] > elements[b]; });
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks));
+  for (const std::size_t i : partition.order) {
+    const auto smallest = std::min_element(sizes.begin(), sizes.end());  // the first of the smallest
+    partition.rank_of[i] = smallest - sizes.begin();
+    *smallest += elements[i];
+  }
+  return partition;
+}
+
+std::vector<std::vector<std::int64_t>> zero1_holdings(const Model& model, std::int64_t ranks) {
+  std::vector<std::int64_t> elements;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) elements.push_back(parameter.tensor.elements());
+  }
+  const ZeroPartition partition = zero_partition(elements, ranks);
+  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks),
+                                                  std::vector<std::int64_t>(elements.size()));
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    holdings[static_cast<std::size_t>(partition.rank_of[i])][i] = elements[i];
+  }
+  return holdings;
+}
+
+void Zero1::wrap(Model& model) {
+  Ddp::wrap(model);
+  std::vector<const Parameter*> trained;
+  std::vector<std::int64_t> elements;
+  for (const Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    trained.push_back(&parameter);
+    elements.push_back(parameter.tensor.elements());
+    broadcast_bytes_ += parameter.tensor.bytes();
+  }
+  const ZeroPartition partition = zero_partition(elements, data_parallel_size(run.parallel));
+  for (const std::size_t i : partition.order) {
+    if (partition.rank_of[i] == rank) mine_.push_back(trained[i]);
+  }
+}
+
+bool Zero1::updates(const Parameter& parameter) const {
+  return std::find(mine_.begin(), mine_.end(), &parameter) != mine_.end();
+}
+
+ParameterGroup Zero1::optimizer_parameters(const Model& /*model*/) const { return mine_; }
+
+// _sync_params: each parameter in place, from the rank that updated it.
+void Zero1::after_step() {
+  tape.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32), broadcast_bytes_,
+                  data_parallel_size(run.parallel));
+}
+
+}  // namespace memcalc

@@ -1,0 +1,111 @@
+#include "memcalc/train/ranks.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "memcalc/models/model.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/fine_tuning.h"
+#include "memcalc/train/parallel/fsdp1.h"
+#include "memcalc/train/parallel/fsdp2.h"
+#include "memcalc/train/parallel/zero1.h"
+
+namespace memcalc {
+namespace {
+
+// More kinds of ranks are not simulated: then the one that holds most stands for all.
+constexpr std::size_t kMostGroups = 16;
+
+/// What a rank holds of each parameter, in elements; ranks for which it is the same are alike.
+using Holding = std::vector<std::int64_t>;
+
+std::int64_t total_of(const Holding& holding) {
+  return std::accumulate(holding.begin(), holding.end(), std::int64_t{0});
+}
+
+std::string words_of(const RunSpec& run, const Holding& holding) {
+  const auto tensors = std::count_if(holding.begin(), holding.end(), [](std::int64_t each) { return each > 0; });
+  const std::string of_all = std::to_string(tensors) + " of " + std::to_string(holding.size()) + " parameters, ";
+  const std::string elements = std::to_string(total_of(holding)) + " elements";
+  return run.parallel.data_parallel == DataParallel::kZero1 ? "updates " + of_all + elements
+                                                            : "holds a part of " + of_all + elements;
+}
+
+std::vector<Holding> holdings_of(Model& model, const RunSpec& run, std::int64_t ranks) {
+  switch (run.parallel.data_parallel) {
+    case DataParallel::kZero1: return zero1_holdings(model, ranks);
+    case DataParallel::kFsdp1: return fsdp1_holdings(model, run, ranks);
+    case DataParallel::kFsdp2: return fsdp2_holdings(model, ranks);
+    default: return {};
+  }
+}
+
+std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>& holdings) {
+  std::vector<std::pair<const Holding*, std::vector<std::int64_t>>> alike;
+  for (std::size_t rank = 0; rank < holdings.size(); ++rank) {
+    const auto same = [&](const auto& each) { return *each.first == holdings[rank]; };
+    auto found = std::find_if(alike.begin(), alike.end(), same);
+    if (found == alike.end()) found = alike.insert(found, {&holdings[rank], {}});
+    found->second.push_back(static_cast<std::int64_t>(rank));
+  }
+  if (alike.size() == 1) return {};
+  std::vector<RankGroup> groups;
+  if (alike.size() > kMostGroups) {
+    const auto most = std::max_element(alike.begin(), alike.end(), [](const auto& a, const auto& b) {
+      return total_of(*a.first) < total_of(*b.first);
+    });
+    const std::int64_t rank = most->second.front();
+    groups.push_back({.first = rank,
+                      .count = static_cast<std::int64_t>(holdings.size()),
+                      .name = "rank " + std::to_string(rank) + ", which holds most",
+                      .holds = words_of(run, *most->first)});
+    return groups;
+  }
+  for (const auto& [holding, ranks] : alike) {
+    std::string name = ranks.size() == 1 ? "rank " : "ranks ";
+    if (ranks.size() > 1 && ranks.back() - ranks.front() + 1 == static_cast<std::int64_t>(ranks.size())) {
+      name += std::to_string(ranks.front()) + " to " + std::to_string(ranks.back());
+    } else {
+      for (const std::int64_t rank : ranks) name += (rank == ranks.front() ? "" : ", ") + std::to_string(rank);
+    }
+    groups.push_back({.first = ranks.front(),
+                      .count = static_cast<std::int64_t>(ranks.size()),
+                      .name = std::move(name),
+                      .holds = words_of(run, *holding)});
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+  const std::int64_t gpus = run.parallel.gpus;
+  const DataParallel mode = run.parallel.data_parallel;
+  if (mode == DataParallel::kDp) {
+    const bool two = gpus == 2;
+    return {
+        {.first = 0, .count = 1, .name = "GPU 0", .holds = "the module, its gradients and states, what is gathered"},
+        {.first = 1,
+         .count = gpus - 1,
+         .name = two ? "GPU 1" : "GPUs 1 to " + std::to_string(gpus - 1),
+         .holds = "a replica that each step makes anew"}};
+  }
+  const bool shards = mode == DataParallel::kZero1 || mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
+  if (shards) {
+    Tape tape(device);
+    const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype_of(run));
+    apply_fine_tuning(tape, *model, run);
+    const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : data_parallel_size(run.parallel);
+    std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
+    for (RankGroup& group : groups) group.count *= gpus / ranks;  // HSDP: in each copy
+    tape.stop();
+    if (!groups.empty()) return groups;
+  }
+  return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
+}
+
+}  // namespace memcalc

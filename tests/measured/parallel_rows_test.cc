@@ -1,0 +1,95 @@
+// memcalc's answers against measured runs on several GPUs, row by row. The floors are what is reached today, so that
+// accuracy can only improve; the limits are those that were promised.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/json_reader.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+
+namespace memcalc::measured {
+namespace {
+
+struct Floors {
+  const char* file;
+  std::size_t rows;
+  std::size_t exact_allocated;
+  std::size_t exact_reserved;
+};
+
+void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
+
+constexpr Floors kFiles[] = {{"rows_parallel_h200.jsonl", 15, 12, 11}};
+
+constexpr double kMaxAllocatedError = 0.09;
+constexpr double kMedianAllocatedError = 0.005;
+constexpr double kMedianReservedError = 0.03;
+
+struct Comparison {
+  double allocated = 0;  // errors
+  double reserved = 0;
+};
+
+double error_of(Bytes predicted, Bytes measured) {
+  return std::abs(static_cast<double>(predicted) / static_cast<double>(measured) - 1);
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The row is of one rank, by default the first.
+Comparison compare(const JsonObject& row) {
+  const JsonObject case_json = row.required_object("case");
+  const MeasuredCase of = measured_case(case_json, Loop::kBare, row.required_string("gpu"));
+  const std::int64_t rank = row.optional_int("rank").value_or(0);
+  const Report report = estimate(of.spec, of.run, *of.device);
+  EXPECT_EQ(report.parameters_total, row.required_int("params")) << of.id;
+  const RankRow* predicted = &report.ranks[report.largest_rank];
+  for (const RankRow& each : report.ranks) {
+    if (each.first == rank) predicted = &each;
+  }
+  const Bytes allocated = row.required_int("peak_allocated");
+  const Bytes reserved = row.required_int("peak_reserved");
+  const Comparison errors{error_of(predicted->peak_allocated, allocated), error_of(predicted->peak_reserved, reserved)};
+  if (errors.allocated > 0 || errors.reserved > 0) {
+    std::printf("  %-40s allocated %+.4f %%  reserved %+.4f %%\n", of.id.c_str(),
+                100 * (static_cast<double>(predicted->peak_allocated) / static_cast<double>(allocated) - 1),
+                100 * (static_cast<double>(predicted->peak_reserved) / static_cast<double>(reserved) - 1));
+  }
+  return errors;
+}
+
+class ParallelRows : public ::testing::TestWithParam<Floors> {};
+
+TEST_P(ParallelRows, AreAsExactAsTheyWere) {
+  std::vector<double> allocated;
+  std::vector<double> reserved;
+  std::ifstream lines(test::measured_dir() / GetParam().file);
+  for (std::string line; std::getline(lines, line);) {
+    const JsonDocument json = JsonDocument::parse(line, GetParam().file);
+    const Comparison errors = compare(json.root());
+    allocated.push_back(errors.allocated);
+    reserved.push_back(errors.reserved);
+  }
+  EXPECT_EQ(allocated.size(), GetParam().rows);
+  EXPECT_GE(static_cast<std::size_t>(std::count(allocated.begin(), allocated.end(), 0.0)), GetParam().exact_allocated);
+  EXPECT_GE(static_cast<std::size_t>(std::count(reserved.begin(), reserved.end(), 0.0)), GetParam().exact_reserved);
+  EXPECT_LE(*std::max_element(allocated.begin(), allocated.end()), kMaxAllocatedError);
+  EXPECT_LE(median_of(allocated), kMedianAllocatedError);
+  EXPECT_LE(median_of(reserved), kMedianReservedError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, ParallelRows, ::testing::ValuesIn(kFiles),
+                         [](const auto& info) { return std::string(info.param.file, 4); });
+
+}  // namespace
+}  // namespace memcalc::measured
