@@ -26,6 +26,9 @@ struct Command {
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);
+[[nodiscard]] Command add_utilization(CLI::App& root);
+[[nodiscard]] Command add_check(CLI::App& root);
+[[nodiscard]] Command add_calibrate(CLI::App& root);
 [[nodiscard]] Command add_weights(CLI::App& root);
 
 }  // namespace memcalc::cli

@@ -12,7 +12,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 2> kFormatNames = {"tsv", "json"};
+constexpr std::array<std::string_view, 3> kFormatNames = {"tsv", "json", "replay"};
 constexpr std::array<std::string_view, 2> kStepNames = {"last", "all"};
 
 constexpr const char* kExamples =
@@ -22,6 +22,7 @@ constexpr const char* kExamples =
     "  memcalc trace --model llama-3.2-1b --bs 1 --format json --output snapshot.json\n"
     "  memcalc trace --model llama-3.2-1b --bs 1 --bf16 --plot step.svg\n"
     "\n"
+    "replay: every event and kernel, for memcalc-probe run.\n"
     "Columns of tsv: phase, bytes of the block (-: freed), allocated, reserved,\n"
     "operators, shapes (not kept). json: the form of torch.cuda.memory._snapshot().\n";
 
@@ -35,7 +36,9 @@ struct TraceArguments {
 
 ExitStatus run_trace(const TraceArguments& arguments) {
   TraceOptions options;
-  options.format = parse_choice<TraceFormat>("--format", arguments.format, kFormatNames);
+  enum class Choice { kTsv, kSnapshot, kReplay };
+  const auto format = parse_choice<Choice>("--format", arguments.format, kFormatNames);
+  options.format = format == Choice::kSnapshot ? TraceFormat::kSnapshot : TraceFormat::kTsv;
   enum class Steps { kLast, kAll };
   options.all_steps = parse_choice<Steps>("--steps", arguments.steps, kStepNames) == Steps::kAll;
   Output output(arguments.output);
@@ -44,6 +47,10 @@ ExitStatus run_trace(const TraceArguments& arguments) {
   const Question question = resolve_arguments(arguments.run);
   if (plot) {
     plot->write(plot_step(question.model, question.run.run, question.device));
+    return kAnswered;
+  }
+  if (format == Choice::kReplay) {
+    output.write(replay_file(question.model, question.run.run, question.device));
     return kAnswered;
   }
   output.write(trace(question.model, question.run.run, question.device, options));
@@ -57,7 +64,7 @@ Command add_trace(CLI::App& root) {
   auto arguments = std::make_shared<TraceArguments>();
   add_run_options(*app, arguments->run);
   const char* group = "Answer";
-  app->add_option("--format", arguments->format, "tsv, or json (a PyTorch memory snapshot) [tsv]")
+  app->add_option("--format", arguments->format, "tsv, json (a PyTorch memory snapshot), replay [tsv]")
       ->type_name("F")
       ->group(group);
   app->add_option("--steps", arguments->steps, "last (steady) or all, with construction [last]")

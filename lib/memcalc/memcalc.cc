@@ -3,14 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "memcalc/alloc/replay.h"
+#include "memcalc/cost/calibrate.h"
+#include "memcalc/cost/cost.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/plot.h"
 #include "memcalc/report/rank_reports.h"
+#include "memcalc/report/render_replay_file.h"
 #include "memcalc/report/render_trace.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
@@ -33,10 +38,16 @@ FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
   return {.runs = !memory.out_of_memory, .retries = memory.retries};
 }
 
+std::optional<StepTime> time_of(const SymbolicRun& symbolic, const DeviceSpec& device) {
+  if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
+  return cost(symbolic.kernels, device, *device.rates);
+}
+
 Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   const SymbolicRun symbolic = run_symbolically(model, run, device, rank);           // what is asked of the allocator
   ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
-  Report report = assemble(model, run, device, symbolic, std::move(memory));         // what that means
+  const std::optional<StepTime> time = time_of(symbolic, device);                    // how long it takes
+  Report report = assemble(model, run, device, symbolic, std::move(memory), time);   // what that means
   if (!report.fits && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   return report;
 }
@@ -80,6 +91,17 @@ std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSp
   const SymbolicRun symbolic = run_symbolically(model, run, device);
   return plot_timeline(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)),
                        "One step of " + model.name + " on " + device.name);
+}
+
+Calibration calibrate_device(const DeviceSpec& device, const DeviceRates& start, const std::string& rows,
+                             const std::string& name) {
+  return calibrate(device, start, read_operator_timings(rows, name));
+}
+
+std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  validate(model, run);
+  const SymbolicRun symbolic = run_symbolically(model, run, device);
+  return render_replay_file(symbolic, replay(symbolic.trace, replay_options(run, device, false)), device);
 }
 
 namespace {

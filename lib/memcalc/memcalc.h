@@ -17,9 +17,11 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
 #include "memcalc/base/error.h"
+#include "memcalc/cost/calibration.h"
 #include "memcalc/report/parameter_table.h"
 #include "memcalc/report/render.h"
 #include "memcalc/report/render_lists.h"
+#include "memcalc/report/render_rates.h"
 #include "memcalc/report/render_trace.h"
 #include "memcalc/report/render_weights.h"
 #include "memcalc/report/report.h"
@@ -58,5 +60,14 @@ namespace memcalc {
 
 /// One step's memory over its events, by category, as an SVG document (report/plot.h).
 [[nodiscard]] std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
+
+/// Fits the rates of `device` to the rows of operator sweeps (JSON lines: tests/measured/harness/opbench.py and
+/// memcalc-probe write them), beginning with `start`; what no row depends on stays. `name`: of the file, for messages.
+/// Throws Error(kInput) for a row that cannot be read.
+[[nodiscard]] Calibration calibrate_device(const DeviceSpec& device, const DeviceRates& start, const std::string& rows,
+                                           const std::string& name);
+
+/// A run as memcalc-probe replays it on a card: every event, and every kernel with its predicted time.
+[[nodiscard]] std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
 
 }  // namespace memcalc

@@ -6,8 +6,10 @@
 #pragma once
 
 #include "memcalc/memcalc.h"
+#include "memcalc/plan/check.h"
 #include "memcalc/plan/largest.h"
 #include "memcalc/plan/outcome.h"
 #include "memcalc/plan/search_control.h"
 #include "memcalc/plan/sweep.h"
+#include "memcalc/plan/utilization.h"
 #include "memcalc/report/answer.h"

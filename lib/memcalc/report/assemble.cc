@@ -8,6 +8,7 @@
 
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
+#include "memcalc/report/throughput.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -181,21 +182,22 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
 }
 
 Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
-                ReplayResult memory) {
+                ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
   report.profile = kProfileName;
   report.assumptions = symbolic.assumptions;
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
-  report.not_modelled.insert(report.not_modelled.end(),
-                             {"other processes and the display on the same card",
-                              "evaluation, generation and checkpoint saving between steps", "the time of a step"});
+  report.not_modelled.insert(report.not_modelled.end(), {"other processes and the display on the same card",
+                                                         "evaluation, generation and checkpoint saving between steps"});
+  if (!time) report.not_modelled.emplace_back("the time of a step");
   if (run.expandable_segments) report.not_modelled.emplace_back("retries of the allocator when the card is full");
   fill_parameters(symbolic, run, report);
   fill_weights(symbolic, report);
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);
   fill_fit(symbolic, report);
+  if (time) report.time = throughput_of(run, device, *time);
   report.host_memory = host_memory_of(symbolic, run);
   return report;
 }

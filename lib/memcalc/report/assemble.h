@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ namespace memcalc {
 
 /// Pre: `memory` is the replay of `symbolic.trace`.
 [[nodiscard]] Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,
-                              const SymbolicRun& symbolic, ReplayResult memory);
+                              const SymbolicRun& symbolic, ReplayResult memory,
+                              const std::optional<StepTime>& time = std::nullopt);
 
 }  // namespace memcalc

@@ -67,6 +67,15 @@ std::string format_flops(double flops) {
   return format_fixed(flops, 0) + " FLOP";
 }
 
+std::string format_seconds(double seconds) {
+  constexpr double kHour = 3600, kDay = 24 * kHour;
+  if (seconds >= 2 * kDay) return three_digits(seconds / kDay) + " days";
+  if (seconds >= kHour) return three_digits(seconds / kHour) + " h";
+  if (seconds >= 1) return three_digits(seconds) + " s";
+  if (seconds >= 1e-3) return three_digits(seconds * 1e3) + " ms";
+  return three_digits(seconds * 1e6) + " us";
+}
+
 std::string format_percent(double part, double whole) {
   return format_fixed(whole > 0 ? 100 * part / whole : 0, 1) + " %";
 }

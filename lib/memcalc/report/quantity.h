@@ -27,6 +27,9 @@ namespace memcalc {
 /// Three significant digits in the largest decimal unit: "4.07 TFLOP", "0 FLOP".
 [[nodiscard]] std::string format_flops(double flops);
 
+/// Three significant digits: "111 ms", "1.31 s", "63.0 us", "2.5 h"; days beyond two of them.
+[[nodiscard]] std::string format_seconds(double seconds);
+
 /// part / whole as "39.9 %"; "0.0 %" of nothing.
 [[nodiscard]] std::string format_percent(double part, double whole);
 

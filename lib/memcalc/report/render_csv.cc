@@ -105,6 +105,20 @@ void write_flops(const Report& report, Csv& csv) {
   }
 }
 
+void write_time(const Throughput& time, Csv& csv) {
+  csv.number("time", "step", time.step.step_seconds, "s");
+  csv.number("time", "samples", time.samples_per_second, "1/s");
+  if (time.tokens_per_second > 0) csv.number("time", "tokens", time.tokens_per_second, "1/s");
+  csv.number("time", "mfu", time.mfu, "");
+  csv.number("time", "hfu", time.hfu, "");
+  csv.number("time_phase", "forward", time.step.forward_seconds, "s");
+  csv.number("time_phase", "backward", time.step.backward_seconds, "s");
+  csv.number("time_phase", "optimizer", time.step.optimizer_seconds, "s");
+  for (std::size_t i = 0; i < kTimeClassCount; ++i) {
+    csv.number("time_class", std::string(name_of(static_cast<TimeClass>(i))), time.step.by_class.at(i), "s");
+  }
+}
+
 }  // namespace
 
 std::string csv_quoted(std::string_view text) {
@@ -126,6 +140,7 @@ std::string render_csv(const Report& report, const RenderOptions& options) {
   write_accounting("profile", report.accounting.profile, csv);
   write_accounting("alternative", report.accounting.alternatives, csv);
   write_flops(report, csv);
+  if (report.time) write_time(*report.time, csv);
   for (const FitRow& row : report.other_gpus) {
     csv.bytes("other_gpu_needed", row.gpu, row.needed_bytes);
     csv.text("other_gpu_fits", row.gpu, row.fits ? "true" : "false");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/base/bytes.h"
@@ -43,6 +44,12 @@ struct CategoryShare {
 
 [[nodiscard]] double total_flops(const FlopRow& row);
 [[nodiscard]] double total_flops(const Report& report);
+
+/// The classes of a step that take time, in the order of the enumeration.
+[[nodiscard]] std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& step);
+
+/// Throughput and utilisation, a name and a value each, for people.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time);
 
 /// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
 [[nodiscard]] std::string verdict_of(const Report& report);

@@ -211,6 +211,32 @@ Json flops_json(const Report& report) {
   return json;
 }
 
+Json time_json(const Throughput& time) {
+  const StepTime& step = time.step;
+  Json json = {{"step_seconds", step.step_seconds}, {"samples_per_second", time.samples_per_second}};
+  if (time.tokens_per_second > 0) json["tokens_per_second"] = time.tokens_per_second;
+  json["mfu"] = time.mfu;
+  json["hfu"] = time.hfu;
+  json["model_flops"] = step.model_flops;
+  json["hardware_flops"] = step.hardware_flops;
+  json["peak_flops_per_second"] = step.peak_flops_per_second;
+  json["by_phase"] = {{"forward_seconds", step.forward_seconds},
+                      {"backward_seconds", step.backward_seconds},
+                      {"optimizer_seconds", step.optimizer_seconds}};
+  for (std::size_t i = 0; i < kTimeClassCount; ++i) {
+    json["by_class"][std::string(name_of(static_cast<TimeClass>(i))) + "_seconds"] = step.by_class.at(i);
+  }
+  json["kernel_seconds"] = step.kernel_seconds;
+  json["host_seconds"] = step.host_seconds;
+  json["host_bound"] = step.host_bound();
+  json["communication_seconds"] = step.communication_seconds;
+  json["tensor_core_share"] = step.tensor_core_share();
+  json["kernels"] = step.kernels;
+  if (time.energy_joules > 0) json["energy_joules_at_tdp"] = time.energy_joules;
+  json["predicted_from_datasheet"] = time.predicted;
+  return json;
+}
+
 Json fits_json(const std::vector<FitRow>& rows) {
   Json json = Json::array();
   for (const FitRow& row : rows) {
@@ -249,6 +275,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (report.full_card) {
     json["full_card"] = {{"runs", report.full_card->runs}, {"allocator_retries", report.full_card->retries}};
   }
+  if (report.time) json["time"] = time_json(*report.time);
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);

@@ -89,6 +89,15 @@ std::string flops_table(const Report& report) {
   return out;
 }
 
+std::string time_table(const Throughput& time) {
+  std::string out = "| Time of one step | " + format_seconds(time.step.step_seconds) + " | |\n| --- | ---: | ---: |\n";
+  for (const auto& [name, seconds] : time_classes(time.step)) {
+    out += row({std::string(name), format_seconds(seconds), format_percent(seconds, time.step.step_seconds)});
+  }
+  for (const auto& [name, value] : rates_of(time)) out += row({name, value, ""});
+  return out;
+}
+
 std::string cards_table(const std::vector<FitRow>& rows) {
   std::string out = "| Card | memory | needed | fits |\n| --- | ---: | ---: | --- |\n";
   for (const FitRow& each : rows) {
@@ -131,6 +140,7 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   }
   out += memory_table(report) + "\n" + totals_table(report) + "\n";
   out += accounting_table(report.accounting, options.explain) + "\n" + flops_table(report);
+  if (report.time) out += "\n" + time_table(*report.time);
   if (!report.other_gpus.empty()) out += "\n" + cards_table(report.other_gpus);
   if (options.explain) out += "\n" + contributors_table(report);
   return out + list("Assumed", report.assumptions) + list("Not modelled", report.not_modelled);

@@ -33,6 +33,7 @@ class TextRenderer {
     write_phases();
     write_accounting();
     write_flops();
+    if (report_.time) write_time(*report_.time);
     write_host_memory();
     write_cards();
     if (options_.explain) out_ += render_explanation(report_, options_);
@@ -200,6 +201,20 @@ class TextRenderer {
            pad_left(figure(row.backward), 13) + pad_left(figure(row.recomputation), 13) +
            pad_left(figure(row.optimizer), 12) + pad_left(format_bytes(static_cast<Bytes>(row.bytes_moved)), 11));
     }
+  }
+
+  void write_time(const Throughput& time) {
+    const StepTime& step = time.step;
+    title("Time of one step", format_seconds(step.step_seconds));
+    line("  " + pad_right("forward", 14) + pad_left(format_seconds(step.forward_seconds), kBytesColumns) +
+         "   backward " + format_seconds(step.backward_seconds) + "   optimizer " +
+         format_seconds(step.optimizer_seconds));
+    for (const auto& [name, seconds] : time_classes(step)) {
+      line("  " + pad_right(name, 14) + pad_left(format_seconds(seconds), kBytesColumns) +
+           pad_left(format_percent(seconds, step.step_seconds), 9) + "  " +
+           painted(bar(seconds / step.step_seconds, 24, options_.unicode), kCyan));
+    }
+    for (const auto& [name, value] : rates_of(time)) line("  " + pad_right(name, 24) + value);
   }
 
   // A batch of a few KiB is nothing that a person needs to read about.

@@ -9,6 +9,7 @@
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/base/bytes.h"
+#include "memcalc/cost/step_time.h"
 #include "memcalc/report/weights_comparison.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
@@ -80,6 +81,30 @@ struct RankRow {
   std::string peak_operator;
 };
 
+/// How fast the run is. MFU counts the model's FLOPs (6 N and attention, in full also where it is causal), HFU also
+/// what checkpointing computes again; both over the datasheet's rate of the type that is computed in.
+struct Throughput {
+  StepTime step;                  // of one rank
+  double samples_per_second = 0;  // of all ranks
+  double tokens_per_second = 0;   // 0 where samples are images
+  double mfu = 0;
+  double hfu = 0;
+  double energy_joules = 0;  // of one step, all cards at their TDP: an upper bound; 0 where it is not known
+  bool predicted = false;    // the card was not measured: from its datasheet
+};
+
+/// The whole training: --tokens, or --samples of images.
+struct TrainingRun {
+  double tokens = 0;
+  double steps = 0;
+  double seconds = 0;
+  double gpu_hours = 0;
+  double usd_per_hour = 0;  // of one card; 0: no price is known
+  double usd = 0;
+  std::string price_source;
+  double energy_kwh = 0;  // all cards at their TDP: an upper bound; 0: not known
+};
+
 struct FitRow {
   std::string gpu;
   Bytes memory_bytes = 0;
@@ -119,6 +144,8 @@ struct Report {
 
   Accounting accounting;
   std::array<FlopRow, kOperatorClassCount> flops{};
+  std::optional<TrainingRun> training;  // where --tokens was given
+  std::optional<Throughput> time;       // absent where the card's rates are not known
   HostMemory host_memory;
   std::vector<RankRow> ranks;      // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
   std::size_t largest_rank = 0;    // place in `ranks`

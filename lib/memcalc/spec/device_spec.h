@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "memcalc/base/bytes.h"
 
 namespace memcalc {
+
+struct DeviceRates;  // spec/device_rates.h
 
 /// Where the driver puts a new segment (facts: docs/allocator.md, "where cudaMalloc places a segment"). Offsets are
 /// relative to the upper end of the first chunk.
@@ -42,7 +45,13 @@ struct DeviceSpec {
   double fp16_flops_per_second = 0;  // the same for fp16; chips before Ampere have only this one
   double tf32_flops_per_second = 0;
   double fp32_flops_per_second = 0;
-  bool validated = false;  // memory behaviour measured on this card by this project
+  double power_watts = 0;                    // TDP; 0: not known
+  double link_bytes_per_second = 0;          // to the other cards of the host, one direction: NVLink; 0: by PCIe
+  double pcie_bytes_per_second = 0;          // one direction
+  double usd_per_hour = 0;                   // rent of one card; 0: not known
+  std::string price_source;                  // where and when
+  std::shared_ptr<const DeviceRates> rates;  // of kernels; null: no step time is predicted
+  bool validated = false;                    // memory behaviour measured on this card by this project
   std::string source;
   std::string date;
 };

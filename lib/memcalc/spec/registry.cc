@@ -9,6 +9,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/custom_reader.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
@@ -213,18 +214,40 @@ std::string SpecRegistry::model_path(const std::string& reference) const {
   throw Error(ErrorCode::kInternal, "a model without a file: " + one_line(reference));
 }
 
+namespace {
+
+// The rates measured on the card itself, else those of the card that was measured first, which its datasheet scales.
+DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec device) {
+  constexpr std::string_view kRatesFolder = "rates", kMeasured = "h100-sxm";
+  if (device.rates != nullptr) return device;
+  std::optional<fs::path> path = find_entry(directories, kRatesFolder, device.name);
+  const bool measured = path.has_value();
+  if (!measured) path = find_entry(directories, kRatesFolder, std::string(kMeasured));
+  if (!path) return device;
+  DeviceRates rates = read_device_rates(JsonDocument::read_file(path->string()).root());
+  rates.predicted = !measured;
+  device.rates = std::make_shared<const DeviceRates>(std::move(rates));
+  return device;
+}
+
+}  // namespace
+
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
   if (!is_plain_name(reference)) {
-    if (is_file(reference)) return read_device_file(JsonDocument::read_file(reference).root()).device;
+    if (is_file(reference)) {
+      return with_rates(directories_, read_device_file(JsonDocument::read_file(reference).root()).device);
+    }
     if (is_meant_as_path(reference)) {
       throw Error(ErrorCode::kInput, one_line(reference, 4096) + ": no such file");
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {
-    return read_device_file(JsonDocument::read_file(path->string()).root()).device;
+    return with_rates(directories_, read_device_file(JsonDocument::read_file(path->string()).root()).device);
   }
   throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
 }
+
+DeviceRates SpecRegistry::measured_rates() const { return *device("h100-sxm").rates; }
 
 std::vector<ModelListing> SpecRegistry::models() const {
   std::vector<ModelListing> listings;

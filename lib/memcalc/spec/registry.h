@@ -61,6 +61,9 @@ class SpecRegistry {
   /// `reference`: a registry name or alias ("h100-sxm"), or the path of a GPU file of ours.
   [[nodiscard]] DeviceSpec device(const std::string& reference) const;
 
+  /// The rates of the card that was measured first: what others are predicted with, and what a fit begins with.
+  [[nodiscard]] DeviceRates measured_rates() const;
+
   /// All entries, sorted by name.
   [[nodiscard]] std::vector<ModelListing> models() const;
   [[nodiscard]] std::vector<DeviceListing> devices() const;

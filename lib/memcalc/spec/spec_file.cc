@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
 
 namespace memcalc {
@@ -24,7 +25,7 @@ constexpr std::array<std::string_view, 12> kModelKeys = {"$schema",
                                                          "date",
                                                          "notes"};
 
-constexpr std::array<std::string_view, 28> kDeviceKeys = {"$schema",
+constexpr std::array<std::string_view, 34> kDeviceKeys = {"$schema",
                                                           "name",
                                                           "aliases",
                                                           "description",
@@ -46,6 +47,12 @@ constexpr std::array<std::string_view, 28> kDeviceKeys = {"$schema",
                                                           "fp16_flops_per_second",
                                                           "tf32_flops_per_second",
                                                           "fp32_flops_per_second",
+                                                          "link_bytes_per_second",
+                                                          "pcie_bytes_per_second",
+                                                          "usd_per_hour",
+                                                          "price_source",
+                                                          "power_watts",
+                                                          "rates",
                                                           "validated",
                                                           "source",
                                                           "recalled",
@@ -133,6 +140,14 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.fp16_flops_per_second = json.optional_double("fp16_flops_per_second", kRateRange).value_or(0);
   device.tf32_flops_per_second = json.optional_double("tf32_flops_per_second", kRateRange).value_or(0);
   device.fp32_flops_per_second = json.optional_double("fp32_flops_per_second", kRateRange).value_or(0);
+  device.link_bytes_per_second = json.optional_double("link_bytes_per_second", kRateRange).value_or(0);
+  device.pcie_bytes_per_second = json.optional_double("pcie_bytes_per_second", kRateRange).value_or(0);
+  device.usd_per_hour = json.optional_double("usd_per_hour", {0, 1e6}).value_or(0);
+  device.price_source = json.optional_string("price_source").value_or("");
+  device.power_watts = json.optional_double("power_watts", {0, 1e5}).value_or(0);
+  if (const std::optional<JsonObject> rates = json.nullable_object("rates")) {
+    device.rates = std::make_shared<const DeviceRates>(read_device_rates(*rates));
+  }
   device.validated = json.optional_bool("validated").value_or(false);
   device.source = json.required_string("source");
   device.date = json.required_string("date");

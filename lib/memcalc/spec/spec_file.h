@@ -21,6 +21,8 @@ struct ModelFile {
   bool recalled = false;                // some value was not seen at a source
 };
 
+struct DeviceRates;
+
 struct DeviceFile {
   DeviceSpec device;
   std::vector<std::string> aliases;
@@ -29,6 +31,8 @@ struct DeviceFile {
 
 [[nodiscard]] ModelFile read_model_file(const JsonObject& json);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
+/// A file of specs/rates, or the "rates" of a device file that memcalc-probe wrote.
+[[nodiscard]] DeviceRates read_device_rates(const JsonObject& json);
 
 /// The keys that each kind of file may have: those of specs/schema/*.schema.json, which a test compares.
 [[nodiscard]] std::span<const std::string_view> model_file_keys();

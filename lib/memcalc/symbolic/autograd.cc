@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -227,6 +228,7 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
     const NodeId id = ready_.back().second;
     ready_.pop_back();
     current_node = nodes_[static_cast<std::size_t>(id)].name;
+    ++pending_nodes;
     evaluate(id);
   }
   ready_ = outer_ready;
@@ -289,7 +291,8 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
                             is_dense(impl.shape, impl.strides);
       if (in_place) {
         kernel(kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
-               3.0 * static_cast<double>(waiting.bytes()));
+               3.0 * static_cast<double>(waiting.bytes()), elementwise_kind(waiting, {&gradient}),
+               static_cast<double>(waiting.elements()));
       } else {
         waiting = add(waiting, gradient);
       }
@@ -304,7 +307,8 @@ void Tape::accumulate_gradient(Node& node, Tensor gradient) {
   TensorImpl& variable = *node.variable;
   if (variable.grad.defined()) {  // a later micro-batch: grad += new
     kernel(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
-           3.0 * static_cast<double>(gradient.bytes()));
+           3.0 * static_cast<double>(gradient.bytes()), elementwise_kind(variable.grad, {&gradient}),
+           static_cast<double>(gradient.elements()));
     return;
   }
   const TensorImpl& impl = *gradient.impl();
@@ -315,6 +319,8 @@ void Tape::accumulate_gradient(Node& node, Tensor gradient) {
     variable.grad = detach(gradient);  // stolen
   } else {
     variable.grad = empty_strided(variable.shape, variable.strides, variable.dtype, kClone);
+    kernel(kClone, OperatorClass::kMovement, variable.dtype, 0, 2.0 * static_cast<double>(gradient.bytes()),
+           obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided, static_cast<double>(gradient.elements()));
   }
   set_category(variable.grad, Category::kGradients);
 }

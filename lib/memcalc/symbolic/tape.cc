@@ -108,6 +108,7 @@ Tensor Tape::alias(const Tensor& base, const Shape& shape, const Shape& strides,
   impl->strides = strides;
   impl->elements = base.rank() == shape.rank && base.shape() == shape ? base.elements() : shape.elements();
   impl->is_view = is_view || base.impl()->is_view;
+  if (is_view) ++pending_views;
   impl->block = base.impl()->block;
   if (impl->block != kNoBlock) ++block_references_[static_cast<std::size_t>(impl->block)];
   return Tensor(impl);
@@ -119,6 +120,7 @@ Tensor Tape::become_view(Tensor& temporary, const Shape& shape, const Shape& str
   impl.strides = strides;
   impl.elements = shape.elements();
   impl.is_view = true;
+  ++pending_views;
   return std::move(temporary);
 }
 
@@ -267,7 +269,8 @@ void Tape::empty_cache() {
   trace.events.push_back({nullptr, nullptr, kNoBlock, EventKind::kEmptyCache, phase, static_cast<std::int16_t>(step)});
 }
 
-void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes) {
+void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes,
+                  KernelKind kind, double elements) {
   if (!record_kernels) return;
   Kernel& kernel = kernels.emplace_back();
   kernel.op = &op;
@@ -280,16 +283,26 @@ void Tape::kernel(const Operator& op, OperatorClass operator_class, DType dtype,
   kernel.dtype = dtype;
   kernel.flops = flops;
   kernel.bytes = bytes;
+  kernel.kind = kind;
+  kernel.elements = elements > 0 ? elements : bytes / (2.0 * static_cast<double>(size_of(dtype)));
+  kernel.views = std::exchange(pending_views, 0);
+  kernel.nodes = std::exchange(pending_nodes, 0);
+}
+
+void Tape::synchronize(const Operator& op) {
+  kernel(op, OperatorClass::kMovement, DType::kFloat32, 0, 0, KernelKind::kSynchronize);
 }
 
 void Tape::contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n,
-                       std::int64_t k) {
+                       std::int64_t k, KernelKind kind, Transposed transposed) {
   if (!record_kernels) return;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double elements = real(m) * real(k) + real(k) * real(n) + real(m) * real(n);
   kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(batch) * real(m) * real(n) * real(k),
-         real(batch) * elements * real(size_of(dtype)));
+         real(batch) * elements * real(size_of(dtype)), kind);
   Kernel& last = kernels.back();
+  last.transposed = transposed;
+  last.flag = allow_tf32 && dtype == DType::kFloat32;
   last.batch = batch;
   last.m = m;
   last.n = n;
@@ -301,7 +314,8 @@ void Tape::grouped_contraction(const Operator& op, DType dtype, std::int64_t gro
   if (!record_kernels) return;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double elements = real(rows) * (real(k) + real(n)) + real(groups) * real(k) * real(n);
-  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n), elements * real(size_of(dtype)));
+  kernel(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n), elements * real(size_of(dtype)),
+         KernelKind::kGroupedProduct);
   Kernel& last = kernels.back();
   last.batch = groups;
   last.m = ceil_div(rows, groups);  // of an average group

@@ -194,8 +194,15 @@ class Tape {
   void allocate_event(BlockId block, const Operator* op);
   void free_event(BlockId block);
   void empty_cache();
-  void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes);
-  void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
+  void kernel(const Operator& op, OperatorClass operator_class, DType dtype, double flops, double bytes,
+              KernelKind kind = KernelKind::kVectorized, double elements = 0);
+  /// C[batch, m, n] += A[batch, m, k] B[batch, k, n].
+  void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                   KernelKind kind = KernelKind::kMatrixProduct, Transposed transposed = Transposed::kNone);
+  /// The kernel recorded last, to say more of it; null where none is recorded.
+  [[nodiscard]] Kernel* last_kernel() { return record_kernels && !kernels.empty() ? &kernels.back() : nullptr; }
+  /// The host reads a number from the card, so it waits for it (.item(), bool(tensor)).
+  void synchronize(const Operator& op);
   /// `rows` in as many groups, however long each, multiplied or summed over by matrices [k, n] of their own.
   void grouped_contraction(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
                            std::int64_t n);
@@ -213,6 +220,8 @@ class Tape {
   Bytes managed_bytes = 0;  // taken with cudaMallocManaged: no event of the allocator
   bool record_kernels = false;
   std::int64_t kernel_repeats = 1;  // how often what runs now runs in a step
+  std::int32_t pending_views = 0;   // operators without a kernel since the last one
+  std::int32_t pending_nodes = 0;   // autograd nodes evaluated since the last kernel
   Phase phase = Phase::kBuild;
   CudaStream stream = CudaStream::kDefault;  // the current stream
   LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model

@@ -1,4 +1,5 @@
 #include "memcalc/symbolic/trace.h"
+#include "memcalc/symbolic/kernel_list.h"
 
 namespace memcalc {
 
@@ -18,6 +19,21 @@ std::string_view name_of(OperatorClass operator_class) {
   constexpr std::string_view names[kOperatorClassCount] = {"contraction", "normalization", "elementwise",
                                                            "movement",    "optimizer",     "communication"};
   return names[static_cast<std::size_t>(operator_class)];
+}
+
+std::string_view name_of(KernelKind kind) {
+  constexpr std::string_view names[] = {"vectorized",       "converting",
+                                        "strided",          "random",
+                                        "rowwise",          "row_sum",
+                                        "column_sum",       "image",
+                                        "indexed",          "embedding_backward",
+                                        "multi_tensor",     "product",
+                                        "grouped_product",  "cudnn_attention",
+                                        "flash_attention",  "efficient_attention",
+                                        "convolution",      "depthwise_convolution",
+                                        "part_of_previous", "copy_to_device",
+                                        "copy_to_host",     "synchronize"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace memcalc

@@ -9,6 +9,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kForeachNorm{"aten::_foreach_norm"}, kStack{"aten::stack"}, kNorm{"aten::linalg_vector_norm"};
+constexpr Operator kForeachMul{"aten::_foreach_mul_"};
 constexpr Operator kAdd{"aten::add"}, kReciprocal{"aten::reciprocal"}, kMul{"aten::mul"}, kClamp{"aten::clamp"};
 
 /// torch._foreach_norm: the partial norms of every chunk of every tensor, as many chunks for each as the largest has.
@@ -19,7 +20,11 @@ void append_norms(Tape& tape, const ParameterGroup& parameters, TensorList& norm
   const auto count = static_cast<std::int64_t>(parameters.size());
   const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, kForeachNorm);
   for (const Parameter* each : parameters) norms.push_back(scalar(tape, each->tensor.dtype(), kForeachNorm));
+  list_kernel(tape, kForeachNorm, parameters, 1);
 }
+
+/// torch._foreach_mul_(grads, clip_coef_clamped).
+void scale_gradients(Tape& tape, const ParameterGroup& parameters) { list_kernel(tape, kForeachMul, parameters, 2); }
 
 }  // namespace
 
@@ -42,6 +47,7 @@ Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
   Tensor coefficient = scalar(tape, dtype, kMul);
   drop(reciprocal, sum);
   Tensor clamped = scalar(tape, dtype, kClamp);
+  for (const ParameterGroup& group : groups) scale_gradients(tape, group);
   drop(coefficient, clamped);
   return total_norm;
 }

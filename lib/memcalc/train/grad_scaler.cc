@@ -6,7 +6,7 @@ namespace memcalc {
 
 namespace {
 constexpr Operator kFull{"aten::full"}, kToCopy{"aten::_to_copy"}, kReciprocal{"aten::reciprocal"}, kAdd{"aten::add"};
-constexpr Operator kMul{"aten::mul"};
+constexpr Operator kMul{"aten::mul"}, kItem{"aten::item"};
 }  // namespace
 
 Tensor GradScaler::scalar(DType dtype, const Operator& op) { return tape_.empty({}, dtype, op); }
@@ -20,8 +20,9 @@ Tensor GradScaler::scale(const Tensor& loss) {
   return loss * scale_;
 }
 
-void GradScaler::unscale() {
+void GradScaler::unscale(OptimizerSteps& optimizer) {
   if (!enabled_ || found_inf_.defined()) return;
+  optimizer.record_unscale();
   // inv_scale = scale.double().reciprocal().float(); then a copy of it and of found_inf per device.
   Tensor wide = scalar(DType::kFloat64, kToCopy);
   Tensor inverse = scalar(DType::kFloat64, kReciprocal);
@@ -38,14 +39,16 @@ void GradScaler::step(OptimizerSteps& optimizer) {
   if (!enabled_) return optimizer.step();
   const bool unscaled_before = found_inf_.defined();
   if (!optimizer.takes_loss_scale()) {
-    unscale();
-    if (steps_++ >= skipped_steps_) optimizer.step();  // _maybe_opt_step
+    unscale(optimizer);
+    tape_.synchronize(kItem);  // _maybe_opt_step: sum(v.item() for v in found_inf_per_device)
+    if (steps_++ >= skipped_steps_) optimizer.step();
     return;
   }
   // A fused optimizer divides by the scale itself, and its kernel skips the step: _check_inf_per_device looks for
   // infinities with a scale of 1.
   if (!unscaled_before) {
     Tensor one = scalar(DType::kFloat32, kFull), found_inf = scalar(DType::kFloat32, kFull);
+    optimizer.record_unscale();
     found_inf_ = scalar(DType::kFloat32, kToCopy);
     Tensor one_copy = scalar(DType::kFloat32, kToCopy);
     drop(one_copy, found_inf, one);

@@ -17,7 +17,7 @@ class GradScaler {
   /// loss * scale: the tensor to run backward from. The loss itself where disabled.
   [[nodiscard]] Tensor scale(const Tensor& loss);
   /// Divides the gradients by the scale and looks for infinities; needed before clipping.
-  void unscale();
+  void unscale(OptimizerSteps& optimizer);
   /// Steps the optimizer unless the step is skipped; unscales first if that has not happened.
   void step(OptimizerSteps& optimizer);
   void update();

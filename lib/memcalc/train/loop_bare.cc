@@ -159,7 +159,7 @@ void BareLoop::step() {
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
   if (run_.max_grad_norm) {
-    scaler_.unscale();
+    scaler_.unscale(optimizer_);
     clip_grad_norm(tape_, model_.parameters);
   }
   scaler_.step(optimizer_);

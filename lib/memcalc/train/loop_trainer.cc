@@ -70,6 +70,7 @@ void look_for_infinities(const Tensor& loss) {
   Tensor magnitude = tape.empty({}, loss.dtype(), kAbs);
   Tensor infinite = tape.empty({}, DType::kBool, kIsInf);
   drop(magnitude, infinite);
+  tape.synchronize(kIsInf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
 }
 
 /// Weights first, then biases and norms, which are not decayed.
@@ -148,7 +149,7 @@ void TrainerLoop::step(bool padded) {
   tape_.phase = Phase::kOptimizer;
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
-  scaler_.unscale();
+  scaler_.unscale(optimizer_);
   grad_norm_ = clip_grad_norm(tape_, model_.parameters);
   scaler_.step(optimizer_);
   scaler_.update();

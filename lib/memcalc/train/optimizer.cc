@@ -9,7 +9,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kStep{"Optimizer.step"};
+constexpr Operator kStep{"Optimizer.step"}, kUnscale{"aten::_amp_foreach_non_finite_check_and_unscale_"};
 
 /// Two optimizers, stepped one after the other: one for the matrices, one for everything else.
 std::vector<ParameterGroup> by_rank(const std::vector<ParameterGroup>& groups) {
@@ -65,7 +65,22 @@ void OptimizerSteps::record_cost(const ParameterGroup& group) {
     for (const Parameter* each : params) elements += static_cast<double>(each->tensor.elements());
     const DType dtype = params.front()->tensor.dtype();
     memory_.tape.kernel(kStep, OperatorClass::kOptimizer, dtype, rule_.flops * elements,
-                        rule_.bytes_moved(static_cast<double>(size_of(dtype))) * elements);
+                        rule_.bytes_moved(static_cast<double>(size_of(dtype))) * elements, KernelKind::kMultiTensor,
+                        elements);
+    if (Kernel* kernel = memory_.tape.last_kernel()) {
+      kernel->m = static_cast<std::int64_t>(params.size());
+      if (rule_.operators > 0) {
+        kernel->launches = static_cast<std::int32_t>(std::min<std::int64_t>(kernel->m * rule_.operators, 1 << 30));
+      }
+    }
+  }
+}
+
+void OptimizerSteps::record_unscale() {
+  for (const ParameterGroup& group : groups_) {
+    for (const ParameterGroup& params : by_dtype(with_gradient(group))) {
+      list_kernel(memory_.tape, kUnscale, params, 2);
+    }
   }
 }
 

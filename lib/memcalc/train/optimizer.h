@@ -13,6 +13,8 @@ class OptimizerSteps {
   OptimizerSteps(Tape& tape, Optimizer kind, Loop loop, std::vector<ParameterGroup> groups);
 
   void step();
+  /// _amp_foreach_non_finite_check_and_unscale_: one pass over the gradients.
+  void record_unscale();
   /// .grad = None for every parameter, in order.
   void zero_grad();
   [[nodiscard]] bool takes_loss_scale() const { return rule_.takes_loss_scale; }

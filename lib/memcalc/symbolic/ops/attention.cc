@@ -44,14 +44,29 @@ Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[
 
 /// Two products of B*H*S*S*D each forward, five backward (flop_counter.py, sdpa_flop_count): the causal half is not
 /// taken off.
-void attention_contractions(Tape& tape, const Operator& op, const AttentionShape& s, DType dtype, bool backward) {
+void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, const AttentionShape& s, DType dtype,
+                            bool backward, bool causal, bool dropout) {
+  constexpr KernelKind kSame = KernelKind::kPartOfPrevious;
   const std::int64_t batch = s.batch * s.heads;
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim);  // q k^T
-  if (!backward) return tape.contraction(op, dtype, batch, s.queries, s.value_dim, s.keys);
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.value_dim);  // grad v^T
-  tape.contraction(op, dtype, batch, s.keys, s.value_dim, s.queries);  // dv
-  tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys);        // dq
-  tape.contraction(op, dtype, batch, s.keys, s.dim, s.queries);        // dk
+  tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim, kind);  // q k^T
+  if (Kernel* kernel = tape.last_kernel()) {
+    kernel->causal = causal;
+    kernel->dropout = dropout;
+    kernel->backward = backward;
+  }
+  if (!backward) return tape.contraction(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
+  tape.contraction(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
+  tape.contraction(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv
+  tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys, kSame);        // dq
+  tape.contraction(op, dtype, batch, s.keys, s.dim, s.queries, kSame);        // dk
+}
+
+constexpr int kCausal = 2, kDropout = 3;  // attributes of the nodes, for the time of the backward
+
+void remember(Node* node, bool causal, double dropout) {
+  if (node == nullptr) return;
+  node->attributes[kCausal] = causal ? 1 : 0;
+  node->attributes[kDropout] = dropout > 0 ? 1 : 0;
 }
 
 // --- cuDNN (native/cudnn/MHA.cpp)
@@ -75,7 +90,8 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
   Tensor dv =
       tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
   tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
-  attention_contractions(tape, kCudnnBackward, s, query.dtype(), true);
+  attention_contractions(tape, kCudnnBackward, KernelKind::kCudnnAttention, s, query.dtype(), true,
+                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -83,7 +99,7 @@ void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, val
 
 /// seed, offset, output, logsumexp.
 std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    bool computes_logsumexp) {
+                                    bool computes_logsumexp, const SdpaOptions& options) {
   Tape& tape = query.tape();
   std::array<Tensor, 4> outputs;
   for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, kCudnn);
@@ -92,20 +108,24 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
   outputs[2] = tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), kCudnn);
   if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
   if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
-  attention_contractions(tape, kCudnn, shape_of(query, key, value), query.dtype(), false);
+  attention_contractions(tape, kCudnn, KernelKind::kCudnnAttention, shape_of(query, key, value), query.dtype(), false,
+                         options.causal, options.dropout > 0);
   return outputs;
 }
 
-Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
+Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+                       const SdpaOptions& options) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.record(kCudnnNode, cudnn_backward, inputs, 3);
+  remember(node, options.causal, options.dropout);
   if (node != nullptr) {
     if (bias.defined()) tape.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  auto [seed, offset, out, logsumexp] = run_or_recall<4>(
-      tape, ListedOperator::kFusedAttention, [&] { return cudnn_forward(query, key, value, node != nullptr); });
+  auto [seed, offset, out, logsumexp] = run_or_recall<4>(tape, ListedOperator::kFusedAttention, [&] {
+    return cudnn_forward(query, key, value, node != nullptr, options);
+  });
   tape.set_history(node, out);
   if (node != nullptr) {
     for (const Tensor* tensor : {&logsumexp, &out, &offset, &seed}) tape.save(*node, *tensor);
@@ -155,7 +175,8 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   const Tensor workspace =
       tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward, Category::kWorkspaces);
   delta.reset();
-  attention_contractions(tape, kEfficientBackward, s, query.dtype(), true);
+  attention_contractions(tape, kEfficientBackward, KernelKind::kEfficientAttention, s, query.dtype(), true,
+                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -173,7 +194,7 @@ Tensor padded_bias(Tensor bias) {
 
 /// output, logsumexp, the latter only where there will be a backward (compute_logsumexp).
 std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                        bool computes_logsumexp) {
+                                        bool computes_logsumexp, const SdpaOptions& options) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   Tensor out =
@@ -184,20 +205,24 @@ std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, 
     logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
   }
   if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
-  attention_contractions(tape, kEfficient, s, query.dtype(), false);
+  attention_contractions(tape, kEfficient, KernelKind::kEfficientAttention, s, query.dtype(), false, options.causal,
+                         options.dropout > 0);
   return {std::move(out), std::move(logsumexp)};
 }
 
-Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
+Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+                           const SdpaOptions& options) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.record(kEfficientNode, efficient_backward, inputs, 3);
+  remember(node, options.causal, options.dropout);
   if (node != nullptr) {
     if (bias.defined()) tape.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  auto [out, logsumexp] = run_or_recall<2>(tape, ListedOperator::kFusedAttention,
-                                           [&] { return efficient_forward(query, key, value, node != nullptr); });
+  auto [out, logsumexp] = run_or_recall<2>(tape, ListedOperator::kFusedAttention, [&] {
+    return efficient_forward(query, key, value, node != nullptr, options);
+  });
   tape.set_history(node, out);
   if (node != nullptr) {
     tape.save(*node, logsumexp);
@@ -226,7 +251,8 @@ void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumex
     dk_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
     dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
   }
-  attention_contractions(tape, kFlashBackward, s, query.dtype(), true);
+  attention_contractions(tape, kFlashBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
+                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -256,7 +282,8 @@ std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device)
 }
 
 /// output, logsumexp, rng_state, unused.
-std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value, double dropout,
+                                    bool causal) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   std::array<Tensor, 4> outputs;
@@ -272,19 +299,21 @@ std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, cons
   outputs[3] = tape.empty({}, DType::kInt64, kFlash);
   if (dropout > 0) tape.scratch(16, kFlash);  // the generator's seed and offset
   drop(partial_logsumexp, partial_out);
-  attention_contractions(tape, kFlash, s, query.dtype(), false);
+  attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout > 0);
   return outputs;
 }
 
 /// `listed`: as an operator of ATen; the flash-attn package's is not on selective checkpointing's list.
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool listed) {
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool causal,
+                       bool listed) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
+  remember(node, causal, dropout);
   if (node != nullptr) {
     for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
   }
-  const auto forward = [&] { return flash_forward(query, key, value, dropout); };
+  const auto forward = [&] { return flash_forward(query, key, value, dropout, causal); };
   auto [out, logsumexp, rng_state, unused] =
       listed ? run_or_recall<4>(tape, ListedOperator::kFusedAttention, forward) : forward();
   tape.set_history(node, out);
@@ -393,9 +422,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   SdpaOptions chosen = options;
   chosen.grouped_heads = grouped;
   switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
-    case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias);
-    case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, true);
-    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)));
+    case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);
+    case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, options.causal, true);
+    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)), options);
     case SdpaBackend::kMath: break;
   }
   return math_attention(q, k, v, bias, chosen);
@@ -409,7 +438,8 @@ Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& v
     throw Error(ErrorCode::kUsage,
                 "--attn flash needs 16-bit operands; accepted: --precision amp-fp16, amp-bf16, bf16, fp16");
   }
-  return flash_attention(q, k, v, dropout, false);
+  // The caller passes no causality; a decoder's halves the work (not told apart here: the full work is counted).
+  return flash_attention(q, k, v, dropout, false, false);
 }
 
 }  // namespace memcalc

@@ -65,7 +65,7 @@ void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   }
   drop(sum_dy_x, sum_dy);
   tape.kernel(op, OperatorClass::kNormalization, x.dtype(), 14.0 * static_cast<double>(x.elements()),
-              5.0 * static_cast<double>(x.bytes()));
+              5.0 * static_cast<double>(x.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
@@ -96,7 +96,7 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor invstd = tape.empty({x->size(1)}, DType::kFloat32, op);
   if (!cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
   tape.kernel(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
-              3.0 * static_cast<double>(x->bytes()));
+              3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
   tape.set_history(node, result);
   if (node != nullptr) {
     tape.save(*node, mean);

@@ -77,9 +77,23 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, s
 }
 
 /// One GEMM a group: rows are pixels.
-void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s) {
+void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s, bool depthwise,
+                  bool backward) {
   tape.contraction(op, dtype, s.groups, s.batch * s.out_height * s.out_width, s.out_channels / s.groups,
-                   s.in_channels / s.groups * s.kernel_height * s.kernel_width);
+                   s.in_channels / s.groups * s.kernel_height * s.kernel_width,
+                   depthwise ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution);
+  Kernel* kernel = tape.last_kernel();
+  if (kernel == nullptr) return;
+  kernel->backward = backward;
+  kernel->elements = static_cast<double>(s.in_channels / s.groups);
+  const auto pixels = [](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+    return static_cast<double>(a * b) * static_cast<double>(c * d);
+  };
+  // Not the unfolded matrix: each image is read once.
+  kernel->bytes =
+      static_cast<double>(size_of(dtype)) *
+      (pixels(s.batch, s.in_channels, s.height, s.width) + pixels(s.batch, s.out_channels, s.out_height, s.out_width) +
+       pixels(s.out_channels, s.in_channels / s.groups, s.kernel_height, s.kernel_width));
 }
 
 /// In the layout that cuDNN computes in; itself where it has it.
@@ -97,11 +111,11 @@ void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weigh
   const Tensor& gradient = call.gradient();
   if (call.needs(1)) {
     call.set(1, call.tape.empty(weight.shape(), weight.dtype(), kConvolutionBackwardOp));
-    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape);
+    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape, true, true);
   }
   if (call.needs(0)) {
     call.set(0, call.tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
-    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape);
+    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape, true, true);
   }
 }
 
@@ -118,7 +132,7 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
     const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
     tape.scratch(convolution_workspace(shape, kind, dtype, tape.allow_tf32), kConvolutionBackwardOp,
                  Category::kWorkspaces);
-    count_kernel(tape, kConvolutionBackwardOp, dtype, shape);
+    count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, true);
     call.set(input, std::move(result));
   };
   pass(0, x, ConvolutionPass::kInputGradient);
@@ -172,7 +186,7 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
   Tensor result;
   if (uses_depthwise_kernel(image, filter, options.stride, options.groups)) {
     result = tape.empty(out, image.dtype(), kDepthwise);
-    count_kernel(tape, kDepthwise, image.dtype(), shape);
+    count_kernel(tape, kDepthwise, image.dtype(), shape, true, false);
   } else {
     const bool channels_last = is_channels_last(image) || is_channels_last(filter);
     shape.channels_last = channels_last;
@@ -181,7 +195,7 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
     tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32), kConvolution,
                  Category::kWorkspaces);
-    count_kernel(tape, kConvolution, image.dtype(), shape);
+    count_kernel(tape, kConvolution, image.dtype(), shape, false, false);
   }
   tape.set_history(node, result);
   return result;

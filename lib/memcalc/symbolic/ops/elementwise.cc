@@ -143,7 +143,8 @@ void dropout_backward(BackwardCall& call) {
                                           gradient.dtype(), kDropoutBackwardOp);
   call.tape.kernel(kDropoutBackwardOp, OperatorClass::kElementwise, gradient.dtype(),
                    2.0 * static_cast<double>(gradient.elements()),
-                   static_cast<double>(2 * gradient.bytes() + mask.bytes()));
+                   static_cast<double>(2 * gradient.bytes() + mask.bytes()), KernelKind::kVectorized,
+                   static_cast<double>(gradient.elements()));
   call.set(0, std::move(result));
 }
 
@@ -180,6 +181,25 @@ Tensor activation(const Operator& op, const Operator& node_name, BackwardFunctio
 
 }  // namespace
 
+KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
+  bool converts = false;
+  for (const Tensor* input : inputs) {
+    if (input->elements() == 1 && result.elements() > 1) return KernelKind::kStrided;  // a scalar on the card
+    if (!(input->shape() == result.shape()) || !(input->strides() == result.strides())) {
+      if (result.elements() > 1) return KernelKind::kStrided;
+    }
+    converts =
+        converts || (input->dtype() != result.dtype() && is_floating(input->dtype()) && is_floating(result.dtype()));
+  }
+  return converts ? KernelKind::kConverting : KernelKind::kVectorized;
+}
+
+KernelKind copy_kind(const Tensor& from, const Tensor& to) {
+  if (from.elements() > 1 && !(from.strides() == to.strides())) return KernelKind::kStrided;
+  const bool narrows = from.dtype() == DType::kFloat32 && is_half(to.dtype());
+  return narrows || from.dtype() == to.dtype() ? KernelKind::kVectorized : KernelKind::kConverting;
+}
+
 Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,
                  std::optional<DType> dtype) {
   const Tensor& first = **inputs.begin();
@@ -195,7 +215,8 @@ Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs
   Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
                                      dtype.value_or(type), op);
   tape.kernel(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
-              bytes + static_cast<double>(result.bytes()));
+              bytes + static_cast<double>(result.bytes()), elementwise_kind(result, inputs),
+              static_cast<double>(result.elements()));
   return result;
 }
 
@@ -367,7 +388,8 @@ Tensor dropout(Arg x, double probability) {
   const Tensor mask = tape.empty_strided(x->shape(), strides, DType::kBool, kDropout);
   Tensor result = tape.empty_strided(x->shape(), strides, x->dtype(), kDropout);
   tape.kernel(kDropout, OperatorClass::kElementwise, x->dtype(), 2.0 * static_cast<double>(x->elements()),
-              static_cast<double>(2 * x->bytes() + mask.bytes()));
+              static_cast<double>(2 * x->bytes() + mask.bytes()), KernelKind::kRandom,
+              static_cast<double>(x->elements()));
   tape.set_history(node, result);
   if (node != nullptr) tape.save(*node, mask);
   return result;
@@ -381,7 +403,8 @@ Tensor to_dtype(Arg x, DType dtype) {
   Node* node = tape.record(kToCopyBackward, to_copy_backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x->dtype());
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), dtype, kToCopy);
-  tape.kernel(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()));
+  tape.kernel(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()),
+              copy_kind(*x, result), static_cast<double>(x->elements()));
   tape.set_history(node, result);
   return result;
 }

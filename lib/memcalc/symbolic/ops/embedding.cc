@@ -67,7 +67,12 @@ void embedding_backward(BackwardCall& call) {
     result = sorted_backward(call, indices.elements(), table);
   }
   call.tape.kernel(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
-                   static_cast<double>(result.bytes() + 2 * call.gradient().bytes()));
+                   static_cast<double>(result.bytes() + 2 * call.gradient().bytes()), KernelKind::kEmbeddingBackward);
+  if (Kernel* kernel = call.tape.last_kernel()) {
+    kernel->m = indices.elements();
+    kernel->n = table[1];
+    kernel->k = table[0];
+  }
   call.set(0, std::move(result));
 }
 
@@ -93,7 +98,8 @@ Tensor embedding(const Tensor& weight, Arg indices) {
     flat = reshape(*indices, {indices->elements()});
     result = tape.empty(shape, weight.dtype(), kIndexSelect);
   }
-  tape.kernel(kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  tape.kernel(kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0, 2.0 * static_cast<double>(result.bytes()),
+              KernelKind::kIndexed, static_cast<double>(result.elements()));
   tape.set_history(node, result);
   return result;
 }

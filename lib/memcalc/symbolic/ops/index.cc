@@ -22,7 +22,8 @@ constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBac
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
-  x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+  x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
+                  KernelKind::kStrided, static_cast<double>(x.elements()));
 }
 
 constexpr int kWidth = 1;  // attribute: elements of an indexed slice

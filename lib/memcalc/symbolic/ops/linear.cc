@@ -15,12 +15,26 @@ constexpr Operator kMm{"aten::mm"}, kMmBackward{"MmBackward0"};
 constexpr Operator kAddmm{"aten::addmm"}, kAddmmBackward{"AddmmBackward0"};
 constexpr Operator kBmm{"aten::bmm"}, kBmmBackward{"BmmBackward0"};
 
+bool is_column_major(const Shape& shape, const Shape& strides) { return strides[0] == 1 && strides[1] == shape[0]; }
+
+/// cuBLAS takes either order of each operand without a copy.
+Transposed transposed(bool first, bool second) {
+  if (first) return second ? Transposed::kBoth : Transposed::kFirst;
+  return second ? Transposed::kSecond : Transposed::kNone;
+}
+
+bool is_transposed(const Tensor& x) {
+  const int rows = x.rank() - 2;
+  return x.strides()[rows] == 1 && x.strides()[rows + 1] != 1;
+}
+
 /// The product itself: [n, k] x [k, m], no autograd.
 Tensor raw_mm(const Operator& op, const Tensor& a, const Tensor& b, bool fused_bias = false) {
   Tape& tape = a.tape();
   Tensor result = tape.empty({a.size(0), b.size(1)}, a.dtype(), op);
   tape.use_cublas(fused_bias);
-  tape.contraction(op, a.dtype(), 1, a.size(0), b.size(1), a.size(1));
+  tape.contraction(op, a.dtype(), 1, a.size(0), b.size(1), a.size(1), KernelKind::kMatrixProduct,
+                   transposed(is_transposed(a), is_transposed(b)));
   return result;
 }
 
@@ -28,11 +42,10 @@ Tensor raw_bmm(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), kBmm);
   tape.use_cublas(false);
-  tape.contraction(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2));
+  tape.contraction(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2), KernelKind::kMatrixProduct,
+                   transposed(is_transposed(a), is_transposed(b)));
   return result;
 }
-
-bool is_column_major(const Shape& shape, const Shape& strides) { return strides[0] == 1 && strides[1] == shape[0]; }
 
 /// FunctionsManual.cpp, mm_mat1_backward: a column-major operand gets a column-major gradient.
 Tensor first_gradient(const Tensor& gradient, const Tensor& second, bool column_major) {

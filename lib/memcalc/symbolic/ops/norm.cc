@@ -31,7 +31,17 @@ DType statistics_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : 
 
 void normalization_kernel(const Operator& op, const Tensor& x, double flops, double tensors) {
   x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), flops * static_cast<double>(x.elements()),
-                  tensors * static_cast<double>(x.bytes()));
+                  tensors * static_cast<double>(x.bytes()), KernelKind::kRowwise, static_cast<double>(x.elements()));
+  if (Kernel* kernel = x.tape().last_kernel()) {
+    kernel->n = x.rank() > 0 ? x.size(-1) : 1;
+    kernel->m = kernel->n > 0 ? x.elements() / kernel->n : 0;
+  }
+}
+
+/// The gradients of weight and bias: a second pass over x and dy (cuda/layer_norm_kernel.cu, GammaBetaBackward).
+void weight_gradient_kernel(const Operator& op, const Tensor& x) {
+  x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
+                  KernelKind::kColumnSum, static_cast<double>(x.elements()));
 }
 
 /// cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: with many rows and few columns the gradients of
@@ -66,6 +76,7 @@ void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   dy = contiguous(gradient);
   if (call.needs(1) || call.needs(2)) partial_weight_gradients(input, dweight, dbias);
   normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
+  if (call.needs(1) || call.needs(2)) weight_gradient_kernel(kLayerNormBackwardOp, gradient);
   if (call.needs(0)) call.set(0, std::move(dx));
   call.set(1, std::move(dweight));
   call.set(2, std::move(dbias));
@@ -84,6 +95,7 @@ void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input
     partial_weight_gradients(input, dweight, no_bias);
   }
   normalization_kernel(kRmsNormBackwardOp, dy, 11, 3);
+  if (call.needs(1)) weight_gradient_kernel(kRmsNormBackwardOp, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
   call.set(1, std::move(dweight));
 }
@@ -109,6 +121,7 @@ void group_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
     drop(c3, c2, c1, db, ds);
   }
   normalization_kernel(kGroupNormBackwardOp, dy, 14, 3);
+  weight_gradient_kernel(kGroupNormBackwardOp, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -13,5 +14,11 @@ namespace memcalc {
 /// `flops` per output element; `dtype` overrides the promoted type.
 [[nodiscard]] Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,
                                std::optional<DType> dtype = std::nullopt);
+
+/// Which of TensorIterator's kernels runs (cuda/CUDALoops.cuh, gpu_kernel_impl): vectorised over contiguous operands,
+/// converting where types differ, and with an index calculation for each element where layouts do.
+[[nodiscard]] KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs);
+/// The same of a copy between types (cuda/Copy.cu: to bfloat16 and float16 from float32 it is vectorised).
+[[nodiscard]] KernelKind copy_kind(const Tensor& from, const Tensor& to);
 
 }  // namespace memcalc

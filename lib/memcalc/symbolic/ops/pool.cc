@@ -23,7 +23,8 @@ void pool_backward(BackwardCall& call) {  // saved: self, ...
   const Tensor& self = call.saved(0);
   Tensor dx = call.tape.empty_strided(self.shape(), like_strides(self.shape(), self.strides()), self.dtype(), op);
   call.tape.kernel(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(self.elements()),
-                   static_cast<double>(self.bytes() + call.gradient().bytes()));
+                   static_cast<double>(self.bytes() + call.gradient().bytes()), KernelKind::kImage,
+                   static_cast<double>(self.elements()));
   call.set(0, std::move(dx));
 }
 
@@ -41,7 +42,7 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
   Tensor indices;
   if (with_indices) indices = tape.empty(shape, DType::kInt64, op);
   tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(x.bytes() + result.bytes()));
+              static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
   tape.set_history(node, result);
   if (node != nullptr && with_indices) tape.save(*node, indices);
   return result;

@@ -235,7 +235,9 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   Tensor result = tape.empty(shape, dtype.value_or(x.dtype()), op);
   reduction_scratch(x, reduced, std::max<std::int64_t>(size_of(x.dtype()), 4), op);
   tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(x.bytes() + result.bytes()));
+              static_cast<double>(x.bytes() + result.bytes()),
+              (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,
+              static_cast<double>(x.elements()));
   return result;
 }
 

@@ -19,8 +19,16 @@ constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitW
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
-void move_kernel(Tape& tape, const Operator& op, const Tensor& result) {
-  tape.kernel(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+void move_kernel(Tape& tape, const Operator& op, const Tensor& result, KernelKind kind = KernelKind::kStrided) {
+  tape.kernel(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()), kind,
+              static_cast<double>(result.elements()));
+}
+
+/// slice_backward and select_backward: zeros, then the gradient copied into its place.
+void zeros_and_copy(Tape& tape, const Operator& op, const Tensor& zeros, const Tensor& part) {
+  tape.kernel(op, OperatorClass::kMovement, zeros.dtype(), 0, static_cast<double>(zeros.bytes()),
+              KernelKind::kVectorized, static_cast<double>(zeros.elements()));
+  move_kernel(tape, op, part);
 }
 
 Tensor record_view(const Operator& name, BackwardFunction backward, const Arg& x, const Shape& shape,
@@ -77,13 +85,13 @@ void expand_backward(BackwardCall& call) {
 
 void slice_backward(BackwardCall& call) {
   Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSliceBackwardOp);
-  move_kernel(call.tape, kSliceBackwardOp, result);
+  zeros_and_copy(call.tape, kSliceBackwardOp, result, call.gradient());
   call.set(0, std::move(result));
 }
 
 void select_backward(BackwardCall& call) {
   Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSelectBackwardOp);
-  move_kernel(call.tape, kSelectBackwardOp, result);
+  zeros_and_copy(call.tape, kSelectBackwardOp, result, call.gradient());
   call.set(0, std::move(result));
 }
 
@@ -275,7 +283,7 @@ Tensor clone(Arg x) {
   const Tensor* inputs[] = {&*x};
   Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), kClone);
-  move_kernel(tape, kClone, result);
+  move_kernel(tape, kClone, result, x->strides() == result.strides() ? KernelKind::kVectorized : KernelKind::kStrided);
   tape.set_history(node, result);
   return result;
 }

@@ -121,6 +121,7 @@ std::span<const OptimizerRule> adafactor_rules() {
        .step = plain_step,
        .flops = 14,
        .bytes_moved = bytes_moved,
+       .operators = 22,
        .replaces_state = true},
       {.optimizer = Optimizer::kAdafactorRelative,
        .title = "Adafactor with relative steps",
@@ -131,6 +132,7 @@ std::span<const OptimizerRule> adafactor_rules() {
        .step = relative_step,
        .flops = 14,
        .bytes_moved = bytes_moved,
+       .operators = 22,
        .replaces_state = true},
   };
   return kRules;

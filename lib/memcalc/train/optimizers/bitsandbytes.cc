@@ -117,6 +117,7 @@ constexpr OptimizerRule rule(Optimizer optimizer, const char* title, const char*
           .step = step<states>,
           .flops = flops,
           .bytes_moved = bytes_moved<states>,
+          .operators = 1,
           .is_measured = measured};
 }
 

@@ -19,6 +19,16 @@ Tensor reduce_dim(const Tensor& tensor, int dim, const Operator& op) {
 
 }  // namespace
 
+void list_kernel(Tape& tape, const Operator& op, const ParameterGroup& parameters, double tensors) {
+  if (parameters.empty()) return;
+  double elements = 0;
+  for (const Parameter* each : parameters) elements += static_cast<double>(each->tensor.elements());
+  const DType dtype = parameters.front()->tensor.dtype();
+  tape.kernel(op, OperatorClass::kOptimizer, dtype, elements, tensors * static_cast<double>(size_of(dtype)) * elements,
+              KernelKind::kMultiTensor, elements);
+  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(parameters.size());
+}
+
 TensorList list_like(Tape& tape, const ParameterGroup& parameters, const Operator& op) {
   TensorList list;
   for (const Parameter* each : parameters) {

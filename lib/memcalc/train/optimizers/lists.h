@@ -33,6 +33,8 @@ class TensorList {
 };
 
 /// What a torch._foreach_ function that is not in place returns: a tensor for each parameter.
+/// The kernel of a foreach operator that passes `tensors` times over the parameters' elements.
+void list_kernel(Tape& tape, const Operator& op, const ParameterGroup& parameters, double tensors);
 [[nodiscard]] TensorList list_like(Tape& tape, const ParameterGroup& parameters, const Operator& op);
 
 /// Optimizer._group_tensors_by_device_and_dtype on one card. It returns a std::unordered_map, which puts what comes

@@ -97,10 +97,11 @@ struct OptimizerRule {
   StepFunction step = nullptr;
   double flops = 0;                                  // per parameter, without products of matrices
   double (*bytes_moved)(double itemsize) = nullptr;  // per parameter of `itemsize` bytes
-  bool takes_loss_scale = false;                     // divides by GradScaler's scale itself
-  bool splits_by_rank = false;                       // matrices in one optimizer, everything else in another
-  bool replaces_state = false;                       // one replaced_state() a parameter
-  bool is_measured = true;                           // its requests were compared with recorded ones
+  int operators = 0;  // kernels for each parameter, one after the other; 0: foreach or fused, over all at once
+  bool takes_loss_scale = false;  // divides by GradScaler's scale itself
+  bool splits_by_rank = false;    // matrices in one optimizer, everything else in another
+  bool replaces_state = false;    // one replaced_state() a parameter
+  bool is_measured = true;        // its requests were compared with recorded ones
 };
 
 /// Of all the files here.

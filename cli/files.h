@@ -1,0 +1,11 @@
+// Whole files, as the commands that read rows or logs want them.
+#pragma once
+
+#include <string>
+
+namespace memcalc::cli {
+
+/// "-" is standard input. Throws UsageError where the file cannot be read.
+[[nodiscard]] std::string contents_of(const std::string& path);
+
+}  // namespace memcalc::cli

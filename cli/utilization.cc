@@ -1,0 +1,81 @@
+// memcalc utilization: how well a running job uses its cards.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "answer_arguments.h"
+#include "arguments.h"
+#include "command.h"
+#include "files.h"
+#include "run_arguments.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  memcalc utilization --achieved 100e12 --peak 312e12\n"
+    "  memcalc utilization --samples-per-s 3 --seq 2048 --cards 4 --reference 3300\n"
+    "  memcalc utilization --trace trace.json --model gpt2 --bs 8 --gpu h100-sxm\n"
+    "  memcalc utilization --log train.log --model llama-3.2-1b --bs 4 --bf16\n";
+
+struct UtilizationArguments {
+  RunArguments run;
+  std::string achieved, peak, samples, tokens, cards, reference, log, trace;
+  AnswerArguments answer;
+};
+
+std::optional<double> number(const char* option, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return parse_number(option, text);
+}
+
+ExitStatus run_utilization(const UtilizationArguments& a) {
+  AnswerOutput output(a.answer);
+  JobFigures job;
+  job.achieved_flops_per_second = number("--achieved", a.achieved);
+  job.peak_flops_per_second = number("--peak", a.peak);
+  job.samples_per_second = number("--samples-per-s", a.samples);
+  job.tokens_per_second = number("--tokens-per-s", a.tokens);
+  job.reference_tokens_per_second = number("--reference", a.reference);
+  if (!a.cards.empty()) job.gpus = parse_whole("--cards", a.cards, 1);
+  if (!a.run.sequence.empty()) job.sequence_length = parse_whole("--seq", a.run.sequence, 1);
+  if (!a.log.empty()) read_log(contents_of(a.log), job);
+  std::optional<TraceSummary> trace;
+  if (!a.trace.empty()) trace = read_chrome_trace(contents_of(a.trace), a.trace);
+  std::optional<Report> predicted;
+  if (!a.run.model.empty() || !a.run.family.empty()) {
+    const Question question = resolve_arguments(a.run);
+    predicted = estimate(question.model, question.run, question.device);
+    if (job.sequence_length == 0) job.sequence_length = predicted->run.sequence_length;
+    if (!job.peak_flops_per_second && predicted->time) {
+      job.peak_flops_per_second = predicted->time->step.peak_flops_per_second;
+    }
+  }
+  output.write(answer_of(job, trace, predicted ? &*predicted : nullptr));
+  return kAnswered;
+}
+
+}  // namespace
+
+Command add_utilization(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("utilization", "how well a running job uses its cards");
+  auto arguments = std::make_shared<UtilizationArguments>();
+  const char* group = "Job";
+  app->add_option("--achieved", arguments->achieved, "FLOP/s of one card")->type_name("X")->group(group);
+  app->add_option("--peak", arguments->peak, "FLOP/s of one card, dense [the run's card]")
+      ->type_name("X")
+      ->group(group);
+  app->add_option("--samples-per-s", arguments->samples, "of the whole job")->type_name("X")->group(group);
+  app->add_option("--tokens-per-s", arguments->tokens, "of the whole job")->type_name("X")->group(group);
+  app->add_option("--cards", arguments->cards, "GPUs of the job [1]")->type_name("N")->group(group);
+  app->add_option("--reference", arguments->reference, "tokens/s of one card elsewhere")->type_name("X")->group(group);
+  app->add_option("--log", arguments->log, "training log that states a throughput")->type_name("FILE")->group(group);
+  app->add_option("--trace", arguments->trace, "Chrome trace of torch.profiler")->type_name("FILE")->group(group);
+  add_run_options(*app, arguments->run);
+  add_answer_options(*app, arguments->answer);
+  app->footer(kExamples);
+  return {app, [arguments] { return run_utilization(*arguments); }};
+}
+
+}  // namespace memcalc::cli

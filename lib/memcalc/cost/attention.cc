@@ -1,0 +1,32 @@
+// Fused attention: a block of 128 queries walks over the keys. The rate grows with the width of the heads and the
+// number of keys; causal masks leave out the blocks above the diagonal.
+#include <algorithm>
+#include <cmath>
+
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates) {
+  constexpr double kMicrosecond = 1e-6, kBlock = 128;
+  const auto heads = static_cast<double>(kernel.batch);  // of the whole batch
+  const auto queries = static_cast<double>(kernel.m), keys = static_cast<double>(kernel.n);
+  const auto width = static_cast<double>(kernel.k);
+  double share = 1;
+  if (kernel.causal) share = std::min(1.0, 0.5 + 0.5 * rates.causal * kBlock / std::max(keys, 1.0));
+  const double products = kernel.backward ? 5 : 2;
+  const double flops = products * 2 * heads * queries * keys * width * share;
+  const double blocks = heads * std::ceil(queries / kBlock);
+  const double waves = std::max(1.0, device.multiprocessors / std::max(blocks, 1.0));
+  const double ramp = width / (width + rates.head) * keys / (keys + rates.keys);
+  const double peak = peak_flops(kernel, device) * (kernel.backward ? rates.backward : rates.forward) * ramp;
+  double seconds = flops * waves / std::max(peak, 1.0);
+  if (kernel.dropout && !kernel.backward) seconds *= rates.dropout;
+  if (kernel.backward) {
+    const double gradient_bytes = 4 * heads * queries * width;
+    seconds += rates.passes * gradient_bytes / device.memory_bandwidth_bytes_per_second;
+  }
+  return rates.launch_us * kMicrosecond * (kernel.backward ? 3 : 1) + seconds;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,105 @@
+#include "memcalc/cost/kernel_time.h"
+
+#include <algorithm>
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+
+}  // namespace
+
+bool uses_tensor_cores(const Kernel& kernel) {
+  switch (kernel.kind) {
+    case KernelKind::kMatrixProduct:
+    case KernelKind::kGroupedProduct:
+    case KernelKind::kConvolution:
+    case KernelKind::kCudnnAttention:
+    case KernelKind::kFlashAttention:
+    case KernelKind::kEfficientAttention: return is_half(kernel.dtype) || kernel.flag || size_of(kernel.dtype) == 1;
+    default: return false;
+  }
+}
+
+double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
+  if (kernel.dtype == DType::kBFloat16 && device.bf16_flops_per_second > 0) return device.bf16_flops_per_second;
+  if (is_half(kernel.dtype)) return device.fp16_flops_per_second;
+  if (kernel.flag && device.tf32_flops_per_second > 0) return device.tf32_flops_per_second;
+  // Products of 8-bit integers run at least at the 16-bit rate.
+  if (size_of(kernel.dtype) == 1) return std::max(device.fp16_flops_per_second, device.bf16_flops_per_second);
+  return device.fp32_flops_per_second;
+}
+
+double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+  const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
+  const double computed = kernel.elements / (rates.elements * std::max(device.fp32_flops_per_second, 1.0));
+  return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, computed);
+}
+
+// cuda/Embedding.cu: few indices are scattered by one kernel; many are sorted first and summed by segments. The table
+// of gradients is zeroed before.
+double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr std::int64_t kSortAbove = 3072;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  Kernel zeros = kernel;
+  zeros.bytes = real(kernel.k) * real(kernel.n) * real(size_of(kernel.dtype));
+  zeros.elements = real(kernel.k) * real(kernel.n);
+  const double zeroing = memory_seconds(zeros, device, rates.vectorized);
+  if (kernel.m <= kSortAbove) return zeroing + rates.embedding.scatter_us * kMicrosecond * real(kernel.m);
+  return zeroing + rates.embedding.sort_us * kMicrosecond +
+         real(kernel.m) * real(kernel.n) / (rates.embedding.elements * std::max(device.fp32_flops_per_second, 1.0));
+}
+
+const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
+  switch (kernel.kind) {
+    case KernelKind::kConverting: return rates.converting;
+    case KernelKind::kStrided: return rates.strided;
+    case KernelKind::kRandom: return rates.random;
+    case KernelKind::kRowwise: return rates.rowwise;
+    case KernelKind::kRowSum: return rates.row_sum;
+    case KernelKind::kColumnSum: return rates.column_sum;
+    case KernelKind::kImage:
+    case KernelKind::kDepthwiseConvolution: return rates.image;
+    case KernelKind::kIndexed: return rates.indexed;
+    case KernelKind::kMultiTensor: return rates.multi_tensor;
+    default: return rates.vectorized;
+  }
+}
+
+const ProductRates& product_rates(const Kernel& kernel, const DeviceRates& rates) {
+  if (is_half(kernel.dtype) || size_of(kernel.dtype) == 1) return rates.half;
+  return kernel.flag ? rates.tf32 : rates.float32;
+}
+
+const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& rates) {
+  switch (kernel.kind) {
+    case KernelKind::kCudnnAttention: return rates.cudnn;
+    case KernelKind::kFlashAttention: return rates.flash;
+    default: return is_half(kernel.dtype) ? rates.efficient : rates.efficient_float32;
+  }
+}
+
+const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceRates& rates) {
+  if (is_half(kernel.dtype)) return rates.convolution_half;
+  return kernel.flag ? rates.convolution_tf32 : rates.convolution_float32;
+}
+
+double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  switch (kernel.kind) {
+    case KernelKind::kMatrixProduct:
+    case KernelKind::kGroupedProduct: return product_seconds(kernel, device, product_rates(kernel, rates));
+    case KernelKind::kCudnnAttention:
+    case KernelKind::kFlashAttention:
+    case KernelKind::kEfficientAttention: return attention_seconds(kernel, device, attention_rates(kernel, rates));
+    case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, rates));
+    case KernelKind::kEmbeddingBackward: return embedding_seconds(kernel, device, rates);
+    case KernelKind::kPartOfPrevious:
+    case KernelKind::kSynchronize:
+    case KernelKind::kCopyToDevice:
+    case KernelKind::kCopyToHost: return 0;
+    default: return memory_seconds(kernel, device, memory_rates(kernel, rates));
+  }
+}
+
+}  // namespace memcalc

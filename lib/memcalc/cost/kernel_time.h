@@ -1,0 +1,36 @@
+// The time of one kernel on one card, each class by its own small model: what enters is the kernel's shape, the card's
+// datasheet and the fitted rates (spec/device_rates.h). Clocks are those that hold under load: the rates were fitted to
+// loops of milliseconds on a card at its power limit, so they are sustained ones, not boost.
+// Covered by tests/unit/kernel_time_test.cc.
+#pragma once
+
+#include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/kernel_list.h"
+
+namespace memcalc {
+
+/// Seconds on the card, from the end of the kernel before to its own end where the queue is full. Collectives and
+/// copies are in collective.h.
+[[nodiscard]] double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
+
+/// The same by class.
+[[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
+[[nodiscard]] double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates);
+[[nodiscard]] double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates);
+[[nodiscard]] double convolution_seconds(const Kernel& kernel, const DeviceSpec& device, const ConvolutionRates& rates);
+[[nodiscard]] double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
+
+/// The datasheet's FLOP/s for a product of this type; TF32 where the kernel uses it. Zero where the card has none.
+[[nodiscard]] double peak_flops(const Kernel& kernel, const DeviceSpec& device);
+
+/// True for kernels that run on tensor cores.
+[[nodiscard]] bool uses_tensor_cores(const Kernel& kernel);
+
+/// Which of the product's or attention's rates a kernel takes.
+[[nodiscard]] const ProductRates& product_rates(const Kernel& kernel, const DeviceRates& rates);
+[[nodiscard]] const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& rates);
+[[nodiscard]] const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceRates& rates);
+[[nodiscard]] const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates);
+
+}  // namespace memcalc

@@ -1,0 +1,82 @@
+// Products of matrices: the result is cut into tiles, each SM computes one at a time, and the last wave of tiles may
+// leave SMs idle. Of a few tile shapes and splits of the inner dimension the quickest is taken, as cuBLAS's heuristics
+// aim to.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+
+struct Tile {
+  double rows, columns;
+};
+// Of cuBLAS's kernels on Hopper (names of nvjet_sm90 and sm80 kernels in truth/profiles).
+constexpr std::array<Tile, 7> kTiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<double, 4> kSplits = {1, 2, 4, 8};
+
+double ceil_of(double a, double b) { return std::ceil(a / b); }
+
+/// Share of the rate that misaligned rows leave. A row of 16-byte multiples can be fetched by the tensor memory
+/// accelerator and by 128-bit loads; rows at odd elements need one load an element.
+double alignment_share(const Kernel& kernel, const ProductRates& rates) {
+  const bool first = kernel.transposed == Transposed::kFirst || kernel.transposed == Transposed::kBoth;
+  const bool second = kernel.transposed == Transposed::kSecond || kernel.transposed == Transposed::kBoth;
+  const std::int64_t row_a = first ? kernel.m : kernel.k;
+  const std::int64_t row_b = second ? kernel.k : kernel.n;
+  if (size_of(kernel.dtype) != 2) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
+  const auto aligned_to = [&](std::int64_t elements) {
+    return row_a % elements == 0 && row_b % elements == 0 && kernel.n % elements == 0;
+  };
+  if (aligned_to(8)) return 1;
+  if (aligned_to(4)) return std::sqrt(rates.half_misaligned);  // between the two: not measured
+  return aligned_to(2) ? rates.half_misaligned : rates.misaligned;
+}
+
+double efficiency(const Kernel& kernel, const ProductRates& rates) {
+  switch (kernel.transposed) {
+    case Transposed::kNone: return rates.plain;
+    case Transposed::kFirst: return rates.first;
+    case Transposed::kSecond: return rates.second;
+    case Transposed::kBoth: return std::min(rates.first, rates.second);
+  }
+  return rates.plain;
+}
+
+}  // namespace
+
+double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates) {
+  const auto m = static_cast<double>(kernel.m), n = static_cast<double>(kernel.n), k = static_cast<double>(kernel.k);
+  const double batch = std::max<double>(1, static_cast<double>(kernel.batch));
+  const double multiprocessors = std::max(1, device.multiprocessors);
+  const double peak = peak_flops(kernel, device) * efficiency(kernel, rates) * alignment_share(kernel, rates);
+  const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
+  if (peak <= 0 || m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
+  double best = std::numeric_limits<double>::max();
+  for (const Tile& tile : kTiles) {
+    const double tiles = ceil_of(m, tile.rows) * ceil_of(n, tile.columns) * batch;
+    const double loss = 1 + rates.narrow * (128 / tile.rows + 128 / tile.columns - 1.5);
+    for (const double split : kSplits) {
+      if (split > 1 && k / split < 256) break;
+      const double waves = tiles * split / multiprocessors;
+      const double whole = std::max(1.0, waves + rates.ragged * (std::ceil(waves) - waves));
+      const double tile_flops = 2 * tile.rows * tile.columns * k / split;
+      const double computed = whole * (rates.tile_us * kMicrosecond + tile_flops * loss * multiprocessors / peak);
+      // Each split leaves partial sums in float32 that are read again.
+      const double partial =
+          split > 1 ? 8 * split * m * n * batch / bytes_per_second + rates.launch_us * kMicrosecond : 0;
+      best = std::min(best, computed + partial);
+    }
+  }
+  return rates.launch_us * kMicrosecond + std::max(best, kernel.bytes / bytes_per_second);
+}
+
+}  // namespace memcalc

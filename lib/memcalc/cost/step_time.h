@@ -1,0 +1,48 @@
+// StepTime: how long a step takes and where its time goes, as plain values. cost.h makes it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace memcalc {
+
+/// Where the seconds of a step go. The first five are kernels (OperatorClass); the others are times in which no kernel
+/// of the compute stream runs.
+enum class TimeClass : std::uint8_t {
+  kContraction,
+  kNormalization,
+  kElementwise,
+  kMovement,
+  kOptimizer,
+  kCommunication,  // exposed: collectives that nothing hides
+  kHost,           // the card waits for the host to issue a kernel
+  kBubble,         // of the pipeline
+  kInput,          // the card waits for data
+};
+inline constexpr std::size_t kTimeClassCount = 9;
+
+/// "contraction", "normalization", …: the key in JSON.
+[[nodiscard]] std::string_view name_of(TimeClass time_class);
+
+struct StepTime {
+  double step_seconds = 0;
+  std::array<double, kTimeClassCount> by_class{};  // sums to step_seconds
+  double forward_seconds = 0;
+  double backward_seconds = 0;  // with recomputation
+  double optimizer_seconds = 0;
+  double kernel_seconds = 0;         // of all kernels of the compute stream
+  double host_seconds = 0;           // that the host needs to issue them
+  double communication_seconds = 0;  // of all collectives, hidden or not
+  double tensor_core_seconds = 0;    // of kernels that run on tensor cores
+  std::int64_t kernels = 0;          // launched in a step
+  double model_flops = 0;            // of products in forward and backward; attention in full, also where it is causal
+  double hardware_flops = 0;         // with what checkpointing computes again
+  double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
+  [[nodiscard]] bool host_bound() const;  // the host needs longer than the card
+  [[nodiscard]] double tensor_core_share() const {
+    return kernel_seconds > 0 ? tensor_core_seconds / kernel_seconds : 0;
+  }
+};
+
+}  // namespace memcalc

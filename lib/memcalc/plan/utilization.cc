@@ -1,0 +1,182 @@
+#include "memcalc/plan/utilization.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memcalc/report/quantity.h"
+#include "memcalc/spec/json_reader.h"
+
+namespace memcalc {
+
+namespace {
+
+bool has_any(const std::string& name, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+}
+
+// The number that follows `key` and the characters between a key and its value; the last one of the text.
+std::optional<double> last_number(const std::string& text, std::string_view key) {
+  const std::size_t at = text.rfind(key);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t begin = text.find_first_not_of("'\": =", at + key.size());
+  if (begin == std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str() + begin, &end);
+  if (end == text.c_str() + begin || value <= 0) return std::nullopt;
+  return value;
+}
+
+void tell_trace(const TraceSummary& trace, const Report* predicted, Answer& answer) {
+  const double idle = trace.wall_seconds - trace.busy_seconds;
+  answer.facts.push_back({"trace_seconds", "profiled", Unit::kSeconds, trace.wall_seconds});
+  answer.facts.push_back({"idle_share", "card idle", Unit::kShare, idle / trace.wall_seconds});
+  answer.facts.push_back(
+      {"tensor_core_share", "kernels on tensor cores", Unit::kShare, trace.tensor_core_seconds / trace.kernel_seconds});
+  answer.columns = {{"class", "kernels"},
+                    {"seconds", "time", Unit::kSeconds},
+                    {"share", "share", Unit::kShare},
+                    {"predicted_share", "predicted", Unit::kShare}};
+  const auto predicted_share = [&](std::size_t i) -> Value {
+    if (predicted == nullptr || !predicted->time || predicted->time->step.kernel_seconds <= 0) return {};
+    return predicted->time->step.by_class.at(i) / predicted->time->step.kernel_seconds;
+  };
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(TimeClass::kCommunication); ++i) {
+    if (trace.by_class.at(i) <= 0) continue;
+    answer.rows.push_back({std::string(name_of(static_cast<TimeClass>(i))), trace.by_class.at(i),
+                           trace.by_class.at(i) / trace.kernel_seconds, predicted_share(i)});
+  }
+}
+
+}  // namespace
+
+bool is_tensor_core_kernel(const std::string& name) {
+  // cuBLAS, cuDNN and CUTLASS name the instruction (884, 1688, 16816, HGMMA) or the unit; nvjet is cuBLAS's on Hopper.
+  if (has_any(name, {"simt", "sgemm", "f32f32_f32f32_f32"})) return false;
+  return has_any(name, {"nvjet", "wgmma", "gmma", "hmma", "imma", "s884", "h884", "s1688", "h1688", "s16816", "h16816",
+                        "16816", "tensorop", "xmma", "flash_fwd", "flash_bwd", "cudnn_generated_fort_native_sdpa"});
+}
+
+TimeClass class_of_kernel(const std::string& name) {
+  if (has_any(name, {"nccl"})) return TimeClass::kCommunication;
+  if (has_any(name,
+              {"gemm", "nvjet", "fmha", "flash", "sdpa", "conv", "cutlass", "xmma", "winograd", "dgrad", "wgrad"})) {
+    if (!has_any(name, {"convert_dq"})) return TimeClass::kContraction;
+  }
+  if (has_any(name, {"multi_tensor_apply", "adam"})) return TimeClass::kOptimizer;
+  if (has_any(name, {"oftmax", "SoftMax", "layer_norm", "LayerNorm", "batch_norm", "bn_fw", "bn_bw", "rms_norm",
+                     "GammaBeta", "nll_loss"})) {
+    return TimeClass::kNormalization;
+  }
+  if (has_any(name, {"copy", "Copy", "Cat", "gather", "scatter", "index", "Memcpy", "Memset", "transpose", "Fill",
+                     "sort", "embedding", "roll", "nchwToNhwc", "nhwcToNchw"})) {
+    return TimeClass::kMovement;
+  }
+  return TimeClass::kElementwise;
+}
+
+TraceSummary read_chrome_trace(const std::string& text, const std::string& name) {
+  const JsonDocument document = JsonDocument::parse(text, name);
+  TraceSummary summary;
+  std::vector<std::pair<double, double>> spans;
+  for (const JsonObject& event : document.root().optional_objects("traceEvents")) {
+    const std::string category = event.optional_string("cat").value_or("");
+    const bool copies = category == "gpu_memcpy" || category == "gpu_memset";
+    if (category != "kernel" && !copies) continue;
+    if (event.optional_string("ph").value_or("X") != "X") continue;
+    const double begin = event.required_double("ts", {0, 1e18}) * 1e-6;
+    const double seconds = event.required_double("dur", {0, 1e12}) * 1e-6;
+    const std::string kernel = event.required_string("name");
+    const TimeClass time_class = copies ? TimeClass::kMovement : class_of_kernel(kernel);
+    spans.emplace_back(begin, begin + seconds);
+    summary.kernel_seconds += seconds;
+    summary.by_class.at(static_cast<std::size_t>(time_class)) += seconds;
+    if (time_class == TimeClass::kCommunication) summary.communication_seconds += seconds;
+    if (is_tensor_core_kernel(kernel)) summary.tensor_core_seconds += seconds;
+    ++summary.kernels;
+  }
+  if (spans.empty() || summary.kernel_seconds <= 0) {
+    throw Error(ErrorCode::kInput,
+                name + ": found no kernels; accepted: torch.profiler's export_chrome_trace with CUDA");
+  }
+  std::sort(spans.begin(), spans.end());
+  double end = spans.front().first;
+  for (const auto& [first, last] : spans) {
+    summary.busy_seconds += std::max(0.0, last - std::max(first, end));
+    end = std::max(end, last);
+  }
+  summary.wall_seconds = end - spans.front().first;
+  return summary;
+}
+
+void read_log(const std::string& text, JobFigures& job) {
+  const auto fill = [&](std::optional<double>& figure, std::initializer_list<std::string_view> keys) {
+    for (const std::string_view key : keys) {
+      if (!figure) figure = last_number(text, key);
+    }
+  };
+  fill(job.tokens_per_second, {"tokens_per_second", "tokens/s", "tok/s"});
+  fill(job.samples_per_second, {"samples_per_second", "samples/s"});
+}
+
+Answer answer_of(const JobFigures& job, const std::optional<TraceSummary>& trace, const Report* predicted) {
+  Answer answer{.command = "utilization"};
+  std::optional<double> tokens = job.tokens_per_second;
+  if (!tokens && job.samples_per_second && job.sequence_length > 0) {
+    tokens = *job.samples_per_second * static_cast<double>(job.sequence_length);
+  }
+  std::optional<double> achieved = job.achieved_flops_per_second;
+  if (!achieved && job.samples_per_second && predicted != nullptr && predicted->time) {
+    // FLOPs of a sample, as memcalc counts them for this run.
+    const Throughput& time = *predicted->time;
+    const double samples_per_step = time.samples_per_second * time.step.step_seconds;
+    if (samples_per_step > 0) {
+      achieved = time.step.model_flops * *job.samples_per_second / samples_per_step;
+      answer.notes.emplace_back("FLOPs of a sample are memcalc's: 6 N a token and attention in full");
+    }
+  }
+  if (achieved && job.peak_flops_per_second) {
+    const double share = *achieved / *job.peak_flops_per_second;
+    answer.headline = "Utilisation: " + format_percent(share, 1) + " of the card's peak.";
+    answer.facts.push_back({"achieved_flops_per_second", "achieved", Unit::kFlops, *achieved});
+    answer.facts.push_back({"peak_flops_per_second", "peak", Unit::kFlops, *job.peak_flops_per_second});
+    answer.facts.push_back({"mfu", "achieved over peak", Unit::kShare, share});
+  }
+  if (tokens) {
+    const double each = *tokens / static_cast<double>(job.gpus);
+    answer.facts.push_back({"tokens_per_second_per_gpu", "tokens/s on each card", Unit::kRate, each});
+    if (job.reference_tokens_per_second) {
+      const double share = each / *job.reference_tokens_per_second;
+      answer.facts.push_back(
+          {"reference_tokens_per_second_per_gpu", "reference", Unit::kRate, *job.reference_tokens_per_second});
+      answer.facts.push_back({"share_of_reference", "of the reference", Unit::kShare, share});
+      if (answer.headline.empty()) {
+        answer.headline = "Throughput: " + format_percent(share, 1) + " of the reference.";
+      }
+    }
+  }
+  if (predicted != nullptr && predicted->time) {
+    answer.facts.push_back({"predicted_mfu", "predicted MFU", Unit::kShare, predicted->time->mfu});
+    answer.facts.push_back({"predicted_tensor_core_share", "predicted on tensor cores", Unit::kShare,
+                            predicted->time->step.tensor_core_share()});
+    answer.facts.push_back(
+        {"predicted_step_seconds", "predicted step", Unit::kSeconds, predicted->time->step.step_seconds});
+  }
+  if (trace) tell_trace(*trace, predicted, answer);
+  if (answer.headline.empty() && trace) {
+    answer.headline = "The card was busy for " + format_percent(trace->busy_seconds, trace->wall_seconds) +
+                      " of the profile, on tensor cores for " +
+                      format_percent(trace->tensor_core_seconds, trace->wall_seconds) + ".";
+  }
+  if (answer.headline.empty() && tokens) answer.headline = "No reference or peak was given: throughput alone.";
+  if (answer.headline.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "utilization: found too little; accepted: achieved FLOP/s with a peak or --gpu, a throughput, a trace");
+  }
+  return answer;
+}
+
+}  // namespace memcalc

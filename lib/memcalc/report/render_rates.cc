@@ -1,0 +1,81 @@
+// Written by hand: the order of the numbers is visit_rates()'s, and four digits of each are what a fit can tell.
+#include "memcalc/report/render_rates.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+namespace memcalc {
+
+namespace {
+
+std::string digits(double value, int count) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, count).ptr;
+  return {text.data(), end};
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) result += c;
+  }
+  return result + "\"";
+}
+
+std::string rates_object(const DeviceRates& rates, const std::string& margin) {
+  std::string text = "{\n" + margin + "  \"measured_on\": " + quoted(rates.measured_on) + ",\n" + margin +
+                     "  \"command\": " + quoted(rates.command) + ",\n" + margin + "  \"date\": " + quoted(rates.date);
+  std::string open;
+  visit_rates(rates, [&](const char* group, const char* name, double value) {
+    if (open != group) {
+      if (!open.empty()) text += "\n" + margin + "  }";
+      text += ",\n" + margin + "  " + quoted(group) + ": {\n";
+      open = group;
+    } else {
+      text += ",\n";
+    }
+    text += margin + "    " + quoted(name) + ": " + digits(value, 4);
+  });
+  return text + "\n" + margin + "  }\n" + margin + "}";
+}
+
+}  // namespace
+
+std::string render_rates(const DeviceRates& rates) { return rates_object(rates, "") + "\n"; }
+
+std::string render_device_file(const DeviceSpec& device, const DeviceRates& rates) {
+  std::string text = "{\n";
+  const auto line = [&](std::string_view key, const std::string& value) {
+    text += "  " + quoted(key) + ": " + value + ",\n";
+  };
+  const auto whole = [&](std::string_view key, std::int64_t value) { line(key, std::to_string(value)); };
+  line("name", quoted(device.name));
+  line("description", quoted(device.description));
+  whole("memory_bytes", device.memory_bytes);
+  whole("compute_capability_major", device.compute_capability_major);
+  whole("compute_capability_minor", device.compute_capability_minor);
+  if (device.multiprocessors > 0) whole("multiprocessors", device.multiprocessors);
+  whole("max_threads_per_multiprocessor", device.max_threads_per_multiprocessor);
+  if (device.context_bytes) whole("context_bytes", *device.context_bytes);
+  if (device.kernel_bytes) whole("kernel_bytes", *device.kernel_bytes);
+  if (device.kernel_bytes_with_cudnn) whole("kernel_bytes_with_cudnn", *device.kernel_bytes_with_cudnn);
+  whole("cublas_workspace_bytes", device.cublas_workspace_bytes);
+  whole("cublaslt_workspace_bytes", device.cublaslt_workspace_bytes);
+  const auto rate = [&](std::string_view key, double value) {
+    if (value > 0) line(key, digits(value, 6));
+  };
+  rate("memory_bandwidth_bytes_per_second", device.memory_bandwidth_bytes_per_second);
+  rate("bf16_flops_per_second", device.bf16_flops_per_second);
+  rate("fp16_flops_per_second", device.fp16_flops_per_second);
+  rate("tf32_flops_per_second", device.tf32_flops_per_second);
+  rate("fp32_flops_per_second", device.fp32_flops_per_second);
+  rate("power_watts", device.power_watts);
+  line("rates", rates_object(rates, "  "));
+  line("source", quoted(rates.command));
+  return text + "  \"date\": " + quoted(rates.date) + "\n}\n";
+}
+
+}  // namespace memcalc

@@ -1,0 +1,198 @@
+// DeviceRates: what was fitted to timings of single kernels on one card, in a form that carries over to others: shares
+// of the datasheet's rates, and microseconds where a cost does not scale. cost/ reads it; cost/calibrate.h fits it;
+// files of specs/rates hold it. A card without a file of its own is predicted from its datasheet with the H100's.
+#pragma once
+
+#include <string>
+
+namespace memcalc {
+
+/// Kernels bound by memory: launch + max(bytes / (bandwidth * datasheet), elements / (elements * datasheet float32)).
+struct MemoryRates {
+  double launch_us = 1;  // from start to end of an empty kernel, with the gap to the next
+  double bandwidth = 1;  // of the datasheet's bytes per second
+  double elements = 1;   // a second, for each float32 FLOP/s of the datasheet: what index calculations cost
+};
+
+/// Products of matrices: tiles on the SMs in waves (cost/product.cc).
+struct ProductRates {
+  double launch_us = 1;
+  double tile_us = 1;          // prologue and epilogue of a tile
+  double plain = 1;            // share of the datasheet's FLOP/s with a tile of 256 x 128: no operand transposed,
+  double first = 1;            // the first,
+  double second = 1;           // the second
+  double narrow = 0.1;         // loss of narrower tiles
+  double ragged = 0.5;         // how much of an incomplete last wave is lost
+  double misaligned = 1;       // share of the rate left where a row of a matrix starts at odd elements,
+  double half_misaligned = 1;  // at odd multiples of 4 bytes
+  double bandwidth = 1;
+};
+
+/// Fused attention (cost/attention.cc).
+struct AttentionRates {
+  double launch_us = 1;
+  double forward = 1;  // share of the datasheet's FLOP/s for long sequences and wide heads
+  double backward = 1;
+  double head = 64;    // width of heads at which half of it is reached
+  double keys = 64;    // number of keys at which half of it is reached
+  double causal = 1;   // blocks on the diagonal that are computed whole, of 128 keys
+  double dropout = 1;  // forward time with random numbers over without
+  double passes = 0;   // of backward over the float32 gradient of the queries, bound by memory
+};
+
+/// Convolutions (cost/convolution.cc).
+struct ConvolutionRates {
+  double launch_us = 1;
+  double forward = 1;
+  double backward = 1;
+  double channels = 32;  // output channels at which half of the rate is reached
+  double few = 0.3;      // share of the rate left with fewer input channels than a vector load has: images
+  double depth = 64;     // products summed (channels x window) at which half of the rate is reached
+  double bandwidth = 1;  // of the ideal bytes: layout conversions are in it
+};
+
+struct EmbeddingRates {
+  double scatter_us = 1;  // each index, where few are scattered by one kernel
+  double sort_us = 1;     // the sort of many
+  double elements = 1;    // gradients summed, as MemoryRates::elements
+};
+
+/// Microseconds of the host for each operator that it issues (Python, dispatcher, autograd's bookkeeping).
+struct HostRates {
+  double pointwise_us = 1;
+  double normalization_us = 1;
+  double image_us = 1;  // batch norm
+  double product_us = 1;
+  double attention_us = 1;
+  double convolution_us = 1;
+  double view_us = 1;
+  double python_us = 1;          // the model's own Python around an operator of forward
+  double forward_us = 1;         // a call of forward(), beside its operators
+  double node_us = 1;            // of backward, beside its operators
+  double backward_us = 1;        // a call of backward()
+  double tensor_us = 1;          // optimizers and foreach: each pass over each tensor of a list
+  double queue_kernels = 1;      // launches that the driver queues before the host has to wait
+  double gap_us = 1;             // of the card between two kernels of a stream, beyond the sweep's graphs
+  double launch_latency_us = 1;  // from the host's call to the kernel's start on an idle card
+};
+
+/// Copies between host and card.
+struct TransferRates {
+  double latency_us = 1;
+  double pinned_bytes_per_second = 1;
+  double pageable_bytes_per_second = 1;
+};
+
+/// Collectives of NCCL: start + steps * hop + what crosses the link / (share * its rate). cost/collective.cc
+struct LinkRates {
+  double start_us = 1;    // of a collective, with its kernel
+  double hop_us = 1;      // each step of a ring
+  double bandwidth = 1;   // of the link's rate in one direction
+  double network_us = 1;  // each step that leaves the host
+  double network_bandwidth = 1;
+};
+
+struct DeviceRates {
+  std::string measured_on;  // name of the card
+  std::string command;      // that made them
+  std::string date;
+  bool predicted = false;  // this card was not measured
+
+  MemoryRates vectorized, converting, strided, random, rowwise, row_sum, column_sum, image, indexed, multi_tensor;
+  ProductRates half, tf32, float32;
+  AttentionRates cudnn, flash, efficient, efficient_float32;
+  ConvolutionRates convolution_half, convolution_tf32, convolution_float32;
+  EmbeddingRates embedding;
+  HostRates host;
+  TransferRates transfer;
+  LinkRates link;
+};
+
+/// Calls visit(group, name, value) for each number, in the order of the file.
+template <typename Rates, typename Visit>
+void visit_rates(Rates& rates, Visit visit) {
+  const auto memory = [&](const char* group, auto& r) {
+    visit(group, "launch_us", r.launch_us);
+    visit(group, "bandwidth", r.bandwidth);
+    visit(group, "elements", r.elements);
+  };
+  const auto product = [&](const char* group, auto& r) {
+    visit(group, "launch_us", r.launch_us);
+    visit(group, "tile_us", r.tile_us);
+    visit(group, "plain", r.plain);
+    visit(group, "first", r.first);
+    visit(group, "second", r.second);
+    visit(group, "narrow", r.narrow);
+    visit(group, "ragged", r.ragged);
+    visit(group, "misaligned", r.misaligned);
+    visit(group, "half_misaligned", r.half_misaligned);
+    visit(group, "bandwidth", r.bandwidth);
+  };
+  const auto attention = [&](const char* group, auto& r) {
+    visit(group, "launch_us", r.launch_us);
+    visit(group, "forward", r.forward);
+    visit(group, "backward", r.backward);
+    visit(group, "head", r.head);
+    visit(group, "keys", r.keys);
+    visit(group, "causal", r.causal);
+    visit(group, "dropout", r.dropout);
+    visit(group, "passes", r.passes);
+  };
+  const auto convolution = [&](const char* group, auto& r) {
+    visit(group, "launch_us", r.launch_us);
+    visit(group, "forward", r.forward);
+    visit(group, "backward", r.backward);
+    visit(group, "channels", r.channels);
+    visit(group, "few", r.few);
+    visit(group, "depth", r.depth);
+    visit(group, "bandwidth", r.bandwidth);
+  };
+  memory("vectorized", rates.vectorized);
+  memory("converting", rates.converting);
+  memory("strided", rates.strided);
+  memory("random", rates.random);
+  memory("rowwise", rates.rowwise);
+  memory("row_sum", rates.row_sum);
+  memory("column_sum", rates.column_sum);
+  memory("image", rates.image);
+  memory("indexed", rates.indexed);
+  memory("multi_tensor", rates.multi_tensor);
+  product("half", rates.half);
+  product("tf32", rates.tf32);
+  product("float32", rates.float32);
+  attention("cudnn", rates.cudnn);
+  attention("flash", rates.flash);
+  attention("efficient", rates.efficient);
+  attention("efficient_float32", rates.efficient_float32);
+  convolution("convolution_half", rates.convolution_half);
+  convolution("convolution_tf32", rates.convolution_tf32);
+  convolution("convolution_float32", rates.convolution_float32);
+  visit("embedding", "scatter_us", rates.embedding.scatter_us);
+  visit("embedding", "sort_us", rates.embedding.sort_us);
+  visit("embedding", "elements", rates.embedding.elements);
+  visit("host", "pointwise_us", rates.host.pointwise_us);
+  visit("host", "normalization_us", rates.host.normalization_us);
+  visit("host", "image_us", rates.host.image_us);
+  visit("host", "product_us", rates.host.product_us);
+  visit("host", "attention_us", rates.host.attention_us);
+  visit("host", "convolution_us", rates.host.convolution_us);
+  visit("host", "view_us", rates.host.view_us);
+  visit("host", "python_us", rates.host.python_us);
+  visit("host", "forward_us", rates.host.forward_us);
+  visit("host", "node_us", rates.host.node_us);
+  visit("host", "backward_us", rates.host.backward_us);
+  visit("host", "tensor_us", rates.host.tensor_us);
+  visit("host", "queue_kernels", rates.host.queue_kernels);
+  visit("host", "gap_us", rates.host.gap_us);
+  visit("host", "launch_latency_us", rates.host.launch_latency_us);
+  visit("link", "start_us", rates.link.start_us);
+  visit("link", "hop_us", rates.link.hop_us);
+  visit("link", "bandwidth", rates.link.bandwidth);
+  visit("link", "network_us", rates.link.network_us);
+  visit("link", "network_bandwidth", rates.link.network_bandwidth);
+  visit("transfer", "latency_us", rates.transfer.latency_us);
+  visit("transfer", "pinned_bytes_per_second", rates.transfer.pinned_bytes_per_second);
+  visit("transfer", "pageable_bytes_per_second", rates.transfer.pageable_bytes_per_second);
+}
+
+}  // namespace memcalc
