@@ -53,7 +53,7 @@ Command add_calibrate(CLI::App& root) {
   app->add_option("FILES", arguments->files, "operator timings, JSON lines")->type_name("");
   app->add_option("--gpu", arguments->gpu, "the card they were measured on [h100-sxm]")->type_name("NAME");
   app->add_option("--date", arguments->date, "when, YYYY-MM [as the rates it starts from]")->type_name("DATE");
-  app->add_option("--specs", arguments->specs, "folder of models and GPUs [built in]")->type_name("DIR");
+  app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")->type_name("DIR");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
   app->footer(
       "Examples:\n"

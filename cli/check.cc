@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  memcalc check tests/measured/single_gpu.jsonl --models tests/measured/models.json\n"
+    "  memcalc check rows.jsonl --max-step-error 0.1\n"
     "  memcalc check rows.jsonl --max-step-error 0.2 --format csv --output errors.csv\n"
     "\n"
     "Exit status: 0 enough rows are within the tolerance; 1 too few; 2 wrong input.\n";

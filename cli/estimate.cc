@@ -30,6 +30,7 @@ struct EstimateArguments {
   std::string format = "text";
   std::string color = "auto";
   std::string output;
+  std::string tokens, sample_seconds, sample_bytes, storage_rate;
   bool explain = false;
   bool require_fit = false;
   bool per_rank = false;
@@ -51,6 +52,22 @@ std::vector<FitRow> fits_on_common_cards(const Question& question, const Report&
   return rows;
 }
 
+// What is said of the data and of the whole training.
+void add_time(const EstimateArguments& a, Report& report) {
+  if (!a.sample_seconds.empty() || !a.sample_bytes.empty()) {
+    if (!report.time) throw UsageError("--sample-seconds: no step time is known of this GPU");
+    InputPipeline input;
+    if (!a.sample_seconds.empty()) input.sample_seconds = parse_number("--sample-seconds", a.sample_seconds);
+    if (!a.sample_bytes.empty()) input.sample_bytes = parse_number("--sample-bytes", a.sample_bytes);
+    if (!a.storage_rate.empty()) input.storage_bytes_per_second = parse_number("--storage-rate", a.storage_rate);
+    if (input.sample_bytes > 0 && input.storage_bytes_per_second <= 0) {
+      throw UsageError("--sample-bytes: expected --storage-rate beside it, found none");
+    }
+    feed(report, input);
+  }
+  if (!a.tokens.empty()) report.training = training_run_of(report, parse_number("--tokens", a.tokens));
+}
+
 ExitStatus run_estimate(const EstimateArguments& arguments) {
   const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
   Output output(arguments.output);
@@ -59,6 +76,7 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
   const Question question = resolve_arguments(arguments.run);
   Report report = estimate(question.model, question.run, question.device);
   report.device_assumed = question.device_assumed;
+  add_time(arguments, report);
   if (question.device_assumed) report.other_gpus = fits_on_common_cards(question, report);
   output.write(render(report, format, options));
   return arguments.require_fit && !report.fits ? kAnsweredNo : kAnswered;
@@ -70,6 +88,17 @@ Command add_estimate(CLI::App& root) {
   CLI::App* app = root.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
   auto arguments = std::make_shared<EstimateArguments>();
   add_run_options(*app, arguments->run);
+  const char* time = "Time";
+  app->add_option("--tokens", arguments->tokens, "of the whole training: days, price, energy")
+      ->type_name("T")
+      ->group(time);
+  app->add_option("--sample-seconds", arguments->sample_seconds, "of a loader worker for a sample [0]")
+      ->type_name("S")
+      ->group(time);
+  app->add_option("--sample-bytes", arguments->sample_bytes, "read from storage for a sample [0]")
+      ->type_name("N")
+      ->group(time);
+  app->add_option("--storage-rate", arguments->storage_rate, "bytes/s of the storage")->type_name("R")->group(time);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
   app->add_flag("--explain", arguments->explain, "every term with its rule, the largest contributors")

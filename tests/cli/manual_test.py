@@ -10,7 +10,17 @@ import memcalc_cli
 from memcalc_cli import ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
-COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "trace", "weights", "models", "gpus")
+COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "trace", "weights",
+            "utilization", "check", "calibrate", "models", "gpus")
+
+
+# What the examples read.
+FILES = {
+    "trace.json": '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet_sm90", "ts": 1, "dur": 2}]}',
+    "train.log": "{'train_runtime': 10.0, 'train_samples_per_second': 8.0}",
+    "rows.jsonl": '{"case": {"id": "a", "model": "gpt2", "batch": 8, "seq": 1024, "precision": "fp32"}, '
+                  '"gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2}',
+}
 
 
 def options_of(command):
@@ -58,6 +68,9 @@ class Manual(unittest.TestCase):
             os.mkdir(f"{folder}/snapshot")
             for path in ("model.safetensors", "snapshot/model.safetensors"):
                 checkpoint.write(f"{folder}/{path}", {"a": ("BF16", (2, 3))})
+            os.symlink(ROOT / "tests", f"{folder}/tests")
+            for name, text in FILES.items():
+                with open(f"{folder}/{name}", "w") as file: file.write(text)
             for example in examples:
                 words = shlex.split(re.split(r" \| | && |  #", example)[0])
                 with self.subTest(example):

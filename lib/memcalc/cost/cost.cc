@@ -166,11 +166,10 @@ bool StepTime::host_bound() const { return by_class[static_cast<std::size_t>(Tim
 
 double host_seconds(const Kernel& kernel, const HostRates& rates) {
   double microseconds = kernel.launches * host_microseconds(kernel.kind, rates) + kernel.views * rates.view_us;
-  if (kernel.phase == Phase::kBackward) {
-    microseconds += kernel.nodes * rates.node_us;
-  } else if (kernel.phase == Phase::kForward && kernel.kind != KernelKind::kPartOfPrevious) {
-    microseconds += rates.python_us;
-  }
+  if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
+  // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++.
+  const bool python = kernel.phase == Phase::kForward || kernel.recomputed;
+  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
   if (kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0) {
     const double passes = kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype)));
     microseconds += static_cast<double>(kernel.m) * passes * rates.tensor_us;

@@ -1,5 +1,4 @@
 // memcalc check: predictions beside measured rows.
-// Covered by tests/unit/check_test.cc.
 #pragma once
 
 #include <cstddef>

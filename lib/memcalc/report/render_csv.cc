@@ -141,6 +141,11 @@ std::string render_csv(const Report& report, const RenderOptions& options) {
   write_accounting("alternative", report.accounting.alternatives, csv);
   write_flops(report, csv);
   if (report.time) write_time(*report.time, csv);
+  if (report.training) {
+    csv.number("training", "seconds", report.training->seconds, "s");
+    csv.number("training", "gpu_hours", report.training->gpu_hours, "h");
+    csv.number("training", "price", report.training->usd, "US$");
+  }
   for (const FitRow& row : report.other_gpus) {
     csv.bytes("other_gpu_needed", row.gpu, row.needed_bytes);
     csv.text("other_gpu_fits", row.gpu, row.fits ? "true" : "false");

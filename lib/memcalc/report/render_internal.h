@@ -51,6 +51,9 @@ struct CategoryShare {
 /// Throughput and utilisation, a name and a value each, for people.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time);
 
+/// Days, cards' hours, price and energy of the whole training.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run);
+
 /// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
 [[nodiscard]] std::string verdict_of(const Report& report);
 

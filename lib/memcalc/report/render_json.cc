@@ -232,8 +232,23 @@ Json time_json(const Throughput& time) {
   json["communication_seconds"] = step.communication_seconds;
   json["tensor_core_share"] = step.tensor_core_share();
   json["kernels"] = step.kernels;
+  if (time.input_seconds) {
+    json["input_seconds"] = *time.input_seconds;
+    json["workers_needed"] = time.workers_needed;
+  }
   if (time.energy_joules > 0) json["energy_joules_at_tdp"] = time.energy_joules;
   json["predicted_from_datasheet"] = time.predicted;
+  return json;
+}
+
+Json training_json(const TrainingRun& run) {
+  Json json = {{"tokens", run.tokens}, {"steps", run.steps}, {"seconds", run.seconds}, {"gpu_hours", run.gpu_hours}};
+  if (run.usd_per_hour > 0) {
+    json["usd_per_gpu_hour"] = run.usd_per_hour;
+    json["usd"] = run.usd;
+    json["price_source"] = run.price_source;
+  }
+  if (run.energy_kwh > 0) json["energy_kwh_at_tdp"] = run.energy_kwh;
   return json;
 }
 
@@ -276,6 +291,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
     json["full_card"] = {{"runs", report.full_card->runs}, {"allocator_retries", report.full_card->retries}};
   }
   if (report.time) json["time"] = time_json(*report.time);
+  if (report.training) json["training"] = training_json(*report.training);
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);

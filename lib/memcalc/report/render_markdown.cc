@@ -141,6 +141,10 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   out += memory_table(report) + "\n" + totals_table(report) + "\n";
   out += accounting_table(report.accounting, options.explain) + "\n" + flops_table(report);
   if (report.time) out += "\n" + time_table(*report.time);
+  if (report.training) {
+    out += "\n| Whole training | |\n| --- | --- |\n";
+    for (const auto& [name, value] : training_lines(*report.training)) out += row({name, escaped(value)});
+  }
   if (!report.other_gpus.empty()) out += "\n" + cards_table(report.other_gpus);
   if (options.explain) out += "\n" + contributors_table(report);
   return out + list("Assumed", report.assumptions) + list("Not modelled", report.not_modelled);

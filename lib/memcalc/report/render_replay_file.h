@@ -2,7 +2,6 @@
 //   p KEY VALUE                 what was predicted: peak_allocated_bytes, peak_reserved_bytes, step_seconds
 //   a BLOCK BYTES | f BLOCK | e allocate, free, empty the cache; all steps, in order
 //   k KIND DTYPE TRANSPOSED M N K BATCH ELEMENTS BYTES REPEATS MICROSECONDS OPERATOR    a kernel of the last step
-// Covered by tests/unit/render_replay_file_test.cc.
 #pragma once
 
 #include <string>

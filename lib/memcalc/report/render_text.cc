@@ -34,6 +34,7 @@ class TextRenderer {
     write_accounting();
     write_flops();
     if (report_.time) write_time(*report_.time);
+    if (report_.training) write_training(*report_.training);
     write_host_memory();
     write_cards();
     if (options_.explain) out_ += render_explanation(report_, options_);
@@ -200,6 +201,14 @@ class TextRenderer {
       line("  " + pad_right(name_of(row.operator_class), 14) + pad_left(figure(row.forward), 13) +
            pad_left(figure(row.backward), 13) + pad_left(figure(row.recomputation), 13) +
            pad_left(figure(row.optimizer), 12) + pad_left(format_bytes(static_cast<Bytes>(row.bytes_moved)), 11));
+    }
+  }
+
+  void write_training(const TrainingRun& run) {
+    title("Whole training");
+    for (const auto& [name, value] : training_lines(run)) {
+      const std::vector<std::string> parts = wrap(value, options_.columns - 26);
+      for (std::size_t i = 0; i < parts.size(); ++i) line("  " + pad_right(i == 0 ? name : "", 24) + parts[i]);
     }
   }
 

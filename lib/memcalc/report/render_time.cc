@@ -29,11 +29,29 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
     rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at TDP");
+  if (time.input_seconds) {
+    rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
+                                   (time.workers_needed > 0 ? format_count(time.workers_needed) + " workers on"
+                                                            : std::string("no number of workers on: storage")));
+  }
   if (step.host_bound()) {
     rates.emplace_back("bound by the host",
                        format_seconds(step.host_seconds) + " to issue " + format_count(step.kernels) + " kernels");
   }
   return rates;
+}
+
+std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  const auto count = [](double value) { return format_count(static_cast<std::int64_t>(value + 0.5)); };
+  lines.emplace_back("tokens", count(run.tokens) + " in " + count(run.steps) + " steps");
+  lines.emplace_back("time", format_seconds(run.seconds) + ", " + count(run.gpu_hours) + " GPU hours");
+  if (run.usd_per_hour > 0) {
+    lines.emplace_back("price",
+                       count(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
+  }
+  if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + count(run.energy_kwh) + " kWh at TDP");
+  return lines;
 }
 
 }  // namespace memcalc

@@ -89,8 +89,17 @@ struct Throughput {
   double tokens_per_second = 0;   // 0 where samples are images
   double mfu = 0;
   double hfu = 0;
-  double energy_joules = 0;  // of one step, all cards at their TDP: an upper bound; 0 where it is not known
-  bool predicted = false;    // the card was not measured: from its datasheet
+  double energy_joules = 0;             // of one step, all cards at their TDP: an upper bound; 0 where it is not known
+  bool predicted = false;               // the card was not measured: from its datasheet
+  std::optional<double> input_seconds;  // that the data loader needs for the samples of a step; only where asked
+  std::int64_t workers_needed = 0;      // loader processes from which on the card does not wait for data
+};
+
+/// What is known of the data: --sample-seconds, --sample-bytes, --storage-rate.
+struct InputPipeline {
+  double sample_seconds = 0;            // of one worker for one sample: reading, decoding, augmenting
+  double sample_bytes = 0;              // read from storage for one sample
+  double storage_bytes_per_second = 0;  // of all workers together
 };
 
 /// The whole training: --tokens, or --samples of images.

@@ -2,7 +2,10 @@
 #include "memcalc/spec/device_rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+
+#include "memcalc/base/error.h"
 
 namespace memcalc {
 
@@ -26,6 +29,45 @@ double samples_per_step(const RunSpec& run) {
 double tokens_per_step(const RunSpec& run) {
   if (run.image_size > 0) return 0;
   return samples_per_step(run) * real(run.sequence_length + run.target_sequence_length);
+}
+
+void feed(Report& report, const InputPipeline& input) {
+  Throughput& time = *report.time;
+  StepTime& step = time.step;
+  const Parallel& parallel = report.run.parallel;
+  const double samples = samples_per_step(report.run) / data_parallel_ranks(parallel);  // of one rank's loader
+  const double workers = real(report.run.dataloader_workers);
+  const double reading =
+      input.storage_bytes_per_second > 0 ? samples * input.sample_bytes / input.storage_bytes_per_second : 0;
+  const double preparing = samples * input.sample_seconds;
+  time.input_seconds = std::max(reading, preparing / std::max(workers, 1.0));
+  const double computing = step.step_seconds;
+  // A step that waits for storage waits with any number of workers.
+  time.workers_needed = reading > computing ? 0 : static_cast<std::int64_t>(std::ceil(preparing / computing));
+  const double waiting = workers < 1 ? *time.input_seconds : std::max(0.0, *time.input_seconds - computing);
+  step.by_class[static_cast<std::size_t>(TimeClass::kInput)] += waiting;
+  step.step_seconds += waiting;
+  const double slower = computing / step.step_seconds;
+  for (double* rate : {&time.samples_per_second, &time.tokens_per_second, &time.mfu, &time.hfu}) *rate *= slower;
+  time.energy_joules /= slower;
+}
+
+TrainingRun training_run_of(const Report& report, double tokens) {
+  if (!report.time || report.time->tokens_per_second <= 0) {
+    throw Error(ErrorCode::kUsage,
+                "--tokens: found a run without tokens a second; accepted: text models on a known GPU");
+  }
+  const Throughput& time = *report.time;
+  const double cards = real(report.run.parallel.gpus);
+  TrainingRun run{.tokens = tokens};
+  run.seconds = tokens / time.tokens_per_second;
+  run.steps = std::ceil(run.seconds / time.step.step_seconds);
+  run.gpu_hours = cards * run.seconds / 3600;
+  run.usd_per_hour = report.device.usd_per_hour;
+  run.usd = run.usd_per_hour * run.gpu_hours;
+  run.price_source = report.device.price_source;
+  run.energy_kwh = report.device.power_watts * run.gpu_hours / 1000;
+  return run;
 }
 
 Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step) {

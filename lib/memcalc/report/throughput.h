@@ -1,5 +1,4 @@
 // What a step time means: samples and tokens a second, utilisation, energy.
-// Covered by tests/unit/throughput_test.cc.
 #pragma once
 
 #include "memcalc/report/report.h"
@@ -13,5 +12,13 @@ namespace memcalc {
 
 /// Tokens in them: of both sequences where there are two; 0 for images.
 [[nodiscard]] double tokens_per_step(const RunSpec& run);
+
+/// The data loader feeds the step: without workers it runs between two steps, with workers beside them, and the slower
+/// of loader and card decides. Changes `report.time`. Pre: report.time.
+void feed(Report& report, const InputPipeline& input);
+
+/// Steps, days, cards' hours, price and energy of a run over `tokens`. Throws Error(kUsage) where the samples are
+/// images or no step time is known.
+[[nodiscard]] TrainingRun training_run_of(const Report& report, double tokens);
 
 }  // namespace memcalc
