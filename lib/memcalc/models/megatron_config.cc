@@ -93,7 +93,8 @@ struct Take {
 
 }  // namespace
 
-MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run, const MegatronOptions& options) {
+MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
+  const MegatronOptions& options = run.parallel.megatron;
   MegatronConfig config;
   config.parallel = run.parallel;
   config.options = options;

@@ -56,8 +56,7 @@ struct MegatronConfig {
 };
 
 /// Throws Error(kUnsupported) for an architecture that Megatron-core's GPT model does not have.
-[[nodiscard]] MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run,
-                                             const MegatronOptions& options);
+[[nodiscard]] MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run);
 
 /// What one model chunk of a pipeline stage holds.
 struct MegatronChunk {
@@ -66,6 +65,13 @@ struct MegatronChunk {
   bool embeds = false;    // pre_process: the first chunk of the first stage
   bool predicts = false;  // post_process: final norm, head, loss
 };
+
+/// Of the whole model, the vocabulary padded.
+struct MegatronCount {
+  std::int64_t total = 0;
+  std::int64_t inactive = 0;  // of experts that a token does not take
+};
+[[nodiscard]] MegatronCount count_parameters(const MegatronConfig& config);
 
 /// The chunks of a stage, one without interleaving.
 [[nodiscard]] std::vector<MegatronChunk> chunks_of_stage(const MegatronConfig& config, std::int64_t stage);

@@ -65,8 +65,10 @@ class MoeLayer : public MegatronMlpLayer {
     PermutedTokens permuted = te_permute(view(hidden_states, {tokens, width}), probabilities, sent);
     probabilities.reset();
     const bool sends = ep_ > 1;
-    const Tensor dispatched = sends ? exchange(permuted.rows, {received, width}, kAllToAll) : permuted.rows;
-    Tensor of_rows = sends ? exchange(permuted.probabilities, {received}, kAllToAll) : permuted.probabilities;
+    const Tensor dispatched =
+        sends ? exchange(permuted.rows, {received, width}, kAllToAll, Collective::kAllToAll, ep_) : permuted.rows;
+    Tensor of_rows = sends ? exchange(permuted.probabilities, {received}, kAllToAll, Collective::kAllToAll, ep_)
+                           : permuted.probabilities;
     Tensor shared;
     if (shared_experts_) shared = shared_experts_->forward(residual);
     Tensor output;
@@ -75,8 +77,8 @@ class MoeLayer : public MegatronMlpLayer {
       Tensor rows = dispatched;
       const std::int64_t all = received * tp_;
       if (tp_ > 1) {
-        rows = exchange(rows, {all, width}, kGather);
-        of_rows = exchange(of_rows, {all}, kGather);
+        rows = exchange(rows, {all, width}, kGather, Collective::kAllGather, tp_);
+        of_rows = exchange(of_rows, {all}, kGather, Collective::kAllGather, tp_);
       }
       if (sorts) {
         rows = exchange(rows, {all, width}, kSortChunks);
@@ -84,11 +86,11 @@ class MoeLayer : public MegatronMlpLayer {
       }
       const Tensor expert_output = experts_->forward(rows, of_rows);
       output = sorts ? exchange(expert_output, expert_output.shape(), kSortChunks) : expert_output;
-      if (tp_ > 1) output = exchange(output, {received, width}, kReduceScatter);
+      if (tp_ > 1) output = exchange(output, {received, width}, kReduceScatter, Collective::kReduceScatter, tp_);
     }
     {  // combine
       const Tensor argument = output;
-      if (sends) output = exchange(output, {sent, width}, kAllToAll);
+      if (sends) output = exchange(output, {sent, width}, kAllToAll, Collective::kAllToAll, ep_);
       output = te_unpermute(output, permuted.map, tokens);
       output = view(std::move(output), hidden_states.shape());
       if (shared.defined()) output = std::move(output) + shared;

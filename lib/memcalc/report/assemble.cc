@@ -54,6 +54,17 @@ std::string origin_of(const LiveBlock& block) {
   return "python";
 }
 
+/// The framework's own buffers, of one rank, for each parameter that it holds a part of.
+Accounting account_held(const SymbolicRun& symbolic, std::int64_t parameters) {
+  Accounting accounting;
+  for (const HeldRow& row : symbolic.held) {
+    const double each = static_cast<double>(row.bytes) / static_cast<double>(std::max<std::int64_t>(parameters, 1));
+    accounting.profile.push_back({row.name, each, row.bytes, row.rule});
+  }
+  accounting.classic = accounting.profile;
+  return accounting;
+}
+
 void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& report) {
   AccountingInput input{
       .weights_dtype = weights_dtype_of(run), .precision = run.precision, .optimizer = run.optimizer, .loop = run.loop};
@@ -65,6 +76,11 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
   report.parameters_trainable = input.trainable_parameters;
   report.parameters_active = input.parameters - symbolic.inactive_parameters;
   report.accounting = account(input);
+  if (!symbolic.held.empty()) report.accounting = account_held(symbolic, input.parameters);
+  if (symbolic.parameters_of_model > 0) {
+    report.parameters_total = report.parameters_trainable = symbolic.parameters_of_model;
+    report.parameters_active = symbolic.parameters_of_model - symbolic.inactive_parameters;
+  }
 }
 
 void fill_weights(const SymbolicRun& symbolic, Report& report) {
@@ -184,7 +200,7 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
 Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
                 ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
-  report.profile = kProfileName;
+  report.profile = symbolic.profile.empty() ? std::string(kProfileName) : symbolic.profile;
   report.assumptions = symbolic.assumptions;
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/megatron_spec.h"
 
 namespace memcalc {
 
@@ -49,6 +50,8 @@ struct Parallel {
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   std::int64_t virtual_stages = 1;  // model chunks per rank, interleaved; --virtual-stages
   std::int64_t micro_batches = 0;   // per step and pipeline; 0: as many as stages; --micro-batches
+
+  MegatronOptions megatron;  // --megatron
 
   // FSDP
   std::int64_t hsdp_shard = 0;             // ranks that share one copy; 0: all; --hsdp-shard

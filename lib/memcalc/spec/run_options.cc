@@ -222,9 +222,23 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
 }
 
+/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
+RunOptions with_megatron_defaults(RunOptions options) {
+  const bool asked = options.framework.value_or(Framework::kTorch) == Framework::kMegatron ||
+                     options.parallel.data_parallel == DataParallel::kMegatronDist;
+  if (!asked) return options;
+  options.loop = Loop::kBare;
+  options.task = options.task.value_or(Task::kCausalLm);
+  options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
+  options.attention = options.attention.value_or(Attention::kSdpa);
+  options.max_grad_norm = options.max_grad_norm.value_or(1.0);
+  return options;
+}
+
 }  // namespace
 
-ResolvedRun resolve(const ModelSpec& model, const RunOptions& options) {
+ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
+  const RunOptions options = with_megatron_defaults(asked);
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;

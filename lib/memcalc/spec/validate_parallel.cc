@@ -9,6 +9,7 @@
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
+#include "memcalc/spec/validate_megatron.h"
 
 namespace memcalc {
 namespace {
@@ -185,7 +186,7 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
   p.gpus = gpus.value_or(ranks);
   if (!gpus && ranks > 1) assumptions.push_back("gpus " + std::to_string(ranks) + ": " + product_of(p) + " (--gpus)");
   if (p.gpus == 1) {
-    if (p.data_parallel != DataParallel::kNone) {
+    if (p.data_parallel != DataParallel::kNone && p.framework != Framework::kMegatron) {
       refuse("parallel " + std::string(name_of(p.data_parallel)) + ": one GPU has nothing to share; give --gpus");
     }
     return p;
@@ -196,7 +197,8 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
     assumptions.push_back(std::to_string(p.gpus / ranks) +
                           " data-parallel ranks hold a whole copy each: DistributedDataParallel (--parallel)");
   }
-  if (p.gpus == ranks && p.data_parallel != DataParallel::kNone && ranks > 1) {
+  if (p.gpus == ranks && p.data_parallel != DataParallel::kNone && ranks > 1 &&
+      p.framework != Framework::kMegatron) {
     refuse("parallel " + std::string(name_of(p.data_parallel)) + ": " + product_of(p) +
            " takes all GPUs, and no two ranks see different data");
   }
@@ -206,6 +208,7 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
 void check_parallel(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   check_sizes(p);
+  if (p.framework == Framework::kMegatron) return check_megatron(model, run);
   if (!p.is_parallel()) return;
   check_options(p);
   check_heads(model, p);

@@ -40,7 +40,7 @@ class MegatronStep {
     tape_.phase = Phase::kForward;
     const MegatronChunk& place = chunk.model->chunk();
     if (!place.embeds) {
-      Tensor received = tape_.empty(boundary(), dtype_, kReceive);
+      Tensor received = receive();
       tape_.require_gradient(received);
       chunk.input = std::move(received);
     }
@@ -55,7 +55,7 @@ class MegatronStep {
   void backward(Chunk& chunk, std::size_t micro_batch) {
     tape_.phase = Phase::kBackward;
     const bool has_loss = chunk.model->chunk().predicts;
-    if (!has_loss) chunk.output_gradient = tape_.empty(boundary(), dtype_, kReceive);
+    if (!has_loss) chunk.output_gradient = receive();
     chunk.input = std::move(chunk.inputs[micro_batch]);
     Tensor output = std::move(chunk.outputs[micro_batch]);
     if (has_loss) {
@@ -70,6 +70,13 @@ class MegatronStep {
   /// What passes from stage to stage.
   [[nodiscard]] Shape boundary() const {
     return {config_.local_sequence(), config_.micro_batch_size, config_.hidden_size};
+  }
+
+  /// p2p_communication.py: a message of the neighbouring stage.
+  [[nodiscard]] Tensor receive() const {
+    Tensor received = tape_.empty(boundary(), dtype_, kReceive, Category::kCommunication);
+    tape_.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2);
+    return received;
   }
 
   [[nodiscard]] MegatronBatch make_batch(const MegatronChunk& place) const {
@@ -126,6 +133,70 @@ void forward_backward(Tape& tape, const MegatronConfig& config, DType dtype, std
   trace.stitch(pipeline_steps(pipeline, stage));
 }
 
+std::vector<ParameterInfo> parameters_of(const std::vector<std::vector<Parameter>>& chunks) {
+  std::vector<ParameterInfo> infos;
+  for (const std::vector<Parameter>& of_chunk : chunks) {
+    for (const Parameter& each : of_chunk) {
+      const Shape& shape = each.tensor.shape();
+      infos.push_back({.name = each.name,
+                       .elements = each.tensor.elements(),
+                       .dtype = each.tensor.dtype(),
+                       .shape = shape,
+                       .held = shape});
+    }
+  }
+  return infos;
+}
+
+void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t stage, SymbolicRun& result) {
+  result.profile = "megatron-core-0.14 / transformer-engine-2.11";
+  std::vector<std::string>& assumptions = result.assumptions;
+  if (pipeline.stages > 1) {
+    assumptions.push_back("stage " + std::to_string(stage) + " of " + std::to_string(pipeline.stages) +
+                          " holds at most " + std::to_string(most_in_flight(pipeline, stage)) +
+                          (pipeline.chunks > 1 ? " chunk" : "") + " micro-batches between forward and backward, of " +
+                          std::to_string(pipeline.micro_batches));
+  }
+  if (config.moe && !config.options.expert_capacity && config.options.expert_imbalance == 1.0) {
+    assumptions.emplace_back("tokens spread evenly over the experts (--megatron expert-imbalance=X: the fullest rank)");
+  }
+  if (config.options.attention == MegatronAttention::kFused) {
+    assumptions.emplace_back("attention by cuDNN through TransformerEngine (--megatron attention-backend)");
+  }
+  if (config.parallel.context > 1 && config.parallel.context_type != ContextParallel::kUlysses) {
+    assumptions.emplace_back("context parallelism by ring or all-gather follows its source (not validated)");
+  }
+  result.not_modelled.insert(result.not_modelled.end(),
+                             {"overlap of communication with products (userbuffers), FP8, multi-token prediction",
+                              "logging and checkpoints of Megatron-LM"});
+}
+
+/// The same modules, wherever their layers stand.
+bool alike(const MegatronConfig& config, const std::vector<MegatronChunk>& a, const std::vector<MegatronChunk>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].layers != b[i].layers || a[i].embeds != b[i].embeds || a[i].predicts != b[i].predicts) return false;
+    for (std::int64_t layer = 0; layer < a[i].layers; ++layer) {
+      if (config.is_dense(a[i].first_layer + layer) != config.is_dense(b[i].first_layer + layer)) return false;
+    }
+  }
+  return true;
+}
+
+/// "embedding, layers 0 to 11; 4 micro-batches in flight"
+std::string holds(const std::vector<MegatronChunk>& chunks, std::int64_t in_flight) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (const MegatronChunk& each : chunks) {
+    if (each.embeds) add("embedding");
+    const std::int64_t last = each.first_layer + each.layers - 1;
+    if (each.layers == 1) add("layer " + std::to_string(last));
+    if (each.layers > 1) add("layers " + std::to_string(each.first_layer) + " to " + std::to_string(last));
+    if (each.predicts) add("head");
+  }
+  return text + "; " + std::to_string(in_flight) + (chunks.size() > 1 ? " chunk" : "") +
+         (in_flight == 1 ? " micro-batch" : " micro-batches") + " in flight";
+}
+
 DType megatron_dtype(Precision precision) {
   switch (precision) {
     case Precision::kFp32: return DType::kFloat32;
@@ -140,9 +211,34 @@ std::int64_t pipeline_stage(const Parallel& parallel, std::int64_t rank) {
   return rank / (parallel.gpus / parallel.pipeline);
 }
 
-SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const MegatronOptions& options,
-                         const DeviceSpec& device, std::int64_t rank) {
-  const MegatronConfig config = megatron_config(spec, run, options);
+std::vector<RankGroup> megatron_ranks(const ModelSpec& model, const RunSpec& run) {
+  constexpr std::int64_t kMostListed = 8;
+  const MegatronConfig config = megatron_config(model, run);
+  const Parallel& p = run.parallel;
+  const std::int64_t ranks = p.gpus / p.pipeline;
+  const Pipeline pipeline = pipeline_of(p, run.accumulation_steps);
+  std::vector<RankGroup> groups;
+  std::vector<MegatronChunk> before;
+  std::int64_t first = 0;  // stage of the last group
+  for (std::int64_t stage = 0; stage < p.pipeline; ++stage) {
+    const std::vector<MegatronChunk> chunks = chunks_of_stage(config, stage);
+    if (p.pipeline > kMostListed && stage > 0 && alike(config, before, chunks)) {
+      groups.back().count += ranks;
+      groups.back().name = "stages " + std::to_string(first) + " to " + std::to_string(stage);
+      continue;
+    }
+    before = chunks;
+    first = stage;
+    groups.push_back({.first = stage * ranks,
+                      .count = ranks,
+                      .name = "stage " + std::to_string(stage),
+                      .holds = holds(chunks, most_in_flight(pipeline, stage))});
+  }
+  return groups;
+}
+
+SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+  const MegatronConfig config = megatron_config(spec, run);
   const DType dtype = megatron_dtype(run.precision);
   const std::int64_t stage = pipeline_stage(run.parallel, rank);
   const Pipeline asked = pipeline_of(run.parallel, run.accumulation_steps);
@@ -152,8 +248,8 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Megatr
     MegatronMemory memory(tape);
     memory.tensor_parallel = run.parallel.tensor;
     memory.sequence_parallel = run.parallel.sequence_parallel;
-    memory.uses_transformer_engine = options.attention != MegatronAttention::kLocal;
-    memory.fuses_weight_gradients = options.fuses_weight_gradients;
+    memory.uses_transformer_engine = config.options.attention != MegatronAttention::kLocal;
+    memory.fuses_weight_gradients = config.options.fuses_weight_gradients;
     std::vector<Chunk> chunks;
     std::vector<std::vector<Parameter>> parameters;
     std::vector<Tensor> buffers;
@@ -177,16 +273,16 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Megatr
     const CarriedVariables none;
     repeat_step(tape, first_event, first_block, none, kMegatronSteps - 1);
 
-    for (const std::vector<Parameter>& of_chunk : parameters) {
-      for (const Parameter& parameter : of_chunk) {
-        result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(), true,
-                                     parameter.tensor.shape(), parameter.is_embedding});
-      }
-    }
+    result.parameters = parameters_of(parameters);
+    result.held = optimizer.held();
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
     tape.stop();
   }
+  const MegatronCount count = count_parameters(config);
+  result.parameters_of_model = count.total;
+  result.inactive_parameters = count.inactive;
+  tell(config, asked, stage, result);
   return result;
 }
 

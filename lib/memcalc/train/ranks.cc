@@ -10,6 +10,7 @@
 #include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
+#include "memcalc/train/loop_megatron.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/zero1.h"
@@ -83,6 +84,7 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
 }  // namespace
 
 std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+  if (run.parallel.framework == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
   const std::int64_t gpus = run.parallel.gpus;
   const DataParallel mode = run.parallel.data_parallel;
   if (mode == DataParallel::kDp) {

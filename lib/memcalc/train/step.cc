@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
+#include "memcalc/train/loop_megatron.h"
 #include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
@@ -81,6 +82,7 @@ std::vector<ParameterInfo> parameters_of(const Model& model, const ParallelWrapp
 }  // namespace
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+  if (run.parallel.framework == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
   tape.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;

@@ -27,6 +27,13 @@ struct ParameterInfo {
   bool is_updated = true;     // its optimizer states are on this rank
 };
 
+/// What a rank holds between two steps, where the framework lays it out itself: a row of the accounting.
+struct HeldRow {
+  std::string name;
+  Bytes bytes = 0;
+  std::string rule;
+};
+
 struct SymbolicRun {
   Trace trace;
   KernelList kernels;       // of the last step
@@ -37,6 +44,10 @@ struct SymbolicRun {
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
+  // Where the parameters above are a part of the model's, in the framework's own buffers (Megatron-core).
+  std::string profile;                    // whose versions; empty: PyTorch's and transformers'
+  std::vector<HeldRow> held;              // empty: what follows from the parameters
+  std::int64_t parameters_of_model = 0;   // on all ranks together; 0: those above
 };
 
 /// Throws Error(kUnsupported) for a combination that is not modelled, Error(kUsage) for one that the framework

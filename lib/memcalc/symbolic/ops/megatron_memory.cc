@@ -24,7 +24,7 @@ void MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t c
   for (const auto& [made, tensor] : dummy_gradients_) {
     if (made == shape) return;
   }
-  dummy_gradients_.emplace_back(shape, tape.empty({rows, columns}, dtype, kDummyGradient, Category::kGradients));
+  dummy_gradients_.emplace_back(shape, tape.empty({rows, columns}, dtype, kDummyGradient, Category::kWorkspaces));
 }
 
 void MegatronMemory::use_workspace() {

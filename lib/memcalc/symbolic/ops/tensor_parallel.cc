@@ -1,5 +1,7 @@
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 
+#include <algorithm>
+
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -133,8 +135,27 @@ void mla_key_value_backward(BackwardCall& call) {
   call.set(1, call.tape.empty({kv[0], kv[1], call.node.attributes[0]}, dtype, kRotary));
 }
 
+/// What a gradient takes to come back.
+Collective opposite(Collective collective) {
+  if (collective == Collective::kAllGather) return Collective::kReduceScatter;
+  if (collective == Collective::kReduceScatter) return Collective::kAllGather;
+  return collective;
+}
+
+void moved(Tape& tape, const Operator& op, Collective collective, const Tensor& from, const Tensor& to,
+           std::int64_t ranks) {
+  if (collective == Collective::kNone) {
+    tape.kernel(op, OperatorClass::kMovement, from.dtype(), 0, real(from.bytes() + to.bytes()));
+  } else {
+    tape.collective(op, collective, from.dtype(), std::max(from.bytes(), to.bytes()), ranks);
+  }
+}
+
 void exchange_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kExchange));
+  Tensor gradient = call.tape.empty(call.node.shape, call.gradient().dtype(), kExchange);
+  const auto collective = static_cast<Collective>(call.node.attributes[0]);
+  moved(call.tape, kExchange, collective, call.gradient(), gradient, call.node.attributes[1]);
+  call.set(0, std::move(gradient));
 }
 
 }  // namespace
@@ -319,13 +340,17 @@ std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, 
   return {std::move(key), std::move(value)};
 }
 
-Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op) {
+Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op, Collective collective, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kExchangeNode, exchange_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[0] = static_cast<std::int64_t>(opposite(collective));
+    node->attributes[1] = ranks;
+  }
   Tensor result = tape.empty(shape, x.dtype(), op);
-  tape.kernel(op, OperatorClass::kMovement, x.dtype(), 0, real(x.bytes() + result.bytes()));
+  moved(tape, op, collective, x, result, ranks);
   tape.set_history(node, result);
   return result;
 }

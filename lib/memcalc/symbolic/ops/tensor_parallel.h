@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/ops/megatron_memory.h"
 #include "memcalc/symbolic/tensor.h"
 
@@ -41,7 +42,9 @@ struct SplitHeads {
 [[nodiscard]] std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, std::int64_t qk,
                                                       std::int64_t v);
 
-/// moe/moe_utils.py: what moves x to another shape and its gradient back: all-to-all, permutation, gathering.
-[[nodiscard]] Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op);
+/// moe/moe_utils.py: what moves x to another shape and its gradient back: all-to-all, gathering, permutation
+/// (`collective` kNone).
+[[nodiscard]] Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op,
+                              Collective collective = Collective::kNone, std::int64_t ranks = 1);
 
 }  // namespace memcalc

@@ -11,6 +11,7 @@ namespace {
 constexpr Operator kNorm{"transformer_engine::norm_fwd"}, kNormBackward{"transformer_engine::norm_bwd"};
 constexpr Operator kGemm{"transformer_engine::generic_gemm"};
 constexpr Operator kGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kAllReduce{"c10d::allreduce_"};
 constexpr Operator kNormNode{"_RMSNormBackward"}, kNormLinearNode{"_LayerNormLinearBackward"};
 constexpr Operator kLinearNode{"_LinearBackward"}, kRopeNode{"FusedRoPEFuncBackward"};
 constexpr Operator kRope{"transformer_engine::fused_rope"};
@@ -53,14 +54,25 @@ Tensor normalize_backward(Tape& tape, const Tensor& x, bool rms) {
 
 Tensor gather_sequence(const MegatronMemory& memory, const Tensor& x) {
   Tape& tape = memory.tape;
-  return tape.empty(with_sequence_and_width(x.shape(), x.size(0) * memory.tensor_parallel, x.size(-1)), x.dtype(),
-                    kGather);
+  const std::int64_t ranks = memory.tensor_parallel;
+  const Shape shape = with_sequence_and_width(x.shape(), x.size(0) * ranks, x.size(-1));
+  Tensor whole = tape.empty(shape, x.dtype(), kGather, Category::kCommunication);
+  tape.collective(kGather, Collective::kAllGather, x.dtype(), whole.bytes(), ranks);
+  return whole;
 }
 
 Tensor scatter_sequence(const MegatronMemory& memory, const Tensor& x) {
   Tape& tape = memory.tape;
-  return tape.empty(with_sequence_and_width(x.shape(), x.size(0) / memory.tensor_parallel, x.size(-1)), x.dtype(),
-                    kReduceScatter);
+  const std::int64_t ranks = memory.tensor_parallel;
+  tape.collective(kReduceScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
+  return tape.empty(with_sequence_and_width(x.shape(), x.size(0) / ranks, x.size(-1)), x.dtype(), kReduceScatter);
+}
+
+/// Without sequence parallelism partial results are summed in place.
+void all_reduce(const TeLinear& layer, const Tensor& x) {
+  const MegatronMemory& memory = *layer.memory;
+  if (!layer.split_ranks || memory.tensor_parallel == 1 || memory.sequence_parallel) return;
+  memory.tape.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), memory.tensor_parallel);
 }
 
 const TeLinear& layer_of(const BackwardCall& call) { return *static_cast<const TeLinear*>(call.node.context); }
@@ -109,6 +121,7 @@ void layer_norm_linear_backward(BackwardCall& call) {  // saved: x, normalized, 
   if (gathers) total = gather_sequence(*layer.memory, call.saved(1));
   Tensor gemm_out = gemm(layer, gradient, layer.in);
   Tensor dgrad = gathers ? scatter_sequence(*layer.memory, gemm_out) : gemm_out;
+  all_reduce(layer, dgrad);
   weight_gradient(layer, gathers ? total : call.saved(1));
   Tensor wgrad, bias;
   if (!layer.memory->fuses_weight_gradients) wgrad = returned_weight_gradient(layer, gradient.dtype());
@@ -130,6 +143,7 @@ void linear_backward(BackwardCall& call) {  // saved: x
   if (splits && layer.mode == ParallelMode::kColumn) total = gather_sequence(memory, call.saved(0));
   Tensor gemm_out = gemm(layer, gradient, layer.in);
   Tensor dgrad = splits && layer.mode == ParallelMode::kColumn ? scatter_sequence(memory, gemm_out) : gemm_out;
+  if (layer.mode == ParallelMode::kColumn) all_reduce(layer, dgrad);
   weight_gradient(layer, total.defined() ? total : call.saved(0));
   const Tensor wgrad = returned_weight_gradient(layer, gradient.dtype());
   Tensor bias;
@@ -197,6 +211,7 @@ Tensor te_linear(const TeLinear& layer, const Tensor& x) {
   Tensor gemm_out = gemm(layer, total, layer.out);
   total.reset();
   Tensor result = splits && layer.mode == ParallelMode::kRow ? scatter_sequence(memory, gemm_out) : gemm_out;
+  if (layer.mode == ParallelMode::kRow) all_reduce(layer, result);
   if (node != nullptr) {
     node->context = &layer;
     tape.save(*node, x);

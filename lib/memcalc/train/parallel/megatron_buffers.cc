@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <string_view>
+#include <string>
 #include <utility>
 
 namespace memcalc {
@@ -12,6 +12,7 @@ namespace {
 
 constexpr Operator kParameterBuffer{"megatron::param_data"}, kGradientBuffer{"megatron::grad_data"};
 constexpr Operator kClone{"aten::clone"}, kFloat{"aten::_to_copy"}, kMoment{"aten::zeros_like"};
+constexpr Operator kReduce{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
 constexpr Operator kStep{"transformer_engine::multi_tensor_adam"};
 
 constexpr std::int64_t kParameterAlignment = 64;  // elements: 128 bytes
@@ -84,7 +85,11 @@ void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
     Tensor values;
     if (distributed_) values = tape_.empty({layout.elements}, dtype_, kParameterBuffer, Category::kWeights);
     buffers_.push_back(tape_.empty({layout.elements}, gradient_dtype, kGradientBuffer, Category::kGradients));
+    gradients_ += buffers_.back().bytes();
+    reduced_.push_back({buffers_.back().bytes(), values.defined() ? values.bytes() : 0, ranks});
+    if (values.defined()) weights_ += values.bytes();
     for (std::size_t i = group.size(); i-- > 0;) {
+      if (!distributed_) weights_ += group[i]->tensor.bytes();
       const Tensor& parameter = group[i]->tensor;
       if (distributed_) {  // param.data = a part of the buffer; the old storage dies
         Tensor part = tape_.alias(values, parameter.shape(), parameter.strides(), false);
@@ -112,6 +117,12 @@ void MegatronOptimizer::step() {
   if (dtype_ == DType::kFloat16) {
     for (const Shard& shard : shards_) gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, kFloat));
   }
+  for (const Reduced& each : reduced_) {
+    if (each.ranks == 1) continue;
+    const Collective kind = distributed_ ? Collective::kReduceScatter : Collective::kAllReduce;
+    tape_.collective(kReduce, kind, dtype_, each.gradients, each.ranks);
+    if (distributed_) tape_.collective(kGather, Collective::kAllGather, dtype_, each.values, each.ranks);
+  }
   double elements = 0;
   for (Shard& shard : shards_) {
     elements += static_cast<double>(shard.elements);
@@ -120,6 +131,20 @@ void MegatronOptimizer::step() {
     shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
   }
   tape_.kernel(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
+}
+
+std::vector<HeldRow> MegatronOptimizer::held() const {
+  Bytes states = 0;
+  const Bytes of_element = dtype_ == DType::kFloat32 ? 8 : 12;
+  for (const Shard& shard : shards_) states = checked_add(states, checked_multiply(of_element, shard.elements));
+  const std::string gradient(name_of(dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_));
+  return {{"weights", weights_,
+           "each parameter in " + std::string(name_of(dtype_)) +
+               (distributed_ ? ", in one buffer padded for the data-parallel ranks" : "")},
+          {"gradients", gradients_, "main_grad in " + gradient + ", one contiguous buffer for the whole run"},
+          {"optimizer states", states,
+           std::string(dtype_ == DType::kFloat32 ? "two float32 moments" : "a float32 main parameter and two moments") +
+               (distributed_ ? ", of this data-parallel rank's share" : "")}};
 }
 
 }  // namespace memcalc

@@ -10,6 +10,7 @@
 #include "memcalc/models/megatron_config.h"
 #include "memcalc/models/module.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/step.h"
 
 namespace memcalc {
 
@@ -45,6 +46,8 @@ class MegatronOptimizer {
   /// After all chunks.
   void construct();
   void step();
+  /// What it keeps between steps.
+  [[nodiscard]] std::vector<HeldRow> held() const;
 
  private:
   struct Shard {
@@ -57,6 +60,13 @@ class MegatronOptimizer {
   DType dtype_;
   bool distributed_;
   std::vector<Tensor> buffers_;
+  struct Reduced {
+    Bytes gradients = 0, values = 0;
+    std::int64_t ranks = 1;
+  };
+  std::vector<Reduced> reduced_;  // for each gradient buffer
+  Bytes weights_ = 0;             // of parameters, or of the buffer that they lie in
+  Bytes gradients_ = 0;           // of the gradient buffers
   std::vector<Shard> shards_;
 };
 

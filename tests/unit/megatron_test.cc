@@ -1,0 +1,184 @@
+// train/loop_megatron: what the ranks of a Megatron-LM run hold together, and how memory answers to the options.
+// What others measured is compared by scripts/megatron_tables.
+#include "memcalc/train/loop_megatron.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "memcalc/alloc/replay.h"
+#include "memcalc/models/megatron_config.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+LlamaSpec small_llama() {
+  LlamaSpec spec;
+  spec.vocab_size = 1000;
+  spec.hidden_size = 256;
+  spec.num_hidden_layers = 8;
+  spec.num_attention_heads = spec.num_key_value_heads = 8;
+  spec.head_dim = 32;
+  spec.intermediate_size = 512;
+  spec.max_position_embeddings = 4096;
+  return spec;
+}
+
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = small_llama()}; }
+
+ModelSpec deepseek() {
+  DeepseekV2Spec spec;
+  static_cast<RotaryDecoderSpec&>(spec) = small_llama();
+  spec.latent = {
+      .q_lora_rank = 64, .kv_lora_rank = 32, .qk_nope_head_dim = 32, .qk_rope_head_dim = 16, .v_head_dim = 32};
+  spec.experts = {.count = 16, .per_token = 2, .intermediate_size = 64};
+  spec.n_shared_experts = 2;
+  spec.first_k_dense_replace = 1;
+  return {.name = "small", .model_type = "deepseek_v2", .architecture = spec};
+}
+
+RunSpec run_on(std::int64_t gpus) {
+  RunSpec run;
+  run.batch_size = 2;
+  run.sequence_length = 1024;
+  run.precision = Precision::kBf16;
+  run.parallel.framework = Framework::kMegatron;
+  run.parallel.data_parallel = DataParallel::kMegatronDist;
+  run.parallel.gpus = gpus;
+  return run;
+}
+
+Bytes peak(const ModelSpec& model, const RunSpec& run, std::int64_t rank = 0) {
+  return replay(run_megatron(model, run, test::h100(), rank).trace).peak_allocated;
+}
+
+/// Whole on every tensor-parallel rank: norms, routers, down-projections.
+bool is_duplicated(const std::string& name) {
+  for (const char* part : {"norm", "router", "down_proj", "position_embeddings"}) {
+    if (name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+struct SplitCase {
+  const char* name;
+  bool experts;
+  std::int64_t tensor, pipeline, virtual_stages, expert;
+};
+
+class Split : public ::testing::TestWithParam<SplitCase> {};
+
+TEST_P(Split, TheRanksTogetherHoldTheWholeModelOnce) {
+  const SplitCase& c = GetParam();
+  const ModelSpec model = c.experts ? deepseek() : llama();
+  RunSpec run = run_on(c.tensor * c.pipeline * c.expert);
+  run.parallel.tensor = c.tensor;
+  run.parallel.sequence_parallel = c.tensor > 1;
+  run.parallel.pipeline = c.pipeline;
+  run.parallel.virtual_stages = c.virtual_stages;
+  run.parallel.expert = c.expert;
+  run.parallel.megatron.expert_tensor = 1;
+  std::int64_t held = 0;
+  for (const RankGroup& group : megatron_ranks(model, run)) {
+    for (const ParameterInfo& each : run_megatron(model, run, test::h100(), group.first).parameters) {
+      const bool expert = each.name.find(".experts.") != std::string::npos;
+      const std::int64_t copies = expert ? c.expert : is_duplicated(each.name) ? 1 : c.tensor;
+      held += each.elements * copies;
+    }
+  }
+  EXPECT_EQ(held, count_parameters(megatron_config(model, run)).total);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Split,
+    ::testing::ValuesIn({SplitCase{"OneRank", false, 1, 1, 1, 1}, SplitCase{"Tensor", false, 4, 1, 1, 1},
+                         SplitCase{"Pipeline", false, 1, 4, 1, 1}, SplitCase{"Interleaved", false, 2, 2, 4, 1},
+                         SplitCase{"Experts", true, 1, 1, 1, 8}, SplitCase{"AllAtOnce", true, 2, 4, 2, 4}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(MegatronTest, TheDistributedOptimizerTurns18BytesInto6And12OverD) {
+  const auto bytes_per_parameter = [](std::int64_t gpus, DataParallel mode) {
+    RunSpec run = run_on(gpus);
+    run.parallel.data_parallel = mode;
+    const SymbolicRun symbolic = run_megatron(llama(), run, test::h100(), 0);
+    Bytes bytes = 0;
+    for (const HeldRow& row : symbolic.held) bytes += row.bytes;
+    return static_cast<double>(bytes) / static_cast<double>(symbolic.parameters_of_model);
+  };
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(8, DataParallel::kDdp), 18);
+  for (const std::int64_t gpus : {1, 2, 4, 8}) {
+    // Padding: parameters start at multiples of 64 elements, the buffer ends at a multiple of 128 x ranks.
+    EXPECT_NEAR(bytes_per_parameter(gpus, DataParallel::kMegatronDist), 6.0 + 12.0 / static_cast<double>(gpus), 0.01);
+  }
+}
+
+TEST(MegatronTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
+  const SymbolicRun symbolic = run_megatron(llama(), run_on(4), test::h100(), 0);
+  std::array<Bytes, kCategoryCount> left{};
+  for (const Event& event : symbolic.trace.events) {
+    if (!event.moves_block()) continue;
+    const Block& block = symbolic.trace.blocks[static_cast<std::size_t>(event.block)];
+    left[static_cast<std::size_t>(block.category)] +=
+        event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+  }
+  const auto of = [&](Category category) { return left[static_cast<std::size_t>(category)]; };
+  const Bytes frequencies = 32 / 2 * 4;  // of the rotary embedding
+  EXPECT_EQ(of(Category::kWeights) - frequencies, symbolic.held[0].bytes);
+  EXPECT_EQ(of(Category::kGradients), symbolic.held[1].bytes);
+  EXPECT_EQ(of(Category::kOptimizerStates), symbolic.held[2].bytes);
+  EXPECT_EQ(of(Category::kActivations), 0);
+}
+
+TEST(MegatronTest, MemoryAnswersToTheOptions) {
+  RunSpec plain = run_on(8);
+  plain.parallel.pipeline = 4;
+  plain.parallel.micro_batches = 16;
+  const Bytes first = peak(llama(), plain, 0);
+  EXPECT_LT(peak(llama(), plain, 2), first) << "a later stage has fewer micro-batches in flight";
+
+  RunSpec many = plain;
+  many.parallel.micro_batches = 512;
+  EXPECT_EQ(peak(llama(), many), first) << "micro-batches beyond those in flight cost nothing";
+
+  RunSpec full = plain;
+  full.checkpointing = Checkpointing::kFull;
+  RunSpec selective = plain;
+  selective.checkpointing = Checkpointing::kSelective;
+  selective.parallel.megatron.attention = MegatronAttention::kUnfused;
+  RunSpec unfused = plain;
+  unfused.parallel.megatron.attention = MegatronAttention::kUnfused;
+  EXPECT_LT(peak(llama(), full), first);
+  EXPECT_LT(peak(llama(), selective), peak(llama(), unfused));
+
+  RunSpec interleaved = plain;
+  interleaved.parallel.virtual_stages = 2;
+  EXPECT_GT(peak(llama(), interleaved), first) << "1 + (P - 1) / (P V) times the activations";
+
+  RunSpec tensor = run_on(8);
+  tensor.parallel.tensor = 2;
+  RunSpec sequence = tensor;
+  sequence.parallel.sequence_parallel = true;
+  EXPECT_LT(peak(llama(), sequence), peak(llama(), tensor));
+
+  RunSpec even = run_on(8), uneven = even;
+  uneven.parallel.megatron.expert_imbalance = 2;
+  EXPECT_GT(peak(deepseek(), uneven), peak(deepseek(), even));
+}
+
+TEST(MegatronTest, AlikeStagesAreOneGroupOfALongPipeline) {
+  LlamaSpec spec = small_llama();
+  spec.num_hidden_layers = 32;
+  const ModelSpec model{.name = "deep", .model_type = "llama", .architecture = spec};
+  RunSpec run = run_on(64);
+  run.parallel.pipeline = 32;
+  const auto groups = megatron_ranks(model, run);
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[1].name, "stages 1 to 30");
+  EXPECT_EQ(groups[1].first, 2);
+  EXPECT_EQ(groups[1].count, 60);
+  EXPECT_EQ(groups[0].holds, "embedding, layer 0; 32 micro-batches in flight");
+}
+
+}  // namespace
+}  // namespace memcalc
