@@ -85,7 +85,7 @@ CASES = [
     ((*BERT, "--seq", "513"), "sequence length 513 is beyond the 512 positions of bert-large"),
     (("--model", "roberta-large", "--seq", "513"), "beyond the 512 positions"),
     (("--model", "gpt2", "--seq", "1025"), "beyond the 1024 positions of gpt2"),
-    (("--model", "llama-3-8b", "--task", "mlm"), "modelled with its language-model head"),
+    (("--model", "llama-3-8b", "--task", "mlm"), "takes causal or seqcls"),
     ((*BERT, "--task", "causal"), "is an encoder"),
     ((*BERT, "--use-cache"), "no key/value cache"),
     # weights (weights_test.py has the files themselves)

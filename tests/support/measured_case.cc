@@ -14,6 +14,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
+#include "memcalc/spec/validate.h"
 #include "support/parallel_case.h"
 #include "support/paths.h"
 
@@ -215,7 +216,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.expandable_segments = flag(case_json, "expandable");
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
-  const bool decodes = options.task == Task::kCausalLm || options.task == Task::kSeq2Seq;
+  const bool decodes = is_decoder(result.spec) || options.task == Task::kSeq2Seq;
   options.use_cache =
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   set_fine_tuning(case_json, options);

@@ -130,7 +130,7 @@ TEST(RunOptions, NumbersOutOfRange) {
 }
 
 TEST(RunOptions, HeadsThatAFamilyDoesNotHave) {
-  EXPECT_THAT(refusal(llama(2048), {.task = Task::kMaskedLm}), HasSubstr("modelled with its language-model head"));
+  EXPECT_THAT(refusal(llama(2048), {.task = Task::kMaskedLm}), HasSubstr("takes causal or seqcls"));
   EXPECT_THAT(refusal(bert(), {.task = Task::kCausalLm}), HasSubstr("is an encoder"));
   EXPECT_THAT(refusal(bert(), {.use_cache = true}), HasSubstr("no key/value cache"));
 }

@@ -1,6 +1,7 @@
 // GPT-2: transformers models/gpt2/modeling_gpt2.py.
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/sequence_classifier.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -88,6 +89,8 @@ class Gpt2LmHeadModel : public Model {
       ln_f_ = LayerNorm(b, "ln_f", spec.n_embd);
       return 0;
     });
+    classifier_ = sequence_classifier(b, run, spec.n_embd, spec.num_labels);
+    if (classifier_) return;
     if (spec.tie_word_embeddings) {  // lm_head's own weight lives until it is tied
       b.tape.scratch(wte_.weight.bytes(), kTiedWeight, Category::kWeights);
       lm_head_.weight = wte_.weight;
@@ -100,6 +103,10 @@ class Gpt2LmHeadModel : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = transformer(batch, cache);
+    if (classifier_) {
+      classifier_->forward(hidden_states, batch, output);
+      return output;
+    }
     output.logits = lm_head_(hidden_states);
     output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
@@ -128,15 +135,14 @@ class Gpt2LmHeadModel : public Model {
   Embedding wte_, wpe_;
   std::vector<Block> h_;
   LayerNorm ln_f_;
+  std::optional<SequenceClassifier> classifier_;
   Linear lm_head_;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.task != Task::kCausalLm) {
-    throw Error(ErrorCode::kUnsupported, "GPT-2 is modelled with its language-model head; accepted: --task causal");
-  }
+  require_decoder_task(run, "GPT-2");
   return std::make_unique<Gpt2LmHeadModel>(spec, run, builder);
 }
 

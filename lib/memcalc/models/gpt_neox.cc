@@ -77,7 +77,7 @@ class GptNeoxForCausalLm : public Model {
   GptNeoxForCausalLm(const GptNeoxSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : run_(run), hidden_dropout_(dropout_probability(run, spec.hidden_dropout)) {
     check_activation_function(spec.hidden_act);
-    loss_shifts_labels = true;
+    loss_shifts_labels = run.task == Task::kCausalLm;
     b.scope("gpt_neox", [&] {
       embed_in_ = Embedding(b, "embed_in", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -88,6 +88,8 @@ class GptNeoxForCausalLm : public Model {
     });
     rotary_emb_ = RotaryEmbedding(b, spec.rotary_dim);
     rotary_emb_.initialize(b).reset();
+    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
+    if (classifier_) return;
     lm_head_ = language_model_head(b, embed_in_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
   }
 
@@ -95,6 +97,10 @@ class GptNeoxForCausalLm : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = gpt_neox(batch, cache);
+    if (classifier_) {
+      classifier_->forward(hidden_states, batch, output);
+      return output;
+    }
     output.logits = lm_head_(hidden_states);
     output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
@@ -124,13 +130,14 @@ class GptNeoxForCausalLm : public Model {
   std::vector<Layer> layers_;
   LayerNorm final_layer_norm_;
   RotaryEmbedding rotary_emb_;
+  std::optional<SequenceClassifier> classifier_;
   Linear lm_head_;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_causal_lm(run, "GPT-NeoX");
+  require_decoder_task(run, "GPT-NeoX");
   return std::make_unique<GptNeoxForCausalLm>(spec, run, builder);
 }
 

@@ -83,7 +83,7 @@ class OptForCausalLm : public Model {
  public:
   OptForCausalLm(const OptSpec& spec, const RunSpec& run, ModuleBuilder& b) : run_(run) {
     check_activation_function(spec.activation_function);
-    loss_shifts_labels = true;
+    loss_shifts_labels = run.task == Task::kCausalLm;
     b.scope("model.decoder", [&] {
       embed_tokens_ = Embedding(b, "embed_tokens", spec.vocab_size, spec.word_embed_proj_dim);
       embed_positions_ =
@@ -100,6 +100,8 @@ class OptForCausalLm : public Model {
       }
       return 0;
     });
+    classifier_ = sequence_classifier(b, run, spec.word_embed_proj_dim, spec.num_labels);
+    if (classifier_) return;
     lm_head_ =
         language_model_head(b, embed_tokens_, spec.tie_word_embeddings, spec.word_embed_proj_dim, spec.vocab_size);
   }
@@ -108,6 +110,10 @@ class OptForCausalLm : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = decode(batch, cache);
+    if (classifier_) {
+      classifier_->forward(hidden_states, batch, output);
+      return output;
+    }
     output.logits = lm_head_(hidden_states);
     output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
@@ -165,13 +171,14 @@ class OptForCausalLm : public Model {
   Linear project_out_, project_in_;
   LayerNorm final_layer_norm_;
   std::vector<DecoderLayer> layers_;
+  std::optional<SequenceClassifier> classifier_;
   Linear lm_head_;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_causal_lm(run, "OPT");
+  require_decoder_task(run, "OPT");
   return std::make_unique<OptForCausalLm>(spec, run, builder);
 }
 

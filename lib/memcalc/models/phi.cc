@@ -100,7 +100,7 @@ class PhiForCausalLm : public Model {
   PhiForCausalLm(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : run_(run), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
     check_activation_function(spec.hidden_act);
-    loss_shifts_labels = true;
+    loss_shifts_labels = run.task == Task::kCausalLm;
     b.scope("model", [&] {
       embed_tokens_ = Embedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -111,6 +111,8 @@ class PhiForCausalLm : public Model {
       return 0;
     });
     rotary_emb_.initialize(b).reset();
+    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
+    if (classifier_) return;
     lm_head_ = language_model_head(b, embed_tokens_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size,
                                    /*bias=*/true);
   }
@@ -119,6 +121,10 @@ class PhiForCausalLm : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = decode(batch, cache);
+    if (classifier_) {
+      classifier_->forward(hidden_states, batch, output);
+      return output;
+    }
     output.logits = lm_head_(hidden_states);
     output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
@@ -149,13 +155,14 @@ class PhiForCausalLm : public Model {
   std::vector<DecoderLayer> layers_;
   RotaryEmbedding rotary_emb_;
   LayerNorm final_layernorm_;
+  std::optional<SequenceClassifier> classifier_;
   Linear lm_head_;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_causal_lm(run, "Phi");
+  require_decoder_task(run, "Phi");
   return std::make_unique<PhiForCausalLm>(spec, run, builder);
 }
 

@@ -205,12 +205,6 @@ Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool ti
   return head;
 }
 
-void require_causal_lm(const RunSpec& run, const char* family) {
-  if (run.task == Task::kCausalLm) return;
-  throw Error(ErrorCode::kUnsupported,
-              std::string(family) + " is modelled with its language-model head; accepted: --task causal");
-}
-
 AttentionOptions causal_attention(const RunSpec& run, double attention_dropout) {
   return {.implementation = run.attention,
           .dropout = dropout_probability(run, attention_dropout),

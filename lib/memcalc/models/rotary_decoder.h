@@ -13,6 +13,7 @@
 
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/sequence_classifier.h"
 
 namespace memcalc {
 
@@ -143,9 +144,6 @@ struct PreNormLayer {
 [[nodiscard]] Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool tied, std::int64_t in,
                                          std::int64_t vocabulary, bool bias = false);
 
-/// Throws Error(kUnsupported) for any other task.
-void require_causal_lm(const RunSpec& run, const char* family);
-
 [[nodiscard]] AttentionOptions causal_attention(const RunSpec& run, double attention_dropout);
 
 /// Which masks a model makes, and which of its layers use the sliding one.
@@ -163,7 +161,8 @@ struct MaskPlan {
   }
 };
 
-/// …ForCausalLM. A Family names its Spec, Layer, Norm, WordEmbedding and Rotary, and the rest of what differs:
+/// …ForCausalLM, or …ForSequenceClassification as the task says. A Family names its Spec, Layer, Norm, WordEmbedding
+/// and Rotary, and the rest of what differs:
 ///   static MaskPlan mask_plan(const Spec&);
 ///   static bool final_softcap(const Spec&);
 ///   static std::int64_t rotary_dim(const Spec&);
@@ -182,7 +181,7 @@ class RotaryDecoderForCausalLm : public Model {
         sliding_window_(spec.sliding_window),
         final_softcap_(Family::final_softcap(spec)) {
     check_activation_function(spec.hidden_act);
-    loss_shifts_labels = true;
+    loss_shifts_labels = run.task == Task::kCausalLm;
     b.scope("model", [&] {
       embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -201,6 +200,8 @@ class RotaryDecoderForCausalLm : public Model {
       if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
     }
     current_frequencies.reset();
+    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
+    if (classifier_) return;
     lm_head_ = language_model_head(b, {embed_tokens_}, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
   }
 
@@ -208,6 +209,10 @@ class RotaryDecoderForCausalLm : public Model {
     ModelOutput output;
     std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
     Tensor hidden_states = decode(batch, cache);
+    if (classifier_) {
+      classifier_->forward(hidden_states, batch, output);
+      return output;
+    }
     if (run_.fine_tuning.liger) {  // lce_forward: in training the logits are never made
       output.loss = liger_causal_lm_loss(hidden_states, lm_head_.weight, batch.labels, batch.number_of_items);
       return output;
@@ -283,6 +288,7 @@ class RotaryDecoderForCausalLm : public Model {
   typename Family::Norm norm_;
   bool has_full_layers_ = false, has_sliding_layers_ = false;
   std::array<Rotary, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
+  std::optional<SequenceClassifier> classifier_;
   Linear lm_head_;
 };
 

@@ -214,6 +214,12 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
   if (!run.padding && !is_vision(model) && !is_custom(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
+  if (run.task == Task::kSequenceClassification && is_decoder(model)) {
+    assumptions.emplace_back(
+        "a decoder classifies by each sequence's last token that is not padding, so config.pad_token_id is set; as "
+        "many "
+        "labels as config.json says, else 2");
+  }
   if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
       weights_dtype_of(run) == DType::kFloat32) {
     const bool brain = *model.checkpoint_dtype == DType::kBFloat16;

@@ -92,7 +92,9 @@ void check_task(const ModelSpec& model, const RunSpec& run) {
     if (run.padding && is_speech(model)) refuse("padding: " + model.model_type + " pads its features, without a mask");
     if (run.task != usual) refuse(task + " is an encoder with a decoder; it takes " + std::string(name_of(usual)));
   } else if (is_decoder(model)) {
-    if (run.task != Task::kCausalLm) refuse(task + " is modelled with its language-model head; accepted: causal");
+    if (run.task != Task::kCausalLm && run.task != Task::kSequenceClassification) {
+      refuse(task + " is a decoder; it takes causal or seqcls");
+    }
   } else {
     if (run.task == Task::kCausalLm || seq2seq) refuse(task + " is an encoder; it takes seqcls, mlm or tokcls");
     if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");

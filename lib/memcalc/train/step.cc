@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "memcalc/models/measured_families.h"
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
@@ -111,6 +112,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     tape.stop();
   }
   if (uses_sdpa) tell_attention_kernel(run, device, result);
+  if (!is_measured(spec, run.task)) {
+    result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
+                                 " follows its source; no run of it was compared (not validated)");
+  }
   tell_about_optimizer(run, result);
   if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
     result.assumptions.emplace_back(

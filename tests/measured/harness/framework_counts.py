@@ -2,6 +2,7 @@
 """Asks the frameworks themselves about every model of specs/models: parameters and FLOPs, on tensors without data.
 
     framework_counts.py > tests/measured/framework_counts.tsv      torch 2.11, transformers 5.17, torchvision 0.26; no GPU
+    framework_counts.py MODEL ...                                  rows of these models
     framework_counts.py --parameters MODEL TASK                    the names and shapes behind one row
 
 A row: model, task, tensors, parameters, hash of their names and shapes in the order of module.parameters() (FNV-1a of
@@ -28,7 +29,8 @@ BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
 def tasks_of(model_type):
-    return ("seqcls", "mlm", "tokcls") if model_type in ENCODERS else (TASKS.get(model_type, "causal"),)
+    if model_type in ENCODERS: return "seqcls", "mlm", "tokcls"
+    return (TASKS[model_type],) if model_type in TASKS else ("causal", "seqcls")
 
 
 def build(config, task):
@@ -38,6 +40,7 @@ def build(config, task):
         if model_type == "torchvision": return torchvision.models.get_model(config["architecture"])
         if "torch_dtype" in config: config["dtype"] = config.pop("torch_dtype")
         settings = transformers.AutoConfig.for_model(model_type, **config)
+        if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
         auto = getattr(transformers, "AutoModelFor" + AUTO[task])
         model = auto.from_config(settings, attn_implementation="eager", dtype=torch.float32)
@@ -103,6 +106,7 @@ def main():
     print("model\ttask\ttensors\tparameters\tnames\tflops_forward\tflops_backward")
     for path in sorted(SPECS.glob("*.json")):
         spec = json.loads(path.read_text())
+        if len(sys.argv) > 1 and spec["name"] not in sys.argv[1:]: continue
         config = spec["config"]
         for task in ("image",) if config["model_type"] == "torchvision" else tasks_of(config["model_type"]):
             model = build(config, task)

@@ -147,17 +147,8 @@ def trainer(case, rec):
     torch.zeros(1, device="cuda"); torch.cuda.synchronize(); rec.mark("start")
     bcase = dict(case); bcase["precision"] = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(case["precision"], case["precision"]); bcase["ckpt"] = "none"
     m, batch, cfg, task = M.build(bcase); rec.mark("built model and batch")
-    S = case.get("seq", 0); V = getattr(cfg, "vocab_size", 1000); g = torch.Generator().manual_seed(0); items = []
-    for i in range(64):
-        if task == "image":
-            items.append(dict(pixel_values=torch.randn(3, 224, 224, generator=g), labels=torch.tensor(0))); continue
-        ids = torch.randint(5, V, (S,), generator=g)
-        d = dict(input_ids=ids, labels=torch.tensor(0) if task == "seqcls" else ids * 0 if task == "tokcls" else ids.clone())
-        if case.get("padding"):
-            am = torch.ones(S, dtype=torch.long)
-            if i % 2: am[S // 2:] = 0
-            d["attention_mask"] = am
-        items.append(d)
+    import measure_trainer as MT
+    items, collate = MT.dataset(case, task, getattr(cfg, "vocab_size", 1000)); m = MT.for_trainer(m, task)
     del batch; gc.collect(); torch.cuda.empty_cache(); rec.mark("empty_cache")
     import finetune
     m = finetune.apply(m, dict(case, liger=None)); rec.mark("fine-tuning set up")
@@ -168,7 +159,7 @@ def trainer(case, rec):
     if case.get("optim"): kw["optim"] = case["optim"]
     if case.get("max_grad_norm") is not None: kw["max_grad_norm"] = case["max_grad_norm"]
     args = tf.TrainingArguments(**kw)
-    t = tf.Trainer(model=m, args=args, train_dataset=items, data_collator=tf.default_data_collator)
+    t = tf.Trainer(model=m, args=args, train_dataset=items, data_collator=collate)
     rec.mark("trainer constructed")
     def wrap(obj, name, label, before=False):
         f = getattr(obj, name)
@@ -198,7 +189,7 @@ def trainer(case, rec):
         return r
     t._prepare_for_training = prep
     t.train(); rec.mark("train ended")
-    return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], optim=str(args.optim), attn=cfg._attn_implementation)
+    return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], optim=str(args.optim), attn=getattr(cfg, "_attn_implementation", None))
 
 
 def run(case, outdir, light):

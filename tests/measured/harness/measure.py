@@ -34,7 +34,8 @@ def build(case):
         m, batch = custom.build(spec, case, wdtype, ri)
         return m, batch, None, task
     import transformers as tf
-    spec = dict(spec); mt = spec.pop("model_type")
+    spec = dict(spec); mt = spec.pop("model_type"); task = case.get("task", task)
+    if task == "seqcls": spec.setdefault("pad_token_id", 0)  # a decoder's classifier looks for the last token that is no padding
     if "layers" in case:
         for k in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers", "n_layers"):
             if k in spec: spec[k] = case["layers"]

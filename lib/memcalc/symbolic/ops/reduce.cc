@@ -16,7 +16,7 @@ namespace {
 
 constexpr Operator kSum{"aten::sum"}, kSumBackward{"SumBackward1"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
-constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"};
+constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"}, kArgmax{"aten::argmax"};
 
 constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
 constexpr std::int64_t kWarpSize = 32;
@@ -331,6 +331,18 @@ Tensor sum_over(Arg x, int dim, bool keep_dim) {
   const DType dtype = tape.autocast && is_half(x->dtype()) ? DType::kFloat32 : x->dtype();
   Tensor result = reduce(kSum, *x, 1U << dim, keep_dim, dtype);
   tape.set_history(node, result);
+  return result;
+}
+
+Tensor argmax_last(Arg x) {
+  const OperatorCall call(x);
+  constexpr std::int64_t kPair = 16;  // ReduceAllOps.h, ArgMaxOps: a value and an int64 index
+  Shape shape = x->shape();
+  --shape.rank;
+  Tensor result = x->tape().empty(shape, DType::kInt64, kArgmax);
+  reduction_scratch(*x, 1U << (x->rank() - 1), kPair, kArgmax);
+  x->tape().kernel(kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
+                   static_cast<double>(x->bytes() + result.bytes()));
   return result;
 }
 

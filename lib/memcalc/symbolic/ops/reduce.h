@@ -19,6 +19,8 @@ namespace memcalc {
 [[nodiscard]] Tensor sum_over(Arg x, int dim, bool keep_dim);
 /// x.sum() or x.mean() over everything: a scalar.
 [[nodiscard]] Tensor sum_all(Arg x);
+/// x.argmax(-1): int64.
+[[nodiscard]] Tensor argmax_last(Arg x);
 
 /// A sum over everything of a bool tensor: converted to int64 first.
 [[nodiscard]] Tensor count(const Tensor& x);

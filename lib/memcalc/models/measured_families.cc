@@ -1,0 +1,71 @@
+#include "memcalc/models/measured_families.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+namespace memcalc {
+
+namespace {
+
+struct MeasuredTask {
+  std::string_view family;
+  Task task;
+};
+
+constexpr Task kSeqcls = Task::kSequenceClassification, kMlm = Task::kMaskedLm, kCausal = Task::kCausalLm;
+constexpr Task kSeq2Seq = Task::kSeq2Seq, kImage = Task::kImageClassification;
+
+// clang-format off
+constexpr MeasuredTask kMeasured[] = {
+    {"bert", kSeqcls}, {"bert", kMlm},
+    {"deepseek_v2", kCausal},
+    {"deepseek_v3", kCausal},
+    {"deit", kImage},
+    {"gemma", kCausal},
+    {"gemma2", kCausal},
+    {"gemma3_text", kCausal},
+    {"gpt2", kCausal},
+    {"gpt_neox", kCausal},
+    {"gpt_oss", kCausal},
+    {"llama", kCausal},
+    {"mistral", kCausal},
+    {"mixtral", kCausal},
+    {"olmo2", kCausal},
+    {"opt", kCausal},
+    {"phi", kCausal},
+    {"phi3", kCausal},
+    {"qwen2", kCausal},
+    {"qwen3", kCausal},
+    {"qwen3_moe", kCausal},
+    {"roberta", kMlm},
+    {"t5", kSeq2Seq},
+    {"torchvision convnext", kImage},
+    {"torchvision efficientnet", kImage},
+    {"torchvision mobilenet", kImage},
+    {"torchvision resnet", kImage},
+    {"torchvision swin", kImage},
+    {"torchvision vgg", kImage},
+    {"vit", kImage},
+};
+// clang-format on
+
+}  // namespace
+
+std::string family_of(const ModelSpec& model) {
+  const auto* torchvision = std::get_if<TorchvisionSpec>(&model.architecture);
+  if (torchvision == nullptr) return model.model_type;
+  for (const char* family : {"convnext", "densenet", "efficientnet", "mobilenet", "swin", "vgg"}) {
+    if (torchvision->architecture.starts_with(family)) return "torchvision " + std::string(family);
+  }
+  return "torchvision resnet";
+}
+
+bool is_measured(const ModelSpec& model, Task task) {
+  if (task == Task::kCustom) return true;  // layers_test compares what layers ask for with recorded runs
+  const std::string family = family_of(model);
+  return std::any_of(std::begin(kMeasured), std::end(kMeasured),
+                     [&](const MeasuredTask& each) { return each.family == family && each.task == task; });
+}
+
+}  // namespace memcalc

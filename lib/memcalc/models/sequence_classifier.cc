@@ -1,0 +1,39 @@
+#include "memcalc/models/sequence_classifier.h"
+
+#include <string>
+
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kArange{"aten::arange"}, kMul{"aten::mul"};
+
+}  // namespace
+
+void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
+  Tensor logits = score_(hidden_states);
+  Tape& tape = logits.tape();
+  const Shape ids = batch.input_ids.shape();
+  Tensor non_pad_mask;
+  {
+    const Tensor not_padding = tape.empty(ids, DType::kBool, kNe);
+    non_pad_mask = tape.empty(ids, DType::kInt32, kToCopy);
+  }
+  Tensor token_indices = tape.empty({ids[1]}, DType::kInt32, kArange);
+  Tensor last_non_pad_token = argmax_last(tape.empty(ids, DType::kInt32, kMul));
+  output.logits = index_pairs(logits, tape.empty({ids[0]}, DType::kInt64, kArange), last_non_pad_token);
+  output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
+  drop(logits, last_non_pad_token, non_pad_mask, token_indices);
+}
+
+void require_decoder_task(const RunSpec& run, const char* family) {
+  if (run.task == Task::kCausalLm || run.task == Task::kSequenceClassification) return;
+  throw Error(ErrorCode::kUnsupported, std::string(family) + " is a decoder; accepted: --task causal, seqcls");
+}
+
+}  // namespace memcalc

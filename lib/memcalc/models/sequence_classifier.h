@@ -1,0 +1,36 @@
+// The classifier that stands on a decoder in place of its language-model head: transformers modeling_layers.py,
+// GenericForSequenceClassification, which GPT-2, OPT and GPT-NeoX spell out in their own files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "memcalc/models/model.h"
+
+namespace memcalc {
+
+/// Scores every token and keeps the scores of each sequence's last token that is not padding.
+class SequenceClassifier {
+ public:
+  SequenceClassifier(ModuleBuilder& b, std::int64_t width, std::int64_t num_labels)
+      : score_(b, "score", width, num_labels, false) {}
+
+  /// Sets logits and loss.
+  void forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const;
+
+ private:
+  Linear score_;
+};
+
+/// The classifier where the run's task asks for one, else none.
+[[nodiscard]] inline std::optional<SequenceClassifier> sequence_classifier(ModuleBuilder& b, const RunSpec& run,
+                                                                           std::int64_t width,
+                                                                           std::int64_t num_labels) {
+  if (run.task != Task::kSequenceClassification) return std::nullopt;
+  return SequenceClassifier(b, width, num_labels);
+}
+
+/// Throws Error(kUnsupported) for a task that a decoder does not have.
+void require_decoder_task(const RunSpec& run, const char* family);
+
+}  // namespace memcalc

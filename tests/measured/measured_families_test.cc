@@ -1,0 +1,94 @@
+// A report says "not validated" exactly of the families and tasks that no record under tests/measured is of: rows of
+// whole models, and histories.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/models/measured_families.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/validate.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+#include "support/recorded_file.h"
+
+namespace memcalc::measured {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using FamilyAndTask = std::pair<std::string, Task>;
+
+void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
+  if (record.has("error") || !record.has("case")) return;
+  const JsonObject case_json = record.required_object("case");
+  if (is_vision_case(case_json)) {
+    found.emplace(family_of(vision_case(case_json).spec), Task::kImageClassification);
+  } else if (is_modelled(case_json)) {
+    const Loop loop = record.optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
+    const MeasuredCase of = measured_case(case_json, loop);
+    found.emplace(family_of(of.spec), of.run.task);
+  }
+}
+
+std::set<FamilyAndTask> recorded() {
+  std::set<FamilyAndTask> found;
+  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".jsonl") || name.starts_with("ops_")) continue;
+    std::ifstream lines(entry.path());
+    for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
+    std::string path = entry.path().string();
+    path.resize(path.size() - std::string(".gz").size());
+    std::istringstream text = open_recorded(path);
+    std::string head;
+    std::getline(text, head);
+    add(JsonDocument::parse(head.substr(2), path).root(), found);
+  }
+  return found;
+}
+
+TEST(MeasuredFamilies, AreThoseOfTheRecords) {
+  const std::set<FamilyAndTask> found = recorded();
+  const SpecRegistry registry(test::specs_dir().string());
+  std::size_t validated = 0;
+  std::set<FamilyAndTask> seen;
+  for (const ModelListing& listing : registry.models()) {
+    const ModelSpec model = registry.model(listing.name);
+    for (const Task task : {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification, Task::kCausalLm,
+                            Task::kSeq2Seq, Task::kSpeech, Task::kImageClassification}) {
+      if (!seen.emplace(family_of(model), task).second) continue;
+      const bool is_recorded = found.contains({family_of(model), task});
+      EXPECT_EQ(is_measured(model, task), is_recorded) << listing.name << " " << name_of(task);
+      validated += is_recorded ? 1U : 0U;
+    }
+  }
+  EXPECT_GE(validated, 28U);
+}
+
+TEST(MeasuredFamilies, TheReportSaysWhatIsNot) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const DeviceSpec device = registry.device("h100-sxm");
+  for (const ModelListing& listing : registry.models()) {
+    const ModelSpec model = registry.model(listing.name);
+    const ResolvedRun run = resolve(model, {.batch_size = 1});
+    const Report report = estimate(model, run, device);
+    const auto said = Contains(HasSubstr("no run of it was compared (not validated)"));
+    if (is_measured(model, run.run.task)) {
+      EXPECT_THAT(report.assumptions, Not(said)) << listing.name;
+    } else {
+      EXPECT_THAT(report.assumptions, said) << listing.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memcalc::measured
