@@ -28,6 +28,7 @@ using FamilyAndTask = std::pair<std::string, Task>;
 void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
   if (record.has("error") || !record.has("case")) return;
   const JsonObject case_json = record.required_object("case");
+  if (case_json.has("mode")) return;  // inference, several GPUs
   if (is_vision_case(case_json)) {
     found.emplace(family_of(vision_case(case_json).spec), Task::kImageClassification);
   } else if (is_modelled(case_json)) {
@@ -41,7 +42,7 @@ std::set<FamilyAndTask> recorded() {
   std::set<FamilyAndTask> found;
   for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".jsonl") || name.starts_with("ops_")) continue;
+    if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
     std::ifstream lines(entry.path());
     for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
   }
