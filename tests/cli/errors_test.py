@@ -53,7 +53,7 @@ CASES = [
     ((*BERT, "--weights-dtype", "int8"), "--weights-dtype: expected one of fp32, fp16, bf16, found 'int8'"),
     ((*BERT, "--format", "xml"), "--format: expected one of text, json, csv, md, found 'xml'"),
     ((*BERT, "--color", "x"), "--color: expected one of auto, always, never, found 'x'"),
-    (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, found 'csv'"),
+    (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, replay, found 'csv'"),
     (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
     # sizes
     *((("--model", "gpt2", option, "0"), f"{option}: {WHOLE}, found '0'")
