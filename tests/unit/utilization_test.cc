@@ -49,14 +49,11 @@ TEST(Utilization, FromALog) {
 TEST(Utilization, NothingToSayIsRefused) { EXPECT_THROW((void)answer_of(JobFigures{}, std::nullopt, nullptr), Error); }
 
 // Two kernels that overlap by 1 us, a gap of 2 us, a copy: 10 us in all, 8 of them busy.
-constexpr const char *kTrace = R"({"traceEvents": [
+constexpr const char* kTrace = R"json({"traceEvents": [
   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 50},
   {"ph": "X", "cat": "kernel", "name": "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NTT", "ts": 100, "dur": 4},
   {"ph": "X", "cat": "kernel", "name": "void at::native::vectorized_elementwise_kernel<4>", "ts": 103, "dur": 3},
-  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)",
-                     "ts" : 108, "dur" : 2
-}]
-})";
+  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "ts": 108, "dur": 2}]})json";
 
 TEST(Utilization, TraceByHand) {
   const TraceSummary trace = read_chrome_trace(kTrace, "t");
