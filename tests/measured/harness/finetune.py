@@ -80,6 +80,9 @@ class Both:
 
 def optimizer(o, params):
     import torch
+    if o.startswith("adamw-offload"):  # torchao: states, gradients and step on the host
+        from torchao.optim import CPUOffloadOptimizer
+        return CPUOffloadOptimizer(params, torch.optim.AdamW, offload_gradients=o == "adamw-offload-gradients", lr=1e-5)
     if o == "adam": return torch.optim.Adam(params, lr=1e-5)
     if o == "adamw-amsgrad": return torch.optim.AdamW(params, lr=1e-5, amsgrad=True)
     if o == "muon": return Both(torch.optim.Muon([p for p in params if p.ndim == 2], lr=1e-5), torch.optim.AdamW([p for p in params if p.ndim != 2], lr=1e-5))
