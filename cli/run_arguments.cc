@@ -106,6 +106,9 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_option("--checkpointing", a.checkpointing, "none, full, every-N (layers) or selective [none]")
       ->type_name("C")
       ->group(kTrainingGroup);
+  command.add_flag("--compile", a.compile, "torch.compile(model), the default mode")
+      ->disable_flag_override()
+      ->group(kTrainingGroup);
   command.add_option("--attn", a.attention, "sdpa, eager or flash [sdpa]")->type_name("A")->group(kTrainingGroup);
   command.add_option("--dropout", a.dropout, "every dropout probability [the model's own]")
       ->type_name("P")
@@ -150,6 +153,12 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
 
 void add_saving_options(CLI::App& command, RunArguments& a) {
   command.add_flag("--activation-offload", a.offload_activations, "saved tensors go to pinned host memory")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_flag("--offload-optimizer", a.offload_optimizer, "AdamW's states and step on the host (torchao)")
+      ->disable_flag_override()
+      ->group(kSavingGroup);
+  command.add_flag("--offload-gradients", a.offload_gradients, "with it: gradients die once they are copied")
       ->disable_flag_override()
       ->group(kSavingGroup);
   command.add_flag("--expandable", a.expandable_segments, "the allocator's expandable_segments:True")
@@ -313,6 +322,9 @@ RunOptions options_of(const RunArguments& a) {
   set_fine_tuning(a, options);
   options.offload_activations = a.offload_activations;
   options.expandable_segments = a.expandable_segments;
+  options.compile = a.compile;
+  options.offload_optimizer = a.offload_optimizer;
+  options.offload_gradients = a.offload_gradients;
   if (!a.dataloader_workers.empty()) {
     options.dataloader_workers = parse_whole("--loader-workers", a.dataloader_workers, 0);
   }

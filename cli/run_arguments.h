@@ -40,6 +40,9 @@ struct RunArguments {
   bool expandable_segments = false;
   bool pin_memory = false;
   ParallelArguments parallel;
+  bool compile = false;
+  bool offload_optimizer = false;
+  bool offload_gradients = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional
 };
 

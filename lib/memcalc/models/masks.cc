@@ -149,7 +149,8 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   if (!padding.defined() && !cached) look_for_packed_sequences(tape, batch, sequence);
   const bool windowed = sliding_window && sequence >= *sliding_window;
   const bool eager = run.attention == Attention::kEager;
-  if (!eager && !windowed) {  // _ignore_causal_mask_sdpa; where there is padding it asks twice
+  const bool tracing = tape.capture != nullptr;
+  if (!eager && !windowed && !tracing) {  // _ignore_causal_mask_sdpa; where there is padding it asks twice
     if (!padding.defined()) return {};
     fast_all(padding);
     if (!inputs.padded) return {};
@@ -163,15 +164,20 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs) {
   if (run.attention == Attention::kFlash) return {};
   const Tensor padding = boolean_padding(inputs.attention_mask);
-  if (!padding.defined()) return {};
   Tape& tape = inputs_embeds.tape();
+  const bool tracing = tape.capture != nullptr;
+  if (!padding.defined() && !tracing) return {};
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
-  const std::int64_t keys = padding.size(1);  // of the encoder's sequence, for cross attention
-  tape.scratch(1, kAll);                      // padding_mask.all()
-  if (!inputs.padded) return {};
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, {{1, 1, queries, 1}, 1}, true);
+  // Of the encoder's sequence, for cross attention.
+  const std::int64_t keys = padding.defined() ? padding.size(1) : queries;
+  if (!tracing) {
+    tape.scratch(1, kAll);  // padding_mask.all()
+    if (!inputs.padded) return {};
+  }
+  // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, {{1, 1, queries, 1}, 1}, padding.defined());
   return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "memcalc/spec/run_names.h"
+#include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
 namespace {
@@ -27,6 +28,10 @@ AccountingRow row_per(std::int64_t parameters, std::string name, Bytes total, st
 void add_states(const AccountingInput& in, std::vector<AccountingRow>& rows) {
   const OptimizerRule& rule = rule_of(in.optimizer);
   rows.push_back(row_per(in.trainable_parameters, "optimizer states", in.states.tensors, rule.states));
+  if (in.host_states > 0) {
+    rows.back().rule = "of tensors under 4096 elements; the others' " + std::to_string(in.host_states) +
+                       " bytes are in host memory: " + rule.states;
+  }
   if (in.states.managed == 0) return;
   rows.push_back(row_per(in.trainable_parameters, "paged states", in.states.managed,
                          "in managed memory, outside PyTorch's allocator: the driver moves it between card and host"));
@@ -101,7 +106,9 @@ void AccountingInput::add_trainable(const OptimizedTensor& tensor) {
   add_frozen(tensor);
   trainable_parameters = checked_add(trainable_parameters, tensor.shape.elements());
   ++trainable_tensors;
-  states.add(rule_of(optimizer).state_bytes(tensor, loop));
+  const StateBytes held = rule_of(optimizer).state_bytes(tensor, loop);
+  if (!offloads || !is_offloaded(tensor.shape.elements())) return states.add(held);
+  host_states = checked_add(host_states, checked_add(held.tensors, held.scalars));
 }
 
 Accounting account(const AccountingInput& input) {

@@ -20,7 +20,9 @@ struct AccountingInput {
   Precision precision = Precision::kFp32;
   Optimizer optimizer = Optimizer::kAdamWForeach;
   Loop loop = Loop::kBare;
-  StateBytes states;  // of all trainable tensors
+  StateBytes states;      // of all trainable tensors, on the card
+  Bytes host_states = 0;  // of those that are stepped on the host
+  bool offloads = false;  // --offload-optimizer
 
   void add_frozen(const OptimizedTensor& tensor);
   void add_trainable(const OptimizedTensor& tensor);  // once optimizer and loop are set

@@ -10,6 +10,7 @@
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
 namespace {
@@ -66,8 +67,11 @@ Accounting account_held(const SymbolicRun& symbolic, std::int64_t parameters) {
 }
 
 void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& report) {
-  AccountingInput input{
-      .weights_dtype = weights_dtype_of(run), .precision = run.precision, .optimizer = run.optimizer, .loop = run.loop};
+  AccountingInput input{.weights_dtype = weights_dtype_of(run),
+                        .precision = run.precision,
+                        .optimizer = optimizer_on_card(run),
+                        .loop = run.loop,
+                        .offloads = run.offload_optimizer};
   for (const ParameterInfo& parameter : symbolic.parameters) {
     const OptimizedTensor tensor{parameter.shape, parameter.dtype, parameter.is_embedding};
     parameter.trainable ? input.add_trainable(tensor) : input.add_frozen(tensor);

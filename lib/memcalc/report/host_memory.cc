@@ -34,6 +34,11 @@ HostMemory host_memory_of(const SymbolicRun& symbolic, const RunSpec& run) {
   add("offloaded activations", copies.pinned_bytes, true,
       std::to_string(copies.count) + " saved tensors of " + std::to_string(copies.bytes) +
           " bytes, each in a pinned block of a power of two");
+  const HostOptimizer& optimizer = symbolic.host_optimizer;
+  const std::string each = std::to_string(optimizer.tensors) + " parameters of 4096 elements or more, each ";
+  add("offloaded parameters", optimizer.pinned_parameters, true, each + "in a pinned block of a power of two");
+  add("offloaded gradients", optimizer.pinned_gradients, true, each + "in a pinned block of a power of two");
+  add("offloaded optimizer states", optimizer.states, false, each + "with two moments and a step counter");
   // dataloader.py, _MultiProcessingDataLoaderIter: at most workers x prefetch_factor batches are under way.
   const BatchBytes batch = batch_bytes(symbolic);
   const Bytes ahead = checked_multiply(run.dataloader_workers, run.prefetch_factor);

@@ -67,6 +67,9 @@ Json run_json(const RunSpec& run) {
                {"padding", run.padding},
                {"offload_activations", run.offload_activations},
                {"expandable_segments", run.expandable_segments}};
+  if (run.compile) json["compile"] = true;
+  if (run.offload_optimizer) json["offload_optimizer"] = true;
+  if (run.offload_gradients) json["offload_gradients"] = true;
   if (run.image_size > 0) json["image_size"] = run.image_size;
   if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
   if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;

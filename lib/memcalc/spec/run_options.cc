@@ -135,6 +135,10 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
     return options.max_grad_norm;
   }
   if (loop == Loop::kBare) return std::nullopt;
+  if (options.offload_optimizer) {
+    assumptions.emplace_back("gradients are not clipped: an offloaded optimizer takes them before (max_grad_norm=0)");
+    return std::nullopt;
+  }
   assumptions.emplace_back("gradients are clipped at norm 1.0, the Trainer's default (--clip-grad 0 for none)");
   return 1.0;
 }
@@ -270,6 +274,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.attention = resolve_attention(model, options, assumptions);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
   run.offload_activations = options.offload_activations;
+  run.offload_optimizer = options.offload_optimizer;
+  run.offload_gradients = options.offload_gradients;
+  run.compile = options.compile;
   run.expandable_segments = options.expandable_segments;
   resolve_data_loader(options, run);
   run.checkpoint_every = options.checkpoint_every.value_or(1);

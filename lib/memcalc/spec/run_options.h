@@ -31,6 +31,9 @@ struct RunOptions {
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
   bool offload_activations = false;
   bool expandable_segments = false;
+  bool compile = false;
+  bool offload_optimizer = false;
+  bool offload_gradients = false;
   std::optional<std::int64_t> dataloader_workers;  // default 0
   std::optional<std::int64_t> prefetch_factor;     // default 2; only with workers
   bool pin_memory = false;                         // the Trainer always does

@@ -106,6 +106,7 @@ struct RunSpec {
   Parallel parallel;                    // --gpus, --parallel, --tp, …
   bool compile = false;                 // torch.compile(model); --compile
   bool offload_optimizer = false;       // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;       // gradients die once they are copied there; --offload-gradients
   std::int64_t skipped_steps = 0;       // first steps that the loss scaler skips; --skipped-steps
 };
 

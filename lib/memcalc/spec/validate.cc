@@ -180,6 +180,58 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
   }
 }
 
+/// torch.compile traces through most choices; these change the traced program in ways that are not modelled.
+void check_compile(const RunSpec& run) {
+  if (!run.compile) return;
+  const std::string what = "compile: ";
+  if (run.checkpointing != Checkpointing::kNone) {
+    refuse(what +
+           "checkpointed layers become regions of the graph whose recomputation is not modelled; accepted: "
+           "--checkpointing none");
+  }
+  if (run.offload_activations) {
+    refuse(what +
+           "hooks that offload saved tensors are not called inside of a compiled graph; accepted: no "
+           "--activation-offload");
+  }
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    refuse(what + "bitsandbytes' kernels break the graph, and its pieces are not modelled; accepted: --quantize none");
+  }
+  if (run.fine_tuning.liger) {
+    refuse(what + "Liger's kernels break the graph, and its pieces are not modelled; accepted: no --liger");
+  }
+  if (run.attention == Attention::kFlash) {
+    refuse(what +
+           "the flash-attn package breaks the graph, and its pieces are not modelled; accepted: --attn sdpa, "
+           "eager");
+  }
+}
+
+void check_offloaded_optimizer(const RunSpec& run) {
+  if (run.offload_gradients && !run.offload_optimizer) {
+    refuse("offload gradients: only an offloaded optimizer takes them; add --offload-optimizer");
+  }
+  if (!run.offload_optimizer) return;
+  const std::string what = "offload optimizer: ";
+  if (run.optimizer != Optimizer::kAdamWForeach && run.optimizer != Optimizer::kAdamWFused) {
+    refuse(what + "torchao's CPUOffloadOptimizer is modelled with AdamW, fused on the host; found " +
+           std::string(name_of(run.optimizer)) + "; accepted: adamw, adamw-fused");
+  }
+  if (run.precision == Precision::kAmpFp16) {
+    refuse(what +
+           "the loss scaler would unscale the host's gradients while they are still being copied; "
+           "accepted: precision fp32, tf32, bf16, fp16, amp-bf16");
+  }
+  if (run.max_grad_norm) {
+    refuse(what +
+           "gradients go to the host during backward, so clipping those on the card changes nothing; "
+           "accepted: --clip-grad 0");
+  }
+  if (run.offload_gradients && run.accumulation_steps > 1) {
+    refuse("offload gradients: a micro-batch's gradients would replace those of the one before; accepted: --accum 1");
+  }
+}
+
 void check_optimizer(const RunSpec& run) {
   if (run.loop != Loop::kTrainer) return;
   if (run.optimizer == Optimizer::kMuon) {
@@ -273,6 +325,8 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_fine_tuning(model, run);
   check_optimizer(run);
   check_parallel(model, run);
+  check_compile(run);
+  check_offloaded_optimizer(run);
 }
 
 }  // namespace memcalc

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -66,6 +67,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   if (!grad_enabled) return nullptr;
   bool any = false;
   for (int i = 0; i < count; ++i) any = any || inputs[i]->requires_grad();
+  if (capture != nullptr) capture->record(name, inputs, count, any);
   if (!any) return nullptr;
   const NodeId id = new_node();
   Node& node = nodes_[static_cast<std::size_t>(id)];
@@ -87,11 +89,13 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   }
   // `shape`, `attributes` and `scalar` are set by the operator that reads them.
   node.id = id;
+  if (capture != nullptr) capture->opened(node);
   pending_node_ = id;
   return &node;
 }
 
 void Tape::save(Node& node, const Tensor& tensor) {
+  if (capture != nullptr) capture->save(node, tensor);
   SavedTensor& saved = node.saved[node.saved_count++];
   if (checkpoint) return checkpoint->pack(tensor, saved);
   if (offload_saved) {
@@ -139,6 +143,7 @@ Tensor Tape::from_host(const Tensor& copy) {
 }
 
 void Tape::set_history(Node* node, Tensor& output) {
+  if (capture != nullptr && grad_enabled) capture->set_output(node, output);
   if (node == nullptr) return;
   TensorImpl& impl = *output.impl();
   impl.requires_grad = true;
@@ -246,6 +251,7 @@ void Tape::evaluate(NodeId id) {
     return;
   }
   if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
+  if (capture != nullptr) capture->evaluating(node);
   BackwardCall call(*this, node);
   for (int i = 0; i < node.output_count; ++i) {
     call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);
@@ -323,6 +329,10 @@ void Tape::accumulate_gradient(Node& node, Tensor gradient) {
            obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided, static_cast<double>(gradient.elements()));
   }
   set_category(variable.grad, Category::kGradients);
+  if (variable.drops_gradient) {  // register_post_accumulate_grad_hook
+    gradient.reset();
+    variable.grad.reset();
+  }
 }
 
 }  // namespace memcalc

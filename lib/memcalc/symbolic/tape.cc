@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 
@@ -45,7 +46,8 @@ TensorImpl* Tape::new_impl() {
     impl = free_impls_.back();
     free_impls_.pop_back();
     // Shape, strides, dtype and block are the caller's; release() has reset what is left here.
-    impl->requires_grad = impl->is_view = impl->is_parameter = false;
+    impl->requires_grad = impl->is_view = impl->is_parameter = impl->drops_gradient = false;
+    impl->graph_value = -1;
     impl->output_index = 0;
     impl->grad_accumulator = kNoNode;
   }
@@ -192,6 +194,7 @@ void Tape::convert(const Tensor& tensor, DType dtype, const Operator& op) {
 
 void Tape::scratch(Bytes bytes, const Operator& op, Category category) {
   if (bytes <= 0) return;
+  if (capture != nullptr) return capture->scratch(bytes);
   const Tensor block = empty({bytes}, DType::kUInt8, op, category);
 }
 
@@ -257,11 +260,12 @@ BlockId Tape::empty_storage(const Tensor& tensor) {
 }
 
 void Tape::allocate_event(BlockId block, const Operator* op) {
+  if (capture != nullptr) return;
   trace.events.push_back({op, current_node, block, EventKind::kAllocate, phase, static_cast<std::int16_t>(step)});
 }
 
 void Tape::free_event(BlockId block) {
-  if (closing_) return;
+  if (closing_ || capture != nullptr) return;
   trace.events.push_back({nullptr, current_node, block, EventKind::kFree, phase, static_cast<std::int16_t>(step)});
 }
 
@@ -334,6 +338,7 @@ void Tape::collective(const Operator& op, Collective kind, DType dtype, Bytes by
 
 void Tape::use_cublas(bool with_lt) {
   // Handles, and so workspaces, belong to threads: forward runs in the caller's, backward in autograd's.
+  if (capture != nullptr) return;
   const std::size_t thread = phase == Phase::kBackward ? 1 : 0;
   if (!cublas_used_[thread]) {
     cublas_used_[thread] = true;

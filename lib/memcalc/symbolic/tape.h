@@ -22,6 +22,7 @@ namespace memcalc {
 
 class BackwardCall;
 class CheckpointFrame;
+class GraphCapture;
 class LayerHooks;
 
 using BackwardFunction = void (*)(BackwardCall&);
@@ -238,6 +239,7 @@ class Tape {
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
   bool context_rotates = false;            // or passes them on, rank by rank
   bool offload_saved = false;              // what autograd saves goes to host memory
+  GraphCapture* capture = nullptr;         // writes down the graph; meanwhile nothing is an event of the trace
   HostCopies host_copies;                  // of this forward pass
 
   /// Autocast's weight cache: 16-bit copies of float32 leaves, for as long as the region is open.

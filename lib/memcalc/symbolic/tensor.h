@@ -88,12 +88,14 @@ struct TensorImpl {
   NodeId grad_fn = kNoNode;           // the node that made this tensor; kNoNode for leaves
   NodeId grad_accumulator = kNoNode;  // parameters: their AccumulateGrad node
   std::int32_t cached_cast = -1;      // parameters: their place in autocast's weight cache
+  std::int32_t graph_value = -1;      // its number in a graph that is being captured (compile/capture.h)
   std::uint8_t output_index = 0;      // which output of grad_fn
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
   bool is_view = false;  // made by a view operator: its base's storage has a second owner
   bool is_parameter = false;
-  std::int64_t elements = 0;  // of `shape`; times the element size it is known to fit 63 bits
+  bool drops_gradient = false;  // parameters: a hook takes the gradient to the host and lets it go
+  std::int64_t elements = 0;    // of `shape`; times the element size it is known to fit 63 bits
   Shape shape;
   Shape strides;
   Tensor grad;  // parameters: .grad

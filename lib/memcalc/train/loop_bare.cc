@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/clip_grad.h"
+#include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -99,8 +101,10 @@ class BareLoop {
         run_(run),
         wrapper_(wrapper),
         batch_(batch),
-        optimizer_(tape, run.optimizer, Loop::kBare, {updated_parameters(model, wrapper)}),
-        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {}
+        optimizer_(tape, run, {updated_parameters(model, wrapper)}),
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
+    if (run.compile) compiled_.emplace(tape, [this] { return call_model(); });
+  }
 
   void step();
 
@@ -114,6 +118,7 @@ class BareLoop {
   }
 
  private:
+  [[nodiscard]] ModelOutput call_model();
   [[nodiscard]] Tensor forward();
 
   Tape& tape_;
@@ -123,15 +128,22 @@ class BareLoop {
   const Batch& batch_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
+  std::optional<compile::CompiledModel> compiled_;
 };
 
-Tensor BareLoop::forward() {
+ModelOutput BareLoop::call_model() {
   tape_.autocast = autocast_dtype(run_.precision);
   const ForwardPass pass(tape_, run_);
   const auto module = [this](const Batch& batch) { return model_.forward(batch); };
   ModelOutput output = wrapper_ != nullptr ? wrapper_->forward(module, batch_, true) : module(batch_);
   tape_.autocast.reset();
   tape_.clear_cast_cache();
+  return output;
+}
+
+Tensor BareLoop::forward() {
+  if (compiled_) return compiled_->forward();
+  const ModelOutput output = call_model();
   return output.loss;  // the rest of the output dies here
 }
 

@@ -1,11 +1,13 @@
 // transformers/trainer.py (_inner_training_loop, training_step, compute_loss) and accelerate/accelerator.py
 // (prepare_model, backward, clip_grad_norm_): the order in which they take and drop memory.
+#include <optional>
 #include <utility>
 
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/clip_grad.h"
+#include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -43,9 +45,9 @@ int steps_without_padding(const RunSpec& run) {
   return run.batch_size == 1 ? 2 : 1;
 }
 
-/// compute_loss: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`: around
-/// that.
-Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
+/// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
+/// around that.
+ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                     bool sync) {
   const auto module = [&](const Batch& batch) {
     tape.autocast = autocast_dtype(run.precision);
@@ -59,8 +61,7 @@ Tensor compute_loss(Tape& tape, Model& model, const RunSpec& run, ParallelWrappe
     if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
     return outputs;
   };
-  ModelOutput outputs = wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
-  return multiply_in_place(outputs.loss);  // loss *= num_processes
+  return wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
 }
 
 /// The Trainer's logging filter: isnan(loss) or isinf(loss).
@@ -90,10 +91,11 @@ class TrainerLoop {
         model_(model),
         run_(run),
         wrapper_(wrapper),
-        optimizer_(tape, run.optimizer, Loop::kTrainer, parameter_groups(model, wrapper)),
+        optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
+    if (run.compile) compiled_.emplace(tape, [this] { return call_on_any_batch(); });
   }
 
   void step(bool padded);
@@ -117,6 +119,8 @@ class TrainerLoop {
 
  private:
   void micro_batch(Batch& batch, bool sync);
+  [[nodiscard]] ModelOutput call_on_any_batch();
+  [[nodiscard]] Tensor compute_loss(bool sync);
 
   Tape& tape_;
   Model& model_;
@@ -125,10 +129,24 @@ class TrainerLoop {
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
+  std::optional<compile::CompiledModel> compiled_;
   std::vector<Batch> batches_;
   Batch inputs_;
   Tensor items_, loss_of_step_, grad_norm_;
 };
+
+/// What the compiler traces: it does not look at the values of a batch.
+ModelOutput TrainerLoop::call_on_any_batch() {
+  Batch batch = make_batch(tape_, model_, run_, kSendToDevice);
+  batch.number_of_items = tape_.empty({}, DType::kInt64, kAdd);
+  return call_model(tape_, model_, run_, nullptr, batch, true);
+}
+
+Tensor TrainerLoop::compute_loss(bool sync) {
+  if (compiled_) return multiply_in_place(compiled_->forward());
+  const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
+  return multiply_in_place(outputs.loss);  // loss *= num_processes
+}
 
 void TrainerLoop::step(bool padded) {
   tape_.phase = Phase::kForward;
@@ -162,7 +180,7 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   inputs_ = batch;
   inputs_.number_of_items = items_;
   tape_.phase = Phase::kForward;
-  Tensor loss = compute_loss(tape_, model_, run_, wrapper_, inputs_, sync);
+  Tensor loss = compute_loss(sync);
   tape_.phase = Phase::kBackward;
   {
     Tensor averaged = divide_scalar(loss);  // by the accumulation steps, even where that is 1

@@ -1,9 +1,11 @@
 #include "memcalc/train/optimizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
 
@@ -30,8 +32,16 @@ ParameterGroup with_gradient(const ParameterGroup& group) {
 
 }  // namespace
 
-OptimizerSteps::OptimizerSteps(Tape& tape, Optimizer kind, Loop loop, std::vector<ParameterGroup> groups)
-    : rule_(rule_of(kind)), groups_(std::move(groups)), memory_(tape, loop) {
+OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups)
+    : rule_(rule_of(optimizer_on_card(run))), groups_(std::move(groups)), memory_(tape, run.loop) {
+  if (run.offload_gradients) drop_offloaded_gradients(groups_);
+  if (run.offload_optimizer) {
+    for (const ParameterGroup& group : groups_) {
+      std::copy_if(group.begin(), group.end(), std::back_inserter(on_host_),
+                   [](const Parameter* each) { return is_offloaded(each->tensor.elements()); });
+    }
+    groups_ = without_offloaded(groups_);
+  }
   if (rule_.splits_by_rank) groups_ = by_rank(groups_);
   if (rule_.replaces_state) {
     std::size_t count = 0;
@@ -41,7 +51,7 @@ OptimizerSteps::OptimizerSteps(Tape& tape, Optimizer kind, Loop loop, std::vecto
   if (rule_.construct != nullptr) {
     for (const ParameterGroup& group : groups_) rule_.construct(memory_, group);
   }
-  if (rule_.move_to_device != nullptr && loop == Loop::kTrainer) {
+  if (rule_.move_to_device != nullptr && run.loop == Loop::kTrainer) {
     for (const ParameterGroup& group : groups_) rule_.move_to_device(memory_, group);
   }
 }
@@ -85,6 +95,7 @@ void OptimizerSteps::record_unscale() {
 }
 
 void OptimizerSteps::zero_grad() {
+  for (const Parameter* each : on_host_) each->tensor.impl()->grad.reset();
   for (const ParameterGroup& group : groups_) {
     for (const Parameter* each : group) each->tensor.impl()->grad.reset();
   }

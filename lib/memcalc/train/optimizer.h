@@ -9,8 +9,9 @@ namespace memcalc {
 
 class OptimizerSteps {
  public:
-  /// The constructor; under the Trainer also accelerate's wrapper, which moves to the card what there is.
-  OptimizerSteps(Tape& tape, Optimizer kind, Loop loop, std::vector<ParameterGroup> groups);
+  /// The constructor; under the Trainer also accelerate's wrapper, which moves to the card what there is. Of an
+  /// offloaded optimizer (offload.h) what is on the card.
+  OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups);
 
   void step();
   /// _amp_foreach_non_finite_check_and_unscale_: one pass over the gradients.
@@ -28,7 +29,8 @@ class OptimizerSteps {
   void record_cost(const ParameterGroup& group);
 
   const OptimizerRule& rule_;
-  std::vector<ParameterGroup> groups_;
+  std::vector<ParameterGroup> groups_;  // that are stepped on the card
+  ParameterGroup on_host_;              // that are stepped on the host
   OptimizerMemory memory_;
 };
 

@@ -11,6 +11,7 @@
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/loop_megatron.h"
+#include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
 
 namespace memcalc {
@@ -51,6 +52,15 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
 
 void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
   const OptimizerRule& rule = rule_of(run.optimizer);
+  if (run.offload_optimizer) {
+    result.assumptions.emplace_back(
+        "the optimizer is torchao's CPUOffloadOptimizer (torchao/optim/cpu_offload.py): fused AdamW on the host, "
+        "tensors under 4096 elements on the card (not validated)");
+    if (run.offload_gradients) {
+      result.not_modelled.emplace_back(
+          "how long a gradient's memory waits for its copy to the host: here it is free at once");
+    }
+  }
   if (!rule.is_measured) {
     result.assumptions.push_back("optimizer " + std::string(name_of(run.optimizer)) + " follows its source, " +
                                  rule.source + " (not validated)");
@@ -103,6 +113,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
     result.host_copies = tape.host_copies;
+    if (run.offload_optimizer) result.host_optimizer = host_optimizer_of(model->parameters);
     for (const BatchTensor& each : batch_tensors(*model, run)) {
       result.batch_tensors.push_back(checked_multiply(each.shape.elements(), size_of(each.dtype)));
     }

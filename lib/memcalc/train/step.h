@@ -40,6 +40,7 @@ struct SymbolicRun {
   Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
   HostCopies host_copies;                // of one forward pass
+  HostOptimizer host_optimizer;          // where its states live on the host
   std::vector<Bytes> batch_tensors;      // of one micro-batch, as the data loader hands it over
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …

@@ -372,10 +372,13 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
 /// convert_boolean_attn_mask: where(mask, 0, -inf) with the two numbers as scalars on the card.
 Tensor additive_mask(const Tensor& mask, DType dtype) {
   Tape& tape = mask.tape();
+  const Tensor* inputs[] = {&mask};
+  Node* node = tape.record(kConvertMask, nullptr, inputs, 1);  // a mask needs no gradient: for a capture only
   Tensor zero = tape.empty({}, dtype, kConvertMask);
   Tensor minus_infinity = tape.empty({}, dtype, kConvertMask);
   Tensor additive = tape.empty(mask.shape(), dtype, kConvertMask);
   drop(minus_infinity, zero);
+  tape.set_history(node, additive);
   return additive;
 }
 
@@ -417,11 +420,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
-  if (boolean) bias = additive_mask(mask, q.dtype());
   const bool grouped = q.size(1) != k.size(1);
   SdpaOptions chosen = options;
   chosen.grouped_heads = grouped;
-  switch (choose_sdpa_backend(q, k, v, bias, chosen)) {
+  const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
+  if (boolean) bias = additive_mask(mask, q.dtype());
+  switch (backend) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);
     case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, options.causal, true);
     case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)), options);

@@ -1,0 +1,59 @@
+// GraphCapture: writes down the operators of a forward pass with what they read, save and make, as torch.compile's
+// tracers do. While a tape has one, nothing that it does is an event of the trace. Covered by
+// tests/unit/compile_test.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "memcalc/symbolic/tensor.h"
+#include "memcalc/symbolic/trace.h"
+
+namespace memcalc {
+
+struct Node;
+
+/// A tensor of the captured pass.
+struct CapturedValue {
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  TensorImpl* parameter = nullptr;  // a leaf; else null
+  std::int32_t maker = -1;          // the operator that made it; -1: it was there, or was made without history
+};
+
+struct CapturedOperator {
+  const Operator* name = nullptr;  // of its autograd node: "AddmmBackward0"
+  bool differentiable = false;     // some input needs a gradient
+  std::vector<std::int32_t> inputs;
+  std::vector<bool> needs_gradient;  // by input
+  std::vector<std::int32_t> outputs;
+  std::vector<std::int32_t> saved;
+  Bytes backward_scratch = 0;  // that its derivative takes for a moment
+};
+
+class GraphCapture {
+ public:
+  /// An operator begins. It may call others before it says what it made.
+  void record(const Operator& name, const Tensor* const* inputs, int count, bool differentiable);
+  /// The node that the operator begun last got.
+  void opened(const Node& node);
+  void save(const Node& node, const Tensor& tensor);
+  /// The operator of `node`, or the last that got none, made this.
+  void set_output(const Node* node, const Tensor& output);
+  /// Backward has come to the node of an operator.
+  void evaluating(const Node& node);
+  void scratch(Bytes bytes);
+  /// The number of a tensor; it gets one where it has none.
+  [[nodiscard]] std::int32_t value_of(const Tensor& tensor);
+
+  std::vector<CapturedValue> values;
+  std::vector<CapturedOperator> operators;
+
+ private:
+  std::vector<std::int32_t> operator_of_node_;  // by NodeId; -1: none
+  std::int32_t evaluated_ = -1;
+  std::vector<std::int32_t> without_node_;  // operators begun that have no node and made nothing yet
+};
+
+}  // namespace memcalc

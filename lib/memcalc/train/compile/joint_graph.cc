@@ -1,0 +1,157 @@
+#include "memcalc/train/compile/joint_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/train/compile/rules.h"
+
+namespace memcalc::compile {
+
+namespace {
+constexpr Operator kConstant{"prims::iota"}, kAdd{"aten::add"}, kSum{"aten::sum"};
+constexpr Operator kConvert{"prims::convert_element_type"}, kTangent{"tangent"}, kItem{"getitem"};
+}  // namespace
+
+NodeIndex GraphBuilder::node_of(std::int32_t v) {
+  NodeIndex& node = node_of_value_[static_cast<std::size_t>(v)];
+  if (node != kNone) return node;
+  // Of what has no operator: parameters; the batch's whole numbers; masks and positions, which are made from indices.
+  const CapturedValue& tensor = value(v);
+  const bool parameter = tensor.parameter != nullptr;
+  const bool batch = !parameter && tensor.dtype == DType::kInt64;
+  GraphNode made{.kind = parameter ? NodeKind::kParameter
+                         : batch   ? NodeKind::kInput
+                                   : NodeKind::kPointwise,
+                 .recomputable = !parameter && !batch,
+                 .dtype = tensor.dtype,
+                 .bytes = bytes_of(v),
+                 .op = &kConstant};
+  return node = graph.add(std::move(made), true);
+}
+
+Bytes GraphBuilder::bytes_of(std::int32_t v) const {
+  return checked_multiply(value(v).shape.elements(), size_of(value(v).dtype));
+}
+
+NodeIndex GraphBuilder::view(const Operator& op, NodeIndex of, Bytes bytes) {
+  const DType dtype = graph[of].dtype;
+  return graph.add(
+      {.kind = NodeKind::kView, .recomputable = true, .dtype = dtype, .bytes = bytes, .op = &op, .inputs = {of}});
+}
+
+NodeIndex GraphBuilder::pointwise(const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype) {
+  return graph.add({.kind = NodeKind::kPointwise,
+                    .recomputable = true,
+                    .dtype = dtype,
+                    .bytes = bytes,
+                    .op = &op,
+                    .inputs = std::move(inputs)});
+}
+
+NodeIndex GraphBuilder::reduction(const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype) {
+  return graph.add({.kind = NodeKind::kReduction,
+                    .recomputable = true,
+                    .dtype = dtype,
+                    .bytes = bytes,
+                    .op = &op,
+                    .inputs = std::move(inputs)});
+}
+
+NodeIndex GraphBuilder::kernel(const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype) {
+  return graph.add({.kind = NodeKind::kExtern, .dtype = dtype, .bytes = bytes, .op = &op, .inputs = std::move(inputs)},
+                   true);
+}
+
+NodeIndex GraphBuilder::item(NodeIndex tuple, Bytes bytes, DType dtype) {
+  return graph.add(
+      {.kind = NodeKind::kItem, .recomputable = true, .dtype = dtype, .bytes = bytes, .op = &kItem, .inputs = {tuple}},
+      true);
+}
+
+void GraphBuilder::give(const CapturedOperator& op, std::size_t input, NodeIndex gradient) {
+  const CapturedValue& to = value(op.inputs[input]);
+  give(op, input, gradient, to.shape.elements(), to.dtype);
+}
+
+void GraphBuilder::give(const CapturedOperator& op, std::size_t input, NodeIndex gradient, std::int64_t elements,
+                        DType dtype) {
+  if (!op.needs_gradient[input]) return;
+  const std::int32_t v = op.inputs[input];
+  const CapturedValue& to = value(v);
+  if (elements != to.shape.elements()) {
+    gradient = reduction(kSum, {gradient}, checked_multiply(to.shape.elements(), size_of(dtype)), dtype);
+  }
+  if (dtype != to.dtype) gradient = pointwise(kConvert, {gradient}, bytes_of(v), to.dtype);
+  NodeIndex& present = gradient_of_value_[static_cast<std::size_t>(v)];
+  present = present == kNone ? gradient : pointwise(kAdd, {present, gradient}, bytes_of(v), to.dtype);
+}
+
+std::vector<std::int32_t> GraphBuilder::further_results(const CapturedOperator& op) const {
+  std::vector<std::int32_t> results;
+  bool after_input = false;
+  for (const std::int32_t v : op.saved) {
+    const auto is = [&](const std::vector<std::int32_t>& list) {
+      return std::find(list.begin(), list.end(), v) != list.end();
+    };
+    after_input = after_input || is(op.inputs);
+    if (after_input && !is(op.inputs) && !is(op.outputs) && value(v).maker < 0 && value(v).parameter == nullptr &&
+        node_of_value_[static_cast<std::size_t>(v)] == kNone) {
+      results.push_back(v);
+    }
+  }
+  return results;
+}
+
+std::vector<NodeIndex> GraphBuilder::operands(const CapturedOperator& op) {
+  std::vector<NodeIndex> nodes;
+  const auto add = [&](std::int32_t v) {
+    const NodeIndex node = node_of(v);
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  };
+  const std::vector<std::int32_t> further = further_results(op);
+  for (const std::int32_t v : op.inputs) add(v);
+  for (const std::int32_t v : op.saved) {
+    const bool result = std::find(further.begin(), further.end(), v) != further.end() ||
+                        std::find(op.outputs.begin(), op.outputs.end(), v) != op.outputs.end();
+    if (!result) add(v);
+  }
+  return nodes;
+}
+
+JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::int32_t> outputs) {
+  GraphBuilder b(capture);
+  for (const CapturedOperator& op : capture.operators) {
+    if (!op.outputs.empty()) rule_of(op.name->name).forward(b, op);
+  }
+  std::vector<bool> needs_gradient(capture.values.size(), false);
+  for (const CapturedOperator& op : capture.operators) {
+    for (const std::int32_t v : op.outputs) needs_gradient[static_cast<std::size_t>(v)] = op.differentiable;
+  }
+  // The gradients that Python hands to backward; zeros for what has none.
+  for (const std::int32_t v : outputs) {
+    b.graph.outputs.push_back(b.node_of(v));
+    if (!needs_gradient[static_cast<std::size_t>(v)]) continue;
+    const NodeIndex tangent = b.graph.add({.kind = NodeKind::kInput,
+                                           .after_tangents = true,
+                                           .dtype = b.value(v).dtype,
+                                           .bytes = b.bytes_of(v),
+                                           .op = &kTangent},
+                                          true);
+    b.graph.tangents.push_back(tangent);
+    b.seed(v, tangent);
+  }
+  for (std::size_t i = capture.operators.size(); i-- > 0;) {
+    const CapturedOperator& op = capture.operators[i];
+    const bool reached =
+        std::any_of(op.outputs.begin(), op.outputs.end(), [&](std::int32_t v) { return b.gradient_of(v) != kNone; });
+    if (op.differentiable && reached) rule_of(op.name->name).backward(b, op);
+  }
+  for (std::size_t v = 0; v < capture.values.size(); ++v) {
+    const NodeIndex gradient = b.gradient_of(static_cast<std::int32_t>(v));
+    TensorImpl* parameter = capture.values[v].parameter;
+    if (parameter != nullptr && gradient != kNone) b.graph.gradients.emplace_back(parameter, gradient);
+  }
+  return std::move(b.graph);
+}
+
+}  // namespace memcalc::compile

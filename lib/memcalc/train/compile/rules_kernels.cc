@@ -1,0 +1,147 @@
+// Kernels of their own: products, convolutions, attention, gathers and scatters, and what has no other rule.
+#include "memcalc/train/compile/rules_internal.h"
+
+#include <utility>
+
+namespace memcalc::compile {
+
+namespace {
+
+constexpr Operator kConvolutionBackward{"convolution_backward"}, kEmbedding{"aten::embedding"};
+constexpr Operator kIndexPut{"aten::index_put"}, kMm{"aten::mm"};
+constexpr Operator kOffsets{"prims::_low_memory_max_pool_with_offsets"}, kWhere{"aten::where"};
+
+NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype,
+                  bool fuses_bias = false) {
+  const NodeIndex node = b.kernel(op, std::move(inputs), bytes, dtype);
+  b.graph[node].calls_cublas = true;
+  b.graph[node].fuses_bias = fuses_bias;
+  return node;
+}
+
+void product_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  std::vector<NodeIndex> inputs;
+  for (const std::int32_t v : op.inputs) inputs.push_back(b.node_of(v));
+  b.set_node(out, product(b, *op.name, std::move(inputs), b.bytes_of(out), b.value(out).dtype, op.inputs.size() == 3));
+}
+
+void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::size_t other) {
+  if (!op.needs_gradient[input]) return;
+  const std::int32_t v = op.inputs[input];
+  b.give(op, input, product(b, kMm, {gradient(b, op), b.node_of(op.inputs[other])}, b.bytes_of(v), b.value(v).dtype));
+}
+
+void mm_backward(GraphBuilder& b, const Op& op) {
+  product_backward_of(b, op, 1, 0);
+  product_backward_of(b, op, 0, 1);
+}
+
+void addmm_backward(GraphBuilder& b, const Op& op) {  // bias, input, weight
+  product_backward_of(b, op, 1, 2);
+  product_backward_of(b, op, 2, 1);
+  b.give(op, 0, gradient(b, op), output(b, op).shape.elements(), output(b, op).dtype);
+}
+
+/// embedding is gathered where it is read, but never computed again.
+void embedding_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  b.set_node(out, b.graph.add({.kind = NodeKind::kPointwise,
+                               .dtype = b.value(out).dtype,
+                               .bytes = b.bytes_of(out),
+                               .op = &kEmbedding,
+                               .inputs = b.operands(op)}));
+}
+
+/// embedding_dense_backward: rows are added to a float32 table of zeros.
+void embedding_backward(GraphBuilder& b, const Op& op) {
+  const Sizes table = sizes_of(b, op.inputs.front());
+  const Sizes rows = sizes_of(b, op.outputs.front());
+  std::vector<NodeIndex> inputs{b.pointwise(kWhere, {wide_gradient(b, op)}, rows.inner, rows.computation)};
+  for (const std::int32_t v : op.saved) inputs.push_back(b.node_of(v));
+  const NodeIndex sum = b.kernel(kIndexPut, std::move(inputs), table.inner, table.computation);
+  b.give(op, 0, sum, table.elements, table.computation);
+}
+
+/// The bias of a convolution is summed apart from it.
+void convolution_backward(GraphBuilder& b, const Op& op) {
+  const NodeIndex g = gradient(b, op);
+  const NodeIndex tuple = b.graph.add({.kind = NodeKind::kTuple,
+                                       .scratch = op.backward_scratch,
+                                       .op = &kConvolutionBackward,
+                                       .inputs = {g, b.node_of(op.inputs[0]), b.node_of(op.inputs[1])}},
+                                      true);
+  for (const std::size_t i : {0U, 1U}) {
+    const std::int32_t v = op.inputs[i];
+    if (op.needs_gradient[i]) b.give(op, i, b.item(tuple, b.bytes_of(v), b.value(v).dtype));
+  }
+  if (op.inputs.size() > 2) b.give(op, 2, g, output(b, op).shape.elements(), output(b, op).dtype);
+}
+
+/// The pooled values, and where each came from: a byte each.
+void max_pool_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  const NodeIndex tuple =
+      b.graph.add({.kind = NodeKind::kTuple, .op = op.name, .inputs = {b.node_of(op.inputs.front())}}, true);
+  b.set_node(out, b.item(tuple, b.bytes_of(out), b.value(out).dtype));
+  b.kept(op) = {b.item(tuple, b.value(out).shape.elements(), DType::kUInt8)};
+}
+
+void max_pool_backward(GraphBuilder& b, const Op& op) {
+  const std::int32_t in = op.inputs.front();
+  b.give(op, 0, b.kernel(kOffsets, {gradient(b, op), b.kept(op)[0]}, b.bytes_of(in), b.value(in).dtype));
+}
+
+void gather_backward(GraphBuilder& b, const Op& op) {
+  const std::int32_t in = op.inputs.front();
+  std::vector<NodeIndex> inputs{gradient(b, op)};
+  for (const std::int32_t v : op.saved) inputs.push_back(b.node_of(v));
+  b.give(op, 0, b.kernel(kIndexPut, std::move(inputs), b.bytes_of(in), b.value(in).dtype));
+}
+
+}  // namespace
+
+void kernel_backward(GraphBuilder& b, const Op& op) {
+  std::vector<NodeIndex> inputs;
+  for (const std::int32_t v : op.outputs) {
+    if (b.gradient_of(v) != kNone) inputs.push_back(b.gradient_of(v));
+  }
+  for (const std::int32_t v : op.saved) inputs.push_back(b.node_of(v));
+  const NodeIndex tuple = b.graph.add(
+      {.kind = NodeKind::kTuple, .scratch = op.backward_scratch, .op = op.name, .inputs = std::move(inputs)}, true);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const std::int32_t v = op.inputs[i];
+    if (op.needs_gradient[i]) b.give(op, i, b.item(tuple, b.bytes_of(v), b.value(v).dtype));
+  }
+}
+
+/// One kernel, its results, and what else it saves for its derivative.
+void kernel_forward(GraphBuilder& b, const Op& op) {
+  const std::vector<std::int32_t> further = b.further_results(op);
+  std::vector<NodeIndex> inputs = b.operands(op);
+  if (op.outputs.size() == 1 && further.empty()) {
+    const std::int32_t out = op.outputs.front();
+    b.set_node(out, b.kernel(*op.name, std::move(inputs), b.bytes_of(out), b.value(out).dtype));
+    return;
+  }
+  const NodeIndex tuple = b.graph.add({.kind = NodeKind::kTuple, .op = op.name, .inputs = std::move(inputs)}, true);
+  for (const auto* values : {&op.outputs, &further}) {
+    for (const std::int32_t v : *values) b.set_node(v, b.item(tuple, b.bytes_of(v), b.value(v).dtype));
+  }
+}
+
+std::span<const OperatorRule> kernel_rules() {
+  static constexpr OperatorRule kRules[] = {
+      {"MmBackward0", product_forward, mm_backward},
+      {"BmmBackward0", product_forward, mm_backward},
+      {"AddmmBackward0", product_forward, addmm_backward},
+      {"ConvolutionBackward0", kernel_forward, convolution_backward},
+      {"EmbeddingBackward0", embedding_forward, embedding_backward},
+      {"MaxPool2DWithIndicesBackward0", max_pool_forward, max_pool_backward},
+      {"IndexBackward0", pointwise_forward, gather_backward},
+      {"GatherBackward0", pointwise_forward, gather_backward},
+  };
+  return kRules;
+}
+
+}  // namespace memcalc::compile
