@@ -80,7 +80,7 @@ std::optional<Enum> choice(const JsonObject& case_json, std::string_view key,
 std::optional<Optimizer> optimizer_of(const JsonObject& case_json, Loop loop) {
   const char* key = loop == Loop::kTrainer ? "optim" : "optimizer";
   const std::optional<std::string> name = case_json.optional_string(key);
-  if (!name) return std::nullopt;
+  if (!name || name->starts_with("adamw-offload")) return std::nullopt;  // torchao's, around the default
   const std::optional<Optimizer> optimizer = optimizer_from(*name);
   if (!optimizer) throw case_json.error_found(key, "the name of an optimizer");
   return optimizer;
@@ -214,6 +214,10 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.padding = flag(case_json, "padding");
   options.offload_activations = flag(case_json, "offload_activations");
   options.expandable_segments = flag(case_json, "expandable");
+  options.compile = flag(case_json, "compile");
+  const std::string optimizer = case_json.optional_string("optimizer").value_or("");
+  options.offload_optimizer = optimizer.starts_with("adamw-offload");
+  options.offload_gradients = optimizer == "adamw-offload-gradients";
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = is_decoder(result.spec) || options.task == Task::kSeq2Seq;
@@ -228,7 +232,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
 }
 
 bool is_vision_case(const JsonObject& case_json) {
-  return !case_json.has("compile") && vision_model(case_json.required_string("model")).has_value();
+  return vision_model(case_json.required_string("model")).has_value();
 }
 
 MeasuredCase vision_case(const JsonObject& case_json) {
@@ -245,6 +249,7 @@ MeasuredCase vision_case(const JsonObject& case_json) {
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
   options.accumulation_steps = case_json.optional_int("accum");
+  options.compile = flag(case_json, "compile");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   if (skipped_steps().has(result.id)) options.skipped_steps = skipped_steps().required_int(result.id);
   result.run = resolve(result.spec, options).run;

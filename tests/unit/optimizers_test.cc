@@ -146,8 +146,8 @@ TEST_F(Optimizers, AdagradMakesItsStatesWhenItIsMade) {
 TEST_F(Optimizers, TheLossScalerUnscalesForAllButFusedAdamW) {
   parameter({10});
   for (const Optimizer kind : {Optimizer::kLion, Optimizer::kMuon, Optimizer::kAdafactorTorch, Optimizer::kSgd}) {
-    OptimizerSteps optimizer(bench_.tape, kind, Loop::kBare, {all()});
-    GradScaler scaler(bench_.tape, true);
+    OptimizerSteps optimizer(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = kind}, {all()});
+    GradScaler scaler(bench_.tape, true, 0);
     const Tensor scaled = scaler.scale(bench_.input({}));
     bench_.start();
     scaler.step(optimizer);

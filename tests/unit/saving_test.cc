@@ -84,6 +84,46 @@ TEST(Saving, TheTrainerPinsItsBatches) {
   EXPECT_EQ(report_of({.loop = Loop::kTrainer}).host_memory.pinned, 2 * 2 * 8192);
 }
 
+TEST(Saving, AnOffloadedOptimizerLeavesOnlySmallStatesOnTheCard) {
+  // GPT-2 has 124,439,808 parameters; its tensors under 4096 elements have 121,344: each layer's two norms, three
+  // biases of 768 and one of 2304 and of 3072; the last norm.
+  constexpr Bytes kSmall = 12 * (4 * 768 + 2304 + 768 + 3072 + 768) + 2 * 768;
+  const Report report = report_of({.precision = Precision::kBf16, .offload_optimizer = true});
+  EXPECT_EQ(report.memory.categories_at_peak[static_cast<std::size_t>(Category::kOptimizerStates)],
+            2 * 2 * kSmall + 4 * (12 * 8 + 2));
+  ASSERT_EQ(report.host_memory.rows.size(), 3U);
+  EXPECT_EQ(report.host_memory.rows[2].bytes, 2 * 2 * (124439808 - kSmall) + 4 * (12 * 4 + 2)) << "two moments in bf16";
+  EXPECT_FALSE(report.host_memory.rows[2].pinned);
+  EXPECT_EQ(report.host_memory.rows[0].bytes, report.host_memory.rows[1].bytes);
+  EXPECT_GE(report.host_memory.rows[0].bytes, 2 * (124439808 - kSmall)) << "blocks are powers of two";
+}
+
+TEST(Saving, OffloadedGradientsDieInBackward) {
+  const RunOptions kept{.precision = Precision::kBf16, .offload_optimizer = true};
+  RunOptions dropped = kept;
+  dropped.offload_gradients = true;
+  EXPECT_LT(report_of(dropped).memory.phase_peaks[static_cast<std::size_t>(Phase::kOptimizer)],
+            report_of(kept).memory.phase_peaks[static_cast<std::size_t>(Phase::kOptimizer)] / 2 + (Bytes{160} << 20));
+  EXPECT_LT(backward_peak(dropped), backward_peak(kept));
+}
+
+TEST(Saving, RefusesAnOffloadedOptimizerWhereItWouldGoWrong) {
+  struct Case {
+    RunOptions options;
+    const char* accepted;
+  };
+  const Case cases[] = {
+      {{.offload_gradients = true}, "--offload-optimizer"},
+      {{.optimizer = Optimizer::kSgd, .offload_optimizer = true}, "adamw"},
+      {{.precision = Precision::kAmpFp16, .offload_optimizer = true}, "amp-bf16"},
+      {{.max_grad_norm = 1.0, .offload_optimizer = true}, "--clip-grad 0"},
+      {{.accumulation_steps = 2, .offload_optimizer = true, .offload_gradients = true}, "--accum 1"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_THAT(error_text([&] { (void)report_of(each.options); }), HasSubstr(each.accepted));
+  }
+}
+
 TEST(Saving, RefusesWhatTorchRefuses) {
   EXPECT_THAT(error_text([] { (void)report_of({.prefetch_factor = 2}); }), HasSubstr("--loader-workers"));
   EXPECT_THAT(error_text([] { (void)report_of({.checkpoint_every = 0}); }), HasSubstr("every-N"));

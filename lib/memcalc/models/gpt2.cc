@@ -2,6 +2,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/sequence_classifier.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -108,6 +109,8 @@ class Gpt2LmHeadModel : public Model {
       return output;
     }
     output.logits = lm_head_(hidden_states);
+    // loss_function warns that it knows no loss of this class's name, and a warning breaks the graph.
+    if (GraphCapture* capture = output.logits.tape().capture) capture->break_graph(output.logits);
     output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     return output;
   }

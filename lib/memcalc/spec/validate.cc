@@ -175,6 +175,13 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
     refuse("liger: its kernels are modelled for the families llama, mistral, qwen2 and qwen3, not for " +
            model.model_type);
   }
+  if (tuning.prepares_for_kbit && run.checkpointing != Checkpointing::kNone && run.loop == Loop::kBare &&
+      std::holds_alternative<T5Spec>(model.architecture)) {
+    refuse(
+        "prepare_model_for_kbit_training: its reentrant checkpoints of T5's layers, which share a position bias, are "
+        "not "
+        "modelled; accepted: --no-prepare-kbit, --checkpointing none or --loop trainer");
+  }
   if (tuning.prepares_for_kbit && tuning.quantization == Quantization::kNone) {
     refuse("prepare_model_for_kbit_training: the base is not quantised (--quantize nf4, nf4-double or int8)");
   }

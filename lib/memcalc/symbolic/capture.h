@@ -44,11 +44,14 @@ class GraphCapture {
   /// Backward has come to the node of an operator.
   void evaluating(const Node& node);
   void scratch(Bytes bytes);
+  /// Python runs between what made this and what reads it: two graphs, and the second hands its gradient to the first.
+  void break_graph(const Tensor& tensor) { breaks.push_back(value_of(tensor)); }
   /// The number of a tensor; it gets one where it has none.
   [[nodiscard]] std::int32_t value_of(const Tensor& tensor);
 
   std::vector<CapturedValue> values;
   std::vector<CapturedOperator> operators;
+  std::vector<std::int32_t> breaks;
 
  private:
   std::vector<std::int32_t> operator_of_node_;  // by NodeId; -1: none

@@ -57,10 +57,9 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   for (const Parameter& parameter : model.parameters) order.push_back({&parameter, nullptr});
   for (const auto& layer : model.linear_layers) {
     if (is_output_embedding(layer->name)) continue;  // get_keys_to_not_convert
-    const Tensor& weight = model.parameters[layer->first_parameter].tensor;
     layer->quantized.kind = run.fine_tuning.quantization;
-    layer->quantized.out_features = weight.size(0);
-    layer->quantized.in_features = weight.size(1);
+    layer->quantized.out_features = layer->out_features;  // GPT-2's Conv1D is transposed before it is quantised
+    layer->quantized.in_features = layer->in_features;
     order[layer->first_parameter].quantized = layer.get();
   }
   std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {

@@ -128,6 +128,12 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
                                  " follows its source; no run of it was compared (not validated)");
   }
   tell_about_optimizer(run, result);
+  if (run.compile) {
+    result.assumptions.emplace_back(
+        "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
+        "peaks but not exact (docs/compile.md)");
+    result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
+  }
   if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
     result.assumptions.emplace_back(
         "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");

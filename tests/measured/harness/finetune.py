@@ -101,10 +101,10 @@ def optimizer(o, params):
 
 
 def elsewhere(case, script, arguments):
-    """bitsandbytes and Liger start CUDA as they are imported, so a case that needs them gets a process of its own: replaces this
+    """bitsandbytes, Liger and torchao start CUDA as they are imported, so a case that needs them gets a process of its own: replaces this
     (forked) one by `script --direct CASE`, with $SITE on its path."""
     import json, sys
-    bnb = ("8bit", "8-bit", "paged", "lion", "bnb")
+    bnb = ("8bit", "8-bit", "paged", "lion", "bnb", "adamw-offload")
     if os.environ.get("PYTHONPATH") or not (case.get("quant") or case.get("liger") or any(k in (case.get("optimizer", "") + case.get("optim", "")) for k in bnb)): return
     os.environ["PYTHONPATH"] = os.environ["SITE"]
     os.execv(sys.executable, [sys.executable, script, *arguments, "--direct", json.dumps(case)])

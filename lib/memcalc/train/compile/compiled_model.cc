@@ -12,7 +12,7 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kCompiledFunction{"CompiledFunctionBackward"};
-constexpr Operator kAdd{"aten::add"}, kZeros{"aten::zeros"}, kOnesLike{"aten::ones_like"};
+constexpr Operator kAdd{"aten::add"}, kClone{"aten::clone"}, kZeros{"aten::zeros"}, kOnesLike{"aten::ones_like"};
 
 std::size_t index(NodeIndex i) { return static_cast<std::size_t>(i); }
 
@@ -179,6 +179,11 @@ void CompiledModel::run_backward(BackwardCall& call) {
   buffers.clear();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     TensorImpl& parameter = *model.graph_.gradients[i].first;
+    // Equal gradients are one buffer (two biases that are added): accumulate_grad.h steals only what nobody else holds.
+    const auto shares = [&](const Tensor& other) { return other.defined() && other.impl() == gradients[i].impl(); };
+    if (std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(i) + 1, gradients.end(), shares)) {
+      gradients[i] = tape.empty({gradients[i].bytes()}, DType::kUInt8, kClone);
+    }
     if (i == 0) {  // autograd hands this one on
       Tensor shaped = shaped_like(parameter, gradients[i]);
       gradients[i].reset();

@@ -131,6 +131,8 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   for (const std::int32_t v : outputs) {
     b.graph.outputs.push_back(b.node_of(v));
     if (!needs_gradient[static_cast<std::size_t>(v)]) continue;
+    // What ends a graph gets its gradient from the next one.
+    if (std::find(capture.breaks.begin(), capture.breaks.end(), v) != capture.breaks.end()) continue;
     const NodeIndex tangent = b.graph.add({.kind = NodeKind::kInput,
                                            .after_tangents = true,
                                            .dtype = b.value(v).dtype,

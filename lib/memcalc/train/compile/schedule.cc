@@ -42,8 +42,9 @@ class Scheduler {
   [[nodiscard]] NodeIndex takes_over(NodeIndex i, std::size_t at, bool is_backward) const;
 
   const JointGraph& graph_;
-  std::vector<bool> given_, result_, placed_, realized_;
+  std::vector<bool> given_, result_;
   std::vector<bool> returned_;  // to Python, by the forward
+  std::vector<bool> placed_, realized_;
   std::vector<NodeIndex> needed_, order_, launched_;
   std::vector<std::vector<NodeIndex>> reads_;  // buffers behind each node's expression
   std::vector<std::ptrdiff_t> last_read_;      // by node: the last launch that reads its buffer; -1: none

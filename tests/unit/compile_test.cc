@@ -1,0 +1,166 @@
+// torch.compile: the smallest cut, what the partitioner keeps, and whole models against sums by hand. Real runs:
+// rows_test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/train/compile/min_cut.h"
+#include "memcalc/train/compile/partition.h"
+#include "memcalc/train/compile/schedule.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using compile::GraphNode;
+using compile::JointGraph;
+using compile::Network;
+using compile::NodeIndex;
+using compile::NodeKind;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr Operator kOp{"op"};
+
+TEST(MinCut, TakesTheSmallestEdgesAndOfEqualOnesThoseNearestToTheSink) {
+  Network network(4);  // source, a, b, sink
+  network.connect(0, 1, 7);
+  network.connect(1, 2, 3);
+  network.connect(2, 3, 3);
+  EXPECT_THAT(network.sink_side(0, 3), ElementsAre(false, false, false, true));
+  Network wide(4);
+  wide.connect(0, 1, 2);
+  wide.connect(0, 2, 2);
+  wide.connect(1, 3, 9);
+  wide.connect(2, 3, 1);
+  EXPECT_THAT(wide.sink_side(0, 3), ElementsAre(false, true, false, true));
+}
+
+/// A graph by hand: y = w2 f(w1 x), with a pointwise f whose derivative reads its input.
+struct TwoProducts {
+  JointGraph graph;
+  NodeIndex w1, w2, x, h, f, y;
+
+  explicit TwoProducts(Bytes hidden_bytes) {
+    w1 = graph.add({.kind = NodeKind::kParameter, .bytes = 64, .op = &kOp}, true);
+    w2 = graph.add({.kind = NodeKind::kParameter, .bytes = 64, .op = &kOp}, true);
+    x = graph.add({.kind = NodeKind::kInput, .bytes = 100, .op = &kOp}, true);
+    h = graph.add({.kind = NodeKind::kExtern, .bytes = hidden_bytes, .op = &kOp, .inputs = {x, w1}}, true);
+    f = graph.add(
+        {.kind = NodeKind::kPointwise, .recomputable = true, .bytes = hidden_bytes, .op = &kOp, .inputs = {h}});
+    y = graph.add({.kind = NodeKind::kExtern, .bytes = 8, .op = &kOp, .inputs = {f, w2}}, true);
+    graph.outputs = {y};
+    const NodeIndex tangent =
+        graph.add({.kind = NodeKind::kInput, .after_tangents = true, .bytes = 8, .op = &kOp}, true);
+    graph.tangents = {tangent};
+    const NodeIndex df =
+        graph.add({.kind = NodeKind::kExtern, .bytes = hidden_bytes, .op = &kOp, .inputs = {tangent, w2}}, true);
+    const NodeIndex dh = graph.add(
+        {.kind = NodeKind::kPointwise, .recomputable = true, .bytes = hidden_bytes, .op = &kOp, .inputs = {df, h}});
+    graph.gradients = {
+        {nullptr, graph.add({.kind = NodeKind::kExtern, .bytes = 64, .op = &kOp, .inputs = {dh, x}}, true)}};
+  }
+};
+
+TEST(Partition, KeepsWhatCannotBeComputedAgain) {
+  const TwoProducts example(400);
+  // The product h is read by the derivative of f; f itself is not needed, since w2 gets no gradient here.
+  EXPECT_THAT(compile::partition(example.graph), ElementsAre(example.w2, example.x, example.h));
+}
+
+TEST(Partition, KeepsAnActivationThatAProductOfBackwardReads) {
+  TwoProducts example(400);
+  JointGraph& graph = example.graph;
+  const NodeIndex dw2 =
+      graph.add({.kind = NodeKind::kExtern, .bytes = 64, .op = &kOp, .inputs = {graph.tangents[0], example.f}}, true);
+  graph.gradients.emplace_back(nullptr, dw2);
+  EXPECT_THAT(compile::partition(graph), Contains(example.f)) << "it would have to be written in backward again";
+}
+
+TEST(Schedule, InlinesPointwiseOperatorsAndFreesAtTheLastRead) {
+  const TwoProducts example(400);
+  const auto saved = compile::partition(example.graph);
+  std::vector<NodeIndex> results{example.y};
+  results.insert(results.end(), saved.begin(), saved.end());
+  const auto forward = compile::make_schedule(example.graph, results, {}, false);
+  ASSERT_EQ(forward.launches.size(), 3U);
+  EXPECT_EQ(forward.launches[0].node, example.h);
+  EXPECT_EQ(forward.launches[1].node, example.f) << "a product reads it, so it is written";
+  EXPECT_THAT(forward.launches[2].dead_after, ElementsAre(example.f));
+}
+
+Report report_of(const char* name, RunOptions options) {
+  const SpecRegistry registry(test::specs_dir().string());
+  ModelSpec model = registry.model(name);
+  return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+}
+
+RunOptions small_run(Precision precision) {
+  return {.batch_size = 2,
+          .sequence_length = 512,
+          .precision = precision,
+          .loop = Loop::kBare,
+          .optimizer = Optimizer::kSgd,
+          .compile = true};
+}
+
+Bytes forward_peak(const Report& report) {
+  return report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)];
+}
+
+TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
+  // Of T tokens in bf16, h = 2048: the layer's input and both norms' outputs, query, key and value of every head,
+  // attention's output, its projection: 8 h; gate, up and their product: 3 x 4 h. Beside them the logsumexp.
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto saved_of = [&](std::int64_t layers) {
+    ArchitectureChanges changes;
+    changes.layers = layers;
+    const ModelSpec model = registry.model("llama-3.2-1b", changes);
+    const Report report = estimate(model, resolve(model, small_run(Precision::kBf16)), registry.device("h100-sxm"));
+    return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
+  };
+  const Bytes tokens = 2 * 512, hidden = 2048;
+  const Bytes layer = 2 * tokens * 20 * hidden + 4 * tokens * 32 + 2 * 4 * tokens + 2 * 512;
+  EXPECT_EQ(saved_of(6) - saved_of(5), layer);
+}
+
+TEST(Compile, ReportsThatItIsAModelOfTheCompiler) {
+  const Report report = report_of("bert-base", small_run(Precision::kAmpBf16));
+  EXPECT_THAT(report.assumptions, Contains(HasSubstr("torch.compile")));
+  EXPECT_GT(forward_peak(report), 0);
+}
+
+TEST(Compile, AccumulationDropoutPaddingAndTheTrainerAnswer) {
+  for (const Loop loop : {Loop::kBare, Loop::kTrainer}) {
+    for (const bool padding : {false, true}) {
+      RunOptions options = small_run(Precision::kAmpFp16);
+      options.loop = loop;
+      options.padding = padding;
+      options.accumulation_steps = 2;
+      const Report compiled = report_of("bert-base", options);
+      options.compile = false;
+      const Report eager = report_of("bert-base", options);
+      EXPECT_EQ(compiled.parameters_total, eager.parameters_total);
+      EXPECT_NE(compiled.memory.peak_allocated, eager.memory.peak_allocated);
+      // The same products, forward and backward.
+      EXPECT_NEAR(compiled.flops[0].forward / eager.flops[0].forward, 1, 0.1);
+    }
+  }
+}
+
+TEST(Compile, RefusesWhatBreaksTheGraph) {
+  const auto refusal = [](auto change) {
+    RunOptions options = small_run(Precision::kBf16);
+    change(options);
+    return error_text([&] { (void)report_of("llama-3.2-1b", options); });
+  };
+  EXPECT_THAT(refusal([](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }), HasSubstr("checkpointing none"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.offload_activations = true; }), HasSubstr("--activation-offload"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.liger = true; }), HasSubstr("--liger"));
+}
+
+}  // namespace
+}  // namespace memcalc
