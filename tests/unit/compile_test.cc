@@ -119,10 +119,13 @@ TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
     ArchitectureChanges changes;
     changes.layers = layers;
     const ModelSpec model = registry.model("llama-3.2-1b", changes);
-    const Report report = estimate(model, resolve(model, small_run(Precision::kBf16)), registry.device("h100-sxm"));
+    RunOptions options = small_run(Precision::kBf16);
+    options.batch_size = 4;  // so many tokens that the peak is where all that was kept is alive
+    options.sequence_length = 2048;
+    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
     return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
   };
-  const Bytes tokens = 2 * 512, hidden = 2048;
+  const Bytes tokens = 4 * 2048, hidden = 2048;
   const Bytes layer = 2 * tokens * 20 * hidden + 4 * tokens * 32 + 2 * 4 * tokens + 2 * 512;
   EXPECT_EQ(saved_of(6) - saved_of(5), layer);
 }

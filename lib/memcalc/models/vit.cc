@@ -27,11 +27,11 @@ struct SelfAttention {
                      2);
   }
 
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states) const {
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask) const {
     Tensor query_states = heads(q_proj, hidden_states);
     Tensor key_states = heads(k_proj, hidden_states);
     Tensor value_states = heads(v_proj, hidden_states);
-    AttentionResult result = attention_interface(query_states, key_states, value_states, {}, options);
+    AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, hidden_states.shape());
     result.output = o_proj(result.output);
     drop(query_states, key_states, value_states);
@@ -62,11 +62,11 @@ struct Layer {
     return hidden_states;
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& input) const {
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask) const {
     Tensor hidden_states = input;
     Tensor residual = hidden_states;
     hidden_states = layernorm_before(hidden_states);
-    AttentionResult attended = attention.forward(hidden_states);
+    AttentionResult attended = attention.forward(hidden_states, mask);
     hidden_states = std::move(attended.output);
     hidden_states = dropout(hidden_states, dropout_p);
     hidden_states = hidden_states + residual;
@@ -147,9 +147,10 @@ ModelOutput VitModel::forward(const Batch& batch) {
   {
     Tensor hidden_states = embed(batch.pixel_values);
     Tensor embedding_output = hidden_states;
+    const Tensor mask = create_bidirectional_mask(run_, hidden_states, batch);  // none but under torch.compile
     for (const Layer& layer : layers_) {
-      hidden_states =
-          checkpointed(run_, {hidden_states}, {}, [&layer](const KeptTensors& kept) { return layer.forward(kept[0]); });
+      hidden_states = checkpointed(run_, {hidden_states}, {},
+                                   [&](const KeptTensors& kept) { return layer.forward(kept[0], mask); });
     }
     sequence_output = layernorm_(hidden_states);
     drop(embedding_output, hidden_states);

@@ -8,7 +8,8 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kConvolutionBackward{"convolution_backward"}, kEmbedding{"aten::embedding"};
-constexpr Operator kIndexPut{"aten::index_put"}, kMm{"aten::mm"};
+constexpr Operator kIndexPut{"aten::index_put"}, kMm{"aten::mm"}, kPad{"aten::constant_pad_nd"},
+    kChannelsLast{"aten::clone"};
 constexpr Operator kOffsets{"prims::_low_memory_max_pool_with_offsets"}, kWhere{"aten::where"};
 
 NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype,
@@ -19,16 +20,69 @@ NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> in
   return node;
 }
 
+/// fx_passes/pad_mm.py: a 16-bit product whose rows are no multiple of 16 bytes is padded where it is bound by its
+/// arithmetic. The compiler times both; here a product of at least this intensity (half of an H100's FLOPs per byte)
+/// is.
+constexpr std::int64_t kAlignment = 8;
+constexpr double kBoundByArithmetic = 150;
+
+bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n) {
+  if (!is_half(dtype) || (m % kAlignment == 0 && k % kAlignment == 0 && n % kAlignment == 0)) return false;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  return real(m) * real(k) * real(n) >=
+         kBoundByArithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
+}
+
+/// An operand [rows, columns] as the padded product reads it: a copy where it is not aligned.
+NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::int64_t columns) {
+  if (rows % kAlignment == 0 && columns % kAlignment == 0) return operand;
+  const DType dtype = b.graph[operand].dtype;
+  const Bytes bytes =
+      checked_multiply(checked_multiply(round_up(rows, kAlignment), round_up(columns, kAlignment)), size_of(dtype));
+  return b.graph.add({.kind = NodeKind::kPointwise, .dtype = dtype, .bytes = bytes, .op = &kPad, .inputs = {operand}},
+                     true);
+}
+
+/// [m, k] times [k, n]; a bias comes first.
+NodeIndex matrix_product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, DType dtype,
+                         std::int64_t m, std::int64_t k, std::int64_t n) {
+  Bytes bytes = checked_multiply(checked_multiply(m, n), size_of(dtype));
+  const bool fuses_bias = inputs.size() == 3;
+  if (is_padded(dtype, m, k, n)) {
+    const std::size_t first = inputs.size() - 2;
+    inputs[first] = aligned(b, inputs[first], m, k);
+    inputs[first + 1] = aligned(b, inputs[first + 1], k, n);
+    bytes = checked_multiply(checked_multiply(round_up(m, kAlignment), round_up(n, kAlignment)), size_of(dtype));
+  }
+  return product(b, op, std::move(inputs), bytes, dtype, fuses_bias);
+}
+
 void product_forward(GraphBuilder& b, const Op& op) {
   const std::int32_t out = op.outputs.front();
   std::vector<NodeIndex> inputs;
   for (const std::int32_t v : op.inputs) inputs.push_back(b.node_of(v));
+  const Shape& to = b.value(out).shape;
+  if (to.rank == 2) {
+    const std::int64_t k = b.value(op.inputs.back()).shape[0];
+    b.set_node(out, matrix_product(b, *op.name, std::move(inputs), b.value(out).dtype, to[0], k, to[1]));
+    return;
+  }
   b.set_node(out, product(b, *op.name, std::move(inputs), b.bytes_of(out), b.value(out).dtype, op.inputs.size() == 3));
 }
 
 void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::size_t other) {
   if (!op.needs_gradient[input]) return;
   const std::int32_t v = op.inputs[input];
+  const Shape& shape = b.value(v).shape;
+  const Shape& gradient_shape = output(b, op).shape;
+  if (shape.rank == 2) {
+    const bool is_first = input < other;  // of [m, k] times [k, n]; its gradient is g times the other, transposed
+    const NodeIndex g = gradient(b, op), factor = b.node_of(op.inputs[other]);
+    const NodeIndex given = matrix_product(b, kMm, is_first ? std::vector{g, factor} : std::vector{factor, g},
+                                           b.value(v).dtype, shape[0], gradient_shape[is_first ? 1 : 0], shape[1]);
+    if (b.graph[given].bytes == b.bytes_of(v)) return b.give(op, input, given);
+    return b.give(op, input, b.pointwise(kPad, {given}, b.bytes_of(v), b.value(v).dtype));  // the part of a padded one
+  }
   b.give(op, input, product(b, kMm, {gradient(b, op), b.node_of(op.inputs[other])}, b.bytes_of(v), b.value(v).dtype));
 }
 
@@ -63,13 +117,29 @@ void embedding_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, sum, table.elements, table.computation);
 }
 
+/// graph.py, decide_layout_opt: convolutions run with the channels innermost, so images and filters of more than one
+/// pixel are copied into that order.
+NodeIndex channels_innermost(GraphBuilder& b, std::int32_t v) {
+  const NodeIndex node = b.node_of(v);
+  const CapturedValue& x = b.value(v);
+  if (x.maker >= 0 || x.shape.rank != 4 || x.shape[2] * x.shape[3] == 1) return node;
+  return b.pointwise(kChannelsLast, {node}, b.bytes_of(v), x.dtype);
+}
+
+void convolution_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  const NodeIndex x = channels_innermost(b, op.inputs[0]), filters = channels_innermost(b, op.inputs[1]);
+  b.kept(op) = {x, filters};
+  b.set_node(out, b.kernel(*op.name, {x, filters}, b.bytes_of(out), b.value(out).dtype));
+}
+
 /// The bias of a convolution is summed apart from it.
 void convolution_backward(GraphBuilder& b, const Op& op) {
   const NodeIndex g = gradient(b, op);
   const NodeIndex tuple = b.graph.add({.kind = NodeKind::kTuple,
                                        .scratch = op.backward_scratch,
                                        .op = &kConvolutionBackward,
-                                       .inputs = {g, b.node_of(op.inputs[0]), b.node_of(op.inputs[1])}},
+                                       .inputs = {g, b.kept(op)[0], b.kept(op)[1]}},
                                       true);
   for (const std::size_t i : {0U, 1U}) {
     const std::int32_t v = op.inputs[i];
@@ -135,7 +205,7 @@ std::span<const OperatorRule> kernel_rules() {
       {"MmBackward0", product_forward, mm_backward},
       {"BmmBackward0", product_forward, mm_backward},
       {"AddmmBackward0", product_forward, addmm_backward},
-      {"ConvolutionBackward0", kernel_forward, convolution_backward},
+      {"ConvolutionBackward0", convolution_forward, convolution_backward},
       {"EmbeddingBackward0", embedding_forward, embedding_backward},
       {"MaxPool2DWithIndicesBackward0", max_pool_forward, max_pool_backward},
       {"IndexBackward0", pointwise_forward, gather_backward},
