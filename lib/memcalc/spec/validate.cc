@@ -191,6 +191,7 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
 void check_compile(const RunSpec& run) {
   if (!run.compile) return;
   const std::string what = "compile: ";
+  if (run.parallel.is_parallel()) refuse(what + "its graphs on several GPUs are not modelled; accepted: --gpus 1");
   if (run.checkpointing != Checkpointing::kNone) {
     refuse(what +
            "checkpointed layers become regions of the graph whose recomputation is not modelled; accepted: "
@@ -220,6 +221,7 @@ void check_offloaded_optimizer(const RunSpec& run) {
   }
   if (!run.offload_optimizer) return;
   const std::string what = "offload optimizer: ";
+  if (run.parallel.is_parallel()) refuse(what + "torchao's is for one GPU; accepted: --gpus 1");
   if (run.optimizer != Optimizer::kAdamWForeach && run.optimizer != Optimizer::kAdamWFused) {
     refuse(what + "torchao's CPUOffloadOptimizer is modelled with AdamW, fused on the host; found " +
            std::string(name_of(run.optimizer)) + "; accepted: adamw, adamw-fused");
