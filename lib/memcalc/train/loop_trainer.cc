@@ -48,7 +48,7 @@ int steps_without_padding(const RunSpec& run) {
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
-                    bool sync) {
+                       bool sync) {
   const auto module = [&](const Batch& batch) {
     tape.autocast = autocast_dtype(run.precision);
     ModelOutput outputs = [&] {
