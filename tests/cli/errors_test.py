@@ -38,7 +38,8 @@ CASES = [
       for text in ("-0.1", "1", "2", "nan", "inf", "x", "0,1", "1e400")),
     *(((*BERT, "--clip-grad", text), "--clip-grad: expected a number") for text in ("-1", "nan", "inf", "x")),
     # choices
-    (("--model", "vit-base", "--bs", "8", "--loop", "trainer"), "loop trainer: images are modelled in a plain loop"),
+    (("--model", "resnet50", "--bs", "8", "--loop", "trainer", "--precision", "bf16"), "the Trainer's images are float32"),
+    (("--model", "clip-vit-base-patch32", "--loop", "trainer"), "collator for return_loss"),
     (("--model", "resnet50", "--bs", "8", "--loop", "trainer"), "accepted: --loop bare"),
     ((*BERT, "--task", "image"), "task image: bert-large takes text (seqcls, mlm or causal)"),
     ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),

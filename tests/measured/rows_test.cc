@@ -79,6 +79,7 @@ std::vector<Row> rows_of(const std::string& file) {
     const JsonDocument json = JsonDocument::parse(line, file);
     const JsonObject case_json = json.root().required_object("case");
     if (json.root().has("error") || !is_modelled(case_json)) continue;
+    if (is_vision_case(case_json) && !json.root().has("loop")) continue;  // vision_rows_test's
     const bool trainer = json.root().optional_string("loop").value_or("bare") == "trainer";
     const std::string gpu = json.root().optional_string("gpu").value_or(kUsualGpu);
     rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, gpu)});
@@ -165,6 +166,7 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
                    ", reserved " + std::to_string(report.memory.peak_reserved - reserved);
     }
     ASSERT_TRUE(report.device_used_bytes.has_value());
+    if (!row.json.root().has("nvml_after_train")) continue;  // several processes were on the card
     const Bytes in_use = row.measured("nvml_after_train") - row.measured("nvml_before_context");
     device_errors.push_back(error_of(*report.device_used_bytes, in_use));
   }
@@ -172,6 +174,7 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
                std::to_string(rows_.size()) + " are exact; off by so many bytes:" + not_exact);
   EXPECT_GE(exact_allocated, floors.exact_allocated);
   EXPECT_GE(exact_reserved, floors.exact_reserved);
+  if (device_errors.empty()) return;
   const auto median = device_errors.begin() + static_cast<std::ptrdiff_t>(device_errors.size() / 2);
   std::nth_element(device_errors.begin(), median, device_errors.end());
   EXPECT_LE(*median, kMaxMedianDeviceError);

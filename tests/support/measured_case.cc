@@ -39,6 +39,12 @@ void set_layers(ModelSpec& spec, std::int64_t layers) {
       [layers](auto& architecture) {
         if constexpr (requires { architecture.n_layer; }) {
           architecture.n_layer = layers;
+        } else if constexpr (requires { architecture.n_layers; }) {
+          architecture.n_layers = layers;
+        } else if constexpr (requires { architecture.encoder_layers; }) {
+          architecture.encoder_layers = architecture.decoder_layers = layers;
+        } else if constexpr (requires { architecture.text.num_hidden_layers; }) {
+          architecture.text.num_hidden_layers = architecture.vision.num_hidden_layers = layers;
         } else if constexpr (requires { architecture.num_hidden_layers; }) {
           architecture.num_hidden_layers = layers;
         } else if constexpr (requires { architecture.num_decoder_layers; }) {
@@ -181,7 +187,7 @@ bool is_modelled(const JsonObject& case_json) {
     if (id.find(excluded) != std::string::npos) return false;
   }
   const std::string model = case_json.required_string("model");
-  return models().has(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
+  return models().has(model) || vision_model(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
 }
 
 MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu) {
@@ -191,6 +197,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
     custom.device = &measured_device(gpu);
     return custom;
   }
+  if (is_vision_case(case_json)) return vision_case(case_json, loop, gpu);
   MeasuredCase result;
   result.device = &measured_device(gpu);
   result.id = case_json.required_string("id");
@@ -200,7 +207,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
 
   RunOptions options;
-  options.task = choice<Task>(model, "task", kTaskNames);
+  options.task = choice<Task>(case_json.has("task") ? case_json : model, "task", kTaskNames);
   options.batch_size = case_json.required_int("batch");
   options.sequence_length = case_json.required_int("seq");
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames).value_or(Precision::kFp32);
@@ -235,17 +242,18 @@ bool is_vision_case(const JsonObject& case_json) {
   return vision_model(case_json.required_string("model")).has_value();
 }
 
-MeasuredCase vision_case(const JsonObject& case_json) {
+MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::string& gpu) {
   MeasuredCase result;
+  result.device = &measured_device(gpu);
   result.id = case_json.required_string("id");
   result.model = case_json.required_string("model");
   result.spec = vision_model(result.model).value();
   if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
   RunOptions options{.task = Task::kImageClassification, .batch_size = case_json.required_int("batch")};
   options.image_size = 224;
-  options.loop = Loop::kBare;
+  options.loop = loop;
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames);
-  options.optimizer = optimizer_of(case_json, Loop::kBare);
+  options.optimizer = optimizer_of(case_json, loop);
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
   options.accumulation_steps = case_json.optional_int("accum");

@@ -27,11 +27,12 @@ inline constexpr const char* kUsualGpu = "h100-sxm";  // of the records that nam
 /// Of an image model: ViT and DeiT as the harness built them, or a network of torchvision.
 [[nodiscard]] bool is_vision_case(const JsonObject& case_json);
 
-/// The same for such a case, in a plain loop over images of 224 x 224.
-[[nodiscard]] MeasuredCase vision_case(const JsonObject& case_json);
-
 /// `gpu`: the record's "gpu", as the driver names it. Throws Error on a case that is not modelled.
 [[nodiscard]] MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu = kUsualGpu);
+
+/// The same for an image model, over images of 224 x 224.
+[[nodiscard]] MeasuredCase vision_case(const JsonObject& case_json, Loop loop = Loop::kBare,
+                                       const std::string& gpu = kUsualGpu);
 
 /// Of specs/gpus, by name.
 [[nodiscard]] const DeviceSpec& measured_device(const std::string& gpu = kUsualGpu);

@@ -68,12 +68,14 @@ TEST(RunOptions, ThePlainLoopHasTorchsDefaults) {
   EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("foreach AdamW")));
 }
 
-TEST(RunOptions, ImagesAreForThePlainLoop) {
+TEST(RunOptions, NetworksOfTorchvisionAreForThePlainLoop) {
   const ModelSpec vit{.name = "vit-test", .model_type = "vit", .architecture = VitSpec{.image_size = 224}};
-  const ResolvedRun resolved = resolve(vit, {});
-  EXPECT_EQ(resolved.run.loop, Loop::kBare);
-  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("not modelled in the Trainer")));
-  EXPECT_THAT(refusal(vit, {.loop = Loop::kTrainer}), HasSubstr("accepted: --loop bare"));
+  EXPECT_EQ(resolve(vit, {}).run.loop, Loop::kTrainer);
+  const ModelSpec resnet{
+      .name = "resnet-test", .model_type = "torchvision", .architecture = TorchvisionSpec{"resnet18"}};
+  EXPECT_EQ(resolve(resnet, {}).run.loop, Loop::kBare);
+  EXPECT_EQ(resolve(resnet, {.loop = Loop::kTrainer}).run.loop, Loop::kTrainer);
+  EXPECT_THAT(refusal(resnet, {.precision = Precision::kBf16, .loop = Loop::kTrainer}), HasSubstr("do not convert"));
 }
 
 TEST(RunOptions, WhatWasSaidIsNoAssumption) {

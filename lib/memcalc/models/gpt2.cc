@@ -9,7 +9,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kTiedWeight{"tied parameter"};
+constexpr Operator kTiedWeight{"tied parameter"}, kToCopy{"aten::_to_copy"}, kIndex{"aten::index"};
+constexpr Operator kEq{"aten::eq"}, kAny{"aten::any"};
 
 struct Block {
   LayerNorm ln_1;
@@ -72,6 +73,19 @@ struct Block {
   }
 };
 
+/// warn_if_padding_and_no_attention_mask, where a pad_token_id is set: `pad_token_id in input_ids[:, [-1, 0]]`.
+void warn_if_padding(const Tensor& input_ids) {
+  Tape& tape = input_ids.tape();
+  Tensor ends;
+  {
+    const Tensor columns = tape.empty({2}, DType::kInt64, kToCopy);
+    ends = tape.empty({input_ids.size(0), 2}, DType::kInt64, kIndex);
+  }
+  Tensor equal = tape.empty(ends.shape(), DType::kBool, kEq);
+  Tensor any = tape.empty({}, DType::kBool, kAny);
+  drop(equal, any, ends);
+}
+
 class Gpt2LmHeadModel : public Model {
  public:
   Gpt2LmHeadModel(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -117,6 +131,7 @@ class Gpt2LmHeadModel : public Model {
 
  private:
   [[nodiscard]] Tensor transformer(const Batch& batch, std::vector<Tensor>* cache) const {
+    if (classifier_ && !batch.attention_mask.defined()) warn_if_padding(batch.input_ids);
     Tensor inputs_embeds = wte_(batch.input_ids);
     Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
     Tensor position_embeds = wpe_(position_ids);

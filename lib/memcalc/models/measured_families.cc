@@ -14,39 +14,46 @@ struct MeasuredTask {
 };
 
 constexpr Task kSeqcls = Task::kSequenceClassification, kMlm = Task::kMaskedLm, kCausal = Task::kCausalLm;
-constexpr Task kSeq2Seq = Task::kSeq2Seq, kImage = Task::kImageClassification;
+constexpr Task kSeq2Seq = Task::kSeq2Seq, kImage = Task::kImageClassification, kTokcls = Task::kTokenClassification;
+constexpr Task kSpeech = Task::kSpeech, kContrastive = Task::kContrastive;
 
 // clang-format off
 constexpr MeasuredTask kMeasured[] = {
-    {"bert", kSeqcls}, {"bert", kMlm},
+    {"bart", kSeq2Seq},
+    {"bert", kSeqcls}, {"bert", kMlm}, {"bert", kTokcls},
+    {"clip", kContrastive},
     {"deepseek_v2", kCausal},
     {"deepseek_v3", kCausal},
     {"deit", kImage},
+    {"distilbert", kSeqcls}, {"distilbert", kMlm}, {"distilbert", kTokcls},
+    {"electra", kSeqcls}, {"electra", kMlm}, {"electra", kTokcls},
     {"gemma", kCausal},
-    {"gemma2", kCausal},
-    {"gemma3_text", kCausal},
-    {"gpt2", kCausal},
-    {"gpt_neox", kCausal},
+    {"gemma2", kCausal}, {"gemma2", kSeqcls},
+    {"gemma3_text", kCausal}, {"gemma3_text", kSeqcls},
+    {"gpt2", kCausal}, {"gpt2", kSeqcls},
+    {"gpt_neox", kCausal}, {"gpt_neox", kSeqcls},
     {"gpt_oss", kCausal},
-    {"llama", kCausal},
+    {"llama", kCausal}, {"llama", kSeqcls},
     {"mistral", kCausal},
     {"mixtral", kCausal},
     {"olmo2", kCausal},
-    {"opt", kCausal},
-    {"phi", kCausal},
+    {"opt", kCausal}, {"opt", kSeqcls},
+    {"phi", kCausal}, {"phi", kSeqcls},
     {"phi3", kCausal},
-    {"qwen2", kCausal},
-    {"qwen3", kCausal},
+    {"qwen2", kCausal}, {"qwen2", kSeqcls},
+    {"qwen3", kCausal}, {"qwen3", kSeqcls},
     {"qwen3_moe", kCausal},
-    {"roberta", kMlm},
+    {"roberta", kMlm}, {"roberta", kTokcls},
     {"t5", kSeq2Seq},
     {"torchvision convnext", kImage},
+    {"torchvision densenet", kImage},
     {"torchvision efficientnet", kImage},
     {"torchvision mobilenet", kImage},
     {"torchvision resnet", kImage},
     {"torchvision swin", kImage},
     {"torchvision vgg", kImage},
     {"vit", kImage},
+    {"whisper", kSpeech},
 };
 // clang-format on
 

@@ -20,6 +20,7 @@ Built build(const Olmo2Spec& spec, const RunSpec& run, Builder& b) { return buil
 Built build(const PhiSpec& spec, const RunSpec& run, Builder& b) { return build_phi(spec, run, b); }
 Built build(const GptNeoxSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_neox(spec, run, b); }
 Built build(const OptSpec& spec, const RunSpec& run, Builder& b) { return build_opt(spec, run, b); }
+Built build(const ClipSpec& spec, const RunSpec& run, Builder& b) { return build_clip(spec, run, b); }
 Built build(const VitSpec& spec, const RunSpec& run, Builder& b) { return build_vit(spec, run, b); }
 Built build(const TorchvisionSpec& spec, const RunSpec& run, Builder& b) { return build_torchvision(spec, run, b); }
 Built build(const DistilBertSpec& spec, const RunSpec& run, Builder& b) { return build_distilbert(spec, run, b); }

@@ -73,6 +73,7 @@ class Model {
   Shape sample_labels;              // a user's own layers: of one sample; none: one label
   bool uses_sdpa = true;            // F.scaled_dot_product_attention where the run asks for sdpa
   bool loss_shifts_labels = false;  // the Trainer then counts the items of labels[..., 1:]
+  bool accepts_loss_kwargs = true;  // forward(**kwargs): the Trainer then counts the batch's labels for the loss
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };
@@ -142,6 +143,7 @@ template <typename Layer>
                                                        ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
+[[nodiscard]] std::unique_ptr<Model> build_clip(const ClipSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
                                                        ModuleBuilder& builder);

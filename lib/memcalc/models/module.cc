@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -166,12 +167,12 @@ bool is_fused_gelu(std::string_view name) {
 
 void check_activation_function(std::string_view name) {
   if (is_fused_gelu(name) || name == "gelu_new" || name == "gelu_fast" || name == "relu" || name == "silu" ||
-      name == "swish") {
+      name == "swish" || name == "quick_gelu") {
     return;
   }
   throw Error(ErrorCode::kUnsupported, "activation function '" + std::string(name) +
                                            "' is not modelled; accepted: gelu, gelu_fast, gelu_new, "
-                                           "gelu_pytorch_tanh, relu, silu");
+                                           "gelu_pytorch_tanh, quick_gelu, relu, silu");
 }
 
 Tensor activation_function(std::string_view name, const Tensor& x) {
@@ -179,6 +180,7 @@ Tensor activation_function(std::string_view name, const Tensor& x) {
   if (name == "gelu_new") return gelu_new(x);
   if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
+  if (name == "quick_gelu") return x * sigmoid(multiply_scalar(x));
   return silu(x);
 }
 

@@ -346,8 +346,10 @@ class T5ForConditionalGeneration : public Model {
     EncoderDecoderCache cache;
     output.encoder_last_hidden_state = encoder_[0].forward(run_, shared_, batch.input_ids, batch, {}, nullptr);
     Tensor decoder_input_ids = shift_right(batch.labels);
+    // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before.
+    const bool caches = run_.use_cache || (run_.loop == Loop::kTrainer && run_.checkpointing == Checkpointing::kNone);
     Tensor last_hidden_state = decoder_[0].forward(run_, shared_, decoder_input_ids, batch,
-                                                   output.encoder_last_hidden_state, run_.use_cache ? &cache : nullptr);
+                                                   output.encoder_last_hidden_state, caches ? &cache : nullptr);
     Tensor sequence_output = last_hidden_state;
     if (spec_.scale_decoder_outputs) sequence_output = multiply_scalar(sequence_output);
     output.logits = lm_head_(sequence_output);

@@ -20,7 +20,7 @@ Conv2d::Conv2d(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 BatchNorm2d::BatchNorm2d(ModuleBuilder& builder, std::string_view name, std::int64_t features)
-    : weight(builder.parameter(dotted(name, "weight"), {features}, false)),
+    : weight(builder.parameter(dotted(name, "weight"), {features})),  // decays: the Trainer spares nn.LayerNorm alone
       bias(builder.parameter(dotted(name, "bias"), {features}, false)),
       running_mean(builder.buffer({features}, builder.dtype)),
       running_var(builder.buffer({features}, builder.dtype)),
@@ -83,7 +83,7 @@ class TorchvisionModel : public Model {
  public:
   TorchvisionModel(const TorchvisionSpec& spec, ModuleBuilder& b) {
     for (const auto build :
-         {build_resnet, build_vgg, build_mobilenet, build_efficientnet, build_convnext, build_swin}) {
+         {build_resnet, build_vgg, build_densenet, build_mobilenet, build_efficientnet, build_convnext, build_swin}) {
       classifier_ = build(spec, b);
       if (classifier_) break;
     }
@@ -91,6 +91,7 @@ class TorchvisionModel : public Model {
       throw Error(ErrorCode::kUnsupported, "torchvision model '" + spec.architecture + "' is not modelled");
     }
     random_labels = true;
+    accepts_loss_kwargs = false;  // in the Trainer a module around it computes the loss
     uses_sdpa = false;
     not_modelled.emplace_back(
         "which engine cuDNN picks for a convolution: its workspaces are those measured on an H100 at 224 pixels "

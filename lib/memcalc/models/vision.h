@@ -75,6 +75,7 @@ class ImageClassifier {
 
 /// Null where the family has no model of that name.
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_resnet(const TorchvisionSpec& spec, ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<ImageClassifier> build_densenet(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_vgg(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_mobilenet(const TorchvisionSpec& spec, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<ImageClassifier> build_efficientnet(const TorchvisionSpec& spec, ModuleBuilder& builder);

@@ -145,7 +145,8 @@ ModelOutput VitModel::forward(const Batch& batch) {
   ModelOutput output;
   Tensor sequence_output;
   {
-    Tensor hidden_states = embed(batch.pixel_values);
+    const Tensor pixel_values = to_dtype(batch.pixel_values, projection_.weight.dtype());
+    Tensor hidden_states = embed(pixel_values);
     Tensor embedding_output = hidden_states;
     const Tensor mask = create_bidirectional_mask(run_, hidden_states, batch);  // none but under torch.compile
     for (const Layer& layer : layers_) {
@@ -158,6 +159,7 @@ ModelOutput VitModel::forward(const Batch& batch) {
   const Tensor pooled_output = select(sequence_output, 1);
   output.logits = classifier_(pooled_output);
   output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+  if (batch.number_of_items.defined()) output.loss = divide(output.loss, batch.number_of_items);
   return output;
 }
 

@@ -7,6 +7,7 @@
 namespace memcalc::hf {
 
 [[nodiscard]] Architecture bart(HfReader& config);
+[[nodiscard]] Architecture clip(HfReader& config);
 [[nodiscard]] Architecture distilbert(HfReader& config);
 [[nodiscard]] Architecture t5(HfReader& config);
 [[nodiscard]] Architecture mt5(HfReader& config);

@@ -262,6 +262,28 @@ struct VitSpec {
   bool is_deit = false;  // a distillation token beside the class token
 };
 
+/// One of CLIP's encoders: a norm before each half, no dropout but of the attention.
+struct ClipTower {
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t intermediate_size = 0;
+  std::string hidden_act;
+  double attention_dropout = 0;
+};
+
+/// CLIP (models/clip): images and captions, projected into one space.
+struct ClipSpec {
+  ClipTower text, vision;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  std::int64_t num_channels = 3;
+  std::int64_t projection_dim = 0;
+  bool pools_at_highest_id = false;  // text eos_token_id 2, as configurations before transformers 4.31 have it
+};
+
 /// A classifier of torchvision.models by its function's name; its layers are tables in models/*.cc.
 struct TorchvisionSpec {
   std::string architecture;  // "resnet50"
@@ -294,10 +316,10 @@ struct WhisperSpec : BartSpec {
   std::int64_t max_source_positions = 0;
 };
 
-using Architecture =
-    std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec, Gemma3Spec, Phi3Spec,
-                 Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec, TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec,
-                 WhisperSpec, CustomSpec, MixtralSpec, Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec>;
+using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
+                                  Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec,
+                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, CustomSpec,
+                                  MixtralSpec, Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec, ClipSpec>;
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from

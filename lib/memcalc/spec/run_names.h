@@ -12,8 +12,8 @@
 
 namespace memcalc {
 
-inline constexpr std::array<std::string_view, 8> kTaskNames = {"seqcls", "mlm",     "causal", "image",
-                                                               "tokcls", "seq2seq", "speech", "custom"};
+inline constexpr std::array<std::string_view, 9> kTaskNames = {"seqcls",  "mlm",    "causal", "image",      "tokcls",
+                                                               "seq2seq", "speech", "custom", "contrastive"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 2> kLoopNames = {"trainer", "bare"};

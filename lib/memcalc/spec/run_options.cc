@@ -91,14 +91,19 @@ Precision resolve_precision(const RunOptions& options, std::vector<std::string>&
   return Precision::kFp32;
 }
 
-Loop resolve_loop(Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
+Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
-  if (task == Task::kImageClassification) {
-    assumptions.emplace_back("the loop is a plain one: images are not modelled in the Trainer");
+  if (task == Task::kImageClassification && std::holds_alternative<TorchvisionSpec>(model.architecture)) {
+    assumptions.emplace_back(
+        "the loop is a plain one, as torchvision's own (--loop trainer: in a module that returns loss and logits)");
     return Loop::kBare;
   }
   if (task == Task::kCustom) {
     assumptions.emplace_back("the loop is a plain one: a model of layers is a plain torch module");
+    return Loop::kBare;
+  }
+  if (task == Task::kContrastive) {
+    assumptions.emplace_back("the loop is a plain one: contrastive training is not modelled in the Trainer");
     return Loop::kBare;
   }
   assumptions.emplace_back(
@@ -211,7 +216,7 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   const auto* custom = std::get_if<CustomSpec>(&model.architecture);
   const bool convolves = std::holds_alternative<TorchvisionSpec>(model.architecture) ||
                          (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
-  if (convolves && run.precision == Precision::kFp32) {
+  if (convolves && run.precision == Precision::kFp32 && run.loop == Loop::kBare) {
     assumptions.emplace_back(
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
         "(--precision tf32)");
@@ -261,6 +266,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
     run.sequence_length = 1;  // one sample is one image
   } else {
     run.sequence_length = resolve_sequence(model, options, assumptions);
+    if (is_contrastive(model)) run.image_size = resolve_image(model, options, assumptions);
   }
   if (run.task == Task::kSeq2Seq) {
     run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
@@ -269,7 +275,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;
-  run.loop = resolve_loop(run.task, options, assumptions);
+  run.loop = resolve_loop(model, run.task, options, assumptions);
   run.optimizer = resolve_optimizer(run.loop, options, assumptions);
   run.attention = resolve_attention(model, options, assumptions);
   run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);

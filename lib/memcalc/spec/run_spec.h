@@ -23,7 +23,8 @@ enum class Task : std::uint8_t {
   kTokenClassification,
   kSeq2Seq,
   kSpeech,
-  kCustom,  // what the loss of a user's own layers says
+  kCustom,       // what the loss of a user's own layers says
+  kContrastive,  // images and their captions against each other
 };
 
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.

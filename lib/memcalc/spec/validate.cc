@@ -71,7 +71,12 @@ void check_image(const ModelSpec& model, const RunSpec& run) {
            (is_vision(model) ? "image" : "text (seqcls, mlm or causal)"));
   }
   if (!image) return;
-  if (run.loop != Loop::kBare) refuse("loop trainer: images are modelled in a plain loop; accepted: --loop bare");
+  const bool torchvision = std::holds_alternative<TorchvisionSpec>(model.architecture);
+  if (torchvision && run.loop == Loop::kTrainer && is_half(weights_dtype_of(run))) {
+    refuse("weights dtype " + std::string(name_of(weights_dtype_of(run))) +
+           ": the Trainer's images are float32, which torchvision's models do not convert; accepted: fp32, or amp-fp16 "
+           "and amp-bf16");
+  }
   require_positive(run.image_size, "image size");
   const auto* vit = std::get_if<VitSpec>(&model.architecture);
   if (vit != nullptr && run.image_size != vit->image_size) {
@@ -87,7 +92,21 @@ void check_task(const ModelSpec& model, const RunSpec& run) {
   const std::string task = "task " + std::string(name_of(run.task)) + ": " + model.model_type;
   const bool seq2seq = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
   if (is_vision(model)) return;
-  if (is_encoder_decoder(model)) {
+  if ((run.task == Task::kContrastive) != is_contrastive(model)) {
+    refuse(task + (is_contrastive(model) ? " compares images and captions; it takes contrastive"
+                                         : " has no images and captions to compare"));
+  }
+  if (is_contrastive(model)) {
+    if (run.loop == Loop::kTrainer) {
+      refuse("loop trainer: the Trainer asks a collator for return_loss, which is not modelled; accepted: --loop bare");
+    }
+    if (run.use_cache) refuse("use_cache: " + model.model_type + " has no key/value cache");
+    const std::int64_t size = trained_image_size(model);
+    if (run.image_size != size) {
+      refuse("image size " + std::to_string(run.image_size) + ": " + model.name + " has positions for " +
+             std::to_string(size) + " pixels; accepted: --image " + std::to_string(size));
+    }
+  } else if (is_encoder_decoder(model)) {
     const Task usual = usual_task(model);
     if (run.padding && is_speech(model)) refuse("padding: " + model.model_type + " pads its features, without a mask");
     if (run.task != usual) refuse(task + " is an encoder with a decoder; it takes " + std::string(name_of(usual)));
@@ -269,6 +288,7 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
   }
   if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
   if (const auto* opt = std::get_if<OptSpec>(&model.architecture)) return opt->max_position_embeddings;
+  if (const auto* clip = std::get_if<ClipSpec>(&model.architecture)) return clip->max_position_embeddings;
   return std::nullopt;
 }
 
@@ -291,9 +311,12 @@ bool is_vision(const ModelSpec& model) {
 std::int64_t trained_image_size(const ModelSpec& model) {
   const auto* vit = std::get_if<VitSpec>(&model.architecture);
   if (vit != nullptr) return vit->image_size;
+  if (const auto* clip = std::get_if<ClipSpec>(&model.architecture)) return clip->image_size;
   const auto* torchvision = std::get_if<TorchvisionSpec>(&model.architecture);
   return torchvision != nullptr ? torchvision->image_size : 224;
 }
+
+bool is_contrastive(const ModelSpec& model) { return std::holds_alternative<ClipSpec>(model.architecture); }
 
 bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
 
@@ -312,11 +335,13 @@ bool is_encoder_decoder(const ModelSpec& model) {
 }
 
 bool is_decoder(const ModelSpec& model) {
-  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model);
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model) &&
+         !is_contrastive(model);
 }
 
 Task usual_task(const ModelSpec& model) {
   if (is_custom(model)) return Task::kCustom;
+  if (is_contrastive(model)) return Task::kContrastive;
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;

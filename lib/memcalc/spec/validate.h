@@ -38,6 +38,7 @@ namespace memcalc {
 [[nodiscard]] bool is_decoder(const ModelSpec& model);
 
 /// True for models that classify images.
+[[nodiscard]] bool is_contrastive(const ModelSpec& model);
 [[nodiscard]] bool is_vision(const ModelSpec& model);
 
 /// Pixels a side of the images that the model was trained with.

@@ -43,12 +43,20 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   std::vector<BatchTensor> tensors;
   if (images) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
-    tensors.push_back({&Batch::pixel_values, pixels, weights_dtype_of(run)});
+    // A plain loop makes them in the weights' type, a dataset for the Trainer in float32.
+    tensors.push_back(
+        {&Batch::pixel_values, pixels, run.loop == Loop::kBare ? weights_dtype_of(run) : DType::kFloat32});
   } else if (model.input_features.rank > 0) {
     const Shape features = with_batch(run.batch_size, model.input_features);
     tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
   } else {
     tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
+  }
+  if (run.task == Task::kContrastive) {
+    const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
+    tensors.push_back({&Batch::pixel_values, pixels, weights_dtype_of(run)});
+    if (run.padding) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+    return tensors;
   }
   if (run.task == Task::kCustom) {
     tensors.push_back({&Batch::labels, with_batch(run.batch_size, model.sample_labels), DType::kInt64});

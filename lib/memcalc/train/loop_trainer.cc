@@ -105,10 +105,7 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.accumulation_steps));
     for (Batch& batch : batches_) {
-      const bool speech = run_.task == Task::kSpeech;
-      visit(speech ? batch.input_features : batch.input_ids);
-      visit(batch.labels);
-      if (run_.padding && !speech) visit(batch.attention_mask);
+      for (const BatchTensor& each : batch_tensors(model_, run_)) visit(batch.*each.member);
     }
     inputs_ = batches_.back();
     visit(items_);
@@ -144,7 +141,8 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 
 Tensor TrainerLoop::compute_loss(bool sync) {
   if (compiled_) return multiply_in_place(compiled_->forward());
-  const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
+  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
+  if (!model_.accepts_loss_kwargs) return std::move(outputs.loss);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
@@ -156,7 +154,8 @@ void TrainerLoop::step(bool padded) {
     next.push_back(make_batch(tape_, model_, run_, kSendToDevice));
     next.back().padded = padded;
   }
-  Tensor next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
+  Tensor next_items;
+  if (model_.accepts_loss_kwargs) next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
   for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.accumulation_steps)) {
@@ -183,7 +182,8 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   Tensor loss = compute_loss(sync);
   tape_.phase = Phase::kBackward;
   {
-    Tensor averaged = divide_scalar(loss);  // by the accumulation steps, even where that is 1
+    if (!model_.accepts_loss_kwargs) loss = divide_scalar(loss);  // training_step: by the accumulation steps
+    Tensor averaged = divide_scalar(loss);                        // accelerate: by its own, which are 1
     Tensor scaled = scaler_.scale(averaged);
     backward_from(scaled);
     drop(scaled, averaged);

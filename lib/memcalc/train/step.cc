@@ -95,7 +95,8 @@ std::vector<ParameterInfo> parameters_of(const Model& model, const ParallelWrapp
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   if (run.parallel.framework == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
-  tape.allow_tf32 = run.precision == Precision::kTf32;
+  // torch's own default, which the Trainer leaves and float32 in a plain loop is taken to switch off.
+  tape.allow_tf32 = run.precision == Precision::kTf32 || run.loop == Loop::kTrainer;
   SymbolicRun result;
   bool uses_sdpa = true;
   {

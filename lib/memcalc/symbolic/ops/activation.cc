@@ -27,6 +27,7 @@ constexpr Operator kHardsigmoid{"aten::hardsigmoid"}, kHardsigmoidBackward{"Hard
 constexpr Operator kHardsigmoidBackwardOp{"aten::hardsigmoid_backward"};
 constexpr Operator kSigmoid{"aten::sigmoid"}, kSigmoidBackward{"SigmoidBackward0"};
 constexpr Operator kSigmoidBackwardOp{"aten::sigmoid_backward"};
+constexpr Operator kExp{"aten::exp"}, kExpBackward{"ExpBackward0"};
 constexpr Operator kAdd{"aten::add_"}, kAddBackward{"AddBackward0"};
 constexpr Operator kDropout{"aten::dropout_"}, kMulBackward{"MulBackward0"}, kMul{"aten::mul"};
 constexpr Operator kCopySlices{"CopySlices"}, kNewZeros{"aten::new_zeros"}, kClone{"aten::clone"};
@@ -36,6 +37,10 @@ template <const Operator& op>
 void backward_from_saved(BackwardCall& call) {
   const Tensor& saved = call.saved(0);
   call.set(0, pointwise(op, {&call.gradient(), &saved}, 3));
+}
+
+void exponential_backward(BackwardCall& call) {  // grad * result
+  call.set(0, pointwise(kMul, {&call.gradient(), &call.saved(0)}, 1));
 }
 
 void in_place_kernel(const Operator& op, const Tensor& x, int tensors) {
@@ -157,6 +162,11 @@ Tensor hardsigmoid(Arg x) {
 Tensor sigmoid(Arg x) {
   const OperatorCall call(x);
   return saving(kSigmoid, kSigmoidBackward, backward_from_saved<kSigmoidBackwardOp>, *x, true);
+}
+
+Tensor exponential(Arg x) {
+  const OperatorCall call(x);
+  return saving(kExp, kExpBackward, exponential_backward, *x, true);
 }
 
 Tensor add_in_place(const Tensor& a, const Tensor& b) {

@@ -20,6 +20,8 @@ namespace memcalc {
 [[nodiscard]] Tensor softplus(Arg x);
 [[nodiscard]] Tensor hardsigmoid(Arg x);
 [[nodiscard]] Tensor sigmoid(Arg x);
+/// torch.exp
+[[nodiscard]] Tensor exponential(Arg x);
 /// a += b
 [[nodiscard]] Tensor add_in_place(const Tensor& a, const Tensor& b);
 /// F.dropout(x, p, inplace=True): multiplied by noise of the operand's own type.

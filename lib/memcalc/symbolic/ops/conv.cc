@@ -123,12 +123,16 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
   Tape& tape = call.tape;
   const DType dtype = x.dtype();
   const bool channels_last = is_channels_last(x) || is_channels_last(weight);
-  const Tensor dy = in_layout(call.gradient(), channels_last, kToCopy);
+  // Convolution.cpp converts to channels last once; cudnn/ConvShared.cpp makes a view contiguous in each of its calls.
+  const Tensor dy = channels_last ? in_layout(call.gradient(), true, kToCopy) : call.gradient();
   const auto pass = [&](int input, const Tensor& like, ConvolutionPass kind) {
     if (!call.needs(input)) return;
+    Tensor rows;
+    if (kind == ConvolutionPass::kWeightGradient) rows = in_layout(dy, channels_last, kContiguous);
     Tensor result = tape.empty_strided(
         like.shape(), channels_last ? channels_last_strides(like.shape()) : contiguous_strides(like.shape()), dtype,
         kConvolutionBackwardOp);
+    if (kind == ConvolutionPass::kInputGradient) rows = in_layout(dy, channels_last, kContiguous);
     const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
     tape.scratch(convolution_workspace(shape, kind, dtype, tape.allow_tf32), kConvolutionBackwardOp,
                  Category::kWorkspaces);

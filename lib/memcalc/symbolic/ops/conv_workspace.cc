@@ -16,7 +16,7 @@ struct Row {
   int forward, input_gradient, weight_gradient;
 };
 
-#include "memcalc/symbolic/ops/conv_workspace_table.inc"
+#include "memcalc/symbolic/ops/convolution_workspaces.inc"  // of specs/cudnn
 
 constexpr std::size_t kBatchCount = std::size(kBatches);
 constexpr std::int64_t kUnknown = -9;

@@ -255,6 +255,20 @@ Tensor divide(Arg a, Arg b) {
   return result;
 }
 
+Tensor divide_both(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  Tape& tape = a->tape();
+  const Tensor* inputs[] = {&*a, &*b};
+  Node* node = tape.record(kDivBackward, divide_both_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, *b);
+    tape.save(*node, *a);
+  }
+  Tensor result = pointwise(kDiv, {&*a, &*b}, 1);
+  tape.set_history(node, result);
+  return result;
+}
+
 Tensor subtract(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();

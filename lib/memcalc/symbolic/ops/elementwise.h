@@ -9,6 +9,8 @@ namespace memcalc {
 [[nodiscard]] Tensor multiply(Arg a, Arg b);
 /// a / b for a `b` that needs no gradient.
 [[nodiscard]] Tensor divide(Arg a, Arg b);
+/// a / b where both need a gradient.
+[[nodiscard]] Tensor divide_both(Arg a, Arg b);
 [[nodiscard]] Tensor subtract(Arg a, Arg b);
 /// a /= b
 [[nodiscard]] Tensor divide_in_place(const Tensor& a, const Tensor& b);

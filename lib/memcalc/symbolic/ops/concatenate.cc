@@ -1,0 +1,81 @@
+#include "memcalc/symbolic/ops/concatenate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
+constexpr int kDim = 1;  // attribute
+constexpr std::size_t kEdges = kMaxEdges;
+
+void concatenate_backward(BackwardCall& call) {  // shape: the parts' sizes along the dimension
+  const auto dim = static_cast<int>(call.node.attributes[kDim]);
+  std::int64_t start = 0;
+  for (int i = 0; i < call.node.edge_count; ++i) {
+    const std::int64_t size = call.node.shape[i];
+    if (call.needs(i)) call.set(i, slice(call.gradient(), dim, start, size));
+    start += size;
+  }
+}
+
+Shape joined(std::span<const Tensor> parts, int dim) {
+  Shape shape = parts.front().shape();
+  for (const Tensor& part : parts.subspan(1)) shape[dim] += part.size(dim);
+  return shape;
+}
+
+/// A node has few edges, so many parts hang below it by groups: nodes that only cut their view of the gradient. The
+/// engine runs the node that was recorded last, so the last group is recorded first, and all parts get their
+/// gradients in order, as from one node.
+Node* record(std::span<const Tensor> parts, int dim) {
+  std::vector<Tensor> groups;
+  std::array<std::size_t, kEdges + 1> bounds{};
+  const std::size_t count = std::min(parts.size(), kEdges);
+  for (std::size_t i = 0; i <= count; ++i) bounds[i] = i * parts.size() / count;
+  groups.resize(count);
+  for (std::size_t i = count; i-- > 0;) {
+    const auto group = parts.subspan(bounds[i], bounds[i + 1] - bounds[i]);
+    if (group.size() == 1) {
+      groups[i] = group.front();
+      continue;
+    }
+    Node* node = record(group, dim);
+    const Shape shape = joined(group, dim);
+    groups[i] = group.front().tape().alias(group.front(), shape, contiguous_strides(shape), true);
+    group.front().tape().set_history(node, groups[i]);
+  }
+  std::array<const Tensor*, kEdges> inputs{};
+  Shape sizes;
+  for (std::size_t i = 0; i < count; ++i) {
+    inputs[i] = &groups[i];
+    sizes.dims[static_cast<std::size_t>(sizes.rank++)] = groups[i].size(dim);
+  }
+  Node* node = parts.front().tape().record(kCatBackward, concatenate_backward, inputs.data(), static_cast<int>(count));
+  if (node != nullptr) {
+    node->shape = sizes;
+    node->attributes[kDim] = dim;
+  }
+  return node;
+}
+
+}  // namespace
+
+Tensor concatenate(std::span<const Tensor> parts, int dim) {
+  Tape& tape = parts.front().tape();
+  Node* node = record(parts, dim);
+  Tensor result = tape.empty(joined(parts, dim), parts.front().dtype(), kCat);
+  tape.kernel(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc
