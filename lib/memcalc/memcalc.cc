@@ -26,7 +26,8 @@ namespace {
 ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
   return {.placement = device.placement ? &*device.placement : nullptr,
           .expandable_segments = run.expandable_segments,
-          .record_timeline = record_timeline};
+          .record_timeline = record_timeline,
+          .peaks_of_steps_alone = run.parallel.is_parallel()};
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.

@@ -26,9 +26,9 @@ struct Floors {
 
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
-constexpr Floors kFiles[] = {{"rows_parallel_h200.jsonl", 15, 12, 11}};
+constexpr Floors kFiles[] = {{"rows_parallel_h200.jsonl", 27, 24, 17}};
 
-constexpr double kMaxAllocatedError = 0.09;
+constexpr double kMaxAllocatedError = 0.02;
 constexpr double kMedianAllocatedError = 0.005;
 constexpr double kMedianReservedError = 0.03;
 
@@ -68,6 +68,13 @@ Comparison compare(const JsonObject& row) {
   return errors;
 }
 
+// Recorded, and not modelled: context parallel, pipelines, offload.
+bool is_modelled(const JsonObject& row) {
+  const JsonObject case_json = row.required_object("case");
+  const std::string mode = case_json.required_string("mode");
+  return mode != "cp" && mode != "pp" && !case_json.has("offload");
+}
+
 class ParallelRows : public ::testing::TestWithParam<Floors> {};
 
 TEST_P(ParallelRows, AreAsExactAsTheyWere) {
@@ -76,6 +83,7 @@ TEST_P(ParallelRows, AreAsExactAsTheyWere) {
   std::ifstream lines(test::measured_dir() / GetParam().file);
   for (std::string line; std::getline(lines, line);) {
     const JsonDocument json = JsonDocument::parse(line, GetParam().file);
+    if (!is_modelled(json.root())) continue;
     const Comparison errors = compare(json.root());
     allocated.push_back(errors.allocated);
     reserved.push_back(errors.reserved);

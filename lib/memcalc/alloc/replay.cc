@@ -28,11 +28,12 @@ constexpr std::uint32_t kFreed = 0xfffffffe;
 template <typename Allocator>
 class Replayer {
  public:
-  Replayer(const Trace& trace, Allocator allocator, bool record_timeline)
+  Replayer(const Trace& trace, Allocator allocator, const ReplayOptions& options)
       : trace_(trace),
         allocator_(std::move(allocator)),
         handles_(trace.blocks.size(), kNotYet),
-        record_timeline_(record_timeline) {}
+        record_timeline_(options.record_timeline),
+        peaks_of_steps_alone_(options.peaks_of_steps_alone) {}
 
   [[nodiscard]] ReplayResult run() {
     if (record_timeline_) {
@@ -80,7 +81,14 @@ class Replayer {
       }
       Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(phase)];
       peak = std::max(peak, phase_peak_);
+      if (peaks_of_steps_alone_ && phase == Phase::kBuild) forget_peaks();
     }
+  }
+
+  void forget_peaks() {
+    result_.peak_allocated = result_.exact_peak = 0;
+    result_.peak_reserved = allocator_.reserved();
+    result_.segments_at_peak = allocator_.segments();
   }
 
   Bytes allocate(std::size_t i) {
@@ -154,6 +162,7 @@ class Replayer {
   KeptVector<std::uint32_t> handles_;                                        // by block of the trace
   std::vector<std::pair<std::size_t, typename Allocator::Handle>> waiting_;  // freed blocks that other streams use
   bool record_timeline_;
+  bool peaks_of_steps_alone_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;                            // of the phase that is being replayed
   ReplayResult result_;
@@ -162,11 +171,11 @@ class Replayer {
 }  // namespace
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
-  if (options.expandable_segments) return Replayer(trace, ExpandableAllocator(), options.record_timeline).run();
+  if (options.expandable_segments) return Replayer(trace, ExpandableAllocator(), options).run();
   SegmentPlacer placer;
   if (options.placement != nullptr) placer = SegmentPlacer(*options.placement);
   const Bytes capacity = options.capacity.value_or(std::numeric_limits<Bytes>::max());
-  return Replayer(trace, CachingAllocator(std::move(placer), capacity), options.record_timeline).run();
+  return Replayer(trace, CachingAllocator(std::move(placer), capacity), options).run();
 }
 
 }  // namespace memcalc

@@ -26,7 +26,8 @@ struct ReplayOptions {
   const SegmentPlacement* placement = nullptr;  // null: plain descending chunks
   bool expandable_segments = false;             // then no placement matters
   bool record_timeline = false;
-  std::optional<Bytes> capacity;  // what the driver has for segments; not with expandable segments
+  bool peaks_of_steps_alone = false;  // what the model's construction takes for a while is no peak
+  std::optional<Bytes> capacity;      // what the driver has for segments; not with expandable segments
 };
 
 struct ReplayResult {

@@ -120,6 +120,11 @@ void Ddp::rebuild_buckets() {
   for (std::vector<std::size_t>& bucket : assignment) {
     for (std::size_t& i : bucket) i = ready_order_[i];
   }
+  // NCCL's watchdog looks every 100 ms for collectives that are done, and drops their tensors then. The first iteration
+  // takes longer; a static graph rebuilds after the second, whose buckets then live on for a while.
+  if (run.parallel.ddp_static_graph) {
+    for (const Bucket& bucket : buckets_) in_flight_.push_back(bucket.flat);
+  }
   initialize_buckets(assignment);
   ready_order_.clear();
   rebuilt_ = true;

@@ -27,6 +27,7 @@ class Ddp : public ParallelWrapper {
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  void after_step() override { in_flight_.clear(); }
 
  private:
   struct Bucket {
@@ -50,6 +51,7 @@ class Ddp : public ParallelWrapper {
   std::vector<Tensor> buffers_;
   Tensor used_map_;  // local_used_map_dev_
   std::vector<Bucket> buckets_;
+  std::vector<Tensor> in_flight_;         // of collectives that NCCL's watchdog has not let go of
   std::vector<std::size_t> bucket_of_;    // by parameter
   std::vector<std::size_t> ready_order_;  // rebuilt_param_indices_
   bool rebuilt_ = false;

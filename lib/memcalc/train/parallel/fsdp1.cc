@@ -11,7 +11,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCat{"aten::cat"}, kClone{"aten::clone"}, kEmpty{"aten::empty"}, kResize{"aten::resize_"};
+constexpr Operator kAdd{"aten::add"}, kCat{"aten::cat"}, kClone{"aten::clone"}, kEmpty{"aten::empty"},
+    kResize{"aten::resize_"};
 constexpr Operator kToCopy{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
 constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
 constexpr Operator kSplitBackward{"SplitWithSizesBackward0"};
@@ -77,6 +78,10 @@ void Fsdp1::wrap(Model& model) {
     }
   }
   ranks_ = data_parallel_size(run.parallel);
+  tied_ = tied_embedding(model, run);
+  assumptions.emplace_back(
+      "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "
+      "build it on the meta device)");
   Units units = units_of(model);
   if (units.layers.empty()) {
     throw Error(ErrorCode::kUnsupported,
@@ -113,7 +118,7 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
     tape.on_meta_device = false;
     Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
     tape.take_storage(whole, view);
-    tape.after_gradient_of(whole, [this, &handle] { gradient_arrived(handle); });
+    tape.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
     handle.params.push_back(whole);
     handle.pieces.push_back(piece);
     parameters[i]->tensor = piece;
@@ -235,14 +240,31 @@ void Fsdp1::pre_backward(Handle& handle) {
   handle.ran_pre_backward_hook = true;
 }
 
+// Made on one stream and consumed on another (engine.cpp records the consumer's).
+void Fsdp1::free_gradient(Tensor& gradient) {
+  const BlockId block = gradient.impl()->block;
+  tape.record_stream(gradient);
+  gradient.reset();
+  waiting_.push_back(block);
+  ++freed_;
+}
+
 // The module's parameters are views of the flat one: SplitWithSizesBackward puts their gradients together once all are
 // there, and the flat parameter's AccumulateGrad runs.
-void Fsdp1::gradient_arrived(Handle& handle) {
+void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
+  if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
+    const OnStream on_unshard(tape, kUnshard);
+    Tensor sum = tape.empty(param.shape(), param.dtype(), kAdd, Category::kGradients);
+    free_gradient(param.impl()->grad);
+    param.impl()->grad = std::move(sum);
+  }
   if (++handle.arrived < handle.params.size()) return;
   handle.arrived = 0;
   tape.current_node = &kSplitBackward;
+  // Autograd runs a node on the stream of its forward: the parameters were split on the unshard stream.
+  const OnStream on_unshard(tape, kUnshard);
   Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), kCat, Category::kGradients);
-  for (const Tensor& param : handle.params) param.impl()->grad.reset();
+  for (const Tensor& param : handle.params) free_gradient(param.impl()->grad);
   post_backward(handle, std::move(gradient));
 }
 

@@ -56,7 +56,8 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   void pre_forward(Handle& handle);
   void post_forward(Handle& handle, const Tensor& output);
   void pre_backward(Handle& handle);
-  void gradient_arrived(Handle& handle);
+  void gradient_arrived(Handle& handle, const Tensor& param);
+  void free_gradient(Tensor& gradient);
   void post_backward(Handle& handle, Tensor gradient);
   void reduce(Handle& handle, Tensor gradient);
   void finish_backward();
@@ -71,6 +72,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   std::deque<std::size_t> free_event_queue_;  // how many blocks had been freed when each event was recorded
   std::vector<BlockId> waiting_;              // freed, and not handed out again yet
   std::size_t freed_ = 0;                     // blocks that have left `waiting_` or are in it
+  const TensorImpl* tied_ = nullptr;          // the embedding that is the head's weight, too
   bool initialized_ = false;
   bool syncs_ = true;
   bool callback_queued_ = false;

@@ -54,6 +54,9 @@ Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank) : ParallelWrappe
 
 void Fsdp2::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
+  assumptions.emplace_back(
+      "each card holds the whole model before it is sharded; the peaks are those of the steps (where it does not fit, "
+      "build it on the meta device)");
   Units units = units_of(model);
   if (units.layers.empty()) {
     throw Error(ErrorCode::kUnsupported,

@@ -35,4 +35,17 @@ Units units_of(Model& model) {
   return units;
 }
 
+const TensorImpl* tied_embedding(const Model& model, const RunSpec& run) {
+  if (run.task != Task::kCausalLm && run.task != Task::kMaskedLm && run.task != Task::kSeq2Seq) return nullptr;
+  const TensorImpl* first = nullptr;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.is_embedding && first == nullptr) first = parameter.tensor.impl();
+    if (parameter.name.ends_with("lm_head.weight") || parameter.name.ends_with("embed_out.weight") ||
+        parameter.name.ends_with("decoder.weight")) {
+      return nullptr;
+    }
+  }
+  return first;
+}
+
 }  // namespace memcalc

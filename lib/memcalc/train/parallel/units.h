@@ -16,4 +16,7 @@ struct Units {
 /// parameters of each unit are in the order of module.parameters().
 [[nodiscard]] Units units_of(Model& model);
 
+/// The embedding that also is the weight of the model's head; null where the head has its own, or is none over tokens.
+[[nodiscard]] const TensorImpl* tied_embedding(const Model& model, const RunSpec& run);
+
 }  // namespace memcalc

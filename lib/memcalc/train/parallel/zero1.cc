@@ -65,6 +65,7 @@ ParameterGroup Zero1::optimizer_parameters(const Model& /*model*/) const { retur
 
 // _sync_params: each parameter in place, from the rank that updated it.
 void Zero1::after_step() {
+  Ddp::after_step();
   tape.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32), broadcast_bytes_,
                   data_parallel_size(run.parallel));
 }

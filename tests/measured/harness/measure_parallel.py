@@ -1,0 +1,168 @@
+"""Runs on 2 GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history (from the
+model's construction through three steps), rank by rank.
+usage: measure_parallel.py CASES.jsonl OUTDIR --budget SECONDS"""
+import argparse, gc, gzip, json, os, sys, time, traceback, warnings
+warnings.filterwarnings("ignore")
+
+def nvml(i):
+    import pynvml
+    pynvml.nvmlInit(); return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(i)).used
+
+def layers_of(m):
+    for name, x in m.named_modules():
+        if name.endswith(("model.layers", "transformer.h", "encoder.layer", "layers")) and hasattr(x, "__len__") and len(x): return x
+    raise ValueError("no layers")
+
+def lora(m, case):
+    import peft
+    return peft.get_peft_model(m, peft.LoraConfig(r=case["lora"], target_modules="all-linear", lora_dropout=0.0, bias="none"))
+
+def pipeline_stage(m, rank, world, torch):
+    """The model's layers split evenly; the first stage embeds, the last has the norm and the head."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+    n = len(m.model.layers); per = n // world; inner = m.model
+    class Stage(torch.nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.first, s.last = rank == 0, rank == world - 1
+            if s.first: s.embed_tokens = inner.embed_tokens
+            s.layers = torch.nn.ModuleList(inner.layers[rank * per:(rank + 1) * per])
+            s.rotary_emb = inner.rotary_emb
+            if s.last: s.norm, s.lm_head = inner.norm, m.lm_head
+        def forward(s, x):
+            h = s.embed_tokens(x) if s.first else x
+            pos = torch.arange(h.shape[1], device=h.device).unsqueeze(0)
+            pe = s.rotary_emb(h, pos)
+            for l in s.layers:
+                h = l(h, attention_mask=None, position_ids=pos, position_embeddings=pe)
+                h = h[0] if isinstance(h, tuple) else h
+            return s.lm_head(s.norm(h)) if s.last else h
+    return Stage()
+
+def run_case(case, rank, world, outdir):
+    import torch, torch.distributed as dist
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
+    torch.cuda.set_device(rank); r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="bare")
+    r["nvml_before_context"] = nvml(rank); torch.zeros(1, device="cuda"); torch.cuda.synchronize(); r["nvml_context"] = nvml(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); dist.barrier(); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(rank)
+    import measure as M
+    A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
+    gc.collect(); torch.cuda.empty_cache(); base = A()
+    history = case.get("history", False); marks = []
+    if history: torch.cuda.memory._record_memory_history(enabled="all", context="alloc" if case.get("stacks") else None, stacks="python", max_entries=1000000)
+    n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][rank]) if history else 0
+    mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
+    mark("start")
+    m, batch, cfg, task = M.build(case); mark("built model and batch")
+    gc.collect(); torch.cuda.empty_cache(); mark("empty_cache")
+    prec = case.get("precision", "fp32"); amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(prec)
+    if case.get("lora"): m = lora(m, case); mark("lora")
+    r["params"] = sum(p.numel() for p in m.parameters()); mode = case["mode"]; m.train()
+    from torch.distributed.device_mesh import init_device_mesh
+    run = m; schedule = None; cp = None
+    if mode in ("ddp", "zero1"):
+        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False))
+    elif mode == "fsdp2":
+        from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
+        kw = dict(reshard_after_forward=case.get("reshard", True))
+        if case.get("mp"): kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype={"fp32": torch.float32, "bf16": torch.bfloat16}[case.get("reduce", "fp32")])
+        if case.get("offload"): kw["offload_policy"] = CPUOffloadPolicy()
+        for l in layers_of(m): fully_shard(l, **kw)
+        fully_shard(m, **kw)
+    elif mode == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+        mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
+        run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=rank, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
+    elif mode == "tp":
+        from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
+        mesh = init_device_mesh("cuda", (world,))
+        for l in layers_of(m): parallelize_module(l, mesh, {"self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(), "self_attn.o_proj": RowwiseParallel(), "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel()})
+    elif mode == "cp":
+        from torch.distributed.tensor.experimental import context_parallel
+        from torch.distributed.tensor.experimental._attention import set_rotate_method
+        mesh = init_device_mesh("cuda", (world,)); set_rotate_method(case.get("rotate", "allgather"))
+        cp = lambda: context_parallel(mesh, buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
+    elif mode == "pp":
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B
+        run = pipeline_stage(m, rank, world, torch); del m
+        stage = PipelineStage(run, rank, world, torch.device("cuda", rank))
+        vocab = cfg.vocab_size
+        loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
+        schedule = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}[case["schedule"]](stage, case["micro_batches"], loss_fn=loss_fn)
+    gc.collect(); torch.cuda.empty_cache(); mark("wrapped"); r["alloc_after_wrap"] = A() - base
+    ps = [p for p in run.parameters() if p.requires_grad]
+    if mode == "zero1":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        opt = ZeroRedundancyOptimizer(ps, optimizer_class=torch.optim.AdamW, lr=1e-5)
+    else: opt = M.make_opt(case, ps)
+    accum = case.get("accum", 1); phases = []; overall = 0
+    def forward():
+        if amp is not None:
+            with torch.autocast("cuda", dtype=amp): return run(**batch).loss
+        return run(**batch).loss
+    def phase(step, name, f, *a):
+        nonlocal overall
+        torch.cuda.reset_peak_memory_stats(); b = A(); x = f(*a)
+        if not history: torch.cuda.synchronize()
+        phases.append([step, name, b - base, P() - base, A() - base, R()]); overall = max(overall, P() - base); mark(f"step {step} {name}"); return x
+    peak_reserved = 0
+    from contextlib import nullcontext
+    for step in range(3):
+        opt.zero_grad(set_to_none=True); mark(f"step {step} zero_grad")
+        if schedule is not None:
+            ids, labels = batch["input_ids"], batch["labels"]
+            def pp_step():
+                if rank == 0: schedule.step(ids)
+                elif rank == world - 1: schedule.step(target=labels, losses=[])
+                else: schedule.step()
+            phase(step, "backward", pp_step)
+        else:
+            with (cp() if cp else nullcontext()):
+                for _ in range(accum):
+                    l = phase(step, "forward", forward); phase(step, "backward", (l / accum if accum > 1 else l).backward); del l
+        phase(step, "optimizer", opt.step); peak_reserved = max(peak_reserved, torch.cuda.max_memory_reserved())
+    torch.cuda.synchronize()
+    r.update(phases=phases, peak_allocated=overall, peak_reserved=max(x[5] for x in phases), nvml_after=nvml(rank), retries=torch.cuda.memory_stats()["num_alloc_retries"])
+    if history and rank in case.get("ranks", [0]):
+        tr = torch.cuda.memory._snapshot()["device_traces"][rank]; streams = {}
+        addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
+        with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
+            f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
+            for k in marks: f.write("# " + json.dumps(k) + "\n")
+            f.write("action\taddress\tsize\tstream\n")
+            for e in tr:
+                s = streams.setdefault(e.get("stream", 0), len(streams))
+                line = "%s\t%d\t%d\t%d" % (e["action"], e.get("addr", 0) - low, e["size"], s)
+                if case.get("stacks") and e["action"] == "alloc": line += "\t" + "<".join("%s:%s" % (os.path.basename(q["filename"]), q["name"]) for q in e.get("frames", [])[:6])
+                f.write(line + "\n")
+    return r
+
+def main():
+    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=190); a = ap.parse_args(); t0 = time.time()
+    os.makedirs(a.outdir, exist_ok=True)
+    import torch, transformers, peft, torch.distributed.fsdp, torch.distributed.tensor.parallel, torch.distributed.pipelining, torch.distributed.optim, torch.distributed.tensor.experimental
+    import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert
+    print("imports %.1f" % (time.time() - t0), flush=True)
+    for i, l in enumerate(open(a.cases)):
+        if not l.strip(): continue
+        c = json.loads(l); c["port"] = 29600 + i
+        if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); break
+        t = time.time(); pids = []
+        for rank in range(c["world"]):
+            pid = os.fork()
+            if pid == 0:
+                try: r = run_case(c, rank, c["world"], a.outdir)
+                except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
+                with open(os.path.join(a.outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
+                print(c["id"], rank, (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:220], flush=True)
+                os._exit(0)
+            pids.append(pid)
+        deadline = time.time() + 25; left = set(pids)
+        while left and time.time() < deadline:
+            for p in list(left):
+                if os.waitpid(p, os.WNOHANG)[0]: left.discard(p)
+            time.sleep(.02)
+        for p in left: os.kill(p, 9); os.waitpid(p, 0); print("killed", c["id"], flush=True)
+        print("   %.1fs" % (time.time() - t), flush=True)
+if __name__ == "__main__": main()

@@ -1,0 +1,224 @@
+// Runs on several GPUs without a GPU: what all ranks hold together, rank by rank; DDP's buckets, ZeRO-1's partition;
+// the streams of the allocator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memcalc/alloc/caching_allocator.h"
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/parallel/ddp.h"
+#include "memcalc/train/parallel/zero1.h"
+#include "memcalc/train/ranks.h"
+#include "memcalc/train/step.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::ElementsAre;
+
+const DeviceSpec& device() {
+  static const DeviceSpec spec = SpecRegistry(test::specs_dir().string()).device("h200-sxm");
+  return spec;
+}
+
+// Sizes that three ranks do not divide: 101 rows of the embedding, 100 of the feed-forward layers.
+ModelSpec small_llama() {
+  constexpr const char* kConfig =
+      R"({"model_type": "llama", "vocab_size": 101, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 100, "max_position_embeddings": 64,
+          "tie_word_embeddings": false})";
+  return model_from_hf_config(JsonDocument::parse(kConfig, "small").root(), "small");
+}
+
+RunSpec run_on(std::int64_t gpus, DataParallel mode) {
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
+  options.gpus = gpus;
+  options.parallel.data_parallel = mode;
+  return resolve(small_llama(), options).run;
+}
+
+// Bytes by category that live when the last step is over: parameters, their gradients, the optimizer's states.
+using Held = std::array<Bytes, kCategoryCount>;
+
+Held held_at_end(const Trace& trace) {
+  Held held{};
+  for (const Event& event : trace.events) {
+    if (!event.moves_block()) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    held[static_cast<std::size_t>(block.category)] +=
+        event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+  }
+  return held;
+}
+
+Bytes of(const Held& held, Category category) { return held[static_cast<std::size_t>(category)]; }
+
+Held sum_over_ranks(const RunSpec& run) {
+  Held sum{};
+  for (std::int64_t rank = 0; rank < run.parallel.gpus; ++rank) {
+    const Held held = held_at_end(run_symbolically(small_llama(), run, device(), rank).trace);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += held[i];
+  }
+  return sum;
+}
+
+struct Whole {
+  std::vector<Shape> shapes;
+  Bytes parameters = 0;
+  Bytes buffers = 0;
+};
+
+Whole whole_model() {
+  const SymbolicRun run = run_symbolically(small_llama(), run_on(1, DataParallel::kNone), device());
+  Whole whole;
+  for (const ParameterInfo& each : run.parameters) {
+    whole.shapes.push_back(each.shape);
+    whole.parameters += each.elements * 4;
+  }
+  whole.buffers = of(held_at_end(run.trace), Category::kWeights) - whole.parameters;
+  return whole;
+}
+
+// Padded to rows that the ranks divide: FSDP2 pads each parameter.
+Bytes padded(const Whole& whole, std::int64_t ranks) {
+  Bytes bytes = 0;
+  for (Shape shape : whole.shapes) {
+    shape[0] = ceil_div(shape[0], ranks) * ranks;
+    bytes += shape.elements() * 4;
+  }
+  return bytes;
+}
+
+TEST(SumOverRanks, OfFsdp2IsTheWholeAndItsPadding) {
+  const Whole whole = whole_model();
+  for (const std::int64_t ranks : {2, 3, 5}) {
+    const Held sum = sum_over_ranks(run_on(ranks, DataParallel::kFsdp2));
+    EXPECT_EQ(of(sum, Category::kWeights), padded(whole, ranks) + ranks * whole.buffers) << ranks;
+    EXPECT_EQ(of(sum, Category::kGradients), padded(whole, ranks)) << ranks;
+    EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * whole.parameters) << ranks;
+    EXPECT_EQ(of(sum, Category::kGatheredWeights), 0) << ranks;
+    EXPECT_EQ(of(sum, Category::kCommunication), 0) << ranks;
+  }
+}
+
+TEST(SumOverRanks, OfFsdp1IsTheWholeAndItsAlignment) {
+  const Whole whole = whole_model();
+  for (const std::int64_t ranks : {2, 3}) {
+    const Held sum = sum_over_ranks(run_on(ranks, DataParallel::kFsdp1));
+    const Bytes padding = of(sum, Category::kWeights) - ranks * whole.buffers - whole.parameters;
+    // Three flat parameters, each aligned to 16 bytes a tensor and to the ranks.
+    EXPECT_GE(padding, 0) << ranks;
+    EXPECT_LE(padding, static_cast<Bytes>(whole.shapes.size()) * 16 + 3 * ranks * 4) << ranks;
+    EXPECT_EQ(of(sum, Category::kGradients), whole.parameters + padding) << ranks;
+    EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * whole.parameters) << ranks;
+  }
+}
+
+TEST(SumOverRanks, OfZero1HasTheStatesOnce) {
+  const Whole whole = whole_model();
+  const Held sum = sum_over_ranks(run_on(3, DataParallel::kZero1));
+  EXPECT_EQ(of(sum, Category::kWeights), 3 * (whole.parameters + whole.buffers));
+  EXPECT_EQ(of(sum, Category::kGradients), 3 * whole.parameters);
+  EXPECT_EQ(of(sum, Category::kCommunication), 3 * whole.parameters);  // the buckets
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * whole.parameters);
+}
+
+TEST(SumOverRanks, OfDdpIsACopyForEach) {
+  const Whole whole = whole_model();
+  const Held sum = sum_over_ranks(run_on(2, DataParallel::kDdp));
+  EXPECT_EQ(of(sum, Category::kWeights), 2 * (whole.parameters + whole.buffers));
+  EXPECT_EQ(of(sum, Category::kGradients), 2 * whole.parameters);
+  EXPECT_EQ(of(sum, Category::kCommunication), 2 * whole.parameters);
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 4 * whole.parameters);
+}
+
+TEST(SumOverRanks, OfTensorParallelSharesTheMatricesOfTheLayers) {
+  const Whole whole = whole_model();
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
+  options.optimizer = Optimizer::kAdamWForLoop;
+  options.parallel.tensor = 2;
+  const Held sum = sum_over_ranks(resolve(small_llama(), options).run);
+  // Not shared: embedding and head, 101 x 48 each, and five norms of 48.
+  const Bytes twice = (2 * 101 * 48 + 5 * 48) * 4;
+  EXPECT_EQ(of(sum, Category::kWeights), whole.parameters + twice + 2 * whole.buffers);
+  EXPECT_EQ(of(sum, Category::kGradients), whole.parameters + twice);
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * (whole.parameters + twice));
+}
+
+TEST(DataParallelModule, HoldsEverythingOnItsFirstGpu) {
+  const Whole whole = whole_model();
+  const RunSpec run = run_on(2, DataParallel::kDp);
+  const Held first = held_at_end(run_symbolically(small_llama(), run, device(), 0).trace);
+  const Held other = held_at_end(run_symbolically(small_llama(), run, device(), 1).trace);
+  EXPECT_EQ(of(first, Category::kWeights), whole.parameters + whole.buffers);
+  EXPECT_EQ(of(first, Category::kGradients), whole.parameters);
+  EXPECT_EQ(of(first, Category::kOptimizerStates), 2 * whole.parameters);
+  EXPECT_EQ(of(other, Category::kWeights), whole.buffers);
+  EXPECT_EQ(of(other, Category::kGatheredWeights), 0);
+  EXPECT_EQ(of(other, Category::kGradients), 0);
+  EXPECT_EQ(of(other, Category::kOptimizerStates), 0);
+}
+
+TEST(DistinctRanks, AreThoseThatHoldOtherSizes) {
+  const auto names = [](const RunSpec& run) {
+    std::vector<std::string> result;
+    for (const RankGroup& each : distinct_ranks(small_llama(), run, device())) result.push_back(each.name);
+    return result;
+  };
+  EXPECT_THAT(names(run_on(4, DataParallel::kDdp)), ElementsAre("all 4 ranks"));
+  // 48, 24 and 100 rows are even over 2 ranks, 101 are not.
+  EXPECT_THAT(names(run_on(2, DataParallel::kFsdp2)), ElementsAre("rank 0", "rank 1"));
+  EXPECT_THAT(names(run_on(3, DataParallel::kDp)), ElementsAre("GPU 0", "GPUs 1 to 2"));
+}
+
+TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {
+  Tape tape(device());
+  const auto tensor = [&](Bytes bytes, DType dtype) {
+    static constexpr Operator kTest{"test"};
+    return tape.empty({bytes / size_of(dtype)}, dtype, kTest);
+  };
+  // The first limit is 1 MiB, all others 25 MiB; a bucket closes with the tensor that reaches its limit.
+  const std::vector<Tensor> tensors = {
+      tensor(kMiB / 2, DType::kFloat32),  tensor(kMiB / 2, DType::kFloat32),  // 1 MiB: closed
+      tensor(20 * kMiB, DType::kFloat32), tensor(4 * kMiB, DType::kFloat32), tensor(2 * kMiB, DType::kFloat32),  // 26
+      tensor(kMiB / 2, DType::kBFloat16), tensor(3 * kMiB, DType::kFloat32)};
+  EXPECT_THAT(bucket_assignment(tensors, std::array{kFirstBucketBytes, kBucketBytes}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4), ElementsAre(6), ElementsAre(5)));
+  tape.stop();
+}
+
+TEST(Zero1, GivesTheLargestToTheRankThatHasLeast) {
+  const std::vector<std::int64_t> elements = {10, 40, 30, 20, 30};
+  const ZeroPartition partition = zero_partition(elements, 2);
+  // By size: 40 to 0 (40, 0), 30 to 1 (40, 30), 30 to 1 (40, 60), 20 to 0 (60, 60), 10 to 0.
+  EXPECT_THAT(partition.order, ElementsAre(1, 2, 4, 3, 0));
+  EXPECT_THAT(partition.rank_of, ElementsAre(0, 0, 1, 0, 1));
+}
+
+TEST(Streams, HavePoolsOfTheirOwn) {
+  CachingAllocator allocator;
+  const auto block = allocator.allocate(4 * kMiB, 0);
+  allocator.free(block);
+  EXPECT_EQ(allocator.reserved(), 20 * kMiB);
+  const auto other = allocator.allocate(4 * kMiB, 1);  // the free block belongs to stream 0
+  EXPECT_EQ(allocator.reserved(), 40 * kMiB);
+  allocator.free_later(other);
+  EXPECT_EQ(allocator.allocated(), 0);
+  (void)allocator.allocate(18 * kMiB, 1);  // not where `other` still waits
+  EXPECT_EQ(allocator.reserved(), 58 * kMiB);
+  allocator.finish(other);
+  (void)allocator.allocate(18 * kMiB, 1);  // of the 20 MiB that are whole again
+  EXPECT_EQ(allocator.reserved(), 58 * kMiB);
+}
+
+}  // namespace
+}  // namespace memcalc
