@@ -19,6 +19,7 @@
 #include "memcalc/spec/validate.h"
 #include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
+#include "memcalc/train/traced_run.h"
 
 namespace memcalc {
 namespace {
@@ -71,6 +72,16 @@ Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec
   return report;
 }
 
+Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device) {
+  const ResolvedRun resolved = resolve(traced, options);
+  const SymbolicRun symbolic = run_symbolically(traced, resolved.run, device);
+  ReplayResult memory = replay(symbolic.trace, replay_options(resolved.run, device, false));
+  const ModelSpec model{.name = traced.name, .model_type = "traced", .architecture = CustomSpec{}};
+  Report report = assemble(model, resolved.run, device, symbolic, std::move(memory));
+  report.assumptions.insert(report.assumptions.begin(), resolved.assumptions.begin(), resolved.assumptions.end());
+  return report;
+}
+
 std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   std::vector<ParameterRow> rows;
@@ -103,6 +114,13 @@ std::string replay_file(const ModelSpec& model, const RunSpec& run, const Device
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
   return render_replay_file(symbolic, replay(symbolic.trace, replay_options(run, device, false)), device);
+}
+
+std::string trace(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device,
+                  const TraceOptions& shown) {
+  const RunSpec run = resolve(traced, options).run;
+  const SymbolicRun symbolic = run_symbolically(traced, run, device);
+  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)), shown);
 }
 
 namespace {

@@ -35,6 +35,7 @@
 #include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/spec/weights.h"
+#include "memcalc/symbolic/traced_step.h"
 
 namespace memcalc {
 
@@ -44,6 +45,11 @@ namespace memcalc {
 
 /// The same; what resolve() filled in stands first among the report's assumptions.
 [[nodiscard]] Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device);
+
+/// The same of a module that was traced: of the options the optimizer, accumulation, clipping and expandable segments.
+/// Throws Error(kUsage) for another precision or batch size than the traced one, or the Trainer; Error(kInput) for a
+/// trace that is none.
+[[nodiscard]] Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device);
 
 /// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
 /// Where a card's context is not known, `unknown_context` is added to what it reserves.
@@ -70,5 +76,8 @@ namespace memcalc {
 
 /// A run as memcalc-probe replays it on a card: every event, and every kernel with its predicted time.
 [[nodiscard]] std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
+
+[[nodiscard]] std::string trace(const TracedStep& traced, const RunOptions& run, const DeviceSpec& device,
+                                const TraceOptions& options = {});
 
 }  // namespace memcalc

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 # The card whose behaviour is assumed where none is named, as on the command line.
 ASSUMED_GPU = "h100-sxm"
+# What a traced module leaves free, and what may be said again.
+_OF_TRACED = frozenset(("batch_size", "bs", "precision", "fp16", "bf16", "loop", "optimizer", "accumulation_steps", "accum",
+                        "max_grad_norm", "clip_grad", "expandable"))
 _SIZES = frozenset(_core.size_keywords())
 
 
 def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
-              options: Mapping[str, Any]) -> _core.Question:
+              options: Mapping[str, Any]) -> _core.Question | _core.TracedQuestion:
     sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
     if isinstance(model, Model):
         if sizes:
@@ -29,11 +32,17 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
             error = _core.UsageError(f"{name}: sizes change a model that is given by name; this one is a Model")
             error.part = name
             raise error
-        spec = model._spec
-    else:
-        spec = model_spec(os.fspath(model), sizes)
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
-    return _core.Question(spec, device, options, gpu is None)
+    if not isinstance(model, Model):
+        return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None)
+    if isinstance(model._spec, _core.ModelSpec):
+        return _core.Question(model._spec, device, {**model._options, **options}, gpu is None)
+    for name, value in options.items():
+        if value is not None and name not in _OF_TRACED:
+            error = _core.UsageError(f"{name}: fixed when the module was traced; free are {', '.join(sorted(_OF_TRACED))}")
+            error.part = name
+            raise error
+    return _core.TracedQuestion(model._spec, device, options, gpu is None)
 
 
 def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[str] | None = None,
@@ -71,7 +80,10 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
         arguments = dict(run)
         try:
             model, gpu = arguments.pop("model"), arguments.pop("gpu", None)
-            questions.append(_question(model, gpu, arguments))
+            question = _question(model, gpu, arguments)
+            if isinstance(question, _core.TracedQuestion):
+                raise _core.UnsupportedError("model: a traced module is one run; estimate_many varies runs")
+            questions.append(question)
         except _core.Error as refused:
             questions.append(refused)
     packed, failures = _core.estimate_many(questions, threads)

@@ -13,6 +13,7 @@
 #include "errors.h"
 #include "many.h"
 #include "options.h"
+#include "traced.h"
 
 namespace py = pybind11;
 
@@ -148,4 +149,5 @@ PYBIND11_MODULE(_core, m) {
   memcalc::python::register_errors(m);
   memcalc::python::add_specs(m);
   memcalc::python::add_estimate(m);
+  memcalc::python::add_traced(m);
 }

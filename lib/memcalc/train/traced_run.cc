@@ -1,0 +1,260 @@
+#include "memcalc/train/traced_run.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memcalc/models/module.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/clip_grad.h"
+#include "memcalc/train/grad_scaler.h"
+#include "memcalc/train/loop.h"
+#include "memcalc/train/optimizer.h"
+#include "memcalc/train/repeat.h"
+
+namespace memcalc {
+namespace {
+
+constexpr Operator kBuffer{"buffer"}, kInput{"input"};
+
+/// Operators are told apart by their address, and reports name them after the run: each name gets one for good.
+const Operator& operator_named(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, Operator> known;
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = known.try_emplace(name);
+  if (is_new) place->second.name = place->first.c_str();
+  return place->second;
+}
+
+Shape shape_of(const TracedParameter& parameter) {
+  Shape shape;
+  if (parameter.shape.size() > static_cast<std::size_t>(kMaxDims)) {
+    throw Error(ErrorCode::kUnsupported, parameter.name + ": a parameter of more than " + std::to_string(kMaxDims) +
+                                             " dimensions is not modelled");
+  }
+  for (const std::int64_t size : parameter.shape) shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  return shape;
+}
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides = shape;
+  std::int64_t stride = 1;
+  for (int i = shape.rank - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+void check(const TracedStep& traced) {
+  const auto within = [](std::int32_t index, std::size_t size) {
+    return index >= 0 && static_cast<std::size_t>(index) < size;
+  };
+  bool sound = within(traced.loss, traced.block_count);
+  for (const auto* pass : {&traced.forward, &traced.backward}) {
+    for (const TracedEvent& event : *pass) {
+      const bool computes = event.kind == TracedEventKind::kCompute;
+      sound = sound && (computes || within(event.block, traced.block_count));
+      if (computes || event.kind == TracedEventKind::kAllocate) {
+        sound = sound && within(event.operator_index, traced.operators.size()) && event.bytes >= 0;
+      }
+      if (event.kind == TracedEventKind::kGradient) sound = sound && within(event.parameter, traced.parameters.size());
+    }
+  }
+  if (!sound) throw Error(ErrorCode::kInput, traced.name + ": a trace that refers to what it does not have");
+}
+
+/// The module and its recorded passes on a tape.
+class TracedModule {
+ public:
+  TracedModule(Tape& tape, const TracedStep& traced)
+      : tape_(tape), traced_(traced), blocks_(traced.block_count), gradient_of_(traced.block_count, -1) {
+    for (const std::string& name : traced.operators) operators_.push_back(&operator_named(name));
+    for (const TracedParameter& each : traced.parameters) {
+      parameters.push_back({each.name, tape.parameter(shape_of(each), each.dtype, each.trainable)});
+    }
+    for (const Bytes bytes : traced.buffers) {
+      state_.push_back(tape.empty({bytes}, DType::kUInt8, kBuffer, Category::kWeights));
+    }
+    for (const TracedEvent& event : traced.backward) {
+      if (event.kind == TracedEventKind::kGradient) gradient_of_[index(event.block)] = event.parameter;
+    }
+  }
+
+  void take_batch() {
+    for (const Bytes bytes : traced_.inputs) {
+      state_.push_back(tape_.empty({bytes}, DType::kUInt8, kInput, Category::kInputs));
+    }
+  }
+
+  [[nodiscard]] Tensor forward() {
+    replay(traced_.forward);
+    return std::exchange(blocks_[index(traced_.loss)], Tensor());
+  }
+
+  void backward() { replay(traced_.backward); }
+
+  std::vector<Parameter> parameters;
+
+ private:
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+  void replay(const std::vector<TracedEvent>& events) {
+    for (const TracedEvent& event : events) {
+      switch (event.kind) {
+        case TracedEventKind::kAllocate: blocks_[index(event.block)] = allocated(event); break;
+        case TracedEventKind::kFree: blocks_[index(event.block)].reset(); break;
+        case TracedEventKind::kCompute: compute(event); break;
+        case TracedEventKind::kGradient: accumulate(event); break;
+      }
+    }
+  }
+
+  Tensor allocated(const TracedEvent& event) {
+    const Operator& op = *operators_[index(event.operator_index)];
+    if (event.block == traced_.loss) return tape_.empty({}, traced_.loss_dtype, op);
+    if (const std::int32_t parameter = gradient_of_[index(event.block)]; parameter >= 0) {
+      const Tensor& weight = parameters[index(parameter)].tensor;
+      if (weight.bytes() == event.bytes) return tape_.empty(weight.shape(), weight.dtype(), op, Category::kGradients);
+    }
+    return tape_.empty({event.bytes}, DType::kUInt8, op, event.category);
+  }
+
+  void compute(const TracedEvent& event) {
+    const Operator& op = *operators_[index(event.operator_index)];
+    if (event.cublas != TracedCublas::kNone) tape_.use_cublas(event.cublas == TracedCublas::kWithLt);
+    tape_.kernel(op, event.is_contraction ? OperatorClass::kContraction : OperatorClass::kElementwise, event.dtype,
+                 event.flops, static_cast<double>(event.bytes));
+  }
+
+  /// AccumulateGrad: the first gradient is taken over, a later one added to it.
+  void accumulate(const TracedEvent& event) {
+    const Tensor& weight = parameters[index(event.parameter)].tensor;
+    Tensor& gradient = weight.impl()->grad;
+    Tensor& block = blocks_[index(event.block)];
+    if (!gradient.defined() && block.defined()) {
+      const bool is_whole = block.shape() == weight.shape() && block.dtype() == weight.dtype();
+      // Else it lies within a larger block, as the parts of a product that is split do.
+      gradient = is_whole ? block : tape_.alias(block, weight.shape(), contiguous_strides(weight.shape()), true);
+    }
+    block.reset();
+  }
+
+  Tape& tape_;
+  const TracedStep& traced_;
+  std::vector<const Operator*> operators_;
+  std::vector<Tensor> state_;   // buffers, then the batch
+  std::vector<Tensor> blocks_;  // by number, while they live
+  std::vector<std::int32_t> gradient_of_;
+};
+
+/// As loop_bare.cc: optimizer.zero_grad(); loss = module(…); loss.backward(); (clip); optimizer.step().
+void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
+  module.take_batch();
+  tape.empty_cache();
+  ParameterGroup all;
+  for (const Parameter& parameter : module.parameters) {
+    if (parameter.tensor.requires_grad()) all.push_back(&parameter);
+  }
+  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
+  GradScaler scaler(tape, run.precision == Precision::kAmpFp16, 0);
+  tape.record_kernels = true;
+  tape.step = 0;
+  CarriedVariables carried;
+  const auto variables = [&](auto visit) {
+    for (const Parameter& parameter : module.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+    }
+    optimizer.visit_carried(visit);
+  };
+  carried.place(tape, variables);
+  const std::size_t first_event = tape.trace.events.size();
+  const std::size_t first_block = tape.trace.blocks.size();
+  tape.phase = Phase::kZero;
+  optimizer.zero_grad();
+  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
+    tape.kernel_repeats = micro_batch.stands_for;
+    tape.phase = Phase::kForward;
+    Tensor loss = module.forward();
+    tape.phase = Phase::kBackward;
+    {
+      Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+      const Tensor scaled = scaler.scale(averaged);
+      averaged.reset();
+      module.backward();
+    }
+    tape.phase = Phase::kDelete;
+    loss.reset();
+  }
+  tape.kernel_repeats = 1;
+  tape.phase = Phase::kOptimizer;
+  if (run.max_grad_norm) {
+    scaler.unscale();
+    clip_grad_norm(tape, module.parameters);
+  }
+  scaler.step(optimizer);
+  scaler.update();
+  carried.collect(variables);
+  repeat_step(tape, first_event, first_block, carried, kSteps - 1);
+  tape.stop();
+}
+
+}  // namespace
+
+ResolvedRun resolve(const TracedStep& traced, const RunOptions& options) {
+  ResolvedRun resolved;
+  RunSpec& run = resolved.run;
+  if (options.precision && *options.precision != traced.precision) {
+    throw Error(ErrorCode::kUsage, "precision " + std::string(name_of(*options.precision)) +
+                                       ": the module was traced in " + std::string(name_of(traced.precision)) +
+                                       "; trace it again");
+  }
+  if (options.batch_size && *options.batch_size != traced.batch_size) {
+    throw Error(ErrorCode::kUsage, "batch size " + std::to_string(*options.batch_size) +
+                                       ": the module was traced with " + std::to_string(traced.batch_size) +
+                                       "; trace it again");
+  }
+  if (options.loop == Loop::kTrainer) {
+    throw Error(ErrorCode::kUsage, "loop trainer: a traced module runs in a plain loop; accepted: bare");
+  }
+  run.task = Task::kCustom;
+  run.batch_size = traced.batch_size;
+  run.sequence_length = 1;  // one sample, whatever it is
+  run.precision = traced.precision;
+  run.loop = Loop::kBare;
+  run.optimizer = options.optimizer.value_or(Optimizer::kAdamWForeach);
+  if (!options.optimizer) resolved.assumptions.emplace_back("optimizer: foreach AdamW, torch's default (--optimizer)");
+  run.accumulation_steps = options.accumulation_steps.value_or(1);
+  if (options.max_grad_norm.value_or(0) > 0) run.max_grad_norm = options.max_grad_norm;
+  run.expandable_segments = options.expandable_segments;
+  return resolved;
+}
+
+SymbolicRun run_symbolically(const TracedStep& traced, const RunSpec& run, const DeviceSpec& device) {
+  check(traced);
+  Tape tape(device);
+  SymbolicRun result;
+  {
+    TracedModule module(tape, traced);
+    run_loop(tape, module, run);
+    for (const Parameter& parameter : module.parameters) {
+      result.parameters.push_back({parameter.name, parameter.tensor.elements(), parameter.tensor.dtype(),
+                                   parameter.tensor.requires_grad(), parameter.tensor.shape(), false});
+    }
+    result.batch_tensors = traced.inputs;
+    result.trace = std::move(tape.trace);
+    result.kernels = std::move(tape.kernels);
+    result.managed_bytes = tape.managed_bytes;
+    tape.stop();
+  }
+  result.assumptions.emplace_back("operators and lifetimes are those that PyTorch showed for this module");
+  result.not_modelled = {"temporaries inside the operators of a traced module, and cuDNN's workspaces",
+                         "which attention kernel the card takes: the memory-efficient one is assumed"};
+  return result;
+}
+
+}  // namespace memcalc
