@@ -22,9 +22,11 @@ from ._core import (
 from ._estimate import estimate, estimate_many, gpus, models
 from ._model import Model, Parameter
 from ._options import RunOptions
+from ._planning import Answer, max_batch, max_seq
 from ._report import Report
 
 __all__ = [
+    "Answer",
     "Error",
     "InputError",
     "InternalError",
@@ -39,5 +41,7 @@ __all__ = [
     "estimate",
     "estimate_many",
     "gpus",
+    "max_batch",
+    "max_seq",
     "models",
 ]

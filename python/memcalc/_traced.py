@@ -7,8 +7,11 @@ tell of their own death. Nothing is computed and no memory is taken.
 """
 from __future__ import annotations
 
+import contextlib
+import copy
+import sys
 import weakref
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -191,12 +194,26 @@ def _categorised(events: list[Event], copies: set[int], saved: set[int], gradien
     return [event._replace(category=category(event)) if event.kind == ALLOCATE else event for event in events]
 
 
+@contextlib.contextmanager
+def _whole_sequences() -> Iterator[None]:
+    """transformers looks at position ids for sequences packed into one (masking_utils.py); values are what the meta
+    device has not, and the positions that it makes itself are of whole sequences, for which it finds None."""
+    masks = sys.modules.get("transformers.masking_utils")
+    if masks is None or not hasattr(masks, "find_packed_sequence_indices"):
+        yield
+        return
+    found = masks.find_packed_sequence_indices
+    masks.find_packed_sequence_indices = lambda *_, **__: None  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        masks.find_packed_sequence_indices = found  # type: ignore[attr-defined]
+
+
 def trace(module: torch.nn.Module, example_inputs: Any, *, precision: str = "fp32",
           loss: Callable[[Any], torch.Tensor] | None = None) -> Trace:
     """One forward and backward pass in training mode. The module itself is neither run nor changed: a copy on the meta
     device is. Raises what PyTorch raises for a module that cannot run there (one that looks at values)."""
-    import copy
-
     shadow = copy.deepcopy(module).to("meta")
     if precision in WEIGHTS: shadow = shadow.to(WEIGHTS[precision])
     shadow.train()
@@ -221,7 +238,7 @@ def trace(module: torch.nn.Module, example_inputs: Any, *, precision: str = "fp3
     card = _OnTheCard(AUTOCAST.get(precision), lambda copied: copies.add(requests.index_of(copied)))
     batch = tensors[0].size(0) if tensors and tensors[0].dim() else 1
     with requests:
-        with card:
+        with card, _whole_sequences():
             output = shadow(**inputs) if isinstance(inputs, dict) else shadow(
                 *(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
             result = loss(output) if loss is not None else _loss_of(output, batch)

@@ -10,7 +10,9 @@ precision, loop, optimizer, attn, ckpt, accum, clip, dropout, use_cache, lora, l
 """
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import json
 import os
 import sys
@@ -329,14 +331,31 @@ def run_case(case: Case) -> Row:
         return {"case": case, "error": repr(error)[:400], "tb": traceback.format_exc()[-800:]}
 
 
+def import_everything(cases: list[Case]) -> None:
+    """Once, before any fork, and outside of any `torch.device("cuda")`: a library that is imported while a model is
+    built there leaves a small tensor on the card (measured: 512 bytes where transformers' modules were)."""
+    import torch  # noqa: F401  no CUDA call here
+
+    for name in ("torchvision", "peft"):
+        with contextlib.suppress(ImportError): importlib.import_module(name)
+    if all(case["config"]["model_type"] == "torchvision" for case in cases): return
+    import transformers.models.auto.modeling_auto
+
+    with contextlib.suppress(ImportError): from transformers import Trainer  # noqa: F401
+    for case in cases:
+        if case["config"]["model_type"] == "torchvision": continue
+        importlib.import_module(f"transformers.models.{module_name(case['config']['model_type'])}")
+
+
+def module_name(model_type: str) -> str:
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    return str(model_type_to_module_name(model_type))
+
+
 def main(cases_path: str, rows_path: str) -> None:
     with open(cases_path) as file: cases = [json.loads(line) for line in file if line.strip()]
-    import torch  # noqa: F401  imported once, before any fork; no CUDA call here
-
-    if any(case["config"]["model_type"] != "torchvision" for case in cases):
-        import transformers.models.auto.modeling_auto  # noqa: F401
-        if any(case.get("loop") == "trainer" for case in cases): from transformers import Trainer  # noqa: F401
-    if any(case["config"]["model_type"] == "torchvision" for case in cases): import torchvision  # noqa: F401
+    import_everything(cases)
     for case in cases:
         child = os.fork()
         if child == 0:

@@ -1,0 +1,132 @@
+"""Model.from_module: known families and traced modules. Needs PyTorch, transformers and torchvision, which CI has not:
+run it where they are (docs/python.md says what it gave)."""
+import memcalc
+import pytest
+
+torch = pytest.importorskip("torch", reason="no PyTorch here: from_module is not tested", exc_type=ImportError)
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self, width=256):
+        super().__init__()
+        self.first = torch.nn.Linear(width, 4 * width)
+        self.second = torch.nn.Linear(4 * width, 10)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+def test_an_mlp_by_hand():
+    """Batch 64, float32: what is alive when the optimizer is done is weights, gradients and two moments."""
+    model = memcalc.Model.from_module(Mlp(), torch.zeros(64, 256))
+    assert model.is_traced and [p.shape for p in model.parameters()] == [(1024, 256), (1024,), (10, 1024), (10,)]
+    report = memcalc.estimate(model, gpu="h100-sxm")
+    weights = 4 * (1024 * 256 + 1024 + 10 * 1024 + 10)
+    record = report.to_dict()
+    assert report.parameters * 4 == weights
+    assert record["memory"]["categories"]["weights"] == weights
+    assert record["memory"]["categories"]["inputs"] == 64 * 256 * 4
+    # Steps 2 and 3 begin with the moments and a step counter for each parameter, and end with gradients too.
+    events = report.timeline()
+    assert events["phase"][-1] == "optimizer"
+    forward = 2 * 64 * 1024 * 256 + 2 * 64 * 10 * 1024  # multiply-adds of the products
+    assert record["flops"]["by_phase"]["forward"]["contraction"] == 2 * forward / 2
+    # The first layer's input needs no gradient: one product fewer.
+    assert record["flops"]["by_phase"]["backward"]["contraction"] == forward + 2 * 64 * 10 * 1024
+
+
+def test_the_module_is_left_alone():
+    module = Mlp()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    module.eval()
+    memcalc.Model.from_module(module, torch.zeros(2, 256), precision="amp-fp16")
+    assert not module.training and all(p.grad is None for p in module.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_what_is_free_and_what_is_not():
+    model = memcalc.Model.from_module(Mlp(), torch.zeros(64, 256), precision="amp-bf16")
+    adam = memcalc.estimate(model, optimizer="adamw")
+    sgd = memcalc.estimate(model, optimizer="sgd", accumulation_steps=4, max_grad_norm=1.0)
+    assert adam.categories["optimizer_states"] > sgd.categories["optimizer_states"] == 0
+    for wrong in ({"batch_size": 3}, {"precision": "fp32"}, {"checkpointing": "full"}, {"lora": 8}, {"loop": "trainer"}):
+        with pytest.raises(memcalc.UsageError): memcalc.estimate(model, **wrong)
+
+
+def test_what_looks_at_values_is_refused():
+    class Looks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return (x * self.weight).sum() if x.max() > 0 else x.sum()
+
+    with pytest.raises(memcalc.UnsupportedError) as caught: memcalc.Model.from_module(Looks(), torch.zeros(2))
+    assert caught.value.part == "module"
+    with pytest.raises(memcalc.UsageError, match="example_inputs"): memcalc.Model.from_module(Mlp())
+
+
+TRANSFORMERS = [  # model_type, sizes, class, most that the traced peak may differ from the family's
+    ("bert", {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}, "SequenceClassification"),
+    ("roberta", {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}, "MaskedLM"),
+    ("distilbert", {"dim": 512, "n_heads": 8, "hidden_dim": 2048}, "SequenceClassification"),
+    ("electra", {}, "TokenClassification"),
+    ("gpt2", {"n_embd": 512, "n_head": 8}, "CausalLM"),
+    ("qwen3", {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64,
+               "intermediate_size": 1408, "vocab_size": 32000}, "CausalLM"),
+    ("gpt_neox", {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}, "CausalLM"),
+    ("llama", {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 1408},
+     "CausalLM"),
+    ("qwen2", {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 1408,
+               "vocab_size": 32000}, "CausalLM"),
+    ("vit", {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}, "ImageClassification"),
+]
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
+
+
+def transformer(model_type, sizes, auto, precision):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(model_type, **sizes)
+    for key in LAYERS:
+        if key in config.to_dict(): setattr(config, key, 4)
+    config.use_cache = False
+    with torch.device("meta"):
+        module = getattr(transformers, "AutoModelFor" + auto).from_config(config, attn_implementation="sdpa")
+    ids = torch.zeros(4, 128, dtype=torch.long, device="meta")
+    inputs = {"pixel_values": torch.zeros(4, 3, 224, 224, device="meta")} if auto.startswith("Image") else {
+        "input_ids": ids}
+    inputs["labels"] = ids[:, 0].clone() if auto.endswith(("SequenceClassification", "ImageClassification")) else ids.clone()
+    return module, inputs, {"batch_size": 4, "loop": "bare", "precision": precision,
+                            **({} if auto.startswith("Image") else {"sequence_length": 128})}
+
+
+@pytest.mark.parametrize("precision", ("fp32", "amp-bf16"))
+@pytest.mark.parametrize("model_type, sizes, auto", TRANSFORMERS, ids=[row[0] for row in TRANSFORMERS])
+def test_a_transformer_is_its_family_and_its_trace_agrees(model_type, sizes, auto, precision):
+    module, inputs, options = transformer(model_type, sizes, auto, precision)
+    family = memcalc.Model.from_module(module)
+    assert not family.is_traced and family.model_type == model_type
+    traced = memcalc.Model.from_module(module, inputs, precision=precision, traced=True)
+    shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+    assert [(p.name, p.shape) for p in family.parameters()] == [(p.name, p.shape) for p in traced.parameters()] == shapes
+    ours = memcalc.estimate(family, gpu="h100-sxm", **options).peak_allocated_bytes
+    theirs = memcalc.estimate(traced, gpu="h100-sxm").peak_allocated_bytes
+    print(f"\n{model_type} {precision}: family {ours}, traced {theirs}, {100 * (theirs / ours - 1):+.2f} %")
+    assert abs(theirs / ours - 1) <= 0.02
+
+
+# What a trace does not see are cuDNN's workspaces: of the two networks with large 3 x 3 convolutions they are most.
+@pytest.mark.parametrize("name, most", (("resnet18", 0.1), ("vgg11", 0.4), ("mobilenet_v2", 0.02),
+                                        ("convnext_tiny", 0.02), ("efficientnet_b0", 0.02)))
+def test_a_classifier_of_torchvision(name, most):
+    torchvision = pytest.importorskip("torchvision")
+    with torch.device("meta"): module = getattr(torchvision.models, name)()
+    family = memcalc.Model.from_module(module)
+    assert (family.model_type, family.name) == ("torchvision", name)
+    traced = memcalc.Model.from_module(module, torch.zeros(16, 3, 224, 224, device="meta"), traced=True)
+    assert [p.shape for p in family.parameters()] == [p.shape for p in traced.parameters()]
+    ours = memcalc.estimate(family, gpu="h100-sxm", batch_size=16).peak_allocated_bytes
+    theirs = memcalc.estimate(traced, gpu="h100-sxm").peak_allocated_bytes
+    print(f"\n{name}: family {ours}, traced {theirs}, {100 * (theirs / ours - 1):+.2f} %")
+    assert ours * (1 - most) <= theirs <= ours * 1.02
