@@ -22,7 +22,7 @@ from ._core import (
 from ._estimate import estimate, estimate_many, gpus, models
 from ._model import Model, Parameter
 from ._options import RunOptions
-from ._planning import Answer, max_batch, max_seq
+from ._planning import Answer, compare, max_batch, max_seq, sweep
 from ._report import Report
 
 __all__ = [
@@ -38,10 +38,12 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "__version__",
+    "compare",
     "estimate",
     "estimate_many",
     "gpus",
     "max_batch",
     "max_seq",
     "models",
+    "sweep",
 ]

@@ -89,3 +89,45 @@ class RunOptions(TypedDict, total=False):
     """`--prefetch-factor`: batches each worker prepares ahead [2]"""
     pin_memory: bool | None
     """`--pin-memory`: batches pass through pinned memory [trainer: on]"""
+    gpus: int | None
+    """`--gpus`: GPUs in all [tp x cp x pp]"""
+    nodes: int | None
+    """`--nodes`: hosts that they are in [1]"""
+    parallel: str | None
+    """`--parallel`: ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]"""
+    framework: str | None
+    """`--framework`: torch, deepspeed or megatron [as the mode says]"""
+    tp: int | None
+    """`--tp`: ranks that share each layer's matrices [1]"""
+    sp: bool | None
+    """`--sp`: sequence parallel between those matrices (Megatron)"""
+    cp: int | None
+    """`--cp`: ranks that share each sequence [1]"""
+    cp_type: str | None
+    """`--cp-type`: all-gather, ring or ulysses [all-gather]"""
+    ep: int | None
+    """`--ep`: ranks that share the experts [1]"""
+    pp: int | None
+    """`--pp`: stages of the pipeline [1]"""
+    schedule: str | None
+    """`--schedule`: gpipe, 1f1b, interleaved or zero-bubble [1f1b]"""
+    virtual_stages: int | None
+    """`--virtual-stages`: model chunks on each rank, interleaved [1]"""
+    micro_batches: int | None
+    """`--micro-batches`: in a step of the pipeline [as many as stages]"""
+    hsdp_shard: int | None
+    """`--hsdp-shard`: FSDP: ranks that share one copy [all]"""
+    fsdp_param_dtype: str | None
+    """`--fsdp-param-dtype`: fp32, fp16 or bf16, of gathered parameters"""
+    fsdp_reduce_dtype: str | None
+    """`--fsdp-reduce-dtype`: the same, of gradients that are reduced"""
+    no_reshard_after_forward: bool | None
+    """`--no-reshard-after-forward`: FSDP keeps what it has gathered"""
+    ddp_bucket_view: bool | None
+    """`--ddp-bucket-view`: DDP: gradient_as_bucket_view=True"""
+    ddp_static_graph: bool | None
+    """`--ddp-static-graph`: DDP: static_graph=True"""
+    offload_states: str | None
+    """`--offload-states`: host or nvme: sharded states and gradients"""
+    offload_parameters: str | None
+    """`--offload-parameters`: host or nvme: sharded parameters"""

@@ -110,3 +110,13 @@ def max_batch(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any
 def max_seq(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
     """The longest sequence that fits on a card; otherwise as `max_batch`."""
     return ask("max-seq", model, gpu, options)
+
+
+def sweep(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
+    """Memory over the values of some options: lists are varied, a row a point. Raises as `estimate`."""
+    return ask("sweep", model, gpu, options)
+
+
+def compare(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
+    """Models on cards, side by side: does it fit, with how much room. Raises as `estimate`."""
+    return ask("compare", model, gpu, options)

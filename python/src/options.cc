@@ -146,6 +146,12 @@ Keyword size(const char* flag, std::optional<std::int64_t> ArchitectureChanges::
   return keyword;
 }
 
+/// A member of RunOptions::parallel.
+template <typename Value>
+auto of_parallel(Value Parallel::*place) {
+  return [=](Options & o) -> auto& { return o.run.parallel.*place; };
+}
+
 Keyword tie_size() {
   Keyword keyword = truth(
       "--tie", [](Options & o) -> auto& { return o.sizes.tie; },
@@ -195,6 +201,10 @@ void set_lora_targets(py::handle value, Options& o) {
   o.run.lora_targets = texts_from("lora_targets", value);
 }
 
+void set_no_reshard(py::handle value, Options& o) {
+  o.run.parallel.reshard_after_forward = !truth_from("no_reshard_after_forward", value);
+}
+
 void set_lora_dtype(py::handle value, Options& o) {
   enum class AdapterDType : std::uint8_t { kFloat32, kBase };
   o.run.lora_in_base_dtype = choice_from<AdapterDType>("lora_dtype", value, kAdapterDTypeNames) == AdapterDType::kBase;
@@ -203,6 +213,7 @@ void set_lora_dtype(py::handle value, Options& o) {
 const std::vector<Keyword>& keywords() {
   using R = RunOptions;
   using A = ArchitectureChanges;
+  using P = Parallel;
   static const std::vector<Keyword> table = {
       whole("--bs", &R::batch_size, "sequences per micro-batch [1]", "batch_size"),
       whole("--seq", &R::sequence_length, "tokens per sequence [trained context, at most 2048]", "sequence_length"),
@@ -260,6 +271,36 @@ const std::vector<Keyword>& keywords() {
       whole("--loader-workers", &R::dataloader_workers, "processes that load batches [0]", "", 0),
       whole("--prefetch-factor", &R::prefetch_factor, "batches each worker prepares ahead [2]"),
       truth("--pin-memory", &R::pin_memory, "batches pass through pinned memory [trainer: on]"),
+
+      whole("--gpus", &R::gpus, "GPUs in all [tp x cp x pp]"),
+      whole("--nodes", of_parallel(&P::nodes), "hosts that they are in [1]"),
+      choice<DataParallel>("--parallel", of_parallel(&P::data_parallel), kDataParallelNames,
+                           "ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]"),
+      choice<Framework>("--framework", &R::framework, kFrameworkNames,
+                        "torch, deepspeed or megatron [as the mode says]"),
+      whole("--tp", of_parallel(&P::tensor), "ranks that share each layer's matrices [1]"),
+      truth("--sp", of_parallel(&P::sequence_parallel), "sequence parallel between those matrices (Megatron)"),
+      whole("--cp", of_parallel(&P::context), "ranks that share each sequence [1]"),
+      choice<ContextParallel>("--cp-type", of_parallel(&P::context_type), kContextParallelNames,
+                              "all-gather, ring or ulysses [all-gather]"),
+      whole("--ep", of_parallel(&P::expert), "ranks that share the experts [1]"),
+      whole("--pp", of_parallel(&P::pipeline), "stages of the pipeline [1]"),
+      choice<PipelineSchedule>("--schedule", of_parallel(&P::schedule), kScheduleNames,
+                               "gpipe, 1f1b, interleaved or zero-bubble [1f1b]"),
+      whole("--virtual-stages", of_parallel(&P::virtual_stages), "model chunks on each rank, interleaved [1]"),
+      whole("--micro-batches", of_parallel(&P::micro_batches), "in a step of the pipeline [as many as stages]"),
+      whole("--hsdp-shard", of_parallel(&P::hsdp_shard), "FSDP: ranks that share one copy [all]"),
+      choice<DType>("--fsdp-param-dtype", of_parallel(&P::fsdp_param_dtype), kWeightDTypeNames,
+                    "fp32, fp16 or bf16, of gathered parameters"),
+      choice<DType>("--fsdp-reduce-dtype", of_parallel(&P::fsdp_reduce_dtype), kWeightDTypeNames,
+                    "the same, of gradients that are reduced"),
+      special("--no-reshard-after-forward", "bool", set_no_reshard, "FSDP keeps what it has gathered"),
+      truth("--ddp-bucket-view", of_parallel(&P::ddp_bucket_view), "DDP: gradient_as_bucket_view=True"),
+      truth("--ddp-static-graph", of_parallel(&P::ddp_static_graph), "DDP: static_graph=True"),
+      choice<OffloadTo>("--offload-states", of_parallel(&P::offload_states), kOffloadNames,
+                        "host or nvme: sharded states and gradients"),
+      choice<OffloadTo>("--offload-parameters", of_parallel(&P::offload_parameters), kOffloadNames,
+                        "host or nvme: sharded parameters"),
   };
   return table;
 }
