@@ -131,3 +131,5 @@ class RunOptions(TypedDict, total=False):
     """`--offload-states`: host or nvme: sharded states and gradients"""
     offload_parameters: str | None
     """`--offload-parameters`: host or nvme: sharded parameters"""
+    megatron: Sequence[str] | None
+    """`--megatron`: Megatron's own arguments: name or name=value, …"""

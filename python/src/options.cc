@@ -205,6 +205,11 @@ void set_no_reshard(py::handle value, Options& o) {
   o.run.parallel.reshard_after_forward = !truth_from("no_reshard_after_forward", value);
 }
 
+// Megatron's own arguments, as the command line takes them: "name" or "name=value".
+void set_megatron(py::handle value, Options& o) {
+  o.run.parallel.megatron = parse_megatron_options(join(texts_from("megatron", value), ","));
+}
+
 void set_lora_dtype(py::handle value, Options& o) {
   enum class AdapterDType : std::uint8_t { kFloat32, kBase };
   o.run.lora_in_base_dtype = choice_from<AdapterDType>("lora_dtype", value, kAdapterDTypeNames) == AdapterDType::kBase;
@@ -301,6 +306,7 @@ const std::vector<Keyword>& keywords() {
                         "host or nvme: sharded states and gradients"),
       choice<OffloadTo>("--offload-parameters", of_parallel(&P::offload_parameters), kOffloadNames,
                         "host or nvme: sharded parameters"),
+      special("--megatron", "Sequence[str]", set_megatron, "Megatron's own arguments: name or name=value, …"),
   };
   return table;
 }

@@ -9,7 +9,7 @@ ROWS = [json.loads(line) for line in
         (Path(__file__).resolve().parents[1] / "measured/measure_h200.jsonl").read_text().splitlines()]
 TOO_LOW = {  # known to be wrong: the least share of the measured peak that is predicted, and why
     "t5-base-b4-s512-amp-bf16": (0.84, "T5 under autocast keeps 1.4 GB more than the family's forward says"),
-    "gpt2-b4-s512-trainer-amp-bf16-accum2": (0.999, "512 KiB: the harness' run only, memcalc.measure's is exact"),
+    "gpt2-b4-s512-trainer-amp-bf16-accum2": (0.999, "512 KiB that memcalc.measure's run has not; not explained"),
 }
 
 

@@ -13,18 +13,17 @@ NEGATIONS = {"--no-tie", "--no-prepare-kbit"}             # keyword=False
 
 
 def options_of_the_command_line(cli):
-    """{--option: description} of every group of `estimate --help` that describes a run."""
+    """Every option of `estimate --help` that describes a run, rather than the answer."""
     text = cli("estimate", "--help")
     answer = text.index("\nAnswer")
-    return dict(re.findall(r"^  (--\S+)(?: \S+)? {2,}(\S.*)$", text[:answer] + text[text.index("\n\n", answer):],
-                           re.MULTILINE))
+    return set(re.findall(r"^  (--[a-z0-9-]+)", text[:answer] + text[text.index("\n\n", answer):], re.MULTILINE))
 
 
 def test_every_option_has_a_keyword_and_no_keyword_is_alone(cli):
     options = options_of_the_command_line(cli)
     known = {flag for _, flag, _, _ in _core.option_table()}
-    assert set(options) - OF_THE_CALL - NEGATIONS - known == set(), "add a line to python/src/options.cc"
-    assert known - set(options) == set()
+    assert options - OF_THE_CALL - NEGATIONS - known == set(), "add a line to python/src/options.cc"
+    assert known - options == set()
 
 
 def test_names_are_unique_and_typed():
