@@ -61,6 +61,8 @@ class RunOptions(TypedDict, total=False):
     """`--skipped-steps`: first steps that the fp16 loss scaler skips [0]"""
     dropout: float | None
     """`--dropout`: every dropout probability [the model's own]"""
+    compile: bool | None
+    """`--compile`: torch.compile(model), the default mode"""
     use_cache: bool | None
     """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     lora: int | None
@@ -81,6 +83,10 @@ class RunOptions(TypedDict, total=False):
     """`--freeze`: parts of parameter names not to train"""
     activation_offload: bool | None
     """`--activation-offload`: saved tensors go to pinned host memory"""
+    offload_optimizer: bool | None
+    """`--offload-optimizer`: AdamW's states and step on the host (torchao)"""
+    offload_gradients: bool | None
+    """`--offload-gradients`: with it: gradients die once they are copied"""
     expandable: bool | None
     """`--expandable`: the allocator's expandable_segments:True"""
     loader_workers: int | None

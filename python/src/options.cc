@@ -258,6 +258,7 @@ const std::vector<Keyword>& keywords() {
       choice<Attention>("--attn", &R::attention, kAttentionNames, "sdpa, eager or flash [sdpa]", "attention"),
       whole("--skipped-steps", &R::skipped_steps, "first steps that the fp16 loss scaler skips [0]", "", 0),
       number("--dropout", &R::dropout, "every dropout probability [the model's own]"),
+      truth("--compile", &R::compile, "torch.compile(model), the default mode"),
       truth("--use-cache", &R::use_cache, "keep the KV cache, as plain loops over decoders do"),
 
       whole("--lora", &R::lora_rank, "peft adapters of this rank on a frozen base"),
@@ -272,6 +273,8 @@ const std::vector<Keyword>& keywords() {
       texts("--freeze", &R::frozen, "parts of parameter names not to train"),
 
       truth("--activation-offload", &R::offload_activations, "saved tensors go to pinned host memory"),
+      truth("--offload-optimizer", &R::offload_optimizer, "AdamW's states and step on the host (torchao)"),
+      truth("--offload-gradients", &R::offload_gradients, "with it: gradients die once they are copied"),
       truth("--expandable", &R::expandable_segments, "the allocator's expandable_segments:True"),
       whole("--loader-workers", &R::dataloader_workers, "processes that load batches [0]", "", 0),
       whole("--prefetch-factor", &R::prefetch_factor, "batches each worker prepares ahead [2]"),

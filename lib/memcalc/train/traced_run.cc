@@ -160,7 +160,7 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   for (const Parameter& parameter : module.parameters) {
     if (parameter.tensor.requires_grad()) all.push_back(&parameter);
   }
-  OptimizerSteps optimizer(tape, run.optimizer, Loop::kBare, {std::move(all)});
+  OptimizerSteps optimizer(tape, run, {std::move(all)});
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16, 0);
   tape.record_kernels = true;
   tape.step = 0;
@@ -193,7 +193,7 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   tape.kernel_repeats = 1;
   tape.phase = Phase::kOptimizer;
   if (run.max_grad_norm) {
-    scaler.unscale();
+    scaler.unscale(optimizer);
     clip_grad_norm(tape, module.parameters);
   }
   scaler.step(optimizer);
