@@ -80,6 +80,7 @@ class Timeline {
   std::vector<double> queue_;    // when the kernels launched last will have finished, a ring
   std::size_t launched_ = 0;
   Phase phase_ = Phase::kZero;  // of the kernel issued last
+  bool recomputed_ = false;
   double host_ = 0;
   double compute_ = 0;        // when the compute stream is free
   double communication_ = 0;  // when the stream of collectives is
@@ -100,6 +101,9 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   double issuing = host_seconds(kernel, rates_.host);
   if (kernel.phase != phase_ && kernel.phase == Phase::kForward) issuing += rates_.host.forward_us * kMicrosecond;
   if (kernel.phase != phase_ && kernel.phase == Phase::kBackward) issuing += rates_.host.backward_us * kMicrosecond;
+  // checkpoint.py: hooks pack and unpack every saved tensor in Python; a region shows where it is computed again.
+  if (kernel.recomputed && !recomputed_) issuing += rates_.host.region_us * kMicrosecond;
+  recomputed_ = kernel.recomputed;
   phase_ = kernel.phase;
   host_ += issuing;
   part.host_seconds += issuing;

@@ -74,6 +74,7 @@ struct HostRates {
   double queue_kernels = 1;      // launches that the driver queues before the host has to wait
   double gap_us = 1;             // of the card between two kernels of a stream, beyond the sweep's graphs
   double launch_latency_us = 1;  // from the host's call to the kernel's start on an idle card
+  double region_us = 1;          // a checkpointed region: its hooks, in both of its forwards
 };
 
 /// Copies between host and card.
@@ -185,6 +186,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("host", "queue_kernels", rates.host.queue_kernels);
   visit("host", "gap_us", rates.host.gap_us);
   visit("host", "launch_latency_us", rates.host.launch_latency_us);
+  visit("host", "region_us", rates.host.region_us);
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
