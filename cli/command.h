@@ -23,6 +23,8 @@ struct Command {
 [[nodiscard]] Command add_max_model(CLI::App& root);
 [[nodiscard]] Command add_sweep(CLI::App& root);
 [[nodiscard]] Command add_compare(CLI::App& root);
+[[nodiscard]] Command add_ladder(CLI::App& root);
+[[nodiscard]] Command add_plan(CLI::App& root);
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: memcalc [estimate] --model MODEL [OPTIONS]\n"
-    "       memcalc max-batch | max-seq | sweep | compare --model MODEL [OPTIONS]\n"
+    "       memcalc max-batch | max-seq | sweep | compare | ladder --model MODEL [OPTIONS]\n"
+    "       memcalc plan --model MODEL --gpus N --global-batch N [OPTIONS]\n"
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc weights PATH [OPTIONS]\n"
     "       memcalc utilization [OPTIONS]\n"
@@ -135,9 +136,9 @@ ExitStatus run(const std::vector<std::string>& typed) {
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
   const std::vector<Command> commands = {
-      add_estimate(root),  add_max_batch(root), add_max_seq(root),    add_max_model(root), add_sweep(root),
-      add_compare(root),   add_trace(root),     add_weights(root),    add_models(root),    add_gpus(root),
-      add_calibrate(root), add_check(root),     add_utilization(root)};
+      add_estimate(root), add_max_batch(root), add_max_seq(root),   add_max_model(root), add_sweep(root),
+      add_compare(root),  add_ladder(root),    add_plan(root),      add_trace(root),     add_weights(root),
+      add_models(root),   add_gpus(root),      add_calibrate(root), add_check(root),     add_utilization(root)};
   for (const Command& command : commands) command.app->allow_extras();
   if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
   refuse_empty_values(typed);

@@ -7,8 +7,10 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/plan/check.h"
+#include "memcalc/plan/ladder.h"
 #include "memcalc/plan/largest.h"
 #include "memcalc/plan/outcome.h"
+#include "memcalc/plan/plan.h"
 #include "memcalc/plan/search_control.h"
 #include "memcalc/plan/sweep.h"
 #include "memcalc/plan/utilization.h"

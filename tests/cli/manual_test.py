@@ -10,7 +10,7 @@ import memcalc_cli
 from memcalc_cli import ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
-COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "trace", "weights",
+COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
             "utilization", "check", "calibrate", "models", "gpus")
 
 

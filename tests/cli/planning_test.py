@@ -29,6 +29,10 @@ CASES = [
     (("max-model", "--family", "mixtral", "--bs", "1", "--gpu", "t4"), 1),
     (("sweep", *GPT2, "--bs", "1..8*2", "--seq", "128,512,4096"), 0),
     (("compare", *GPT2, "--bs", "4", "--price", "2"), 0),
+    (("ladder", "--model", "gpt2-xl", "--bs", "8", "--gpu", "h100-sxm"), 0),
+    (("ladder", "--model", "llama-3-70b", "--gpu", "t4"), 1),
+    (("plan", "--model", "gpt2", "--gpus", "2", "--global-batch", "8", "--bf16", "--emit", "torchrun"), 0),
+    (("plan", "--model", "llama-3-70b", "--gpus", "1", "--global-batch", "1", "--bf16"), 1),
 ]
 
 
@@ -127,6 +131,10 @@ class Errors(unittest.TestCase):
         (("sweep", *GPT2, "--bs", "1..9999999"), "more than 10000 values"),
         (("sweep", *GPT2, "--bs", "1,x"), "--bs: expected a whole number"),
         (("compare", *GPT2, "--gpu", "h100,h101x"), "unknown GPU"),
+        (("plan", *GPT2, "--gpus", "2"), "--global-batch: expected"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--bs", "1"), "plan looks for it"),
+        (("plan", *GPT2, "--gpus", "4", "--nodes", "3", "--global-batch", "8"), "does not divide gpus"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--emit", "x"), "--emit: expected one of"),
         (("sweep", *GPT2, "--plot", "/no/such/folder/a.svg"), "cannot write"),
     ]
 

@@ -1,5 +1,7 @@
 #include "memcalc/plan/outcome.h"
 
+#include <algorithm>
+
 namespace memcalc {
 
 Outcome outcome_of(const Report& report) {
@@ -9,13 +11,29 @@ Outcome outcome_of(const Report& report) {
                   .fits = report.fits,
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak};
+  outcome.built_whole = report.run.parallel.is_parallel() && report.peak_phase == Phase::kBuild;
   outcome.headroom = report.device.memory_bytes - outcome.needed;
+  return outcome;
+}
+
+Outcome without_construction(const Report& report, Outcome outcome) {
+  if (!outcome.built_whole) return outcome;
+  Bytes steps = 0;
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    steps = std::max(steps, report.memory.phase_peaks[static_cast<std::size_t>(phase)]);
+  }
+  outcome.needed += steps - outcome.reserved;
+  outcome.allocated = steps;
+  outcome.reserved = steps;
+  outcome.headroom = report.device.memory_bytes - outcome.needed;
+  outcome.fits = outcome.headroom >= 0;
   return outcome;
 }
 
 Outcome outcome_of(const Candidate& candidate) {
   try {
-    return outcome_of(estimate(candidate.model, candidate.run, candidate.device));
+    const Report report = estimate(candidate.model, candidate.run, candidate.device);
+    return candidate.built_on_meta ? without_construction(report, outcome_of(report)) : outcome_of(report);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
     Outcome refused;

@@ -28,6 +28,7 @@ struct Outcome {
   Bytes needed = 0;    // what the card must have: reserved, context, kernels
   Bytes headroom = 0;  // memory of the card less `needed`; negative where it does not fit
   bool fits = false;
+  bool built_whole = false;  // the peak is the whole model at its construction, before it is sharded
   std::array<Bytes, kCategoryCount> categories{};  // at the peak of allocated
   Bytes slack = 0;                                 // the rest of it
   std::optional<Speed> speed;                      // where the card's rates are known
@@ -36,11 +37,16 @@ struct Outcome {
 
 [[nodiscard]] Outcome outcome_of(const Report& report);
 
+/// The outcome of a sharded run whose model is made on the meta device, so that no rank ever holds it whole: the peak
+/// of the steps themselves. What is reserved is then not known, and taken as what is allocated. Others: unchanged.
+[[nodiscard]] Outcome without_construction(const Report& report, Outcome outcome);
+
 /// A run to be estimated.
 struct Candidate {
   ModelSpec model;
   RunSpec run;
   DeviceSpec device;
+  bool built_on_meta = false;  // see without_construction()
 };
 
 /// estimate(), where what the library refuses (Error of kUsage, kUnsupported, kOverflow) is an outcome, too.

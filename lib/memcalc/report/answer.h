@@ -21,7 +21,7 @@ using Value = std::variant<std::monostate, bool, std::int64_t, double, std::stri
 
 struct Fact {
   std::string key;    // in JSON, with its unit: "needed_bytes"
-  std::string label;  // in text
+  std::string label;  // in text; empty: in JSON only
   Unit unit = Unit::kText;
   Value value;
 };

@@ -145,7 +145,7 @@ std::string text_of(const Answer& answer, const RenderOptions& options) {
   std::size_t width = 0;
   for (const Fact& fact : answer.facts) width = std::max(width, columns_of(fact.label));
   for (const Fact& fact : answer.facts) {
-    if (std::holds_alternative<std::monostate>(fact.value)) continue;
+    if (std::holds_alternative<std::monostate>(fact.value) || fact.label.empty()) continue;
     std::string start = pad_right(fact.label, width + 2);
     for (const std::string& line : wrap(shown(fact.value, fact.unit), options.columns - start.size())) {
       out.append(start).append(line).append("\n");
@@ -165,7 +165,7 @@ std::string text_of(const Answer& answer, const RenderOptions& options) {
 std::string markdown_of(const Answer& answer, const RenderOptions& options) {
   std::string out = "### " + answer.headline + "\n\n";
   for (const Fact& fact : answer.facts) {
-    if (!std::holds_alternative<std::monostate>(fact.value))
+    if (!fact.label.empty() && !std::holds_alternative<std::monostate>(fact.value))
       out += "- " + fact.label + ": " + shown(fact.value, fact.unit) + "\n";
   }
   if (!answer.facts.empty()) out += "\n";

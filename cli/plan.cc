@@ -1,0 +1,133 @@
+// memcalc ladder, memcalc plan: what to change so that a training fits, and how to spread it over GPUs.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "answer_arguments.h"
+#include "arguments.h"
+#include "command.h"
+#include "run_arguments.h"
+#include "search.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr const char* kLadderExamples =
+    "Examples:\n"
+    "  memcalc ladder --model gpt2-xl --bs 8 --gpu rtx-4090\n"
+    "  memcalc ladder --model llama-3-8b --bs 4 --seq 2048 --gpu h100-sxm --all\n"
+    "\n"
+    "Exit status: 0 answered; 1 nothing makes it fit; 2 wrong input; 3 a bug.\n";
+
+constexpr const char* kPlanExamples =
+    "Examples:\n"
+    "  memcalc plan --model llama-3.1-8b --gpus 8 --global-batch 16 --seq 8192 --bf16\n"
+    "  memcalc plan --model gpt2-xl --gpus 4 --global-batch 64 --bf16 --emit torchrun\n"
+    "\n"
+    "Exit status: 0 answered; 1 nothing fits; 2 wrong input; 3 a bug.\n";
+
+constexpr std::array<std::string_view, 5> kEmitNames = {"nothing", "torchrun", "deepspeed", "megatron", "trainer"};
+
+struct PlanArguments {
+  RunArguments run;
+  AnswerArguments answer;
+  SearchArguments search;
+  std::string global_batch, margin, simulate;
+  std::string emit = "nothing";
+  bool all = false;
+};
+
+ExitStatus finished(const Answer& answer, const Search& search) {
+  if (search.interrupted()) return kInterrupted;
+  return answer.positive ? kAnswered : kAnsweredNo;
+}
+
+ExitStatus run_ladder(const PlanArguments& arguments) {
+  AnswerOutput output(arguments.answer);
+  const Search search(arguments.search);
+  const Question question = resolve_arguments(arguments.run);
+  const Answer answer =
+      answer_of(climb(question.model, question.run, question.device, arguments.all, search.control()));
+  output.write(answer);
+  return finished(answer, search);
+}
+
+/// What is searched is not to be given.
+void refuse_searched(const RunArguments& run) {
+  const std::pair<const char*, const std::string*> searched[] = {{"--bs", &run.batch},
+                                                                 {"--accum", &run.accumulation},
+                                                                 {"--checkpointing", &run.checkpointing},
+                                                                 {"--parallel", &run.parallel.mode},
+                                                                 {"--tp", &run.parallel.tensor},
+                                                                 {"--cp", &run.parallel.context},
+                                                                 {"--ep", &run.parallel.expert},
+                                                                 {"--pp", &run.parallel.pipeline}};
+  for (const auto& [name, text] : searched) {
+    if (!text->empty()) throw UsageError(std::string(name) + ": plan looks for it; leave it out");
+  }
+}
+
+ExitStatus run_plan(const PlanArguments& arguments) {
+  AnswerOutput output(arguments.answer);
+  const Emit emit = parse_choice<Emit>("--emit", arguments.emit, kEmitNames);
+  refuse_searched(arguments.run);
+  if (arguments.global_batch.empty()) {
+    throw UsageError("--global-batch: expected the sequences of one optimizer step, of all GPUs");
+  }
+  RunArguments one = arguments.run;  // the run on one GPU, of which the rest follows
+  one.parallel = {};
+  if (one.loop.empty()) one.loop = "bare";  // most parallel modes are modelled there
+  Question question = resolve_arguments(one);
+  PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
+  asked.global_batch = parse_whole("--global-batch", arguments.global_batch, 1);
+  if (!arguments.run.parallel.gpus.empty()) asked.gpus = parse_whole("--gpus", arguments.run.parallel.gpus, 1);
+  if (!arguments.run.parallel.nodes.empty()) asked.nodes = parse_whole("--nodes", arguments.run.parallel.nodes, 1);
+  if (!arguments.simulate.empty()) {
+    asked.simulated = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
+  }
+  if (!arguments.margin.empty()) {
+    asked.margin = static_cast<Bytes>(parse_number("--margin", arguments.margin) * static_cast<double>(kGiB));
+  }
+  const Search search(arguments.search);
+  Plan plan = make_plan(asked, search.control());
+  plan.assumptions = question.run.assumptions;
+  const Answer answer = answer_of(asked, plan, emit);
+  output.write(answer);
+  return finished(answer, search);
+}
+
+}  // namespace
+
+Command add_ladder(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("ladder", "technique by technique, until the run fits");
+  auto arguments = std::make_shared<PlanArguments>();
+  add_run_options(*app, arguments->run);
+  app->add_flag("--all", arguments->all, "every technique, also beyond the first that fits")
+      ->disable_flag_override()
+      ->group("Search");
+  add_search_options(*app, arguments->search);
+  add_answer_options(*app, arguments->answer);
+  app->footer(kLadderExamples);
+  return {app, [arguments] { return run_ladder(*arguments); }};
+}
+
+Command add_plan(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
+  auto arguments = std::make_shared<PlanArguments>();
+  add_run_options(*app, arguments->run);
+  const auto option = [&](const char* name, std::string& value, const char* type, const char* description) {
+    app->add_option(name, value, description)->type_name(type)->group("Search");
+  };
+  option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
+  option("--margin", arguments->margin, "GIB", "GiB of the card to stay free [0]");
+  option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [32]");
+  option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: settings to copy");
+  add_search_options(*app, arguments->search);
+  add_answer_options(*app, arguments->answer);
+  app->footer(kPlanExamples);
+  return {app, [arguments] { return run_plan(*arguments); }};
+}
+
+}  // namespace memcalc::cli

@@ -1,0 +1,186 @@
+#include "memcalc/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "memcalc/plan/plan_space.h"
+#include "memcalc/spec/validate.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::size_t kWave = 16;  // candidates that are simulated before the next decision: the same on any threads
+
+/// A message without its numbers, so that refusals of one kind are counted together.
+std::string rule_of(const std::string& message) {
+  std::string rule;
+  for (const char c : message) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) rule += c;
+    if (digit && (rule.empty() || rule.back() != '#')) rule += '#';
+  }
+  return rule;
+}
+
+/// What became of one candidate before it was simulated.
+struct Sifted {
+  std::string rule;  // empty: still in
+  double least = 0;
+  double ranking = 0;
+};
+
+class Planner {
+ public:
+  Planner(const PlanQuestion& question, const SearchControl& control)
+      : question_(question), control_(control), form_(closed_form_of(question)), choices_(choices_of(question)) {
+    question_.device.memory_bytes -= question.margin;
+    plan_.candidates = choices_.size();
+  }
+
+  [[nodiscard]] Plan run() {
+    const std::vector<std::size_t> promising = sift();
+    simulate(promising);
+    keep_front();
+    for (auto& [rule, count] : rejected_) plan_.rejections.push_back({rule, count});
+    std::stable_sort(plan_.rejections.begin(), plan_.rejections.end(),
+                     [](const Rejection& a, const Rejection& b) { return a.count > b.count; });
+    return std::move(plan_);
+  }
+
+ private:
+  /// The candidates that may fit, the fastest by the closed form first.
+  std::vector<std::size_t> sift() {
+    std::vector<Sifted> sifted(choices_.size());
+    constexpr std::size_t kPart = 1024;  // candidates at a time: their work is short
+    const SearchControl quiet{.threads = control_.threads, .progress = {}, .stop = control_.stop};
+    plan_.complete = for_each_index((choices_.size() + kPart - 1) / kPart, quiet, [&](std::size_t part) {
+      const std::size_t end = std::min(choices_.size(), (part + 1) * kPart);
+      for (std::size_t i = part * kPart; i < end; ++i) sifted[i] = sifted_of(choices_[i]);
+    });
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < sifted.size(); ++i) {
+      if (!plan_.complete && sifted[i].rule.empty() && sifted[i].least == 0) continue;  // not reached
+      if (sifted[i].rule.empty()) {
+        left.push_back(i);
+      } else {
+        ++rejected_[sifted[i].rule];
+      }
+    }
+    std::stable_sort(left.begin(), left.end(), [&](std::size_t a, std::size_t b) {
+      return std::tie(sifted[a].ranking, sifted[a].least) < std::tie(sifted[b].ranking, sifted[b].least);
+    });
+    return left;
+  }
+
+  [[nodiscard]] Sifted sifted_of(const Choice& choice) const {
+    if (const char* rule = contradiction_in(question_, choice)) return {rule, 0, 0};
+    Sifted sifted{.least = least_bytes(form_, question_, choice)};
+    if (sifted.least > static_cast<double>(question_.device.memory_bytes)) {
+      return {"more than the card by the closed form alone", 0, 0};
+    }
+    try {
+      validate(question_.model, run_of(question_, choice));
+    } catch (const Error& error) {
+      return {rule_of(error.what()), 0, 0};
+    }
+    sifted.ranking = ranking_seconds(form_, question_, choice);
+    return sifted;
+  }
+
+  /// In waves, most promising first, until the limit. Every eighth of a wave comes from the other end, where memory is
+  /// least, so that the front does not end early.
+  void simulate(const std::vector<std::size_t>& order) {
+    std::size_t first = 0;
+    std::size_t last = order.size();
+    while (first < last && plan_.simulated < question_.simulated && !control_.stopped()) {
+      std::vector<std::size_t> wave;
+      while (wave.size() < std::min(kWave, question_.simulated - plan_.simulated) && first < last) {
+        wave.push_back(wave.size() % 8 == 7 ? order[--last] : order[first++]);
+      }
+      std::vector<std::optional<Outcome>> outcomes(wave.size());
+      const SearchControl counted{.threads = control_.threads,
+                                  .progress =
+                                      [&](std::size_t done, std::size_t) {
+                                        if (control_.progress) {
+                                          control_.progress(plan_.simulated + done,
+                                                            std::min(question_.simulated, order.size()));
+                                        }
+                                      },
+                                  .stop = control_.stop};
+      (void)for_each_index(wave.size(), counted, [&](std::size_t i) {
+        outcomes[i] =
+            outcome_of(Candidate{question_.model, run_of(question_, choices_[wave[i]]), question_.device, true});
+      });
+      for (std::size_t i = 0; i < wave.size(); ++i) {
+        if (outcomes[i]) judge(choices_[wave[i]], *std::move(outcomes[i]));
+      }
+    }
+    if (last > first) rejected_["not among the most promising: not simulated (--simulate)"] += last - first;
+    plan_.complete = plan_.complete && !control_.stopped();
+  }
+
+  void judge(const Choice& choice, Outcome outcome) {
+    ++plan_.simulated;
+    if (!outcome.answered()) {
+      ++rejected_[rule_of(outcome.refusal)];
+    } else if (!outcome.fits) {
+      ++rejected_["simulated: more than the card"];
+    } else {
+      ++plan_.fitting;
+      plan_.front.push_back({run_of(question_, choice), std::move(outcome), ranking_seconds(form_, question_, choice)});
+    }
+  }
+
+  void keep_front() {
+    std::vector<PlanEntry>& all = plan_.front;
+    std::stable_sort(all.begin(), all.end(), [](const PlanEntry& a, const PlanEntry& b) {
+      return std::pair(a.seconds(), a.outcome.needed) < std::pair(b.seconds(), b.outcome.needed);
+    });
+    std::vector<PlanEntry> front;
+    for (PlanEntry& each : all) {
+      if (front.empty() || each.outcome.needed < front.back().outcome.needed) {
+        front.push_back(std::move(each));
+      } else {
+        ++rejected_["simulated: another is as fast and needs no more"];
+      }
+    }
+    all = std::move(front);
+  }
+
+  PlanQuestion question_;
+  const SearchControl& control_;
+  ClosedForm form_;
+  std::vector<Choice> choices_;
+  std::map<std::string, std::size_t> rejected_;
+  Plan plan_;
+};
+
+void check(const PlanQuestion& question) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  const auto refuse = [](const char* what, std::int64_t found) {
+    throw Error(ErrorCode::kUsage, std::string(what) + ": expected a whole number from 1 to " + std::to_string(kMost) +
+                                       ", found " + std::to_string(found));
+  };
+  if (question.gpus < 1 || question.gpus > kMost) refuse("gpus", question.gpus);
+  if (question.global_batch < 1 || question.global_batch > kMost) refuse("global batch", question.global_batch);
+  if (question.nodes < 1 || question.gpus % question.nodes != 0) {
+    throw Error(ErrorCode::kUsage,
+                "nodes " + std::to_string(question.nodes) + " does not divide gpus " + std::to_string(question.gpus));
+  }
+  if (question.margin < 0 || question.margin >= question.device.memory_bytes) {
+    throw Error(ErrorCode::kUsage, "margin: expected less than the card's memory");
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const PlanQuestion& question, const SearchControl& control) {
+  check(question);
+  return Planner(question, control).run();
+}
+
+}  // namespace memcalc

@@ -1,0 +1,69 @@
+// The plan: of all ways to run a training on some GPUs, which fit, and which of those is fastest for its memory.
+// The space is what estimate() accepts: every candidate is put to validate(), so a mode that the library learns is
+// searched without a change here. Covered by tests/unit/plan_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memcalc/plan/outcome.h"
+#include "memcalc/plan/search_control.h"
+#include "memcalc/report/answer.h"
+
+namespace memcalc {
+
+struct PlanQuestion {
+  ModelSpec model;
+  RunSpec run;  // precision, optimizer, sequence, …; its batch, accumulation, checkpointing and parallel are searched
+  DeviceSpec device;
+  std::int64_t gpus = 1;
+  std::int64_t nodes = 1;
+  std::int64_t global_batch = 1;         // sequences per optimizer step, of all GPUs
+  Bytes margin = 0;                      // of each card's memory, to stay free
+  double link_bytes_per_second = 450e9;  // of a GPU, one direction, for the ranking
+  std::size_t simulated = 32;            // candidates that are simulated at most
+};
+
+/// Candidates that one rule took out.
+struct Rejection {
+  std::string rule;
+  std::size_t count = 0;
+};
+
+struct PlanEntry {
+  RunSpec run;
+  Outcome outcome;
+  double ranking_seconds = 0;  // closed form: work and traffic at the datasheet's rates, nothing hidden; no prediction
+  /// The predicted step where there is one, else the closed form.
+  [[nodiscard]] double seconds() const { return outcome.speed ? outcome.speed->step_seconds : ranking_seconds; }
+};
+
+struct Plan {
+  std::vector<PlanEntry> front;  // no other that fits is as fast and needs as little; the fastest first
+  std::size_t candidates = 0;
+  std::size_t simulated = 0;
+  std::size_t fitting = 0;
+  std::vector<Rejection> rejections;  // the most frequent first
+  bool complete = true;               // false: stopped
+  std::vector<std::string> assumptions;
+  std::vector<std::string> not_modelled;
+};
+
+/// The same on any number of threads. Throws Error(kUsage) for numbers out of range, and what estimate() throws for the
+/// model on one GPU with batch 1.
+[[nodiscard]] Plan make_plan(const PlanQuestion& question, const SearchControl& control = {});
+
+/// --emit: the first of the front as settings to copy.
+enum class Emit : std::uint8_t { kNothing, kTorchrun, kDeepSpeed, kMegatron, kTrainer };
+
+[[nodiscard]] Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit = Emit::kNothing);
+
+/// The options of `memcalc estimate` that make this entry: "--gpus 8 --parallel fsdp2 --bs 2 --accum 4".
+[[nodiscard]] std::string options_of(const RunSpec& run);
+
+/// Settings of a framework for this run, lines that end with a newline.
+[[nodiscard]] std::string settings_of(const ModelSpec& model, const RunSpec& run, Emit emit);
+
+}  // namespace memcalc

@@ -1,0 +1,184 @@
+// plan/plan.h, plan/plan_space.h, plan/ladder.h
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <string>
+
+#include "memcalc/plan/plan_space.h"
+#include "memcalc/planning.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+const SpecRegistry& registry() {
+  static const SpecRegistry specs(test::specs_dir().string());
+  return specs;
+}
+
+PlanQuestion question(const char* model, std::int64_t gpus, std::int64_t global_batch) {
+  PlanQuestion asked{.model = registry().model(model), .device = registry().device("h100-sxm")};
+  asked.run = resolve(asked.model, {.sequence_length = 512, .precision = Precision::kAmpBf16, .loop = Loop::kBare}).run;
+  asked.gpus = gpus;
+  asked.global_batch = global_batch;
+  return asked;
+}
+
+TEST(Plan, EveryCandidateIsAccountedFor) {
+  const Plan plan = make_plan(question("gpt2", 4, 16), {.threads = 2});
+  std::size_t rejected = 0;
+  for (const Rejection& each : plan.rejections) rejected += each.count;
+  EXPECT_EQ(rejected + plan.front.size(), plan.candidates);
+  EXPECT_LE(plan.front.size(), plan.fitting);
+  EXPECT_LE(plan.fitting, plan.simulated);
+  EXPECT_LE(plan.simulated, 32U);
+}
+
+TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
+  const PlanQuestion asked = question("gpt2", 4, 16);
+  const Plan plan = make_plan(asked, {.threads = 2});
+  ASSERT_FALSE(plan.front.empty());
+  for (std::size_t i = 0; i < plan.front.size(); ++i) {
+    const PlanEntry& each = plan.front[i];
+    const Report report = estimate(asked.model, each.run, asked.device);
+    EXPECT_TRUE(each.outcome.fits);
+    if (!each.outcome.built_whole) EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
+    EXPECT_EQ(each.run.batch_size * each.run.accumulation_steps * 4, 16);
+    if (i == 0) continue;
+    EXPECT_LT(each.outcome.needed, plan.front[i - 1].outcome.needed);
+    EXPECT_GE(each.seconds(), plan.front[i - 1].seconds());
+  }
+}
+
+TEST(Plan, IsTheSameOnAnyNumberOfThreads) {
+  const PlanQuestion asked = question("gpt2", 2, 8);
+  const auto json = [&](unsigned threads) {
+    return render(answer_of(asked, make_plan(asked, {.threads = threads})), Format::kJson);
+  };
+  EXPECT_EQ(json(1), json(2));
+}
+
+// What is pruned by the closed form would not fit: of some candidates, the simulated need is at least the bound.
+TEST(Plan, TheClosedFormIsBelowTheSimulation) {
+  const PlanQuestion asked = question("gpt2-medium", 2, 8);
+  const ClosedForm form = closed_form_of(asked);
+  std::size_t compared = 0;
+  const std::vector<Choice> choices = choices_of(asked);
+  for (std::size_t i = 0; i < choices.size(); i += 7) {
+    if (contradiction_in(asked, choices[i]) != nullptr) continue;
+    const Outcome outcome = outcome_of(Candidate{asked.model, run_of(asked, choices[i]), asked.device});
+    if (!outcome.answered()) continue;
+    EXPECT_LE(least_bytes(form, asked, choices[i]), static_cast<double>(outcome.needed))
+        << options_of(run_of(asked, choices[i]));
+    ++compared;
+  }
+  EXPECT_GE(compared, 10U);
+}
+
+TEST(Plan, ForA70BModelOn64GpusCountsAHundredThousandCandidates) {
+  PlanQuestion asked = question("llama-3-70b", 64, 512);
+  EXPECT_GE(choices_of(asked).size(), 100'000U);
+}
+
+TEST(Plan, StopsWhenAsked) {
+  const std::atomic<bool> stop{true};
+  const Plan plan = make_plan(question("gpt2", 2, 8), {.stop = &stop});
+  EXPECT_FALSE(plan.complete);
+  EXPECT_TRUE(plan.front.empty());
+}
+
+TEST(Plan, RefusesNumbersOutOfRange) {
+  PlanQuestion asked = question("gpt2", 2, 8);
+  asked.nodes = 3;
+  EXPECT_THROW((void)make_plan(asked), Error);
+  asked = question("gpt2", 0, 8);
+  EXPECT_THROW((void)make_plan(asked), Error);
+  asked = question("gpt2", 2, 0);
+  EXPECT_THROW((void)make_plan(asked), Error);
+}
+
+struct Contradiction {
+  Choice choice;
+  const char* words;  // null: none
+};
+
+// 8 GPUs, a global batch of 16 sequences.
+TEST(Plan, ContradictionsAreFoundBeforeTheLibraryIsAsked) {
+  const PlanQuestion asked = question("gpt2", 8, 16);
+  const Contradiction cases[] = {
+      {{.data_parallel = DataParallel::kDdp}, nullptr},
+      {{.micro_batch = 2, .data_parallel = DataParallel::kFsdp2}, nullptr},
+      {{.micro_batch = 4, .data_parallel = DataParallel::kDdp}, "global batch"},  // 4 x 8 = 32
+      {{.data_parallel = DataParallel::kNone}, "nothing keeps alike"},
+      {{.tensor = 8, .data_parallel = DataParallel::kDdp}, "nothing to shard"},
+      {{.tensor = 8}, nullptr},
+      {{.tensor = 4, .pipeline = 4}, "does not divide"},
+      {{.pipeline = 8, .micro_batch = 4}, "fewer micro-batches"},  // 16 / 4 = 4
+      {{.data_parallel = DataParallel::kDdp, .offload_states = true}, "DeepSpeed"},
+  };
+  for (const Contradiction& each : cases) {
+    const char* found = contradiction_in(asked, each.choice);
+    if (each.words == nullptr) {
+      EXPECT_EQ(found, nullptr);
+    } else {
+      ASSERT_NE(found, nullptr) << each.words;
+      EXPECT_THAT(found, HasSubstr(each.words));
+    }
+  }
+}
+
+TEST(Plan, OptionsAndSettingsSayTheSame) {
+  RunSpec run;
+  run.batch_size = 2;
+  run.accumulation_steps = 4;
+  run.checkpointing = Checkpointing::kFull;
+  run.precision = Precision::kFp32;
+  run.parallel.gpus = 8;
+  run.parallel.data_parallel = DataParallel::kFsdp2;
+  run.parallel.fsdp_param_dtype = DType::kBFloat16;
+  run.parallel.fsdp_reduce_dtype = DType::kFloat32;
+  const ModelSpec model = registry().model("gpt2");
+  EXPECT_EQ(options_of(run),
+            "--gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 --bs 2 --accum 4 "
+            "--checkpointing full");
+  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("--nproc-per-node=8"));
+  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("fully_shard(model, mesh=mesh, mp_policy="));
+  EXPECT_THAT(settings_of(model, run, Emit::kDeepSpeed), HasSubstr("\"stage\": 3"));
+  EXPECT_THAT(settings_of(model, run, Emit::kTrainer), HasSubstr("per_device_train_batch_size=2"));
+  EXPECT_THAT(settings_of(model, run, Emit::kMegatron), HasSubstr("--global-batch-size 64"));  // 2 x 4 x 8
+}
+
+TEST(Ladder, EndsAtTheFirstThatFits) {
+  const ModelSpec model = registry().model("gpt2-xl");
+  const ResolvedRun run = resolve(model, {.batch_size = 8});
+  const Ladder ladder = climb(model, run, registry().device("h100-sxm"));
+  ASSERT_TRUE(ladder.first_fit.has_value());
+  EXPECT_EQ(*ladder.first_fit, ladder.rungs.size() - 1);
+  EXPECT_TRUE(ladder.rungs.back().outcome.fits);
+  for (std::size_t i = 0; i + 1 < ladder.rungs.size(); ++i) EXPECT_FALSE(ladder.rungs[i].outcome.fits);
+  const Outcome again = outcome_of(Candidate{model, ladder.rungs.back().run, registry().device("h100-sxm")});
+  EXPECT_EQ(again.needed, ladder.rungs.back().outcome.needed);
+}
+
+TEST(Ladder, OneRungWhereTheRunFitsAsItIs) {
+  const ModelSpec model = registry().model("gpt2");
+  const Ladder ladder = climb(model, resolve(model, {}), registry().device("h100-sxm"));
+  EXPECT_EQ(ladder.rungs.size(), 1U);
+  EXPECT_THAT(answer_of(ladder).headline, HasSubstr("fits as it is"));
+  EXPECT_GT(climb(model, resolve(model, {}), registry().device("h100-sxm"), true).rungs.size(), 5U);
+}
+
+TEST(Ladder, SaysWhatIsMissingWhereNothingHelps) {
+  const ModelSpec model = registry().model("llama-3-70b");
+  const Answer answer = answer_of(climb(model, resolve(model, {}), registry().device("t4")));
+  EXPECT_FALSE(answer.positive);
+  EXPECT_THAT(answer.headline, HasSubstr("too much"));
+}
+
+}  // namespace
+}  // namespace memcalc
