@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +47,10 @@ class Line(NamedTuple):
         return None if self.predicted is None or self.measured is None else self.predicted - self.measured
 
 
-class Measurement(NamedTuple):
+@dataclass(frozen=True)
+class Measurement:
+    """A report beside what was measured; `str()` is the table."""
+
     report: Report
     row: dict[str, Any]
     lines: list[Line]
