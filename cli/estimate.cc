@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "memcalc/planning.h"
 #include "output.h"
 #include "run_arguments.h"
 
@@ -65,6 +66,7 @@ void add_time(const EstimateArguments& a, Report& report) {
     }
     feed(report, input);
   }
+  if (!a.tokens.empty() && report.run.inference) throw UsageError("--tokens: belongs to training; --infer has none");
   if (!a.tokens.empty()) report.training = training_run_of(report, parse_number("--tokens", a.tokens));
 }
 
@@ -77,6 +79,10 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
   Report report = estimate(question.model, question.run, question.device);
   report.device_assumed = question.device_assumed;
   add_time(arguments, report);
+  if (question.run.run.inference && !question.device_assumed) {
+    report.concurrent_sequences =
+        find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
+  }
   if (question.device_assumed) report.other_gpus = fits_on_common_cards(question, report);
   output.write(render(report, format, options));
   return arguments.require_fit && !report.fits ? kAnsweredNo : kAnswered;

@@ -27,6 +27,7 @@ constexpr const char* kPrecisionGroup = "Precision";
 constexpr const char* kTrainingGroup = "Training";
 constexpr const char* kFineTuningGroup = "Fine-tuning";
 constexpr const char* kSavingGroup = "Saving memory, host memory";
+constexpr const char* kInferenceGroup = "Inference";
 constexpr const char* kCardGroup = "Card and data files";
 
 void add_model_options(CLI::App& command, RunArguments& a) {
@@ -134,8 +135,11 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
   command.add_option("--lora-dtype", a.lora_dtype, "fp32, or base: as the base's weights [fp32]")
       ->type_name("T")
       ->group(kFineTuningGroup);
-  command.add_option("--quantize", a.quantize, "base in nf4, nf4-double or int8 (bitsandbytes) [none]")
+  command.add_option("--quantize", a.quantize, "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]")
       ->type_name("Q")
+      ->group(kFineTuningGroup);
+  command.add_option("--group-size", a.group_size, "of gptq4, awq4: numbers that share a scale [128]")
+      ->type_name("N")
       ->group(kFineTuningGroup);
   command.add_flag("--prepare-kbit", a.prepare_kbit, "prepare_model_for_kbit_training [with both]")
       ->disable_flag_override()
@@ -149,6 +153,21 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
   command.add_option("--freeze", a.freeze, "parts of parameter names, by commas, not to train")
       ->type_name("LIST")
       ->group(kFineTuningGroup);
+}
+
+void add_inference_options(CLI::App& command, RunArguments& a) {
+  command.add_flag("--infer", a.infer, "no training: one forward pass, or generate()")
+      ->disable_flag_override()
+      ->group(kInferenceGroup);
+  command.add_option("--new-tokens", a.new_tokens, "tokens that generate() adds to each sequence")
+      ->type_name("N")
+      ->group(kInferenceGroup);
+  command.add_option("--beams", a.beams, "beams of generate()'s beam search [1]")
+      ->type_name("K")
+      ->group(kInferenceGroup);
+  command.add_option("--kv-cache-dtype", a.cache_dtype, "fp32, fp16 or bf16 [as the activations]")
+      ->type_name("T")
+      ->group(kInferenceGroup);
 }
 
 void add_saving_options(CLI::App& command, RunArguments& a) {
@@ -257,12 +276,30 @@ void set_fine_tuning(const RunArguments& a, RunOptions& options) {
         parse_choice<AdapterDType>("--lora-dtype", a.lora_dtype, kAdapterDTypeNames) == AdapterDType::kBase;
   }
   options.quantization = choice_of<Quantization>("--quantize", a.quantize, kQuantizationNames);
+  options.group_size = whole_of("--group-size", a.group_size);
   if (a.prepare_kbit && a.no_prepare_kbit) {
     throw UsageError("--prepare-kbit and --no-prepare-kbit contradict each other: give one");
   }
   if (a.prepare_kbit || a.no_prepare_kbit) options.prepares_for_kbit = a.prepare_kbit;
   options.liger = a.liger;
   options.frozen = names_of("--freeze", a.freeze);
+}
+
+void set_inference(const RunArguments& a, RunOptions& options) {
+  if (!a.infer) {
+    if (!a.new_tokens.empty()) throw UsageError("--new-tokens needs --infer");
+    if (!a.beams.empty()) throw UsageError("--beams needs --infer");
+    if (!a.cache_dtype.empty()) throw UsageError("--kv-cache-dtype needs --infer");
+    return;
+  }
+  options.inference = Inference{.new_tokens = whole_of("--new-tokens", a.new_tokens).value_or(0),
+                                .beams = whole_of("--beams", a.beams).value_or(1)};
+  if (a.cache_dtype.starts_with("int") || a.cache_dtype.starts_with("fp8")) {
+    throw UsageError("--kv-cache-dtype " + a.cache_dtype +
+                     ": transformers' cache has the activations' type; its quantised cache (quanto and HQQ, 2 or 4 "
+                     "bits) and the caches of serving engines are not modelled");
+  }
+  options.inference->key_value_cache_dtype = choice_of<DType>("--kv-cache-dtype", a.cache_dtype, kWeightDTypeNames);
 }
 
 ArchitectureChanges changes_of(const RunArguments& a) {
@@ -320,6 +357,7 @@ RunOptions options_of(const RunArguments& a) {
   options.use_cache = a.use_cache;
   options.padding = a.padding;
   set_fine_tuning(a, options);
+  set_inference(a, options);
   options.offload_activations = a.offload_activations;
   options.expandable_segments = a.expandable_segments;
   options.compile = a.compile;
@@ -344,6 +382,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
   add_training_options(command, arguments);
   add_fine_tuning_options(command, arguments);
   add_saving_options(command, arguments);
+  add_inference_options(command, arguments);
   add_parallel_options(command, arguments.parallel);
   add_card_options(command, arguments);
 }

@@ -26,12 +26,14 @@ struct RunArguments {
   bool no_tie = false;
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout, skipped_steps;
-  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, freeze;
+  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, group_size, freeze;
   std::string dataloader_workers, prefetch_factor;
+  std::string new_tokens, beams, cache_dtype;
   std::string gpu, specs;
   bool fp16 = false;
   bool bf16 = false;
   bool use_cache = false;
+  bool infer = false;
   bool padding = false;
   bool liger = false;
   bool prepare_kbit = false;

@@ -24,32 +24,36 @@
 namespace memcalc {
 namespace {
 
-ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
+ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
+                             bool record_timeline = false) {
   return {.placement = device.placement ? &*device.placement : nullptr,
           .expandable_segments = run.expandable_segments,
           .record_timeline = record_timeline,
-          .peaks_of_steps_alone = run.parallel.is_parallel()};
+          .peaks_of_steps_alone = run.parallel.is_parallel(),
+          .peaks_from = symbolic.measured_from};
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.
 FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
-  ReplayOptions options = replay_options(report.run, report.device, false);
+  ReplayOptions options = replay_options(report.run, report.device, symbolic);
   const Bytes in_use = report.device_used_bytes.value_or(report.memory.peak_reserved) - report.managed_on_device_bytes;
   options.capacity = report.device.memory_bytes - (in_use - report.memory.peak_reserved);
   const ReplayResult memory = replay(symbolic.trace, options);
   return {.runs = !memory.out_of_memory, .retries = memory.retries};
 }
 
-std::optional<StepTime> time_of(const SymbolicRun& symbolic, const DeviceSpec& device) {
+std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
+  if (run.inference) return std::nullopt;  // a step is costed, not a call
   if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
   return cost(symbolic.kernels, device, *device.rates);
 }
 
 Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
-  const SymbolicRun symbolic = run_symbolically(model, run, device, rank);           // what is asked of the allocator
-  ReplayResult memory = replay(symbolic.trace, replay_options(run, device, false));  // what the allocator makes of it
-  const std::optional<StepTime> time = time_of(symbolic, device);                    // how long it takes
-  Report report = assemble(model, run, device, symbolic, std::move(memory), time);   // what that means
+  const SymbolicRun symbolic = run_symbolically(model, run, device, rank);  // what is asked of the allocator
+  ReplayResult memory =
+      replay(symbolic.trace, replay_options(run, device, symbolic));                // what the allocator makes of it
+  const std::optional<StepTime> time = time_of(symbolic, run, device);              // how long it takes
+  Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
   if (!report.fits && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   return report;
 }
@@ -75,7 +79,7 @@ Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec
 Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device) {
   const ResolvedRun resolved = resolve(traced, options);
   const SymbolicRun symbolic = run_symbolically(traced, resolved.run, device);
-  ReplayResult memory = replay(symbolic.trace, replay_options(resolved.run, device, false));
+  ReplayResult memory = replay(symbolic.trace, replay_options(resolved.run, device, symbolic));
   const ModelSpec model{.name = traced.name, .model_type = "traced", .architecture = CustomSpec{}};
   Report report = assemble(model, resolved.run, device, symbolic, std::move(memory));
   report.assumptions.insert(report.assumptions.begin(), resolved.assumptions.begin(), resolved.assumptions.end());
@@ -95,13 +99,13 @@ std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec&
 std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
-  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)), options);
+  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, symbolic, true)), options);
 }
 
 std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
-  return plot_timeline(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)),
+  return plot_timeline(symbolic.trace, replay(symbolic.trace, replay_options(run, device, symbolic, true)),
                        "One step of " + model.name + " on " + device.name);
 }
 
@@ -113,14 +117,14 @@ Calibration calibrate_device(const DeviceSpec& device, const DeviceRates& start,
 std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   const SymbolicRun symbolic = run_symbolically(model, run, device);
-  return render_replay_file(symbolic, replay(symbolic.trace, replay_options(run, device, false)), device);
+  return render_replay_file(symbolic, replay(symbolic.trace, replay_options(run, device, symbolic)), device);
 }
 
 std::string trace(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device,
                   const TraceOptions& shown) {
   const RunSpec run = resolve(traced, options).run;
   const SymbolicRun symbolic = run_symbolically(traced, run, device);
-  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, true)), shown);
+  return render_trace(symbolic.trace, replay(symbolic.trace, replay_options(run, device, symbolic, true)), shown);
 }
 
 namespace {

@@ -74,13 +74,23 @@ class RunOptions(TypedDict, total=False):
     lora_dtype: str | None
     """`--lora-dtype`: fp32, or base: as the base's weights [fp32]"""
     quantize: str | None
-    """`--quantize`: base in nf4, nf4-double or int8 (bitsandbytes) [none]"""
+    """`--quantize`: nf4, nf4-double, int8; to infer also gptq4, awq4 [none]"""
+    group_size: int | None
+    """`--group-size`: of gptq4, awq4: numbers that share a scale [128]"""
     prepare_kbit: bool | None
     """`--prepare-kbit`: prepare_model_for_kbit_training [where a quantised base gets adapters]"""
     liger: bool | None
     """`--liger`: Liger's fused kernels and loss (LLaMA, Mistral, Qwen)"""
     freeze: Sequence[str] | None
     """`--freeze`: parts of parameter names not to train"""
+    infer: bool | None
+    """`--infer`: no training: one forward pass, or generate()"""
+    new_tokens: int | None
+    """`--new-tokens`: tokens that generate() adds to each sequence (with infer)"""
+    beams: int | None
+    """`--beams`: beams of generate()'s beam search [1] (with infer)"""
+    kv_cache_dtype: str | None
+    """`--kv-cache-dtype`: fp32, fp16 or bf16 [as the activations] (with infer)"""
     activation_offload: bool | None
     """`--activation-offload`: saved tensors go to pinned host memory"""
     offload_optimizer: bool | None

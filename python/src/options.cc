@@ -177,6 +177,19 @@ void set_optimizer(py::handle value, Options& o) {
                                      did_you_mean(text, names));
 }
 
+Inference& inference_of(Options& o) {
+  if (!o.run.inference) o.run.inference.emplace();
+  return *o.run.inference;
+}
+
+void set_infer(py::handle value, Options& o) {
+  if (truth_from("infer", value)) (void)inference_of(o);
+}
+
+void set_cache_dtype(py::handle value, Options& o) {
+  inference_of(o).key_value_cache_dtype = choice_from<DType>("kv_cache_dtype", value, kWeightDTypeNames);
+}
+
 // none, full, selective, or every-N: of the layers 0, N, 2N, ….
 void set_checkpointing(py::handle value, Options& o) {
   constexpr std::string_view kEvery = "every-";
@@ -266,11 +279,21 @@ const std::vector<Keyword>& keywords() {
       number("--lora-dropout", &R::lora_dropout, "dropout in front of the adapters [0]"),
       special("--lora-dtype", "str", set_lora_dtype, "fp32, or base: as the base's weights [fp32]"),
       choice<Quantization>("--quantize", &R::quantization, kQuantizationNames,
-                           "base in nf4, nf4-double or int8 (bitsandbytes) [none]"),
+                           "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]"),
+      whole("--group-size", &R::group_size, "of gptq4, awq4: numbers that share a scale [128]"),
       truth("--prepare-kbit", &R::prepares_for_kbit,
             "prepare_model_for_kbit_training [where a quantised base gets adapters]"),
       truth("--liger", &R::liger, "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)"),
       texts("--freeze", &R::frozen, "parts of parameter names not to train"),
+
+      special("--infer", "bool", set_infer, "no training: one forward pass, or generate()"),
+      whole(
+          "--new-tokens", [](Options & o) -> auto& { return inference_of(o).new_tokens; },
+          "tokens that generate() adds to each sequence (with infer)"),
+      whole(
+          "--beams", [](Options & o) -> auto& { return inference_of(o).beams; },
+          "beams of generate()'s beam search [1] (with infer)"),
+      special("--kv-cache-dtype", "str", set_cache_dtype, "fp32, fp16 or bf16 [as the activations] (with infer)"),
 
       truth("--activation-offload", &R::offload_activations, "saved tensors go to pinned host memory"),
       truth("--offload-optimizer", &R::offload_optimizer, "AdamW's states and step on the host (torchao)"),

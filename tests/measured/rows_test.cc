@@ -78,7 +78,7 @@ std::vector<Row> rows_of(const std::string& file) {
   for (std::string line; std::getline(lines, line);) {
     const JsonDocument json = JsonDocument::parse(line, file);
     const JsonObject case_json = json.root().required_object("case");
-    if (json.root().has("error") || !is_modelled(case_json)) continue;
+    if (json.root().has("error") || is_inference(case_json) || !is_modelled(case_json)) continue;
     if (is_vision_case(case_json) && !json.root().has("loop")) continue;  // vision_rows_test's
     const bool trainer = json.root().optional_string("loop").value_or("bare") == "trainer";
     const std::string gpu = json.root().optional_string("gpu").value_or(kUsualGpu);

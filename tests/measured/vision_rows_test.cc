@@ -46,7 +46,7 @@ TEST_P(VisionRows, ParametersFlopsAndPeaks) {
     const JsonDocument json = JsonDocument::parse(line, GetParam().file);
     const JsonObject row = json.root();
     const JsonObject case_json = row.required_object("case");
-    if (row.has("error") || case_json.has("compile") || !is_vision_case(case_json)) continue;
+    if (row.has("error") || case_json.has("compile") || is_inference(case_json) || !is_vision_case(case_json)) continue;
     const MeasuredCase of = vision_case(case_json);
     SCOPED_TRACE(of.id);
     const Report report = estimate(of.spec, of.run, measured_device());

@@ -179,13 +179,19 @@ void set_fine_tuning(const JsonObject& case_json, RunOptions& options) {
   }
 }
 
+void set_inference(const JsonObject& case_json, RunOptions& options) {
+  options.inference = Inference{.new_tokens = case_json.optional_int("new_tokens").value_or(0),
+                                .beams = case_json.optional_int("beams").value_or(1)};
+}
+
 }  // namespace
 
+bool is_inference(const JsonObject& case_json) {
+  return case_json.optional_string("mode").value_or("train") == "infer";
+}
+
 bool is_modelled(const JsonObject& case_json) {
-  const std::string id = case_json.required_string("id");
-  for (const std::string_view excluded : {"compile", "infer", "gen-"}) {
-    if (id.find(excluded) != std::string::npos) return false;
-  }
+  if (case_json.required_string("id").find("compile") != std::string::npos) return false;
   const std::string model = case_json.required_string("model");
   return models().has(model) || vision_model(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
 }
@@ -211,14 +217,19 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.batch_size = case_json.required_int("batch");
   options.sequence_length = case_json.required_int("seq");
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames).value_or(Precision::kFp32);
+  options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
+  options.padding = flag(case_json, "padding");
+  if (is_inference(case_json)) {
+    set_inference(case_json, options);
+    result.run = resolve(result.spec, options).run;
+    return result;
+  }
   options.loop = loop;
   options.optimizer = optimizer_of(case_json, loop);
-  options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   set_checkpointing(case_json, options);
   options.accumulation_steps = case_json.optional_int("accum");
   options.max_grad_norm = case_json.optional_double("max_grad_norm");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
-  options.padding = flag(case_json, "padding");
   options.offload_activations = flag(case_json, "offload_activations");
   options.expandable_segments = flag(case_json, "expandable");
   options.compile = flag(case_json, "compile");
@@ -251,8 +262,13 @@ MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::stri
   if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
   RunOptions options{.task = Task::kImageClassification, .batch_size = case_json.required_int("batch")};
   options.image_size = 224;
-  options.loop = loop;
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames);
+  if (is_inference(case_json)) {
+    set_inference(case_json, options);
+    result.run = resolve(result.spec, options).run;
+    return result;
+  }
+  options.loop = loop;
   options.optimizer = optimizer_of(case_json, loop);
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);

@@ -19,8 +19,11 @@ struct MeasuredCase {
   const DeviceSpec* device = nullptr;  // the card that it was measured on
 };
 
-/// Of one of the families that memcalc models, and with nothing but what it models: no compilation, no inference.
+/// Of one of the families that memcalc models, and with nothing but what it models: no compilation.
 [[nodiscard]] bool is_modelled(const JsonObject& case_json);
+
+/// "mode": "infer": no training.
+[[nodiscard]] bool is_inference(const JsonObject& case_json);
 
 inline constexpr const char* kUsualGpu = "h100-sxm";  // of the records that name none
 

@@ -51,7 +51,9 @@ namespace memcalc::test {
                                .trainable_tensors = 393,
                                .precision = Precision::kAmpFp16,
                                .optimizer = Optimizer::kAdamWFused,
-                               .states = {.tensors = 8 * Bytes{335143938}, .scalars = 4 * 393}});
+                               .states = {.tensors = 8 * Bytes{335143938}, .scalars = 4 * 393},
+                               .weights = {{"float32", 335143938, 4 * Bytes{335143938}}},
+                               .gradients = 4 * Bytes{335143938}});
   report.flops = {{{OperatorClass::kContraction, 1.25e12, 2.5e12, 0, 0, 3e9},
                    {OperatorClass::kNormalization, 1.5e9, 3e9, 0, 0, 2e9},
                    {OperatorClass::kElementwise, 2e9, 4e9, 0, 0, 6e9},

@@ -71,6 +71,11 @@ class PhaseOfMark {
       phase = Phase::kBuild;
       return;
     }
+    if (name.starts_with("call ")) {  // inference: the two calls, each with what dies after it
+      step = static_cast<std::int16_t>(name[5] - '0');
+      phase = name.ends_with("dropped") ? Phase::kDelete : Phase::kForward;
+      return;
+    }
     // Bare loops count their steps; of the Trainer's a step ends with its zero_grad, and one comes before the first.
     if (name.starts_with("step ")) {
       step = static_cast<std::int16_t>(name[5] - '0');
@@ -272,8 +277,9 @@ Stream requests_of(const Trace& trace, const RecordedHistory& like) {
   for (const Event& event : trace.events) {
     if (event.kind == EventKind::kEmptyCache) continue;
     if (event.phase == Phase::kBuild && like.of.run.loop == Loop::kTrainer) continue;
+    const Phase phase = event.phase == Phase::kDecode ? Phase::kForward : event.phase;  // the logs mark whole calls
     events.push_back({.is_free = event.kind == EventKind::kFree,
-                      .phase = event.phase == Phase::kDelete ? like.delete_is : event.phase,
+                      .phase = phase == Phase::kDelete ? like.delete_is : phase,
                       .step = std::max<std::int16_t>(event.step, 0),
                       .bytes = trace.blocks[static_cast<std::size_t>(event.block)].requested,
                       .label = label_of(event)});

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -152,6 +153,45 @@ TEST(Accounting, FrozenParametersHaveWeightsOnly) {
   EXPECT_EQ(total_of(account(frozen).profile).total_bytes, 4 * kParameters + 12 * 100);
 }
 
+// A float32 adapter on a 16-bit base, and a base of 4 bits: each tensor in its own bytes.
+TEST(Accounting, EveryTensorInItsOwnBytes) {
+  AccountingInput in{.weights_dtype = DType::kBFloat16, .precision = Precision::kBf16, .optimizer = Optimizer::kSgd};
+  in.add_frozen({{700}, DType::kBFloat16});
+  in.add_trainable({{100}, DType::kFloat32});
+  in.add_packed("nf4", 6400, packed_bytes(Quantization::kNf4, 64, 100));
+  const Accounting accounting = account(in);
+  EXPECT_EQ(in.parameters, 7200);
+  EXPECT_EQ(accounting.profile[0].total_bytes, 700 * 2 + 100 * 4 + 3200);
+  EXPECT_EQ(accounting.profile[0].rule, "700 in bfloat16, 100 in float32, 6,400 in nf4");
+  EXPECT_EQ(accounting.profile[1].name, "quantisation constants");
+  EXPECT_EQ(accounting.profile[1].total_bytes, 100 * 4 + 16 * 4) << "a scale for each 64 numbers, 16 codes";
+  EXPECT_EQ(accounting.profile[2].total_bytes, 100 * 4) << "gradients in the adapter's dtype";
+}
+
+// Bytes per parameter of a weight of 4096 x 4096: 4 bits and what they need to be read.
+TEST(Accounting, PackedWeights) {
+  constexpr std::int64_t kElements = 4096 * 4096;
+  const auto per_parameter = [](Quantization kind) {
+    const PackedBytes packed = packed_bytes(kind, 4096, 4096);
+    return static_cast<double>(packed.weight + packed.constants) / kElements;
+  };
+  EXPECT_NEAR(per_parameter(Quantization::kNf4), 0.5 + 4.0 / 64, 1e-4);
+  EXPECT_NEAR(per_parameter(Quantization::kNf4Double), 0.5 + 1.0 / 64 + 4.0 / (64 * 256), 1e-4);
+  EXPECT_NEAR(per_parameter(Quantization::kInt8), 1 + 4.0 / 4096, 1e-4);
+}
+
+TEST(Accounting, InferenceHoldsWeightsAndAutocastCopies) {
+  AccountingInput in{.precision = Precision::kAmpBf16, .infers = true};
+  in.add_frozen({{1000}, DType::kFloat32});
+  in.autocast_copies = 1800;
+  const Accounting accounting = account(in);
+  EXPECT_EQ(total_of(accounting.classic).bytes_per_parameter, 6);
+  EXPECT_EQ(total_of(accounting.profile).total_bytes, 4 * 1000 + 1800);
+  in.precision = Precision::kFp32;
+  in.autocast_copies = 0;
+  EXPECT_EQ(total_of(account(in).classic).bytes_per_parameter, 4);
+}
+
 TEST(Accounting, EveryRowHasARule) {
   for (const Optimizer optimizer : {Optimizer::kAdamWFused, Optimizer::kSgd, Optimizer::kSgdMomentum}) {
     const Accounting accounting = account(input(DType::kFloat32, Precision::kAmpBf16, optimizer));
@@ -162,11 +202,11 @@ TEST(Accounting, EveryRowHasARule) {
 }
 
 TEST(Accounting, OverflowIsDetected) {
+  constexpr std::int64_t kMany = std::numeric_limits<std::int64_t>::max() / 5;
   AccountingInput huge;
-  huge.parameters = std::numeric_limits<std::int64_t>::max() / 2;
-  huge.trainable_parameters = huge.parameters;
-  EXPECT_THROW((void)account(huge), Error);
   EXPECT_THROW(huge.add_trainable({{std::numeric_limits<std::int64_t>::max() / 2}, DType::kFloat32}), Error);
+  huge.add_frozen({{kMany}, DType::kFloat32});
+  EXPECT_THROW(huge.add_frozen({{kMany}, DType::kFloat32}), Error);
 }
 
 TEST(Accounting, NothingIsNothing) {
@@ -239,6 +279,76 @@ void expect_tie(const Tie& tie, Precision precision, Loop loop, Optimizer optimi
             total_of(accounting, {"optimizer states", rule_of(optimizer).scalars, "state maps", "loss scaler"}));
   EXPECT_EQ(of(Category::kAutocastCopies), total_of(accounting, {"autocast copies"}));
   EXPECT_EQ(symbolic.managed_bytes, total_of(accounting, {"paged states"}));
+}
+
+// --- the same where tensors differ in how they are stored, and without training ---
+
+struct StoredTie {
+  const char* what;
+  const char* model;
+  Bytes buffers;
+  RunOptions options;
+};
+
+std::array<Bytes, kCategoryCount> held_before(const Trace& trace, std::size_t end) {
+  std::array<Bytes, kCategoryCount> held{};
+  for (std::size_t i = 0; i < end; ++i) {
+    const Event& event = trace.events[i];
+    if (event.kind == EventKind::kEmptyCache) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    held[static_cast<std::size_t>(block.category)] +=
+        event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+  }
+  return held;
+}
+
+TEST(AccountingTies, OfAdaptersPackedBasesAndInference) {
+  constexpr auto kBf16 = Precision::kBf16;
+  const auto quantised = [](Quantization kind, std::optional<std::int64_t> rank) {
+    RunOptions options{.precision = kBf16, .loop = Loop::kBare};
+    options.quantization = kind;
+    options.lora_rank = rank;
+    if (!rank) {
+      options.loop.reset();
+      options.inference = Inference{};
+    }
+    return options;
+  };
+  RunOptions lora{.precision = kBf16, .loop = Loop::kBare};
+  lora.lora_rank = 8;
+  RunOptions amp_lora = lora;
+  amp_lora.precision = Precision::kAmpBf16;
+  const StoredTie ties[] = {
+      {"float32 adapters on a bfloat16 base", "llama-3.2-1b", 256, lora},
+      {"adapters under autocast", "gpt2", 0, amp_lora},
+      {"NF4 with adapters", "llama-3.2-1b", 256, quantised(Quantization::kNf4, 8)},
+      {"doubly quantised NF4 with adapters", "tinyllama-1.1b", 256, quantised(Quantization::kNf4Double, 8)},
+      {"LLM.int8 with adapters", "mistral-7b", 512, quantised(Quantization::kInt8, 8)},
+      {"NF4 of Conv1D", "gpt2", 0, quantised(Quantization::kNf4, 8)},
+      {"NF4 alone", "llama-3.2-1b", 256, quantised(Quantization::kNf4, std::nullopt)},
+      {"int8 of Conv1D alone", "gpt2", 0, quantised(Quantization::kInt8, std::nullopt)},
+      {"inference under autocast", "bert-base", 8192, {.precision = Precision::kAmpBf16, .inference = Inference{}}},
+      {"inference in bfloat16", "gpt2", 0, {.precision = kBf16, .inference = Inference{.new_tokens = 4}}},
+  };
+  const SpecRegistry registry(test::specs_dir().string());
+  for (const StoredTie& tie : ties) {
+    SCOPED_TRACE(tie.what);
+    const ModelSpec model = registry.model(tie.model);
+    RunOptions options = tie.options;
+    options.batch_size = 1;
+    options.sequence_length = 64;
+    const RunSpec run = resolve(model, options).run;
+    const DeviceSpec device = registry.device("h100-sxm");
+    const Accounting accounting = estimate(model, run, device).accounting;
+    const SymbolicRun symbolic = run_symbolically(model, run, device);
+    const auto held =
+        run.inference ? held_before(symbolic.trace, symbolic.measured_from) : held_after_second_step(symbolic.trace);
+    const auto of = [&](Category category) { return held[static_cast<std::size_t>(category)]; };
+    EXPECT_EQ(of(Category::kWeights), total_of(accounting, {"weights", "quantisation constants"}) + tie.buffers);
+    EXPECT_EQ(of(Category::kGradients), total_of(accounting, {"gradients"}));
+    EXPECT_EQ(of(Category::kOptimizerStates), total_of(accounting, {"optimizer states", "loss scaler"}));
+    EXPECT_EQ(of(Category::kAutocastCopies), total_of(accounting, {"autocast copies"}));
+  }
 }
 
 class AccountingTie : public ::testing::TestWithParam<std::tuple<Tie, Precision, Loop, Optimizer>> {};

@@ -33,7 +33,8 @@ class Replayer {
         allocator_(std::move(allocator)),
         handles_(trace.blocks.size(), kNotYet),
         record_timeline_(options.record_timeline),
-        peaks_of_steps_alone_(options.peaks_of_steps_alone) {}
+        peaks_of_steps_alone_(options.peaks_of_steps_alone),
+        peaks_from_(options.peaks_from) {}
 
   [[nodiscard]] ReplayResult run() {
     if (record_timeline_) {
@@ -62,6 +63,7 @@ class Replayer {
       // What is allocated when a phase begins counts for its peak, as in torch.cuda.reset_peak_memory_stats.
       const Phase phase = events[i].phase;
       phase_peak_ = allocator_.allocated();
+      if (i <= peaks_from_) reset_peaks(i);
       for (; i < count && events[i].phase == phase; ++i) {
         Bytes block_bytes = 0;
         if (events[i].kind == EventKind::kAllocate) {
@@ -89,6 +91,16 @@ class Replayer {
     result_.peak_allocated = result_.exact_peak = 0;
     result_.peak_reserved = allocator_.reserved();
     result_.segments_at_peak = allocator_.segments();
+  }
+
+  // A call begins with a phase, so that this need not be asked at every event.
+  void reset_peaks(std::size_t i) {
+    result_.peak_allocated = allocator_.allocated();
+    result_.peak_reserved = result_.reserved_at_peak = allocator_.reserved();
+    result_.segments_at_peak = allocator_.segments();
+    result_.exact_peak = exact_.allocated();
+    result_.peak_event = result_.exact_peak_event = i;
+    result_.categories_at_peak = categories_;
   }
 
   Bytes allocate(std::size_t i) {
@@ -163,6 +175,7 @@ class Replayer {
   std::vector<std::pair<std::size_t, typename Allocator::Handle>> waiting_;  // freed blocks that other streams use
   bool record_timeline_;
   bool peaks_of_steps_alone_;
+  std::size_t peaks_from_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;                            // of the phase that is being replayed
   ReplayResult result_;

@@ -28,6 +28,7 @@ struct ReplayOptions {
   bool record_timeline = false;
   bool peaks_of_steps_alone = false;  // what the model's construction takes for a while is no peak
   std::optional<Bytes> capacity;      // what the driver has for segments; not with expandable segments
+  std::size_t peaks_from = 0;  // the first event whose peaks count: torch.cuda.reset_peak_memory_stats() before it
 };
 
 struct ReplayResult {

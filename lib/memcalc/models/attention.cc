@@ -115,28 +115,16 @@ AttentionResult attention_interface(const Tensor& query, const Tensor& key, cons
   return sdpa_attention(query, key, value, mask, options, position_bias);
 }
 
-void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding) {
-  Tensor window;  // DynamicSlidingWindowLayer.lazy_initialization
-  if (sliding) window = key.tape().empty({}, DType::kInt64, kToCopy);
-  // The empty cache tensors have the first key's dtype, and cat promotes to it.
-  const DType dtype = key.dtype();
-  Tensor keys = cat_with_empty(key, dtype);
-  Tensor values = cat_with_empty(value, dtype);
-  if (sliding) cache.push_back(std::move(window));
-  cache.push_back(values);
-  cache.push_back(keys);
-  key = std::move(keys);
-  value = std::move(values);
-}
-
 RotaryAngles::RotaryAngles(const Tensor& inverse_frequencies, const Tensor& position_ids) {
   Tape& tape = position_ids.tape();
   const NoGrad no_grad(tape);
   const auto autocast = std::exchange(tape.autocast, std::nullopt);
+  const std::int64_t batch = position_ids.size(0);
   const std::int64_t sequence = position_ids.size(1);
-  const Tensor expanded = view(inverse_frequencies, {1, inverse_frequencies.size(0), 1});
+  const std::int64_t count = inverse_frequencies.size(0);
+  const Tensor expanded = expand(view(inverse_frequencies, {1, count, 1}), {batch, count, 1});
   positions = to_dtype(position_ids, DType::kFloat32);
-  freqs = transpose(matmul(expanded, view(positions, {1, 1, sequence})), 1, 2);
+  freqs = transpose(matmul(expanded, view(positions, {batch, 1, sequence})), 1, 2);
   tape.autocast = autocast;
 }
 
@@ -166,6 +154,11 @@ Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
   Tensor shifted = tape.empty({sequence}, DType::kInt64, kAdd);
   range.reset();
   return unsqueeze(shifted, 0);
+}
+
+Tensor position_ids_of(const Batch& batch, const Tensor& inputs_embeds) {
+  if (batch.position_ids.defined()) return batch.position_ids;
+  return make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
 }
 
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {

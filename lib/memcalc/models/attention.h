@@ -35,18 +35,14 @@ struct AttentionResult {
 /// repeat_kv: [B, Hkv, S, D] -> [B, times * Hkv, S, D] by copying.
 [[nodiscard]] Tensor repeat_kv(const Tensor& x, std::int64_t times);
 
-/// DynamicCache.update at the first step: both become copies that the cache keeps. A sliding layer's cache moves its
-/// window's length to the card first.
-void update_cache(std::vector<Tensor>& cache, Tensor& key, Tensor& value, bool sliding = false);
-
-/// The first half of every …RotaryEmbedding.forward: freqs [1, S, D/2], float32, and the positions as floats, which
-/// live as long. They die in this order.
+/// The first half of every …RotaryEmbedding.forward: freqs [1 or B, S, D/2], float32, and the positions as floats,
+/// which live as long. They die in this order.
 struct RotaryAngles {
   Tensor positions, freqs;
 
   RotaryAngles(const Tensor& inverse_frequencies, const Tensor& position_ids);
 };
-/// cos and sin of LlamaRotaryEmbedding.forward, [1, S, D] in `dtype`, else in that of `x`.
+/// cos and sin of LlamaRotaryEmbedding.forward, [1 or B, S, D] in `dtype`, else in that of `x`.
 [[nodiscard]] std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
                                                          const Tensor& position_ids,
                                                          std::optional<DType> dtype = std::nullopt);
@@ -61,10 +57,23 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 
 /// torch.arange(sequence) + past: [1, S] int64.
 [[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
+/// The batch's own, or those.
+[[nodiscard]] Tensor position_ids_of(const Batch& batch, const Tensor& inputs_embeds);
 
-/// create_causal_mask: undefined where SDPA can be told is_causal. `cached`: a KV cache is passed.
+/// What a mask must know of a KV cache.
+struct PastTokens {
+  bool cached = false;    // one is passed, so nobody looks for packed sequences
+  std::int64_t seen = 0;  // tokens of earlier forward passes
+
+  PastTokens(bool cached) : cached(cached) {}  // NOLINT(google-explicit-constructor): nothing was seen yet
+  PastTokens(const KeyValueCache* cache)       // NOLINT(google-explicit-constructor)
+      : cached(cache != nullptr), seen(cache != nullptr ? cache->seen_tokens() : 0) {}
+};
+
+/// create_causal_mask, with a window create_sliding_window_causal_mask: undefined where SDPA can be told is_causal.
 [[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
-                                        bool cached, std::optional<std::int64_t> sliding_window = std::nullopt);
+                                        const PastTokens& past,
+                                        std::optional<std::int64_t> sliding_window = std::nullopt);
 /// create_bidirectional_mask: undefined without padding. The batch's mask may be as long as another sequence, the
 /// encoder's, to which `inputs_embeds` attends.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch);

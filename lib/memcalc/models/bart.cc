@@ -40,16 +40,18 @@ struct BartLayer {
   }
 
   /// kept: hidden states, mask, and of a decoder the encoder's hidden states and mask.
-  [[nodiscard]] Tensor forward(const KeptTensors& kept) const {
+  [[nodiscard]] Tensor forward(const KeptTensors& kept, EncoderDecoderCache* cache) const {
     Tensor residual = kept[0];
-    AttentionResult attended = self_attn.forward(kept[0], {}, kept[1], nullptr);
+    AttentionResult attended =
+        self_attn.forward(kept[0], {}, kept[1], cache != nullptr ? &cache->self_attention : nullptr);
     Tensor hidden_states = std::move(attended.output);
     hidden_states = dropout(hidden_states, dropout_p);
     hidden_states = residual + hidden_states;
     hidden_states = self_attn_layer_norm(hidden_states);
     residual = hidden_states;
     if (is_decoder) {
-      AttentionResult crossed = encoder_attn.forward(hidden_states, kept[2], kept[3], nullptr);
+      AttentionResult crossed =
+          encoder_attn.forward(hidden_states, kept[2], kept[3], cache != nullptr ? &cache->cross_attention : nullptr);
       hidden_states = std::move(crossed.output);
       attended.weights = std::move(crossed.weights);
       hidden_states = dropout(hidden_states, dropout_p);
@@ -123,21 +125,22 @@ struct BartStack {
     Tensor attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
     for (const BartLayer& layer : layers) {
       hidden_states = checkpointed(run, {hidden_states, attention_mask}, {},
-                                   [&layer](const KeptTensors& kept) { return layer.forward(kept); });
+                                   [&layer](const KeptTensors& kept) { return layer.forward(kept, nullptr); });
     }
     drop(attention_mask, inputs_embeds, embed_pos);
     return hidden_states;
   }
 
   [[nodiscard]] Tensor decode(const RunSpec& run, const Embedding& shared, const Tensor& ids, const Batch& batch,
-                              const Tensor& encoder_hidden_states) const {
+                              const Tensor& encoder_hidden_states, EncoderDecoderCache* cache) const {
     Tensor inputs_embeds = embed(shared, ids);
     Tape& tape = inputs_embeds.tape();
     Tensor position_ids = make_position_ids(tape, inputs_embeds.size(1));
     Batch own;  // torch.ones: a mask that masks nothing
     own.padded = false;
-    own.attention_mask = tape.empty({inputs_embeds.size(0), inputs_embeds.size(1)}, DType::kFloat32, kOnes);
-    Tensor attention_mask = create_causal_mask(run, inputs_embeds, own, /*cached=*/false);
+    const PastTokens past(cache != nullptr ? &cache->self_attention : nullptr);
+    own.attention_mask = tape.empty({inputs_embeds.size(0), past.seen + inputs_embeds.size(1)}, DType::kFloat32, kOnes);
+    Tensor attention_mask = create_causal_mask(run, inputs_embeds, own, past);
     own.clear();
     Tensor encoder_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
     Tensor position_embeds = positions(position_ids);
@@ -145,7 +148,7 @@ struct BartStack {
     for (const BartLayer& layer : layers) {
       hidden_states =
           checkpointed(run, {hidden_states, attention_mask, encoder_hidden_states}, {encoder_attention_mask},
-                       [&layer](const KeptTensors& kept) { return layer.forward(kept); });
+                       [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
     }
     drop(attention_mask, encoder_attention_mask, inputs_embeds, position_ids, position_embeds);
     return hidden_states;
@@ -156,6 +159,7 @@ class BartForConditionalGeneration : public Model {
  public:
   BartForConditionalGeneration(const BartSpec& spec, const RunSpec& run, ModuleBuilder& b) : spec_(spec), run_(run) {
     check_activation_function(spec.activation_function);
+    is_encoder_decoder = true;
     b.scope("model", [&] {
       shared_ = Embedding(b, "shared", spec.vocab_size, spec.d_model);
       encoder_.push_back(b.scope("encoder", [&] { return BartStack(b, spec, run, shared_.weight, false); }));
@@ -175,16 +179,22 @@ class BartForConditionalGeneration : public Model {
   /// With labels there is no KV cache ("The `use_cache` argument is changed to `False` since `labels` is provided").
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    Tensor decoder_input_ids = shift_right(batch.labels);
-    output.encoder_last_hidden_state = encoder_[0].encode(run_, shared_, batch);
+    Tensor decoder_input_ids = decoder_input_ids_of(batch);
+    output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
     Tensor last_hidden_state =
-        decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state);
+        decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state,
+                           batch.labels.defined() ? nullptr : cache_of(run_, batch, output));
+    if (!batch.labels.defined()) decoder_input_ids.reset();  // BartModel.forward made them
     output.logits = lm_head_(last_hidden_state);
     output.logits = output.logits + final_logits_bias_;
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    if (batch.labels.defined()) {
+      output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    }
     drop(decoder_input_ids, last_hidden_state);
     return output;
   }
+
+  [[nodiscard]] Tensor encode(const Batch& batch) override { return encoder_[0].encode(run_, shared_, batch); }
 
  private:
   BartSpec spec_;

@@ -315,7 +315,7 @@ ModelOutput BertModel::classify(const Batch& batch) const {
     x = dropout(outputs.pooled, classifier_dropout_p_);
   }
   output.logits = output_(x);
-  output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
+  if (batch.labels.defined()) output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
   drop(outputs.sequence, outputs.pooled, x);
   return output;
 }
@@ -325,7 +325,8 @@ ModelOutput BertModel::classify_tokens(const Batch& batch) const {
   ModelOutput output;
   Tensor sequence_output = dropout(outputs.sequence, classifier_dropout_p_);
   output.logits = output_(sequence_output);
-  output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+  if (batch.labels.defined())
+    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
   drop(outputs.sequence, sequence_output);
   return output;
 }
@@ -338,7 +339,8 @@ ModelOutput BertModel::predict_masked(const Batch& batch) const {
   x = head_norm_(x);
   output.logits = output_(x);
   x.reset();
-  output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+  if (batch.labels.defined())
+    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
   outputs.sequence.reset();
   return output;
 }

@@ -47,7 +47,9 @@ class CustomModel : public Model {
     ModelOutput output;
     Tensor logits = layers_.forward(input_features.rank > 0 ? batch.input_features : batch.input_ids);
     if (has_head_) logits = head_(logits);
-    if (logits.rank() == 2) {
+    if (!batch.labels.defined()) {
+      output.logits = std::move(logits);
+    } else if (logits.rank() == 2) {
       output.loss = cross_entropy(logits, batch.labels);
     } else {
       output.loss = cross_entropy(view(logits, {-1, logits.size(-1)}), view(batch.labels, {-1}));

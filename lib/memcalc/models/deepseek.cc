@@ -57,7 +57,7 @@ std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const
 }
 
 AttentionResult LatentAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                         const Tensor& mask, std::vector<Tensor>* cache) const {
+                                         const Tensor& mask, KeyValueCache* cache) const {
   const std::int64_t batch_size = hidden_states.size(0);
   const std::int64_t seq_length = hidden_states.size(1);
   Tensor q_states, q_pass, q_rot, compressed_kv, kv_nope, k_rot, query_states, key_states, value_states;
@@ -75,7 +75,7 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
   kv_nope = view(kv_a_layernorm(kv_nope), {batch_size, 1, seq_length, dims.kv_lora_rank});
   k_rot = view(k_rot, {batch_size, 1, seq_length, dims.qk_rope_head_dim});
   rotate(q_rot, k_rot, positions);
-  if (cache != nullptr) update_cache(*cache, kv_nope, k_rot);
+  if (cache != nullptr) cache->update(kv_nope, k_rot);
 
   query_states = cat(q_pass, q_rot, -1);
   std::tie(key_states, value_states) = expand_kv(kv_nope, k_rot);

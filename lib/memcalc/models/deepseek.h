@@ -30,7 +30,7 @@ struct LatentAttention {
   LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, const RunSpec& run, Rotate rotate);
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+                                        const Tensor& mask, KeyValueCache* cache) const;
 
  private:
   [[nodiscard]] Tensor queries(const Tensor& hidden_states) const;

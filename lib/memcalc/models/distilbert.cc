@@ -144,7 +144,7 @@ class DistilBertModel : public Model {
     pooled_output = relu(pooled_output);
     pooled_output = dropout(pooled_output, dropout_probability(run_, spec_.seq_classif_dropout));
     output.logits = output_(pooled_output);
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
+    if (batch.labels.defined()) output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
     drop(hidden_state, pooled_output);
     return output;
   }
@@ -154,7 +154,8 @@ class DistilBertModel : public Model {
     ModelOutput output;
     Tensor sequence_output = dropout(last_hidden_state, dropout_p_);
     output.logits = output_(sequence_output);
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+    if (batch.labels.defined())
+      output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
     drop(last_hidden_state, sequence_output);
     return output;
   }
@@ -167,7 +168,8 @@ class DistilBertModel : public Model {
     prediction_logits = head_norm_(prediction_logits);
     prediction_logits = output_(prediction_logits);
     output.logits = std::move(prediction_logits);
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    if (batch.labels.defined())
+      output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
     hidden_states.reset();
     return output;
   }

@@ -1,7 +1,5 @@
 #include "memcalc/models/encoder_decoder.h"
 
-#include <iterator>
-
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -11,14 +9,6 @@ namespace {
 constexpr Operator kNewZeros{"aten::new_zeros"}, kClone{"aten::clone"}, kEq{"aten::eq"}, kTied{"tied parameter"};
 
 }  // namespace
-
-void EncoderDecoderCache::move_to(ModelOutput& output) {
-  // The output's list dies from its end.
-  for (std::vector<Tensor>* cache : {&cross_attention, &self_attention}) {
-    std::move(cache->begin(), cache->end(), std::back_inserter(output.past_key_values));
-    cache->clear();
-  }
-}
 
 Seq2SeqAttention::Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& attention_options)
     : k_proj(b, "k_proj", config.width, config.width, !config.is_whisper),
@@ -30,25 +20,29 @@ Seq2SeqAttention::Seq2SeqAttention(ModuleBuilder& b, const Config& config, const
       options(attention_options) {}
 
 AttentionResult Seq2SeqAttention::forward(const Tensor& hidden_states, const Tensor& key_value_states,
-                                          const Tensor& mask, std::vector<Tensor>* cache) const {
+                                          const Tensor& mask, KeyValueCache* cache) const {
   const auto heads_of = [this](Tensor projected) {
     const Shape shape{projected.size(0), projected.size(1), -1, head_dim};
     Tensor heads = transpose(view(std::move(projected), shape), 1, 2);
     return is_whisper ? contiguous(std::move(heads)) : heads;
   };
   Tensor query_states = heads_of(is_whisper ? multiply_scalar(q_proj(hidden_states)) : q_proj(hidden_states));
-  const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
   Tensor key_states, value_states;
-  if (is_whisper) {
-    key_states = heads_of(k_proj(current_states));
-    value_states = heads_of(v_proj(current_states));
-  } else {  // both are projected before they are viewed
-    key_states = k_proj(current_states);
-    value_states = v_proj(current_states);
-    key_states = heads_of(std::move(key_states));
-    value_states = heads_of(std::move(value_states));
+  if (key_value_states.defined() && cache != nullptr && cache->is_filled()) {
+    cache->read(key_states, value_states);
+  } else {
+    const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
+    if (is_whisper) {
+      key_states = heads_of(k_proj(current_states));
+      value_states = heads_of(v_proj(current_states));
+    } else {  // both are projected before they are viewed
+      key_states = k_proj(current_states);
+      value_states = v_proj(current_states);
+      key_states = heads_of(std::move(key_states));
+      value_states = heads_of(std::move(value_states));
+    }
+    if (cache != nullptr) cache->update(key_states, value_states);
   }
-  if (cache != nullptr) update_cache(*cache, key_states, value_states);
   AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
   result.output = reshape(result.output, hidden_states.shape());
   result.output = out_proj(result.output);
@@ -77,6 +71,11 @@ Tensor shift_right(const Tensor& labels) {
   tape.scratch(8 * labels.size(0) * (labels.size(1) - 1), kClone);  // labels[..., :-1].clone()
   tape.scratch(labels.elements(), kEq);                             // shifted == -100
   return shifted;
+}
+
+Tensor decoder_input_ids_of(const Batch& batch) {
+  if (batch.decoder_input_ids.defined()) return batch.decoder_input_ids;
+  return shift_right(batch.labels.defined() ? batch.labels : batch.input_ids);
 }
 
 Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) {

@@ -7,14 +7,6 @@
 
 namespace memcalc {
 
-/// EncoderDecoderCache: the keys and values of every decoder layer, of its own tokens and of the encoder's.
-struct EncoderDecoderCache {
-  std::vector<Tensor> self_attention, cross_attention;
-
-  /// Hands both over to the model's output, where they die in this order.
-  void move_to(ModelOutput& output);
-};
-
 /// BartAttention and WhisperAttention: of a decoder's tokens, or with `key_value_states` over the encoder's.
 struct Seq2SeqAttention {
   Linear k_proj, v_proj, q_proj, out_proj;
@@ -31,7 +23,7 @@ struct Seq2SeqAttention {
   Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& options);
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& key_value_states, const Tensor& mask,
-                                        std::vector<Tensor>* cache) const;
+                                        KeyValueCache* cache) const;
 };
 
 /// fc1, activation, fc2 of both families' layers, with their two dropouts.
@@ -49,6 +41,8 @@ struct Seq2SeqFeedForward {
 
 /// shift_tokens_right: the decoder's input ids from the labels.
 [[nodiscard]] Tensor shift_right(const Tensor& labels);
+/// The batch's own, or those; without labels BART shifts its input instead.
+[[nodiscard]] Tensor decoder_input_ids_of(const Batch& batch);
 
 /// A batch without a mask: a decoder whose own tokens have no padding mask.
 [[nodiscard]] inline const Batch& unmasked() {

@@ -13,7 +13,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kEmptyLike{"aten::empty_like"};
-constexpr Operator kArange{"aten::arange"};
+constexpr Operator kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"}, kClamp{"aten::clamp"};
 
 /// _default_apply_gate
 Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
@@ -62,7 +62,44 @@ Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsS
   if (options.has_bias) down_proj_bias = bias("down_proj_bias", spec.hidden_size);
 }
 
+Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
+                                const Tensor& top_k_weights) const {
+  Tensor selected_hidden_states, sample_weights, expert_ids, selected_weights, selected_biases, proj_out, weighted_out;
+  Tensor final_hidden_states;
+  const Locals locals(selected_hidden_states, sample_weights, expert_ids, selected_weights, selected_biases, proj_out,
+                      weighted_out, final_hidden_states);
+  Tape& tape = hidden_states.tape();
+  const std::int64_t num_top_k = top_k_index.size(-1);
+  const std::int64_t chosen = hidden_states.size(0) * num_top_k;
+  const auto linear_of = [&](const Tensor& input, const Tensor& biases) {  // _batched_linear
+    Tensor out = options.is_transposed ? squeeze(matmul(unsqueeze(input, 1), selected_weights), 1)
+                                       : squeeze(matmul(selected_weights, unsqueeze(input, -1)), 2);
+    return biases.defined() ? add_in_place(out, biases) : out;
+  };
+  const auto rows_of = [&](const Tensor& table) {
+    Shape shape = table.shape();
+    shape[0] = chosen;
+    return view(index_rows(table, expert_ids), shape);
+  };
+  selected_hidden_states = tape.empty({chosen, hidden_states.size(1)}, hidden_states.dtype(), kRepeatInterleave);
+  sample_weights = reshape(top_k_weights, {-1});
+  expert_ids = reshape(top_k_index, {-1});
+  expert_ids = pointwise(kClamp, {&expert_ids}, 1);
+  selected_weights = rows_of(gate_up_proj);
+  if (options.has_bias) selected_biases = rows_of(gate_up_proj_bias);
+  proj_out = linear_of(selected_hidden_states, selected_biases);
+  proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
+  selected_weights = rows_of(down_proj);
+  if (options.has_bias) selected_biases = rows_of(down_proj_bias);
+  proj_out = linear_of(proj_out, selected_biases);
+  weighted_out = proj_out * unsqueeze(sample_weights, -1);
+  final_hidden_states =
+      sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);
+  return to_dtype(final_hidden_states, hidden_states.dtype());
+}
+
 Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
+  if (hidden_states.tape().phase == Phase::kDecode) return forward_batched(hidden_states, top_k_index, top_k_weights);
   Selection sorted;
   Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
   Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;

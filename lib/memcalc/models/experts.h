@@ -47,6 +47,12 @@ struct Experts {
   /// allocates depends on the number of tokens, not on the experts they chose.
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& top_k_index,
                                const Tensor& top_k_weights) const;
+
+ private:
+  /// batched_mm_experts_forward, to which generate() switches after the prompt (_optimize_model_for_decode): the
+  /// matrices of the chosen experts are copied, for each token and expert.
+  [[nodiscard]] Tensor forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
+                                       const Tensor& top_k_weights) const;
 };
 
 /// The MLP of a layer that is either dense or a mixture.

@@ -66,7 +66,7 @@ struct Gemma3Attention : HeadProjections {
         k_norm(b, "k_norm", spec.head_dim) {}
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
     Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
     Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
@@ -93,7 +93,7 @@ struct FourNormLayer {
         post_feedforward_layernorm(b, "post_feedforward_layernorm", spec.hidden_size) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
     AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);

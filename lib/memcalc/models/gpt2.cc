@@ -34,15 +34,14 @@ struct Block {
         activation(spec.activation_function),
         options(options) {}
 
-  [[nodiscard]] AttentionResult attention(const Tensor& hidden_states, const Tensor& mask,
-                                          std::vector<Tensor>* cache) const {
+  [[nodiscard]] AttentionResult attention(const Tensor& hidden_states, const Tensor& mask, KeyValueCache* cache) const {
     std::vector<Tensor> parts = split(c_attn(hidden_states), 2, 3);
     const Shape shape{hidden_states.size(0), hidden_states.size(1), -1, head_dim};
     Tensor key = transpose(view(parts[1], shape), 1, 2);
     Tensor value = transpose(view(parts[2], shape), 1, 2);
     Tensor query = transpose(view(parts[0], shape), 1, 2);
     parts.clear();
-    if (cache != nullptr) update_cache(*cache, key, value);
+    if (cache != nullptr) cache->update(key, value);
     AttentionResult result = attention_interface(query, key, value, mask, options);
     result.output = reshape(result.output, hidden_states.shape());
     result.output = attn_c_proj(result.output);
@@ -59,7 +58,7 @@ struct Block {
     return hidden_states;
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = ln_1(input);
     AttentionResult attn = attention(hidden_states, mask, cache);
@@ -116,27 +115,29 @@ class Gpt2LmHeadModel : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = transformer(batch, cache);
     if (classifier_) {
       classifier_->forward(hidden_states, batch, output);
       return output;
     }
-    output.logits = lm_head_(hidden_states);
-    // loss_function warns that it knows no loss of this class's name, and a warning breaks the graph.
-    if (GraphCapture* capture = output.logits.tape().capture) capture->break_graph(output.logits);
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    output.logits = lm_head_(kept_positions(hidden_states, batch));
+    if (batch.labels.defined()) {
+      // loss_function warns that it knows no loss of this class's name, and a warning breaks the graph.
+      if (GraphCapture* capture = output.logits.tape().capture) capture->break_graph(output.logits);
+      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    }
     return output;
   }
 
  private:
-  [[nodiscard]] Tensor transformer(const Batch& batch, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor transformer(const Batch& batch, KeyValueCache* cache) const {
     if (classifier_ && !batch.attention_mask.defined()) warn_if_padding(batch.input_ids);
     Tensor inputs_embeds = wte_(batch.input_ids);
-    Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
+    Tensor position_ids = position_ids_of(batch, inputs_embeds);
     Tensor position_embeds = wpe_(position_ids);
     Tensor hidden_states = inputs_embeds + position_embeds;
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache != nullptr);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
       hidden_states =

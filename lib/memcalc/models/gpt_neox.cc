@@ -30,13 +30,13 @@ struct Layer {
         options(causal_attention(run, spec.attention_dropout)) {}
 
   [[nodiscard]] AttentionResult attention(const Tensor& hidden_states, const RotaryPositions& positions,
-                                          const Tensor& mask, std::vector<Tensor>* cache) const {
+                                          const Tensor& mask, KeyValueCache* cache) const {
     Tensor qkv = transpose(
         view(query_key_value(hidden_states), {hidden_states.size(0), hidden_states.size(1), -1, 3 * head_size}), 1, 2);
     std::vector<Tensor> parts = split(qkv, -1, 3);
     Tensor query_states = std::move(parts[0]), key_states = std::move(parts[1]), value_states = std::move(parts[2]);
     apply_partial_rotary(query_states, key_states, positions);
-    if (cache != nullptr) update_cache(*cache, key_states, value_states);
+    if (cache != nullptr) cache->update(key_states, value_states);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
     result.output = dense(result.output);
@@ -52,7 +52,7 @@ struct Layer {
   }
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     AttentionResult attended = attention(input_layernorm(input), positions, mask, cache);
     Tensor attn_output = std::move(attended.output);
     attn_output = dropout(attn_output, hidden_dropout);
@@ -95,22 +95,24 @@ class GptNeoxForCausalLm : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = gpt_neox(batch, cache);
     if (classifier_) {
       classifier_->forward(hidden_states, batch, output);
       return output;
     }
-    output.logits = lm_head_(hidden_states);
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    output.logits = lm_head_(kept_positions(hidden_states, batch));
+    if (batch.labels.defined()) {
+      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    }
     return output;
   }
 
  private:
-  [[nodiscard]] Tensor gpt_neox(const Batch& batch, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor gpt_neox(const Batch& batch, KeyValueCache* cache) const {
     Tensor inputs_embeds = embed_in_(batch.input_ids);
-    Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache != nullptr);
+    Tensor position_ids = position_ids_of(batch, inputs_embeds);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     Tensor hidden_states = dropout(inputs_embeds, hidden_dropout_);
     RotaryPositions positions = rotary_emb_.forward(hidden_states, position_ids);
     for (const Layer& layer : layers_) {

@@ -68,7 +68,7 @@ struct GptOssAttention : HeadProjections {
         sinks(b.parameter_before("sinks", {spec.num_attention_heads}, "q_proj.weight")) {}
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
     Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
     Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
@@ -164,7 +164,7 @@ struct GptOssLayer : PreNormLayer<GptOssSpec, GptOssAttention, GptOssRmsNorm, Gp
   using PreNormLayer::PreNormLayer;
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor hidden_states, residual, unused;
     const Locals locals(residual, unused);
     residual = input;

@@ -1,5 +1,6 @@
 // Attention masks as transformers/masking_utils.py makes them: booleans for SDPA, numbers for eager attention. That
 // the batch holds padding is what --padding says; the framework looks at the data.
+#include <algorithm>
 #include <utility>
 
 #include "memcalc/models/attention.h"
@@ -138,26 +139,50 @@ Tensor boolean_padding(const Tensor& attention_mask) {
 
 }  // namespace
 
-Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, bool cached,
+namespace {
+
+/// get_mask_sizes: how many keys the queries meet. A sliding layer has kept the window's.
+std::int64_t keys_of(std::int64_t queries, const PastTokens& past, std::optional<std::int64_t> window) {
+  return queries + (window ? std::min(past.seen, *window - 1) : past.seen);
+}
+
+/// _ignore_causal_mask_sdpa: whether SDPA's is_causal serves, or nothing at all.
+bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t queries, std::int64_t keys,
+                   const PastTokens& past, std::optional<std::int64_t> window) {
+  Tensor mask_indices, padding_mask = padding;
+  if (padding.defined() && padding.size(1) > keys) {  // padding_mask[:, arange(keys) + offset]
+    mask_indices = shifted_range(padding.tape(), keys);
+    padding_mask = padding.tape().empty({padding.size(0), keys}, DType::kBool, kIndex);
+  }
+  bool ignored = false;
+  if (!window || keys < *window) {
+    if (queries == 1 || keys == queries) {
+      if (padding.defined()) fast_all(padding_mask);
+      ignored = !padding.defined() || !inputs.padded;
+    }
+    if (!ignored && past.seen == 0 && padding.defined()) fast_all(padding_mask);
+  }
+  drop(padding_mask, mask_indices);
+  return ignored;
+}
+
+}  // namespace
+
+Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
                           std::optional<std::int64_t> sliding_window) {
   if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
-  const std::int64_t sequence = inputs_embeds.size(1);
+  const std::int64_t queries = inputs_embeds.size(1);
+  const std::int64_t keys = keys_of(queries, past, sliding_window);
   const Tensor padding = boolean_padding(inputs.attention_mask);
-  if (!padding.defined() && !cached) look_for_packed_sequences(tape, batch, sequence);
-  const bool windowed = sliding_window && sequence >= *sliding_window;
+  if (!padding.defined() && !past.cached) look_for_packed_sequences(tape, batch, queries);
   const bool eager = run.attention == Attention::kEager;
   const bool tracing = tape.capture != nullptr;
-  if (!eager && !windowed && !tracing) {  // _ignore_causal_mask_sdpa; where there is padding it asks twice
-    if (!padding.defined()) return {};
-    fast_all(padding);
-    if (!inputs.padded) return {};
-    fast_all(padding);
-  }
-  const Pattern pattern{{1, 1, sequence, sequence}, sliding_window ? 2 : 1};
-  const Tensor mask = boolean_mask(tape, {batch, 1, sequence, sequence}, pattern, padding.defined());
+  if (!eager && !tracing && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
+  const Pattern pattern{{1, 1, queries, keys}, sliding_window ? 2 : 1};
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding.defined());
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

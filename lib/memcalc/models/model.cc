@@ -1,5 +1,8 @@
 #include "memcalc/models/model.h"
 
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/ops/view.h"
+
 namespace memcalc {
 
 namespace {
@@ -36,7 +39,27 @@ Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return bui
 
 }  // namespace
 
-double dropout_probability(const RunSpec& run, double configured) { return run.dropout.value_or(configured); }
+double dropout_probability(const RunSpec& run, double configured) {
+  return run.inference ? 0 : run.dropout.value_or(configured);
+}
+
+Tensor Model::encode(const Batch&) { throw Error(ErrorCode::kInternal, "this model has no encoder of its own"); }
+
+EncoderDecoderCache* cache_of(const RunSpec& run, const Batch& batch, ModelOutput& output) {
+  if (batch.past_key_values != nullptr) return batch.past_key_values;
+  return run.use_cache ? &output.past_key_values : nullptr;
+}
+
+KeyValueCache* self_attention_cache_of(const RunSpec& run, const Batch& batch, ModelOutput& output) {
+  EncoderDecoderCache* cache = cache_of(run, batch, output);
+  return cache != nullptr ? &cache->self_attention : nullptr;
+}
+
+Tensor kept_positions(const Tensor& hidden_states, const Batch& batch) {
+  const std::int64_t tokens = hidden_states.size(1);
+  if (batch.logits_to_keep == 0 || batch.logits_to_keep >= tokens) return hidden_states;
+  return slice(hidden_states, 1, tokens - batch.logits_to_keep, batch.logits_to_keep);
+}
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/models/kv_cache.h"
 #include "memcalc/models/module.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
@@ -25,6 +26,13 @@ struct Batch {
   bool padded = true;      // the mask masks something: the framework looks at its values
   Tensor number_of_items;  // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 
+  // What generate() passes beside them (train/generate.h).
+  Tensor position_ids;                             // [batch, tokens] int64; undefined: the model makes them
+  Tensor decoder_input_ids;                        // encoder-decoders; undefined: the labels shifted to the right
+  Tensor encoder_outputs;                          // encoder-decoders; undefined: the model runs its encoder
+  EncoderDecoderCache* past_key_values = nullptr;  // null: the output's own, where the run uses a cache
+  std::int64_t logits_to_keep = 0;                 // of the last tokens; 0: of all
+
   Batch() = default;
   Batch(const Batch&) = default;
   Batch& operator=(const Batch& other) {
@@ -36,17 +44,25 @@ struct Batch {
     attention_mask = other.attention_mask;
     padded = other.padded;
     number_of_items = other.number_of_items;
+    position_ids = other.position_ids;
+    decoder_input_ids = other.decoder_input_ids;
+    encoder_outputs = other.encoder_outputs;
+    past_key_values = other.past_key_values;
+    logits_to_keep = other.logits_to_keep;
     return *this;
   }
   ~Batch() { clear(); }
-  void clear() { drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items); }
+  void clear() {
+    drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items);
+    drop(position_ids, decoder_input_ids, encoder_outputs);
+  }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
 struct ModelOutput {
-  Tensor loss;
+  Tensor loss;  // where the batch has labels
   Tensor logits;
-  std::vector<Tensor> past_key_values;  // dies from its end, as a Python list does
+  EncoderDecoderCache past_key_values;  // empty where generate() owns the cache
   Tensor encoder_last_hidden_state;     // encoder-decoders
 
   ModelOutput() = default;
@@ -55,7 +71,7 @@ struct ModelOutput {
   ~ModelOutput() { clear(); }
   void clear() {
     drop(loss, logits);
-    while (!past_key_values.empty()) past_key_values.pop_back();
+    past_key_values.clear();
     encoder_last_hidden_state.reset();
   }
 };
@@ -64,15 +80,19 @@ class Model {
  public:
   virtual ~Model() = default;
   [[nodiscard]] virtual ModelOutput forward(const Batch& batch) = 0;
+  /// The encoder of an encoder-decoder by itself: [batch, tokens, width]. Throws Error(kInternal) for other models.
+  [[nodiscard]] virtual Tensor encode(const Batch& batch);
 
   std::vector<Parameter> parameters;                            // in the order of module.parameters()
   std::int64_t inactive_parameters = 0;                         // of experts that a token does not take
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   std::vector<Tensor> buffers;                                  // in the order in which they were made
-  Shape input_features;             // of one sample, where it is neither token ids nor an RGB image
-  Shape sample_labels;              // a user's own layers: of one sample; none: one label
-  bool uses_sdpa = true;            // F.scaled_dot_product_attention where the run asks for sdpa
-  bool loss_shifts_labels = false;  // the Trainer then counts the items of labels[..., 1:]
+  Shape input_features;   // of one sample, where it is neither token ids nor an RGB image
+  Shape sample_labels;    // a user's own layers: of one sample; none: one label
+  bool uses_sdpa = true;  // F.scaled_dot_product_attention where the run asks for sdpa
+  bool is_encoder_decoder = false;
+  std::optional<std::int64_t> sliding_window;  // of the layers that keep no more keys and values
+  bool loss_shifts_labels = false;             // the Trainer then counts the items of labels[..., 1:]
   bool accepts_loss_kwargs = true;  // forward(**kwargs): the Trainer then counts the batch's labels for the loss
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
@@ -81,7 +101,15 @@ class Model {
 /// Builds the modules on the tape, which records their memory. Throws Error(kUnsupported) for what is not modelled.
 [[nodiscard]] std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype);
 
-/// The probability that --dropout overrides, or the config's.
+/// The cache that a forward pass fills: generate()'s, the output's own where the run uses one, or null.
+[[nodiscard]] EncoderDecoderCache* cache_of(const RunSpec& run, const Batch& batch, ModelOutput& output);
+/// A decoder's part of it.
+[[nodiscard]] KeyValueCache* self_attention_cache_of(const RunSpec& run, const Batch& batch, ModelOutput& output);
+
+/// hidden_states[:, -logits_to_keep:, :], all where that is 0: what a …ForCausalLM hands to its head.
+[[nodiscard]] Tensor kept_positions(const Tensor& hidden_states, const Batch& batch);
+
+/// The probability that --dropout overrides, or the config's; 0 in model.eval().
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
 /// Runs a layer, the module around it that a wrapper hooks into (Tape::layer_hooks), under torch.utils.checkpoint where

@@ -96,7 +96,9 @@ Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& 
 Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out)
     : weight(builder.parameter(dotted(name, "weight"), {in, out})),
       bias(builder.parameter(dotted(name, "bias"), {out}, false)),
-      fine_tuned(builder.remember_linear(name, in, out, 2)) {}
+      fine_tuned(builder.remember_linear(name, in, out, 2)) {
+  if (fine_tuned) fine_tuned->quantized.transposes = true;  // replace_with_bnb_linear makes a Linear4bit of it
+}
 
 Tensor Conv1D::operator()(const Tensor& x) const {
   if (!fine_tuned) return product(x);

@@ -47,7 +47,7 @@ struct SelfAttention : HeadProjections {
         k_norm(b, "k_norm", checked_multiply(spec.num_key_value_heads, spec.head_dim)) {}
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
     Tensor query_states = q_norm(q_proj(hidden_states));
     Tensor key_states = k_norm(k_proj(hidden_states));
     Tensor value_states = v_proj(hidden_states);
@@ -72,7 +72,7 @@ struct DecoderLayer {
         post_feedforward_layernorm(b, "post_feedforward_layernorm", spec.hidden_size) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor residual = input;
     AttentionResult attention = self_attn.forward(input, positions, mask, cache);
     Tensor hidden_states = std::move(attention.output);

@@ -37,8 +37,7 @@ struct DecoderLayer {
         activation_fn(spec.activation_function),
         options(causal_attention(run, spec.attention_dropout)) {}
 
-  [[nodiscard]] AttentionResult self_attn(const Tensor& hidden_states, const Tensor& mask,
-                                          std::vector<Tensor>* cache) const {
+  [[nodiscard]] AttentionResult self_attn(const Tensor& hidden_states, const Tensor& mask, KeyValueCache* cache) const {
     const Shape shape{hidden_states.size(0), hidden_states.size(1), -1, head_dim};
     Tensor query_states = multiply_scalar(q_proj(hidden_states));
     query_states = transpose(view(query_states, shape), 1, 2);
@@ -46,7 +45,7 @@ struct DecoderLayer {
     Tensor value_states = v_proj(hidden_states);
     key_states = transpose(view(key_states, shape), 1, 2);
     value_states = transpose(view(value_states, shape), 1, 2);
-    if (cache != nullptr) update_cache(*cache, key_states, value_states);
+    if (cache != nullptr) cache->update(key_states, value_states);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, hidden_states.shape());
     result.output = out_proj(result.output);
@@ -54,7 +53,7 @@ struct DecoderLayer {
     return result;
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, KeyValueCache* cache) const {
     Tensor hidden_states = input;
     Tensor residual = hidden_states;
     if (norm_before) hidden_states = self_attn_layer_norm(hidden_states);
@@ -108,14 +107,16 @@ class OptForCausalLm : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = decode(batch, cache);
     if (classifier_) {
       classifier_->forward(hidden_states, batch, output);
       return output;
     }
-    output.logits = lm_head_(hidden_states);
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    output.logits = lm_head_(kept_positions(hidden_states, batch));
+    if (batch.labels.defined()) {
+      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    }
     return output;
   }
 
@@ -139,16 +140,18 @@ class OptForCausalLm : public Model {
     return embed_positions_(position_ids.tape().empty(position_ids.shape(), DType::kInt64, kAdd));
   }
 
-  [[nodiscard]] Tensor decode(const Batch& batch, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
     Tensor inputs_embeds = embed_tokens_(batch.input_ids);
     Tape& tape = inputs_embeds.tape();
     Batch masked = batch;
     if (!batch.attention_mask.defined()) {
-      masked.attention_mask = tape.empty(batch.input_ids.shape(), DType::kFloat32, kOnes);
+      const std::int64_t seen = cache != nullptr ? cache->seen_tokens() : 0;
+      const Shape shape{batch.input_ids.size(0), seen + batch.input_ids.size(1)};
+      masked.attention_mask = tape.empty(shape, DType::kFloat32, kOnes);
       masked.padded = false;
     }
-    Tensor position_ids = positions_of(masked.attention_mask);
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, masked, cache != nullptr);
+    Tensor position_ids = batch.position_ids.defined() ? batch.position_ids : positions_of(masked.attention_mask);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, masked, cache);
     Tensor pos_embeds = learned_positions(position_ids);
     if (projects_) inputs_embeds = project_in_(inputs_embeds);
     Tensor hidden_states = inputs_embeds + pos_embeds;

@@ -33,7 +33,7 @@ struct SelfAttention {
   }
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
     Tensor query_states = heads(q_proj, hidden_states);
     Tensor key_states = heads(k_proj, hidden_states);
     Tensor value_states = heads(v_proj, hidden_states);
@@ -49,7 +49,7 @@ struct SelfAttention {
     apply_rotary(query_rot, key_rot, positions.cos, positions.sin);
     query_states = cat(query_rot, query_pass, -1);
     key_states = cat(key_rot, key_pass, -1);
-    if (cache != nullptr) update_cache(*cache, key_states, value_states);
+    if (cache != nullptr) cache->update(key_states, value_states);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
     result.output = dense(result.output);
@@ -82,7 +82,7 @@ struct DecoderLayer {
   }
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
     AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
@@ -119,22 +119,24 @@ class PhiForCausalLm : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = decode(batch, cache);
     if (classifier_) {
       classifier_->forward(hidden_states, batch, output);
       return output;
     }
-    output.logits = lm_head_(hidden_states);
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    output.logits = lm_head_(kept_positions(hidden_states, batch));
+    if (batch.labels.defined()) {
+      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    }
     return output;
   }
 
  private:
-  [[nodiscard]] Tensor decode(const Batch& batch, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
     Tensor inputs_embeds = embed_tokens_(batch.input_ids);
-    Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache != nullptr);
+    Tensor position_ids = position_ids_of(batch, inputs_embeds);
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     inputs_embeds = dropout(inputs_embeds, embd_pdrop_);
     Tensor hidden_states = inputs_embeds;
     RotaryPositions positions = rotary_emb_.forward(hidden_states, position_ids);

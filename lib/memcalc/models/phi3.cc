@@ -42,7 +42,7 @@ struct SelfAttention {
   }
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
     const Shape hidden_shape{hidden_states.size(0), hidden_states.size(1), -1, head_dim};
     Tensor qkv = qkv_proj(hidden_states);
     Tensor query_states = slice(qkv, -1, 0, query_width);
@@ -52,7 +52,7 @@ struct SelfAttention {
       *states = transpose(view(*states, hidden_shape), 1, 2);
     }
     apply_rotary_positions(query_states, key_states, positions);
-    if (cache != nullptr) update_cache(*cache, key_states, value_states, sliding);
+    if (cache != nullptr) cache->update(key_states, value_states, sliding);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
     result.output = o_proj(result.output);
@@ -98,7 +98,7 @@ struct DecoderLayer {
         resid_pdrop(dropout_probability(run, spec.resid_pdrop)) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
     AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);

@@ -135,7 +135,7 @@ Tensor HeadProjections::heads(const Linear& projection, const Tensor& hidden_sta
 }
 
 AttentionResult HeadProjections::attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const {
+                                        const Tensor& mask, KeyValueCache* cache) const {
   return attend(hidden_states, query, key, value, cache, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
     return attention_interface(q, k, v, mask, options);
   });
@@ -146,7 +146,7 @@ Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states) {
 }
 
 AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                         const Tensor& mask, std::vector<Tensor>* cache) const {
+                                         const Tensor& mask, KeyValueCache* cache) const {
   Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
   Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
@@ -162,7 +162,7 @@ NormedRotaryAttention::NormedRotaryAttention(ModuleBuilder& b, const RotaryDecod
       k_norm(b, "k_norm", spec.head_dim) {}
 
 AttentionResult NormedRotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                               const Tensor& mask, std::vector<Tensor>* cache) const {
+                                               const Tensor& mask, KeyValueCache* cache) const {
   Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
   Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);

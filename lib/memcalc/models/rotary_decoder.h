@@ -58,12 +58,12 @@ struct HeadProjections {
   void rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const;
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
-                                       const Tensor& mask, std::vector<Tensor>* cache) const;
+                                       const Tensor& mask, KeyValueCache* cache) const;
   /// The same with another attention function than attention_interface: interface(query, key, value).
   template <typename Interface>
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
-                                       std::vector<Tensor>* cache, Interface interface) const {
-    if (cache != nullptr) update_cache(*cache, key, value, sliding);
+                                       KeyValueCache* cache, Interface interface) const {
+    if (cache != nullptr) cache->update(key, value, sliding);
     AttentionResult result = interface(query, key, value);
     result.output = flatten_heads(result.output, hidden_states);
     result.output = o_proj(result.output);
@@ -88,7 +88,7 @@ struct RotaryAttention : HeadProjections {
   using HeadProjections::HeadProjections;
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+                                        const Tensor& mask, KeyValueCache* cache) const;
 };
 
 /// Qwen3Attention.forward, which Qwen3-MoE's repeats: query and key are normalised head by head.
@@ -97,7 +97,7 @@ struct NormedRotaryAttention : HeadProjections {
 
   NormedRotaryAttention(ModuleBuilder& b, const RotaryDecoderSpec& spec, const RunSpec& run, bool sliding);
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, std::vector<Tensor>* cache) const;
+                                        const Tensor& mask, KeyValueCache* cache) const;
 };
 
 /// A layer's place, for families whose layers differ by it.
@@ -125,7 +125,7 @@ struct PreNormLayer {
         post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
-                               std::vector<Tensor>* cache) const {
+                               KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
     AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
@@ -176,12 +176,10 @@ class RotaryDecoderForCausalLm : public Model {
 
  public:
   RotaryDecoderForCausalLm(const Spec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run),
-        masks_(Family::mask_plan(spec)),
-        sliding_window_(spec.sliding_window),
-        final_softcap_(Family::final_softcap(spec)) {
+      : run_(run), masks_(Family::mask_plan(spec)), final_softcap_(Family::final_softcap(spec)) {
     check_activation_function(spec.hidden_act);
     loss_shifts_labels = run.task == Task::kCausalLm;
+    sliding_window = spec.sliding_window;
     b.scope("model", [&] {
       embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -207,23 +205,25 @@ class RotaryDecoderForCausalLm : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    std::vector<Tensor>* cache = run_.use_cache ? &output.past_key_values : nullptr;
+    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = decode(batch, cache);
     if (classifier_) {
       classifier_->forward(hidden_states, batch, output);
       return output;
     }
-    if (run_.fine_tuning.liger) {  // lce_forward: in training the logits are never made
+    if (run_.fine_tuning.liger && batch.labels.defined()) {  // lce_forward: in training the logits are never made
       output.loss = liger_causal_lm_loss(hidden_states, lm_head_.weight, batch.labels, batch.number_of_items);
       return output;
     }
-    output.logits = lm_head_(hidden_states);
+    output.logits = lm_head_(kept_positions(hidden_states, batch));
     if (final_softcap_) {
       output.logits = divide_scalar(output.logits);
       output.logits = tanh(output.logits);
       output.logits = multiply_scalar(output.logits);
     }
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    if (batch.labels.defined()) {
+      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+    }
     return output;
   }
 
@@ -241,15 +241,16 @@ class RotaryDecoderForCausalLm : public Model {
     return !sliding;
   }
 
-  [[nodiscard]] Tensor decode(const Batch& batch, std::vector<Tensor>* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
     Tensor hidden_states = embed_tokens_(batch.input_ids);
     Tensor inputs_embeds = hidden_states;
-    Tensor position_ids = make_position_ids(hidden_states.tape(), hidden_states.size(1));
+    Tensor position_ids = position_ids_of(batch, hidden_states);
     std::array<Tensor, 2> masks;  // full, sliding
     // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
-    const bool cached = cache != nullptr || (masks_.mapping && !masks_.mapping_has_positions);
-    if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, cached);
-    if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, cached, sliding_window_);
+    PastTokens past(cache);
+    past.cached |= masks_.mapping && !masks_.mapping_has_positions;
+    if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
+    if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
     std::array<RotaryPositions, 2> positions;
     for (const bool sliding : {false, true}) {
       if (!has_rotary(sliding)) continue;
@@ -281,7 +282,6 @@ class RotaryDecoderForCausalLm : public Model {
 
   RunSpec run_;
   MaskPlan masks_;
-  std::optional<std::int64_t> sliding_window_;
   bool final_softcap_;
   typename Family::WordEmbedding embed_tokens_;
   std::vector<Layer> layers_;

@@ -27,7 +27,9 @@ void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch
   Tensor token_indices = tape.empty({ids[1]}, DType::kInt32, kArange);
   Tensor last_non_pad_token = argmax_last(tape.empty(ids, DType::kInt32, kMul));
   output.logits = index_pairs(logits, tape.empty({ids[0]}, DType::kInt64, kArange), last_non_pad_token);
-  output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
+  if (batch.labels.defined()) {
+    output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
+  }
   drop(logits, last_non_pad_token, non_pad_mask, token_indices);
 }
 

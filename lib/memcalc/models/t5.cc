@@ -184,12 +184,17 @@ struct T5Attention {
   }
 
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, const Tensor& mask, const Tensor& key_value_states,
-                                       Tensor& position_bias, std::vector<Tensor>* cache) const {
+                                       Tensor& position_bias, KeyValueCache* cache) const {
     Tensor query_states = heads_of(q, hidden_states);
-    const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
-    Tensor key_states = heads_of(k, current_states);
-    Tensor value_states = heads_of(v, current_states);
-    if (cache != nullptr) update_cache(*cache, key_states, value_states);
+    Tensor key_states, value_states;
+    if (key_value_states.defined() && cache != nullptr && cache->is_filled()) {
+      cache->read(key_states, value_states);
+    } else {
+      const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
+      key_states = heads_of(k, current_states);
+      value_states = heads_of(v, current_states);
+      if (cache != nullptr) cache->update(key_states, value_states);
+    }
     if (!position_bias.defined()) {
       position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
                                                         : zero_bias(query_states, key_states.size(2));
@@ -203,7 +208,7 @@ struct T5Attention {
 
   /// T5LayerSelfAttention, or with `key_value_states` T5LayerCrossAttention. `position_bias` is made where undefined.
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& key_value_states,
-                                        Tensor& position_bias, std::vector<Tensor>* cache) const {
+                                        Tensor& position_bias, KeyValueCache* cache) const {
     Tensor normed_hidden_states = layer_norm(hidden_states);
     AttentionResult result = attend(normed_hidden_states, mask, key_value_states, position_bias, cache);
     result.output = hidden_states + dropout(result.output, dropout_p);
@@ -296,8 +301,9 @@ struct T5Stack {
     Tensor inputs_embeds = embed_tokens(input_ids);
     Tensor attention_mask, encoder_extended_attention_mask;
     if (encoder_hidden_states.defined()) {
-      // No position ids are passed, so nobody looks for packed sequences: as with a cache.
-      attention_mask = create_causal_mask(run, inputs_embeds, unmasked(), /*cached=*/true);
+      PastTokens past(cache != nullptr ? &cache->self_attention : nullptr);
+      past.cached = true;  // no position ids are passed, so nobody looks for packed sequences either way
+      attention_mask = create_causal_mask(run, inputs_embeds, unmasked(), past);
       encoder_extended_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
     } else {
       attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
@@ -330,6 +336,7 @@ class T5ForConditionalGeneration : public Model {
   T5ForConditionalGeneration(const T5Spec& spec, const RunSpec& run, ModuleBuilder& b)
       : spec_(spec), run_(run), shared_(b, "shared", spec.vocab_size, spec.d_model) {
     check_activation_function(spec.dense_act_fn);
+    is_encoder_decoder = true;
     encoder_.push_back(b.scope("encoder", [&] { return T5Stack(b, spec, run, shared_.weight, false); }));
     decoder_.push_back(b.scope("decoder", [&] { return T5Stack(b, spec, run, shared_.weight, true); }));
     if (spec.tie_word_embeddings) {
@@ -343,20 +350,22 @@ class T5ForConditionalGeneration : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    EncoderDecoderCache cache;
-    output.encoder_last_hidden_state = encoder_[0].forward(run_, shared_, batch.input_ids, batch, {}, nullptr);
-    Tensor decoder_input_ids = shift_right(batch.labels);
-    // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before.
-    const bool caches = run_.use_cache || (run_.loop == Loop::kTrainer && run_.checkpointing == Checkpointing::kNone);
+    output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
+    Tensor decoder_input_ids = decoder_input_ids_of(batch);
     Tensor last_hidden_state = decoder_[0].forward(run_, shared_, decoder_input_ids, batch,
-                                                   output.encoder_last_hidden_state, caches ? &cache : nullptr);
+                                                   output.encoder_last_hidden_state, decoder_cache(batch, output));
     Tensor sequence_output = last_hidden_state;
     if (spec_.scale_decoder_outputs) sequence_output = multiply_scalar(sequence_output);
     output.logits = lm_head_(sequence_output);
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
-    cache.move_to(output);
+    if (batch.labels.defined()) {
+      output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    }
     drop(decoder_input_ids, last_hidden_state, sequence_output);
     return output;
+  }
+
+  [[nodiscard]] Tensor encode(const Batch& batch) override {
+    return encoder_[0].forward(run_, shared_, batch.input_ids, batch, {}, nullptr);
   }
 
  private:

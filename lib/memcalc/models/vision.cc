@@ -101,7 +101,7 @@ class TorchvisionModel : public Model {
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
     output.logits = classifier_->forward(batch.pixel_values);
-    output.loss = cross_entropy(output.logits, batch.labels);
+    if (batch.labels.defined()) output.loss = cross_entropy(output.logits, batch.labels);
     return output;
   }
 

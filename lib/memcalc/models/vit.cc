@@ -158,8 +158,10 @@ ModelOutput VitModel::forward(const Batch& batch) {
   }
   const Tensor pooled_output = select(sequence_output, 1);
   output.logits = classifier_(pooled_output);
-  output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
-  if (batch.number_of_items.defined()) output.loss = divide(output.loss, batch.number_of_items);
+  if (batch.labels.defined()) {
+    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+    if (batch.number_of_items.defined()) output.loss = divide(output.loss, batch.number_of_items);
+  }
   return output;
 }
 

@@ -131,7 +131,8 @@ struct WhisperDecoder {
     Tensor positions = view(index_rows(embed_positions.weight, position_ids), inputs_embeds.shape());
     Tensor hidden_states = inputs_embeds + positions;
     hidden_states = dropout(hidden_states, dropout_p);
-    Tensor causal_mask = create_causal_mask(run, inputs_embeds, unmasked(), cache != nullptr);
+    Tensor causal_mask =
+        create_causal_mask(run, inputs_embeds, unmasked(), cache != nullptr ? &cache->self_attention : nullptr);
     for (const WhisperLayer& layer : layers) {
       hidden_states = checkpointed(run, {hidden_states, causal_mask, encoder_hidden_states}, {},
                                    [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
@@ -147,6 +148,7 @@ class WhisperForConditionalGeneration : public Model {
   WhisperForConditionalGeneration(const WhisperSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : spec_(spec), run_(run) {
     check_activation_function(spec.activation_function);
+    is_encoder_decoder = true;
     input_features = {spec.num_mel_bins, kFramesPerPosition * spec.max_source_positions};
     not_modelled.emplace_back("which engines cuDNN picks for the two convolutions: copies of the layout are assumed");
     b.scope("model", [&] {
@@ -164,17 +166,19 @@ class WhisperForConditionalGeneration : public Model {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    EncoderDecoderCache cache;
-    Tensor decoder_input_ids = shift_right(batch.labels);
-    output.encoder_last_hidden_state = encoder_[0].forward(run_, batch.input_features);
-    Tensor last_hidden_state = decoder_[0].forward(run_, decoder_input_ids, output.encoder_last_hidden_state,
-                                                   run_.use_cache ? &cache : nullptr);
+    Tensor decoder_input_ids = decoder_input_ids_of(batch);
+    output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
+    Tensor last_hidden_state =
+        decoder_[0].forward(run_, decoder_input_ids, output.encoder_last_hidden_state, cache_of(run_, batch, output));
     output.logits = proj_out_(last_hidden_state);
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
-    cache.move_to(output);
+    if (batch.labels.defined()) {
+      output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+    }
     drop(decoder_input_ids, last_hidden_state);
     return output;
   }
+
+  [[nodiscard]] Tensor encode(const Batch& batch) override { return encoder_[0].forward(run_, batch.input_features); }
 
  private:
   WhisperSpec spec_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "memcalc/report/quantity.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/offload.h"
 
@@ -42,16 +43,36 @@ std::vector<AccountingRow> classic_mixed(const AccountingInput& in) {
       row("weights", 2, in.parameters, "a 16-bit copy of each weight for the forward and the backward pass"),
       row("master weights", 4, in.parameters, "the float32 weights that the optimizer updates"),
       row("gradients", 4, in.trainable_parameters, "one float32 gradient for each trainable parameter")};
-  add_states(in, rows);
+  if (in.infers) {
+    rows.resize(2);  // the weights alone: 6 bytes
+  } else {
+    add_states(in, rows);
+  }
   return rows;
 }
 
+std::string how_stored(const AccountingInput& in) {
+  if (in.weights.size() == 1) return "each parameter in " + in.weights.front().how;
+  std::string parts;
+  for (const StoredWeights& each : in.weights) {
+    parts += (parts.empty() ? "" : ", ") + format_count(each.parameters) + " in " + each.how;
+  }
+  return parts.empty() ? "none" : parts;
+}
+
+// Each tensor in the bytes in which it is stored.
 std::vector<AccountingRow> uniform(const AccountingInput& in) {
-  const std::int64_t size = size_of(in.weights_dtype);
-  const std::string dtype(name_of(in.weights_dtype));
-  std::vector<AccountingRow> rows = {
-      row("weights", size, in.parameters, "each parameter in " + dtype),
-      row("gradients", size, in.trainable_parameters, "one gradient in the weight's dtype, " + dtype)};
+  Bytes weights = 0;
+  for (const StoredWeights& each : in.weights) weights = checked_add(weights, each.bytes);
+  std::vector<AccountingRow> rows = {row_per(in.parameters, "weights", weights, how_stored(in))};
+  if (in.constants > 0) {
+    rows.push_back(row_per(in.parameters, "quantisation constants", in.constants,
+                           "the scales of the packed weights' blocks or rows, and the numbers that codes stand for"));
+  }
+  if (in.infers) return rows;
+  rows.push_back(row_per(in.trainable_parameters, "gradients", in.gradients,
+                         in.weights.size() == 1 ? "one gradient in the weight's dtype, " + in.weights.front().how
+                                                : "one gradient for each trainable parameter, in its dtype"));
   add_states(in, rows);
   return rows;
 }
@@ -74,6 +95,15 @@ void add_small_rows(const AccountingInput& in, std::vector<AccountingRow>& rows)
 
 std::vector<AccountingRow> profile_rows(const AccountingInput& in) {
   std::vector<AccountingRow> rows = uniform(in);
+  if (in.infers) {
+    if (in.autocast_copies > 0) {
+      rows.push_back(
+          row_per(in.parameters, "autocast copies", in.autocast_copies,
+                  "16-bit copies of the weights of matrix products and convolutions, kept while the autocast "
+                  "region lasts; embeddings and norms have none"));
+    }
+    return rows;
+  }
   add_small_rows(in, rows);
   if (is_autocast(in.precision) && in.weights_dtype == DType::kFloat32) {
     rows.push_back(row("autocast copies", 0, in.parameters,
@@ -98,13 +128,27 @@ std::vector<AccountingRow> alternatives(const AccountingInput& in) {
 
 }  // namespace
 
+void AccountingInput::add_weights(const std::string& how, std::int64_t elements, Bytes bytes) {
+  parameters = checked_add(parameters, elements);
+  const auto same = std::find_if(weights.begin(), weights.end(), [&](const auto& each) { return each.how == how; });
+  StoredWeights& group = same != weights.end() ? *same : weights.emplace_back(StoredWeights{.how = how});
+  group.parameters = checked_add(group.parameters, elements);
+  group.bytes = checked_add(group.bytes, bytes);
+}
+
 void AccountingInput::add_frozen(const OptimizedTensor& tensor) {
-  parameters = checked_add(parameters, tensor.shape.elements());
+  add_weights(std::string(name_of(tensor.dtype)), tensor.shape.elements(), tensor.bytes());
+}
+
+void AccountingInput::add_packed(const std::string& how, std::int64_t elements, const PackedBytes& packed) {
+  add_weights(how, elements, packed.weight);
+  constants = checked_add(constants, packed.constants);
 }
 
 void AccountingInput::add_trainable(const OptimizedTensor& tensor) {
   add_frozen(tensor);
   trainable_parameters = checked_add(trainable_parameters, tensor.shape.elements());
+  gradients = checked_add(gradients, tensor.bytes());
   ++trainable_tensors;
   const StateBytes held = rule_of(optimizer).state_bytes(tensor, loop);
   if (!offloads || !is_offloaded(tensor.shape.elements())) return states.add(held);
@@ -112,7 +156,8 @@ void AccountingInput::add_trainable(const OptimizedTensor& tensor) {
 }
 
 Accounting account(const AccountingInput& input) {
-  const bool mixed = is_autocast(input.precision) && input.weights_dtype == DType::kFloat32;
+  // Packed weights have no 16-bit copies beside float32 ones.
+  const bool mixed = is_autocast(input.precision) && input.weights_dtype == DType::kFloat32 && input.constants == 0;
   Accounting accounting;
   accounting.classic = mixed ? classic_mixed(input) : uniform(input);
   accounting.profile = profile_rows(input);

@@ -73,11 +73,20 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
                         .loop = run.loop,
                         .offloads = run.offload_optimizer};
   for (const ParameterInfo& parameter : symbolic.parameters) {
+    if (parameter.packing != Quantization::kNone) {
+      input.add_packed(std::string(name_of(parameter.packing)), parameter.elements, parameter.packed);
+      continue;
+    }
     const OptimizedTensor tensor{parameter.shape, parameter.dtype, parameter.is_embedding};
-    parameter.trainable ? input.add_trainable(tensor) : input.add_frozen(tensor);
+    parameter.trainable && !run.inference ? input.add_trainable(tensor) : input.add_frozen(tensor);
   }
+  if (run.fine_tuning.quantization == Quantization::kNf4Double) {
+    input.constants = checked_add(input.constants, kSharedMapBytes);
+  }
+  input.infers = run.inference.has_value();
+  input.autocast_copies = report.memory.categories_at_peak[static_cast<std::size_t>(Category::kAutocastCopies)];
   report.parameters_total = input.parameters;
-  report.parameters_trainable = input.trainable_parameters;
+  report.parameters_trainable = run.inference ? input.parameters : input.trainable_parameters;
   report.parameters_active = input.parameters - symbolic.inactive_parameters;
   report.accounting = account(input);
   if (!symbolic.held.empty()) report.accounting = account_held(symbolic, input.parameters);
@@ -208,10 +217,11 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions = symbolic.assumptions;
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
-  report.not_modelled.insert(report.not_modelled.end(), {"other processes and the display on the same card",
-                                                         "evaluation, generation and checkpoint saving between steps"});
-  if (!time) report.not_modelled.emplace_back("the time of a step");
+  report.not_modelled.emplace_back("other processes and the display on the same card");
+  if (!run.inference) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
+  if (!time) report.not_modelled.emplace_back(run.inference ? "the time of a call" : "the time of a step");
   if (run.expandable_segments) report.not_modelled.emplace_back("retries of the allocator when the card is full");
+  report.kv_cache = symbolic.kv_cache;
   fill_parameters(symbolic, run, report);
   fill_weights(symbolic, report);
   fill_peak(symbolic.trace, report);

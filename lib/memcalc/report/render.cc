@@ -78,6 +78,29 @@ std::vector<CategoryShare> category_shares(const Report& report) {
   return shares;
 }
 
+std::vector<PhasePeak> phase_peaks(const Report& report) {
+  const auto peak_of = [&](Phase phase, std::string_view label) {
+    return PhasePeak{phase, label, report.memory.phase_peaks[static_cast<std::size_t>(phase)]};
+  };
+  if (!report.run.inference) {
+    return {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
+            peak_of(Phase::kOptimizer, "optimizer")};
+  }
+  if (report.run.inference->new_tokens == 0) return {peak_of(Phase::kForward, "forward")};
+  return {peak_of(Phase::kForward, "prefill"), peak_of(Phase::kDecode, "decode")};
+}
+
+std::vector<std::string> notes_of(const KeyValueCacheSize& cache) {
+  const auto counted = [](std::int64_t count, const std::string& noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+  };
+  std::vector<std::string> notes = {counted(cache.sequences, "sequence") + " of " + counted(cache.tokens, "token") +
+                                    ", " + counted(cache.layers, "layer")};
+  if (cache.windowed > 0) notes.push_back(counted(cache.windowed, "layer") + " of them no longer than a window");
+  if (cache.encoder_bytes > 0) notes.push_back("and of the encoder's tokens " + format_bytes(cache.encoder_bytes));
+  return notes;
+}
+
 Bytes needed_bytes(const Report& report) { return report.device_used_bytes.value_or(report.memory.peak_reserved); }
 
 Bytes fragmentation_bytes(const Report& report) { return report.memory.peak_reserved - report.memory.peak_allocated; }
@@ -122,9 +145,16 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));
-  words.push_back(rule_of(run.optimizer).title);
+  if (run.inference) {
+    const Inference& inference = *run.inference;
+    words.push_back(inference.new_tokens == 0 ? "inference, one forward pass"
+                                              : "inference, " + std::to_string(inference.new_tokens) + " new tokens");
+    if (inference.beams > 1) words.push_back(std::to_string(inference.beams) + " beams");
+  } else {
+    words.push_back(rule_of(run.optimizer).title);
+  }
   if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
-  words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
+  if (!run.inference) words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
   if (run.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
   if (run.checkpointing == Checkpointing::kFull) {
@@ -138,7 +168,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
   if (tuning.liger) words.emplace_back("Liger kernels");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
-  if (run.use_cache) words.emplace_back("KV cache kept");
+  if (run.use_cache && !run.inference) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
   if (run.skipped_steps > 0) words.push_back("first " + std::to_string(run.skipped_steps) + " steps skipped");
   if (run.parallel.is_parallel()) {
@@ -149,9 +179,10 @@ std::vector<std::string> setting_of(const Report& report) {
 }
 
 std::string instant_of(const Report& report) {
-  std::string text = report.peak_step < 0 ? "construction of the model"
-                                          : "step " + std::to_string(report.peak_step + 1) + ", " +
-                                                std::string(name_of(report.peak_phase));
+  std::string text = report.peak_step < 0
+                         ? "construction of the model"
+                         : (report.run.inference ? "call " : "step ") + std::to_string(report.peak_step + 1) + ", " +
+                               std::string(name_of(report.peak_phase));
   if (!report.peak_operator.empty()) text += ", in " + report.peak_operator;
   return text;
 }
@@ -165,6 +196,7 @@ std::string rule_of_category(const std::string& name) {
       {"activations", "outputs that autograd saved for the backward pass, each until its node has run"},
       {"temporaries", "everything else that an operator or a Python variable holds for a moment"},
       {"inputs", "token ids, masks and labels of the batch"},
+      {"kv_cache", "inference: keys and values of the tokens so far, and their copies while they grow"},
       {"workspaces", "scratch of cuBLAS, cuBLASLt and cuDNN, kept by the process once taken"},
       {"gathered_weights", "whole parameters that sharding puts together where a layer is about to use them"},
       {"communication", "buffers of collectives: gradient buckets, what is gathered, reduced or sent"},

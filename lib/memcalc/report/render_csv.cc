@@ -77,8 +77,14 @@ void write_memory(const Report& report, Csv& csv) {
   csv.bytes("memory", "exact_lower_bound", memory.exact_peak);
   csv.bytes("memory", "fragmentation", fragmentation_bytes(report));
   for (const CategoryShare& share : category_shares(report)) csv.bytes("category", share.name, share.bytes);
-  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
-    csv.bytes("phase_peak", name_of(phase), memory.phase_peaks[static_cast<std::size_t>(phase)]);
+  for (const PhasePeak& each : phase_peaks(report)) csv.bytes("phase_peak", name_of(each.phase), each.bytes);
+  if (report.concurrent_sequences) {
+    csv.number("concurrency", "sequences", static_cast<double>(*report.concurrent_sequences), "sequences");
+  }
+  if (report.kv_cache) {
+    csv.bytes("kv_cache", "total", report.kv_cache->bytes);
+    csv.bytes("kv_cache", "token", report.kv_cache->bytes_per_token);
+    csv.bytes("kv_cache", "encoder", report.kv_cache->encoder_bytes);
   }
   csv.text("peak", "phase", name_of(report.peak_phase));
   csv.number("peak", "step", report.peak_step, "");

@@ -39,6 +39,18 @@ struct CategoryShare {
 /// What the run needs of the card: device_used_bytes, or reserved where the context is unknown.
 [[nodiscard]] Bytes needed_bytes(const Report& report);
 
+/// A phase whose peak is told, in words: of training forward, backward and optimizer; of inference the forward pass, or
+/// prefill and decode.
+struct PhasePeak {
+  Phase phase;
+  std::string_view label;
+  Bytes bytes = 0;
+};
+[[nodiscard]] std::vector<PhasePeak> phase_peaks(const Report& report);
+
+/// "8 sequences x 1151 tokens, 16 layers", and what windows and the encoder add to it.
+[[nodiscard]] std::vector<std::string> notes_of(const KeyValueCacheSize& cache);
+
 /// Reserved at its peak but not handed out at the peak of allocated.
 [[nodiscard]] Bytes fragmentation_bytes(const Report& report);
 

@@ -87,6 +87,9 @@ Json run_json(const RunSpec& run) {
     json["prepared_for_kbit_training"] = tuning.prepares_for_kbit;
   }
   if (tuning.liger) json["liger"] = true;
+  if (run.inference) {
+    json["inference"] = {{"new_tokens", run.inference->new_tokens}, {"beams", run.inference->beams}};
+  }
   if (!tuning.frozen.empty()) json["frozen"] = tuning.frozen;
   if (run.parallel.is_parallel()) json["parallel"] = parallel_json(run.parallel);
   return json;
@@ -175,6 +178,16 @@ Json contributors_json(const Report& report) {
   return json;
 }
 
+Json cache_json(const KeyValueCacheSize& cache) {
+  return {{"bytes", cache.bytes},
+          {"bytes_per_token", cache.bytes_per_token},
+          {"encoder_bytes", cache.encoder_bytes},
+          {"sequences", cache.sequences},
+          {"tokens", cache.tokens},
+          {"layers", cache.layers},
+          {"windowed_layers", cache.windowed}};
+}
+
 Json memory_json(const Report& report, const RenderOptions& options) {
   const ReplayResult& memory = report.memory;
   Json json = {{"peak_allocated_bytes", memory.peak_allocated}, {"peak_reserved_bytes", memory.peak_reserved}};
@@ -190,6 +203,10 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
     json["phases"][std::string(name_of(phase))]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(phase)];
   }
+  if (report.run.inference) {
+    json["phases"]["decode"]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(Phase::kDecode)];
+  }
+  if (report.kv_cache) json["kv_cache"] = cache_json(*report.kv_cache);
   json["peak"] = {
       {"phase", name_of(report.peak_phase)}, {"step", report.peak_step}, {"operator", report.peak_operator}};
   json["accounting"] = accounting_json(report.accounting);
@@ -295,6 +312,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   }
   if (report.time) json["time"] = time_json(*report.time);
   if (report.training) json["training"] = training_json(*report.training);
+  if (report.concurrent_sequences) json["concurrent_sequences"] = *report.concurrent_sequences;
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);

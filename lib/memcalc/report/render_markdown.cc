@@ -49,10 +49,11 @@ std::string totals_table(const Report& report) {
   if (report.device_used_bytes) out += row({"device in use", format_bytes(*report.device_used_bytes)});
   out += row({"exact lower bound", format_bytes(memory.exact_peak)});
   out += row({"fragmentation", format_bytes(fragmentation_bytes(report))});
-  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
-    out += row(
-        {"peak of " + std::string(name_of(phase)), format_bytes(memory.phase_peaks[static_cast<std::size_t>(phase)])});
+  for (const PhasePeak& each : phase_peaks(report)) {
+    out += row({"peak of " + std::string(each.label), format_bytes(each.bytes)});
   }
+  if (report.concurrent_sequences) out += row({"concurrent sequences", format_count(*report.concurrent_sequences)});
+  if (report.kv_cache) out += row({"KV cache", format_bytes(report.kv_cache->bytes)});
   return out;
 }
 

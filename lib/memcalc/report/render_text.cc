@@ -31,6 +31,8 @@ class TextRenderer {
     write_totals();
     write_ranks();
     write_phases();
+    write_cache();
+    write_concurrency();
     write_accounting();
     write_flops();
     if (report_.time) write_time(*report_.time);
@@ -165,11 +167,28 @@ class TextRenderer {
   }
 
   void write_phases() {
-    const auto& peaks = report_.memory.phase_peaks;
-    const auto peak_of = [&](Phase phase) { return format_bytes(peaks[static_cast<std::size_t>(phase)]); };
     title("Peak of each phase");
-    line("  forward " + peak_of(Phase::kForward) + "   backward " + peak_of(Phase::kBackward) + "   optimizer " +
-         peak_of(Phase::kOptimizer));
+    std::string peaks;
+    for (const PhasePeak& each : phase_peaks(report_)) {
+      peaks += (peaks.empty() ? "  " : "   ") + std::string(each.label) + " " + format_bytes(each.bytes);
+    }
+    line(peaks);
+  }
+
+  void write_concurrency() {
+    if (!report_.concurrent_sequences) return;
+    const std::int64_t most = *report_.concurrent_sequences;
+    title("Concurrency");
+    line(most == 0 ? "  not even one sequence fits on " + report_.device.name
+                   : "  up to " + format_count(most) + " such sequences at once fit on " + report_.device.name);
+  }
+
+  void write_cache() {
+    if (!report_.kv_cache) return;
+    const KeyValueCacheSize& cache = *report_.kv_cache;
+    title("KV cache", format_bytes(cache.bytes));
+    line("  " + format_bytes(cache.bytes_per_token) + " for each token of a sequence");
+    for (const std::string& note : notes_of(cache)) line("  " + note);
   }
 
   [[nodiscard]] static std::string cell(const AccountingRow* row) {
@@ -192,7 +211,7 @@ class TextRenderer {
 
   void write_flops() {
     if (total_flops(report_) == 0) return;
-    title("Work of one step", format_flops(total_flops(report_)));
+    title(report_.run.inference ? "Work of one call" : "Work of one step", format_flops(total_flops(report_)));
     line("  " + pad_right("", 14) + pad_left("forward", 13) + pad_left("backward", 13) + pad_left("recomputed", 13) +
          pad_left("optimizer", 12) + pad_left("moved", 11));
     for (const FlopRow& row : report_.flops) {

@@ -14,6 +14,7 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/kv_cache_size.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -150,6 +151,9 @@ struct Report {
   Phase peak_phase = Phase::kForward;
   int peak_step = 0;
   std::vector<PeakContributor> contributors;  // sorted by total_bytes, descending; sums to the categories at the peak
+
+  std::optional<KeyValueCacheSize> kv_cache;         // of inference
+  std::optional<std::int64_t> concurrent_sequences;  // the largest batch that the named card takes (plan/largest.h)
 
   Accounting accounting;
   std::array<FlopRow, kOperatorClassCount> flops{};

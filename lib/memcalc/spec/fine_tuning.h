@@ -9,8 +9,14 @@
 
 namespace memcalc {
 
-/// --quantize: how bitsandbytes stores the weights of linear layers. kNf4Double: block scales are quantised again.
-enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8 };
+/// --quantize: how the weights of linear layers are stored. bitsandbytes, from a 16-bit checkpoint: kNf4Double
+/// quantises the block scales again. kGptq4, kAwq4: 4 bits, quantised beforehand; inference only.
+enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4 };
+
+/// Quantised beforehand: loaded packed.
+[[nodiscard]] constexpr bool is_prequantized(Quantization kind) {
+  return kind == Quantization::kGptq4 || kind == Quantization::kAwq4;
+}
 
 /// --lora: peft's LoraConfig, as get_peft_model applies it.
 struct Lora {
@@ -24,6 +30,7 @@ struct Lora {
 struct FineTuning {
   std::optional<Lora> lora;
   Quantization quantization = Quantization::kNone;
+  std::int64_t group_size = 128;    // --group-size: GPTQ and AWQ: numbers of a column that share a scale
   bool prepares_for_kbit = false;   // --prepare-kbit: peft's prepare_model_for_kbit_training
   std::vector<std::string> frozen;  // --freeze: parameters whose names contain one of these get no gradient
   bool liger = false;               // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss

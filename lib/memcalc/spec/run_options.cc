@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/inference.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/spec/validate_parallel.h"
@@ -196,7 +197,14 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
   }
-  if (quantized) {
+  if (options.group_size && !is_prequantized(tuning.quantization)) {
+    throw Error(ErrorCode::kUsage, "group size: belongs to --quantize gptq4 or awq4");
+  }
+  tuning.group_size = options.group_size.value_or(tuning.group_size);
+  if (is_prequantized(tuning.quantization)) {
+    assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
+                          ", without act-order, in gptqmodel's Marlin kernel (not validated)");
+  } else if (quantized) {
     assumptions.emplace_back(
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
   }
@@ -210,6 +218,21 @@ void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   }
   run.prefetch_factor = options.prefetch_factor.value_or(2);
   run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory
+}
+
+void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
+                      std::vector<std::string>& assumptions) {
+  run.loop = resolve_loop(model, run.task, options, assumptions);
+  run.optimizer = resolve_optimizer(run.loop, options, assumptions);
+  run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  run.checkpoint_every = options.checkpoint_every.value_or(1);
+  run.offload_activations = options.offload_activations;
+  run.offload_optimizer = options.offload_optimizer;
+  run.offload_gradients = options.offload_gradients;
+  run.compile = options.compile;
+  run.accumulation_steps = options.accumulation_steps.value_or(1);
+  run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
+  run.use_cache = resolve_cache(run, options, assumptions);
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
@@ -268,30 +291,26 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
     run.sequence_length = resolve_sequence(model, options, assumptions);
     if (is_contrastive(model)) run.image_size = resolve_image(model, options, assumptions);
   }
-  if (run.task == Task::kSeq2Seq) {
+  if (run.task == Task::kSeq2Seq && options.inference && !options.target_sequence_length) {
+    run.target_sequence_length = run.sequence_length;  // of labels that nobody takes
+  } else if (run.task == Task::kSeq2Seq) {
     run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
   } else if (options.target_sequence_length) {
     throw Error(ErrorCode::kUsage, "target sequence length: only the task seq2seq has one");
   }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;
-  run.loop = resolve_loop(model, run.task, options, assumptions);
-  run.optimizer = resolve_optimizer(run.loop, options, assumptions);
+  if (options.inference) {
+    resolve_inference(model, options, run, assumptions);
+  } else {
+    resolve_training(model, options, run, assumptions);
+  }
   run.attention = resolve_attention(model, options, assumptions);
-  run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
-  run.offload_activations = options.offload_activations;
-  run.offload_optimizer = options.offload_optimizer;
-  run.offload_gradients = options.offload_gradients;
-  run.compile = options.compile;
   run.expandable_segments = options.expandable_segments;
   resolve_data_loader(options, run);
-  run.checkpoint_every = options.checkpoint_every.value_or(1);
-  run.accumulation_steps = options.accumulation_steps.value_or(1);
-  run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
-  run.use_cache = resolve_cache(run, options, assumptions);
   run.padding = options.padding;
   run.dropout = options.dropout;
-  run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
+  if (!options.inference) run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, assumptions);
   run.parallel = resolve_parallel(options.parallel, options.gpus, options.framework, assumptions);
   say_what_else_holds(model, run, assumptions);

@@ -47,9 +47,11 @@ struct RunOptions {
   std::optional<double> lora_dropout;        // default 0, peft's
   bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
   std::optional<Quantization> quantization;  // default none
+  std::optional<std::int64_t> group_size;    // default 128; GPTQ and AWQ only
   std::optional<bool> prepares_for_kbit;     // default: where a quantised base gets adapters
   std::vector<std::string> frozen;           // default: nothing
   bool liger = false;
+  std::optional<Inference> inference;  // default: training
 
   std::optional<std::int64_t> gpus;    // default: tp x cp x pp
   std::optional<Framework> framework;  // default: whose the data-parallel mode is

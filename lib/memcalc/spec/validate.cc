@@ -1,11 +1,14 @@
 #include "memcalc/spec/validate.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <variant>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/custom_shapes.h"
+#include "memcalc/spec/inference.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate_parallel.h"
 
@@ -183,7 +186,18 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
     }
     if (!tuning.frozen.empty()) refuse("freeze: LoRA freezes the whole base; give one of the two");
   }
-  if (tuning.quantization != Quantization::kNone && !tuning.lora) {
+  if (is_prequantized(tuning.quantization)) {
+    if (!run.inference)
+      refuse("quantize " + std::string(name_of(tuning.quantization)) + ": modelled for inference; add --infer");
+    constexpr std::int64_t kGroups[] = {32, 64, 128};
+    if (std::find(std::begin(kGroups), std::end(kGroups), tuning.group_size) == std::end(kGroups)) {
+      refuse("group size: expected 32, 64 or 128, found " + std::to_string(tuning.group_size));
+    }
+    if (!is_half(weights_dtype_of(run))) {
+      refuse("quantize " + std::string(name_of(tuning.quantization)) +
+             ": its kernels compute in 16 bits; accepted: --precision fp16, bf16");
+    }
+  } else if (tuning.quantization != Quantization::kNone && !tuning.lora && !run.inference) {
     refuse("quantize " + std::string(name_of(tuning.quantization)) +
            ": packed weights get no gradient, so a quantised base is trained through adapters: add --lora R");
   }
@@ -357,7 +371,8 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_attention(model, run);
   check_precision(run);
   check_fine_tuning(model, run);
-  check_optimizer(run);
+  check_inference(model, run);
+  if (!run.inference) check_optimizer(run);
   check_parallel(model, run);
   check_compile(run);
   check_offloaded_optimizer(run);

@@ -228,6 +228,7 @@ class Tape {
   LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model
   int step = -1;
   bool grad_enabled = true;
+  bool training = true;                    // model.train(); else model.eval(): no dropout, fixed statistics of batches
   bool allow_tf32 = false;                 // torch.backends.cudnn.allow_tf32
   std::optional<DType> autocast;           // the 16-bit type inside an autocast region
   const Operator* current_node = nullptr;  // what the trace names as the caller of operators

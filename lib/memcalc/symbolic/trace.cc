@@ -5,13 +5,14 @@ namespace memcalc {
 
 std::string_view name_of(Category category) {
   constexpr std::string_view names[kCategoryCount] = {
-      "weights",     "autocast_copies", "gradients",  "optimizer_states", "activations",
-      "temporaries", "inputs",          "workspaces", "gathered_weights", "communication"};
+      "weights", "autocast_copies", "gradients",        "optimizer_states", "activations", "temporaries",
+      "inputs",  "workspaces",      "gathered_weights", "communication",    "kv_cache"};
   return names[static_cast<std::size_t>(category)];
 }
 
 std::string_view name_of(Phase phase) {
-  constexpr std::string_view names[kPhaseCount] = {"build", "zero", "forward", "backward", "del", "optimizer"};
+  constexpr std::string_view names[kPhaseCount] = {"build", "zero",      "forward", "backward",
+                                                   "del",   "optimizer", "decode"};
   return names[static_cast<std::size_t>(phase)];
 }
 

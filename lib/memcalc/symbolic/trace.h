@@ -24,17 +24,19 @@ enum class Category : std::uint8_t {
   kWorkspaces,       // cuBLAS, cuBLASLt, cuDNN scratch
   kGatheredWeights,  // full parameters that sharding put together for a while
   kCommunication,    // buffers of collectives: gradient buckets, what is gathered, reduced or sent
+  kKeyValueCache,    // inference: keys and values of earlier tokens
 };
-inline constexpr std::size_t kCategoryCount = 10;
+inline constexpr std::size_t kCategoryCount = 11;
 
 /// "weights", "autocast_copies", …: the key in JSON.
 [[nodiscard]] std::string_view name_of(Category category);
 
-/// Named as the truth traces name them.
-enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer };
-inline constexpr std::size_t kPhaseCount = 6;
+/// Named as the truth traces name them. Of generation, the prompt's forward pass is kForward, that of every later token
+/// kDecode.
+enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer, kDecode };
+inline constexpr std::size_t kPhaseCount = 7;
 
-/// "build", "zero", "forward", "backward", "del", "optimizer".
+/// "build", "zero", "forward", "backward", "del", "optimizer", "decode".
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 /// The classes by which FLOPs and time are reported.

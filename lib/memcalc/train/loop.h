@@ -1,13 +1,17 @@
 // The two training loops: what surrounds the model in a step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/kv_cache_size.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/generate.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/wrapper.h"
 
@@ -39,6 +43,17 @@ void zero_grad(const Model& model);
 
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15).
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr);
+
+/// What inference leaves.
+struct InferenceCalls {
+  std::size_t second_call = 0;             // the event at which it begins
+  std::optional<KeyValueCacheSize> cache;  // as its last token left it
+};
+
+/// Two calls of model(**batch) or, with --new-tokens, of model.generate(**batch), without gradients.
+/// `most_layer_tokens`: train/generate.h, executed_tokens.
+[[nodiscard]] InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type,
+                                           std::int64_t most_layer_tokens = kMostLayerTokens);
 
 /// Around model.forward(): counts its layers, and saves in host memory where the run asks for it.
 class ForwardPass {

@@ -7,6 +7,8 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
 
@@ -51,6 +53,20 @@ Bytes packed_bytes(const LoadedParameter& loaded, Quantization kind) {
   return kind == Quantization::kInt8 ? elements : ceil_div(elements, 2);
 }
 
+const Tensor& weight_of(const Model& model, const FineTunedLinear& layer) {
+  return model.parameters[layer.first_parameter].tensor;
+}
+
+/// What gptqmodel's Marlin kernel takes: marlin.py, SUPPORTS_…; tiles of 128 x 64.
+void check_marlin(const FineTunedLinear& layer) {
+  const std::int64_t group = layer.quantized.group_size;
+  if (layer.in_features % 128 == 0 && layer.out_features % 64 == 0 && layer.in_features % group == 0) return;
+  throw Error(ErrorCode::kUnsupported,
+              "quantize " + std::string(name_of(layer.quantized.kind)) + ": the Marlin kernel takes no layer of " +
+                  std::to_string(layer.in_features) + " x " + std::to_string(layer.out_features) + " (" + layer.name +
+                  "); other kernels are not modelled");
+}
+
 std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run) {
   std::vector<LoadedParameter> order;
   order.reserve(model.parameters.size());
@@ -58,14 +74,26 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   for (const auto& layer : model.linear_layers) {
     if (is_output_embedding(layer->name)) continue;  // get_keys_to_not_convert
     layer->quantized.kind = run.fine_tuning.quantization;
-    layer->quantized.out_features = layer->out_features;  // GPT-2's Conv1D is transposed before it is quantised
+    layer->quantized.out_features = layer->out_features;
     layer->quantized.in_features = layer->in_features;
+    layer->quantized.group_size = run.fine_tuning.group_size;
+    if (is_prequantized(layer->quantized.kind)) {
+      layer->quantized.dtype = weight_of(model, *layer).dtype();
+      check_marlin(*layer);
+    }
     order[layer->first_parameter].quantized = layer.get();
   }
   std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {
     return loads_before(a.parameter->name, b.parameter->name);
   });
   return order;
+}
+
+/// gptqmodel's post_init of every module, once all are loaded.
+void repack_prequantized(Tape& tape, Model& model) {
+  for (const auto& layer : model.linear_layers) {
+    if (is_prequantized(layer->quantized.kind)) repack_marlin(tape, layer->quantized);
+  }
 }
 
 }  // namespace
@@ -82,6 +110,12 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
   tape.scratch(total, kWarmup);
   for (const LoadedParameter& loaded : order) {
     const Tensor& parameter = loaded.parameter->tensor;
+    if (loaded.quantized != nullptr && is_prequantized(loaded.quantized->quantized.kind)) {
+      load_marlin(tape, loaded.quantized->quantized);
+      parameter.impl()->dtype = DType::kUInt8;
+      tape.set_trainable(parameter, false);
+      continue;
+    }
     Tensor source = tape.empty(parameter.shape(), parameter.dtype(), kToDevice, Category::kWeights);
     if (loaded.quantized != nullptr) {
       Tensor packed = quantize(source, loaded.quantized->quantized);
@@ -97,6 +131,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
     Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), kEmptyLike, Category::kWeights);
     tape.take_storage(buffer, storage);
   }
+  repack_prequantized(tape, model);
 }
 
 void prepare_for_kbit_training(Tape& tape, Model& model) {

@@ -2,7 +2,9 @@
 // order. Three, because the blocks that the first step leaves behind decide where the second one's go.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/kv_cache_size.h"
+#include "memcalc/symbolic/ops/quantized.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -25,6 +29,8 @@ struct ParameterInfo {
   bool is_embedding = false;  // the weight of an nn.Embedding
   Shape held{};               // what this rank stores of it and of its gradient; on one GPU all
   bool is_updated = true;     // its optimizer states are on this rank
+  Quantization packing = Quantization::kNone;
+  PackedBytes packed{};  // where it is packed
 };
 
 /// What a rank holds between two steps, where the framework lays it out itself: a row of the accounting.
@@ -36,7 +42,9 @@ struct HeldRow {
 
 struct SymbolicRun {
   Trace trace;
-  KernelList kernels;       // of the last step
+  KernelList kernels;                         // of the last step
+  std::optional<KeyValueCacheSize> kv_cache;  // of inference
+  std::size_t measured_from = 0;              // event from which peaks count: inference's second call
   Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
   HostCopies host_copies;                // of one forward pass

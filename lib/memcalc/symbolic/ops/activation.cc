@@ -180,8 +180,8 @@ Tensor add_in_place(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dropout_in_place(const Tensor& x, double probability) {
-  if (probability == 0) return x;
   Tape& tape = x.tape();
+  if (probability == 0 || !tape.training) return x;
   const Tensor noise = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kDropout);
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMulBackward, dropout_in_place_backward, inputs, 1);
@@ -196,7 +196,7 @@ Tensor dropout_in_place(const Tensor& x, double probability) {
 }
 
 Tensor stochastic_depth(const Tensor& x, double probability) {
-  if (probability == 0) return x;
+  if (probability == 0 || !x.tape().training) return x;
   Shape rows = x.shape();
   for (int i = 1; i < rows.rank; ++i) rows[i] = 1;
   const Tensor noise = x.tape().empty(rows, x.dtype(), kBernoulli);

@@ -365,7 +365,7 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
   Tensor out = to_dtype(matmul(scores, v), query.dtype());
-  drop(q, k, v, bias, scores, precise_value, precise_key, precise_query, weights);
+  drop(k, v, q, bias, scores, precise_value, precise_key, precise_query, weights);
   return out;
 }
 

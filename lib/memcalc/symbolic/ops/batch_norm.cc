@@ -92,9 +92,12 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
     tape.save(*node, weight);
   }
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), op);
-  const Tensor mean = tape.empty({x->size(1)}, DType::kFloat32, op);
-  const Tensor invstd = tape.empty({x->size(1)}, DType::kFloat32, op);
-  if (!cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
+  Tensor mean, invstd;
+  if (tape.training) {  // else the running statistics serve
+    mean = tape.empty({x->size(1)}, DType::kFloat32, op);
+    invstd = tape.empty({x->size(1)}, DType::kFloat32, op);
+  }
+  if (tape.training && !cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
   tape.kernel(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
               3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
   tape.set_history(node, result);
@@ -102,6 +105,7 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
     tape.save(*node, mean);
     tape.save(*node, invstd);
   }
+  drop(invstd, mean);
   return result;
 }
 

@@ -394,8 +394,8 @@ Tensor gelu(Arg x) {
 
 Tensor dropout(Arg x, double probability) {
   const OperatorCall call(x);
-  if (probability == 0) return *x;
   Tape& tape = x->tape();
+  if (probability == 0 || !tape.training) return *x;
   const Tensor* inputs[] = {&*x};
   Node* node = tape.record(kDropoutBackward, dropout_backward, inputs, 1);
   const Shape strides = like_strides(x->shape(), x->strides());

@@ -40,7 +40,7 @@ namespace memcalc {
 [[nodiscard]] Tensor silu(Arg x);
 /// torch's fused GELU, exact or with tanh: the memory is the same.
 [[nodiscard]] Tensor gelu(Arg x);
-/// F.dropout in training; the identity at probability 0.
+/// F.dropout; the identity at probability 0 and in model.eval().
 [[nodiscard]] Tensor dropout(Arg x, double probability);
 
 /// x.to(dtype): x itself where it has that type.

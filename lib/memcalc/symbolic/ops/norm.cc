@@ -178,6 +178,7 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
     tape.save(*node, mean);
     tape.save(*node, rstd);
   }
+  row_major.reset();
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -173,14 +174,40 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
 
 Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
   if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);
+  if (is_prequantized(weight.kind)) return marlin_linear(x, weight, bias);
   const DType input_dtype = x.dtype();
   Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
   if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, kToCopy);
   return to_dtype(matmul_4bit(input, weight, bias), input_dtype);
 }
 
+PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int64_t in_features) {
+  const std::int64_t elements = checked_multiply(out_features, in_features);
+  const std::int64_t blocks = ceil_div(elements, kNf4Block);
+  switch (kind) {
+    case Quantization::kNone:
+    case Quantization::kGptq4:
+    case Quantization::kAwq4: return {};  // marlin_bytes
+    case Quantization::kInt8: return {.weight = elements, .constants = 4 * out_features};
+    case Quantization::kNf4: return {.weight = ceil_div(elements, 2), .constants = 4 * blocks + 4 * kCodes};
+    case Quantization::kNf4Double: break;
+  }
+  // Scales in a byte each, their own scales and offset, the two maps of codes.
+  return {.weight = ceil_div(elements, 2),
+          .constants = blocks + 4 * ceil_div(blocks, kScaleBlock) + 4 + 4 * kCodes + 4 * kDynamicCodes};
+}
+
+PackedBytes packed_bytes(const QuantizedWeight& weight, const DeviceSpec& device) {
+  if (is_prequantized(weight.kind)) return marlin_bytes(weight, device);
+  return packed_bytes(weight.kind, weight.out_features, weight.in_features);
+}
+
 Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
   Tape& tape = source.tape();
+  Tensor transposed;  // Params4bit(value.T), which is made row-major on the card; of int8 on the host
+  if (weight.transposes && weight.kind != Quantization::kInt8) {
+    transposed = tape.empty({weight.out_features, weight.in_features}, source.dtype(), kToCopy);
+  }
   weight.source_dtype = source.dtype();
   const auto part = [&](const Shape& shape, DType dtype, const Operator& op) {
     return tape.empty(shape, dtype, op, Category::kWeights);

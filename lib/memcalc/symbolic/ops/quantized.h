@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/fine_tuning.h"
 #include "memcalc/symbolic/tensor.h"
 
@@ -16,12 +17,24 @@ struct QuantizedWeight {
   std::int64_t in_features = 0;
   DType dtype = DType::kBFloat16;         // in which products are computed
   DType source_dtype = DType::kBFloat16;  // of the weight that was packed: what backward unpacks to
+  bool transposes = false;                // Conv1D: the source is [in, out]
+  std::int64_t group_size = 128;          // GPTQ and AWQ
   std::vector<Tensor> scales;
 };
 
 /// Blocks of NF4 (bitsandbytes' default) and of the block scales, where these are quantised again.
 inline constexpr std::int64_t kNf4Block = 64;
 inline constexpr std::int64_t kScaleBlock = 256;
+
+/// What a packed weight of [out, in] takes: its codes, and what they are scaled with. Closed form of quantize(). The
+/// map of 256 codes that all doubly quantised weights share is not in it (kSharedMapBytes).
+struct PackedBytes {
+  Bytes weight = 0;
+  Bytes constants = 0;
+};
+[[nodiscard]] PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int64_t in_features);
+[[nodiscard]] PackedBytes packed_bytes(const QuantizedWeight& weight, const DeviceSpec& device);
+inline constexpr Bytes kSharedMapBytes = 1024;
 
 /// Linear4bit.forward and Linear8bitLt.forward: `bias` may be undefined.
 [[nodiscard]] Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias);

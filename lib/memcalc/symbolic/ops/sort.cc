@@ -1,5 +1,8 @@
 #include "memcalc/symbolic/ops/sort.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
@@ -46,6 +49,33 @@ void finish(Node* node, Selection& result) {
   if (node != nullptr) tape.save(*node, result.indices);
 }
 
+/// cuda/TensorTopK.cu, should_use_multi_block: few slices that are long.
+bool uses_several_blocks(std::int64_t slices, std::int64_t slice_size) {
+  constexpr std::pair<std::int64_t, std::int64_t> kLeastSize[] = {{20, 20000}, {40, 10000}, {80, 8000},
+                                                                  {200, 5000}, {800, 3000}, {4000, 800}};
+  for (const auto& [most_slices, least] : kLeastSize) {
+    if (slices <= most_slices) return slice_size >= least;
+  }
+  return slice_size >= 400;
+}
+
+/// mbtopk::launch: a radix select whose thread blocks count digits in memory, and two scans over the blocks.
+void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
+  constexpr std::int64_t kThreads = 256, kBlocksAtOnce = 6, kDigits = 256;
+  Tape& tape = x.tape();
+  const std::int64_t size = x.size(-1);
+  const std::int64_t at_once = tape.device.multiprocessors * kBlocksAtOnce * kThreads;
+  const std::int64_t items = std::clamp<std::int64_t>(ceil_div(slices * size, at_once), 4, 64);
+  const std::int64_t blocks = slices * ceil_div(size, items * kThreads);
+  const auto part = [&](Bytes bytes) { return tape.empty({bytes}, DType::kUInt8, kTopk); };
+  Tensor values = part(size_of(x.dtype()) * slices), to_find = part(8 * slices), desired = part(8 * slices);
+  Tensor counts = part(2 * blocks * kDigits), digit_sums = part(4 * slices * kDigits);
+  Tensor within = part(4 * blocks), at = part(4 * blocks);
+  tape.scratch(scan_bytes(blocks), kTopk);
+  tape.scratch(scan_bytes(blocks), kTopk);
+  drop(at, within, digit_sums, counts, desired, to_find, values);
+}
+
 }  // namespace
 
 Selection sort(const Tensor& x) {
@@ -64,6 +94,8 @@ Selection topk(const Tensor& x, std::int64_t k) {
   Shape shape = x.shape();
   shape[-1] = k;
   Selection result = empty_selection(x, shape, kTopk);
+  const std::int64_t slices = x.elements() / x.size(-1);
+  if (uses_several_blocks(slices, x.size(-1))) several_blocks_scratch(x, slices);
   selection_kernel(kTopk, x, result);
   finish(node, result);
   return result;

@@ -71,7 +71,7 @@ void CompiledModel::capture(const Forward& forward) {
     };
     returned(output.loss);
     returned(output.logits);
-    for (const Tensor& each : output.past_key_values) returned(each);
+    output.past_key_values.for_each(returned);
     returned(output.encoder_last_hidden_state);
     // Eager's backward, for the products that it runs and the scratch memory of its kernels.
     tape_.phase = Phase::kBackward;

@@ -154,7 +154,8 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
   };
   clones.loss = cloned(output.loss);
   clones.logits = cloned(output.logits);
-  for (const Tensor& each : output.past_key_values) clones.past_key_values.push_back(cloned(each));
+  clones.past_key_values.cross_attention = output.past_key_values.cross_attention.copied(cloned);
+  clones.past_key_values.self_attention = output.past_key_values.self_attention.copied(cloned);
   clones.encoder_last_hidden_state = cloned(output.encoder_last_hidden_state);
   return clones;
 }

@@ -1,0 +1,92 @@
+// model.generate(**batch, max_new_tokens=N, min_new_tokens=N, do_sample=False, num_beams=K): transformers 5.17,
+// generation/utils.py. The order in which it takes and drops memory; the model's forward is models/'s.
+// Covered by tests/unit/generate_test.cc and tests/measured.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/models/model.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+/// The ids that generation_config holds as tensors on the card; the tokenizer's pad token always is one.
+struct SpecialTokens {
+  bool begins = true;              // bos_token_id
+  bool ends = true;                // eos_token_id: one
+  bool has_decoder_start = false;  // decoder_start_token_id
+};
+
+/// What the configuration class of a model type gives where config.json says nothing (configuration_*.py).
+[[nodiscard]] SpecialTokens special_tokens_of(std::string_view model_type);
+
+/// A token that is executed, and how many before it are not: their blocks would be smaller than its own.
+struct ExecutedToken {
+  std::int64_t index = 0;    // 0: the prompt's forward pass
+  std::int64_t skipped = 0;  // between it and the executed one before
+};
+
+/// So many tokens times layers are executed one by one: some 50 ms of a call.
+inline constexpr std::int64_t kMostLayerTokens = 16384;
+
+/// All tokens of a short generation. Of a long one the first and the last: every request grows with the token's number
+/// or stays the same, so the largest demand is the last token's, and what is asked for before it is bounded by it.
+[[nodiscard]] std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t layers,
+                                                         std::int64_t most_layer_tokens = kMostLayerTokens);
+
+/// The variables that a decoding loop keeps from token to token: model_kwargs.
+class Generation {
+ public:
+  Generation(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens, std::int64_t most_layer_tokens);
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  /// generate(): the ids [batch * beams, prompt + new tokens], or of an encoder-decoder those of its decoder.
+  [[nodiscard]] Tensor run(const Batch& batch);
+  /// As the last token left the cache.
+  [[nodiscard]] const KeyValueCacheSize& cache_size() const { return cache_size_; }
+
+ private:
+  // generate()
+  void prepare_special_tokens();
+  void look_for_right_padding(const Tensor& input_ids);
+  [[nodiscard]] Tensor attention_mask_for(const Tensor& input_ids) const;
+  [[nodiscard]] Tensor position_ids_for(const Tensor& attention_mask) const;
+  [[nodiscard]] Tensor decoder_start(std::int64_t batch_size) const;
+  void expand_inputs();
+
+  // shared by both decoding methods
+  /// The key under which model_inputs has the ids.
+  [[nodiscard]] Tensor& ids_of(Batch& inputs) const {
+    return model_.is_encoder_decoder ? inputs.decoder_input_ids : inputs.input_ids;
+  }
+  [[nodiscard]] ModelOutput prefill(const Batch& batch);
+  [[nodiscard]] ModelOutput decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs);
+  void update_model_kwargs(std::int64_t added);
+  [[nodiscard]] Tensor last_logits(const ModelOutput& outputs) const;
+  [[nodiscard]] Tensor process_logits(const Tensor& scores) const;
+  /// stopping_criteria: whether each row of `input_ids` is done.
+  [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;
+  [[nodiscard]] Tensor ends_with(const Tensor& elements, const Shape& shape) const;
+  [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;
+  void begin_token(const ExecutedToken& token);
+
+  [[nodiscard]] Tensor sample(const Batch& batch);       // _sample, greedy
+  [[nodiscard]] Tensor beam_search(const Batch& batch);  // _beam_search: train/beam_search.cc
+
+  Tape& tape_;
+  Model& model_;
+  const RunSpec& run_;
+  SpecialTokens tokens_;
+  std::int64_t most_layer_tokens_;
+  Tensor bos_, eos_, pad_, decoder_start_, has_right_padding_;
+  Tensor input_ids_;  // as the loop goes on
+  Tensor attention_mask_, position_ids_, encoder_outputs_;
+  EncoderDecoderCache cache_;
+  KeyValueCacheSize cache_size_;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,63 @@
+// Inference: model(**batch) or model.generate(**batch), in model.eval() and under torch.no_grad(). Two calls, because
+// the blocks that the first leaves behind decide where the second one's go; peaks are those of the second.
+#include "memcalc/train/generate.h"
+#include "memcalc/train/loop.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kRandint{"aten::randint"};
+constexpr int kCalls = 2;
+
+/// One forward pass. Its output is the caller's.
+KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
+  tape.phase = Phase::kForward;
+  ModelOutput output = model.forward(batch);
+  const KeyValueCacheSize size = output.past_key_values.size();
+  tape.phase = Phase::kDelete;
+  output.clear();
+  return size;
+}
+
+KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
+                                std::int64_t most_layer_tokens, const Batch& batch) {
+  tape.phase = Phase::kForward;
+  Generation generation(tape, model, run, tokens, most_layer_tokens);
+  Tensor sequences = generation.run(batch);
+  tape.phase = Phase::kDelete;
+  sequences.reset();
+  return generation.cache_size();
+}
+
+}  // namespace
+
+InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type,
+                             std::int64_t most_layer_tokens) {
+  Batch batch = make_batch(tape, model, run, kRandint);
+  tape.empty_cache();
+  tape.phase = Phase::kForward;
+  tape.step = 0;
+  batch.labels.reset();
+  const NoGrad no_grad(tape);
+  tape.training = false;
+  tape.autocast = autocast_dtype(run.precision);  // around both calls: copies of the weights stay between them
+  InferenceCalls calls;
+  KeyValueCacheSize cache;
+  for (; tape.step < kCalls; ++tape.step) {
+    tape.record_kernels = tape.step == kCalls - 1;
+    calls.second_call = tape.trace.events.size();
+    if (run.inference->new_tokens == 0) {
+      cache = call_forward(tape, model, batch);
+    } else {
+      cache = call_generate(tape, model, run, special_tokens_of(model_type), most_layer_tokens, batch);
+    }
+  }
+  tape.stop();
+  tape.autocast.reset();
+  tape.clear_cast_cache();
+  if (cache.layers > 0) calls.cache = cache;
+  return calls;
+}
+
+}  // namespace memcalc

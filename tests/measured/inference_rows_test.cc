@@ -1,0 +1,88 @@
+// memcalc's answers against measured calls of model(**batch) and model.generate(**batch), row by row. The floors are
+// what is reached today, so that accuracy can only improve.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <numeric>
+#include <ostream>
+#include <string>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/json_reader.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+
+namespace memcalc::measured {
+namespace {
+
+struct Floors {
+  const char* file;
+  std::size_t rows;             // of inference
+  std::size_t exact_allocated;  // of the second call, right to the byte
+  std::size_t exact_reserved;
+};
+
+// PrintTo: what GoogleTest shows instead of bytes.
+void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
+
+constexpr Floors kFiles[] = {
+    {"single_gpu.jsonl", 4, 4, 4},
+    {"rows_inference_h200.jsonl", 18, 17, 18},
+};
+
+constexpr double kMaxError = 0.01;
+
+double error_of(Bytes predicted, Bytes measured) {
+  return std::abs(static_cast<double>(predicted) / static_cast<double>(measured) - 1);
+}
+
+class InferenceRows : public ::testing::TestWithParam<Floors> {};
+
+TEST_P(InferenceRows, PeaksOfTheSecondCall) {
+  const Floors& floors = GetParam();
+  std::size_t rows = 0;
+  std::size_t exact_allocated = 0;
+  std::size_t exact_reserved = 0;
+  std::string not_exact;
+  std::ifstream lines(test::measured_dir() / floors.file);
+  for (std::string line; std::getline(lines, line);) {
+    const JsonDocument json = JsonDocument::parse(line, floors.file);
+    const JsonObject case_json = json.root().required_object("case");
+    if (json.root().has("error") || !is_inference(case_json)) continue;
+    if (!is_vision_case(case_json) && !is_modelled(case_json)) continue;
+    const std::string gpu = json.root().required_string("gpu");
+    const MeasuredCase of =
+        is_vision_case(case_json) ? vision_case(case_json) : measured_case(case_json, Loop::kBare, gpu);
+    SCOPED_TRACE(of.id);
+    ++rows;
+    const Report report = estimate(of.spec, of.run, measured_device(gpu));
+    EXPECT_EQ(report.parameters_total, json.root().required_int("params"));
+    const auto& categories = report.memory.categories_at_peak;
+    EXPECT_EQ(std::accumulate(categories.begin(), categories.end(), report.memory.slack_at_peak),
+              report.memory.peak_allocated);
+    const Bytes allocated = json.root().required_int("peak_allocated");
+    const Bytes reserved = json.root().required_int("peak_reserved");
+    exact_allocated += report.memory.peak_allocated == allocated ? 1U : 0U;
+    exact_reserved += report.memory.peak_reserved == reserved ? 1U : 0U;
+    EXPECT_LE(error_of(report.memory.peak_allocated, allocated), kMaxError);
+    EXPECT_LE(error_of(report.memory.peak_reserved, reserved), kMaxError);
+    if (report.memory.peak_allocated != allocated || report.memory.peak_reserved != reserved) {
+      not_exact += "\n  " + of.id + ": allocated " + std::to_string(report.memory.peak_allocated - allocated) +
+                   ", reserved " + std::to_string(report.memory.peak_reserved - reserved);
+    }
+  }
+  EXPECT_EQ(rows, floors.rows);
+  EXPECT_GE(exact_allocated, floors.exact_allocated) << "off by so many bytes:" << not_exact;
+  EXPECT_GE(exact_reserved, floors.exact_reserved) << "off by so many bytes:" << not_exact;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InferenceRows, ::testing::ValuesIn(kFiles),
+                         [](const ::testing::TestParamInfo<Floors>& info) {
+                           const std::string file = info.param.file;
+                           return file.substr(0, file.find('.'));
+                         });
+
+}  // namespace
+}  // namespace memcalc::measured

@@ -1,0 +1,161 @@
+// train/generate: which tokens of a long generation are executed, and that the others change no peak.
+#include "memcalc/train/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memcalc/alloc/replay.h"
+#include "memcalc/memcalc.h"
+#include "memcalc/report/accounting.h"
+#include "memcalc/train/loop.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+const SpecRegistry& registry() {
+  static const SpecRegistry specs(test::specs_dir().string());
+  return specs;
+}
+
+RunSpec generating(const ModelSpec& model, std::int64_t tokens, std::int64_t beams = 1) {
+  return resolve(model, {.batch_size = 4,
+                         .sequence_length = 100,
+                         .precision = Precision::kBf16,
+                         .inference = Inference{.new_tokens = tokens, .beams = beams}})
+      .run;
+}
+
+TEST(ExecutedTokens, AllOfAShortGenerationBothEndsOfALongOne) {
+  const auto indices = [](std::int64_t new_tokens, std::size_t layers, std::int64_t most) {
+    std::vector<std::int64_t> result;
+    std::int64_t covered = 0;
+    for (const ExecutedToken& each : executed_tokens(new_tokens, layers, most)) {
+      result.push_back(each.index);
+      covered += each.skipped + 1;
+      EXPECT_EQ(covered, each.index + 1) << "every token is executed or skipped once";
+    }
+    return result;
+  };
+  EXPECT_EQ(indices(3, 2, 1000), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(indices(500, 2, 1000).size(), 500U) << "500 tokens of 2 layers are as many as allowed";
+  const std::vector<std::int64_t> sampled = indices(501, 2, 1000);
+  EXPECT_EQ(sampled.size(), 32U);
+  EXPECT_EQ(sampled[15], 15);
+  EXPECT_EQ(sampled[16], 485);
+  EXPECT_EQ(sampled.back(), 500);
+}
+
+struct Peaks {
+  Bytes requested, allocated, reserved;
+};
+
+Peaks peaks_of(const ModelSpec& model, const RunSpec& run, std::int64_t most_layer_tokens) {
+  Tape tape(registry().device("h100-sxm"));
+  const std::unique_ptr<Model> built = build_model(model, run, tape, DType::kBFloat16);
+  const InferenceCalls calls = run_inference(tape, *built, run, model.model_type, most_layer_tokens);
+  const ReplayResult result = replay(tape.trace, {.peaks_from = calls.second_call});
+  return {result.exact_peak, result.peak_allocated, result.peak_reserved};
+}
+
+struct Long {
+  const char* model;
+  std::int64_t tokens, beams;
+};
+
+void PrintTo(const Long& each, std::ostream* out) { *out << each.model << " " << each.beams; }
+
+class LongGeneration : public ::testing::TestWithParam<Long> {};
+
+// The largest sum of requests is the same to the byte. Allocated differs by the allocator's unsplit remainders, and the
+// holes that the skipped tokens would have left are missing: reserved is a lower bound, and the report says so.
+TEST_P(LongGeneration, TheExecutedTokensHoldThePeak) {
+  const ModelSpec model = registry().model(GetParam().model, {.layers = 2});
+  const RunSpec run = generating(model, GetParam().tokens, GetParam().beams);
+  const Peaks all = peaks_of(model, run, GetParam().tokens * 2);
+  const Peaks sampled = peaks_of(model, run, 0);
+  EXPECT_EQ(sampled.requested, all.requested);
+  EXPECT_NEAR(static_cast<double>(sampled.allocated), static_cast<double>(all.allocated), 2.0 * (1 << 20));
+  EXPECT_LE(sampled.reserved, all.reserved);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LongGeneration,
+                         ::testing::Values(Long{"llama-3.2-1b", 900, 1}, Long{"llama-3.2-1b", 600, 3},
+                                           Long{"gpt2", 900, 1}, Long{"t5-base", 700, 1}, Long{"t5-base", 400, 2},
+                                           Long{"gemma-3-1b", 900, 1}));
+
+// The head sees the last token of the prompt alone, and its scores are float32.
+TEST(Generation, TheHeadSeesTheLastTokenAlone) {
+  const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});
+  const SymbolicRun run = run_symbolically(model, generating(model, 3), registry().device("h100-sxm"));
+  constexpr Bytes kVocabulary = 128256;
+  const auto has = [&](Bytes bytes) {
+    return std::any_of(run.trace.blocks.begin(), run.trace.blocks.end(),
+                       [&](const Block& block) { return block.requested == bytes; });
+  };
+  EXPECT_TRUE(has(4 * kVocabulary * 2)) << "four sequences, bfloat16";
+  EXPECT_TRUE(has(4 * kVocabulary * 4)) << "and their float32 copies";
+  EXPECT_FALSE(has(4 * 100 * kVocabulary * 2)) << "not of all tokens";
+}
+
+// 2 (keys and values) x 16 layers x 8 heads x 64 x 2 bytes; beams are rows of their own.
+TEST(Generation, CacheOfTheReport) {
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  const Report report = estimate(model, generating(model, 8, 3), registry().device("h100-sxm"));
+  ASSERT_TRUE(report.kv_cache.has_value());
+  EXPECT_EQ(report.kv_cache->bytes_per_token, 2 * 16 * 8 * 64 * 2);
+  EXPECT_EQ(report.kv_cache->sequences, 12);
+  EXPECT_EQ(report.kv_cache->tokens, 107) << "the last token's keys are never asked for";
+  EXPECT_EQ(report.kv_cache->bytes, 12 * 107 * report.kv_cache->bytes_per_token);
+}
+
+// MLA caches the latent and the rotated key alone: (512 + 64) x 2 bytes x 27 layers.
+TEST(Generation, LatentAttentionCachesTheLatent) {
+  const ModelSpec model = registry().model("deepseek-v2-lite");
+  const Report report = estimate(model, generating(model, 2), registry().device("h200-sxm"));
+  EXPECT_EQ(report.kv_cache->bytes_per_token, (512 + 64) * 2 * 27);
+}
+
+TEST(Inference, WhatIsRefused) {
+  const struct {
+    const char* model;
+    RunOptions options;
+    const char* what;
+  } cases[] = {
+      {"bert-base", {.inference = Inference{.new_tokens = 5}}, "no language-model head"},
+      {"gpt2", {.inference = Inference{.beams = 2}}, "needs tokens to choose"},
+      {"gpt2", {.sequence_length = 1000, .inference = Inference{.new_tokens = 25}}, "beyond the 1024 positions"},
+      {"t5-base", {.inference = Inference{}}, "needs the decoder's ids"},
+      {"gpt2", {.optimizer = Optimizer::kSgd, .inference = Inference{}}, "belongs to training"},
+      {"gpt2", {.dropout = 0.1, .inference = Inference{}}, "belongs to training"},
+  };
+  for (const auto& each : cases) {
+    EXPECT_THAT(test::error_text([&] { (void)resolve(registry().model(each.model), each.options); }),
+                ::testing::HasSubstr(each.what));
+  }
+}
+
+// No dropout, no gradients, nothing saved: the peak is below that of the training step's forward pass.
+TEST(Inference, NothingIsKeptForABackwardPass) {
+  for (const char* name : {"bert-base", "resnet50", "vit-base", "gpt2", "efficientnet_b0", "swin_t", "bart-base"}) {
+    const ModelSpec model = registry().model(name);
+    const Report report =
+        estimate(model, resolve(model, {.batch_size = 2, .inference = Inference{}}).run, registry().device("h100-sxm"));
+    const auto at = [&](Category category) {
+      return report.memory.categories_at_peak[static_cast<std::size_t>(category)];
+    };
+    EXPECT_EQ(at(Category::kActivations), 0) << name;
+    EXPECT_EQ(at(Category::kGradients), 0) << name;
+    EXPECT_EQ(at(Category::kOptimizerStates), 0) << name;
+    EXPECT_EQ(total_of(report.accounting.profile).total_bytes, report.parameters_total * 4) << name;
+  }
+}
+
+}  // namespace
+}  // namespace memcalc

@@ -1,0 +1,142 @@
+// models/kv_cache: how transformers' DynamicCache grows, is cut to a window, reordered and freed.
+#include "memcalc/models/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/tape.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+constexpr Operator kMade{"made"};
+constexpr std::int64_t kBatch = 2, kHeads = 4, kDim = 8;
+constexpr Bytes kTokenBytes = kBatch * kHeads * kDim * 2;  // one token's keys, bfloat16
+
+class KvCache : public ::testing::Test {
+ protected:
+  KvCache() : tape_(device()) { tape_.grad_enabled = false; }
+
+  static const DeviceSpec& device() {
+    static const DeviceSpec spec = SpecRegistry(test::specs_dir().string()).device("h100-sxm");
+    return spec;
+  }
+  [[nodiscard]] Tensor states(std::int64_t tokens) {
+    return tape_.empty({kBatch, kHeads, tokens, kDim}, DType::kBFloat16, kMade);
+  }
+  /// One forward pass of `layers` layers over `tokens` tokens; returns the keys that the last layer attends to.
+  std::int64_t pass(KeyValueCache& cache, int layers, std::int64_t tokens, bool sliding = false) {
+    cache.rewind();
+    std::int64_t keys = 0;
+    for (int i = 0; i < layers; ++i) {
+      Tensor key = states(tokens), value = states(tokens);
+      cache.update(key, value, sliding);
+      keys = key.size(2);
+    }
+    return keys;
+  }
+  /// Bytes of the cache's category that are alive.
+  [[nodiscard]] Bytes alive() const {
+    std::vector<bool> live(tape_.trace.blocks.size());
+    for (const Event& event : tape_.trace.events) {
+      live[static_cast<std::size_t>(event.block)] = event.kind == EventKind::kAllocate;
+    }
+    Bytes sum = 0;
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      if (live[i] && tape_.trace.blocks[i].category == Category::kKeyValueCache) sum += tape_.trace.blocks[i].requested;
+    }
+    return sum;
+  }
+
+  Tape tape_;
+};
+
+TEST_F(KvCache, GrowsByACopyInEveryPass) {
+  KeyValueCache cache;
+  EXPECT_EQ(cache.seen_tokens(), 0);
+  EXPECT_EQ(pass(cache, 3, 10), 10);
+  EXPECT_EQ(alive(), 3 * 2 * 10 * kTokenBytes) << "three layers, keys and values";
+  EXPECT_EQ(pass(cache, 3, 1), 11);
+  EXPECT_EQ(alive(), 3 * 2 * 11 * kTokenBytes) << "the copies of 10 tokens are gone";
+  cache.rewind();
+  EXPECT_EQ(cache.seen_tokens(), 11);
+  const KeyValueCacheSize size = cache.size();
+  EXPECT_EQ(size.sequences, kBatch);
+  EXPECT_EQ(size.tokens, 11);
+  EXPECT_EQ(size.layers, 3);
+  EXPECT_EQ(size.bytes, 3 * 2 * 11 * kTokenBytes);
+  EXPECT_EQ(size.bytes_per_token, 3 * 2 * kHeads * kDim * 2) << "3 layers x 2 x 4 heads x 8 x 2 bytes";
+}
+
+// At most one layer's old keys live beside the new ones: torch.cat, then the old ones die, then the values.
+TEST_F(KvCache, OneCopyAtATime) {
+  KeyValueCache cache;
+  pass(cache, 4, 100);
+  const std::size_t first = tape_.trace.events.size();
+  Tensor key = states(1), value = states(1);
+  cache.rewind();
+  cache.update(key, value);
+  std::vector<Bytes> blocks;
+  for (std::size_t i = first + 2; i < tape_.trace.events.size(); ++i) {
+    const Event& event = tape_.trace.events[i];
+    const Bytes bytes = tape_.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+    blocks.push_back(event.kind == EventKind::kAllocate ? bytes : -bytes);
+  }
+  const Bytes old = 100 * kTokenBytes, grown = 101 * kTokenBytes;
+  EXPECT_EQ(blocks, (std::vector<Bytes>{grown, -old, grown, -old, -kTokenBytes, -kTokenBytes}));
+}
+
+// sliding_window = 8: seven tokens are kept, and the next pass attends to those and its own.
+TEST_F(KvCache, WindowKeepsOneTokenLess) {
+  KeyValueCache cache(8);
+  EXPECT_EQ(pass(cache, 1, 20, true), 20) << "the prompt attends to itself";
+  EXPECT_EQ(cache.size().bytes, 2 * 7 * kTokenBytes);
+  EXPECT_EQ(alive(), 2 * 20 * kTokenBytes) << "a view of the prompt's copy keeps it whole";
+  EXPECT_EQ(pass(cache, 1, 1, true), 8);
+  EXPECT_EQ(alive(), 2 * 8 * kTokenBytes);
+  EXPECT_EQ(pass(cache, 1, 1, true), 8);
+  EXPECT_EQ(cache.size().tokens, 22);
+  EXPECT_EQ(cache.size().windowed, 1);
+}
+
+TEST_F(KvCache, ReorderingCopiesEveryLayer) {
+  KeyValueCache cache;
+  pass(cache, 2, 5);
+  const std::size_t first = tape_.trace.blocks.size();
+  cache.reorder();
+  EXPECT_EQ(tape_.trace.blocks.size() - first, 4U);
+  EXPECT_EQ(alive(), 2 * 2 * 5 * kTokenBytes);
+}
+
+TEST_F(KvCache, SkippedTokensGrowTheNextPass) {
+  for (const bool sliding : {false, true}) {
+    KeyValueCache one_by_one(8), skipping(8);
+    pass(one_by_one, 2, 3, sliding);
+    pass(skipping, 2, 3, sliding);
+    std::int64_t keys = 0;
+    for (int i = 0; i < 10; ++i) keys = pass(one_by_one, 2, 1, sliding);
+    skipping.skip(9);
+    EXPECT_EQ(pass(skipping, 2, 1, sliding), keys);
+    EXPECT_EQ(skipping.size().tokens, one_by_one.size().tokens);
+    EXPECT_EQ(skipping.size().bytes, one_by_one.size().bytes);
+  }
+}
+
+TEST_F(KvCache, CrossAttentionIsReadAfterTheFirstPass) {
+  KeyValueCache cache;
+  EXPECT_FALSE(cache.is_filled());
+  pass(cache, 1, 6);
+  cache.rewind();
+  ASSERT_TRUE(cache.is_filled());
+  Tensor key, value;
+  const std::size_t events = tape_.trace.events.size();
+  cache.read(key, value);
+  EXPECT_EQ(key.size(2), 6);
+  EXPECT_EQ(tape_.trace.events.size(), events) << "reading asks for nothing";
+}
+
+}  // namespace
+}  // namespace memcalc
