@@ -369,6 +369,13 @@ class T5ForConditionalGeneration : public Model {
   }
 
  private:
+  // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before.
+  [[nodiscard]] EncoderDecoderCache* decoder_cache(const Batch& batch, ModelOutput& output) const {
+    const bool trainer = run_.loop == Loop::kTrainer && run_.checkpointing == Checkpointing::kNone && !run_.inference;
+    if (trainer && batch.past_key_values == nullptr) return &output.past_key_values;
+    return cache_of(run_, batch, output);
+  }
+
   T5Spec spec_;
   RunSpec run_;
   Embedding shared_;
