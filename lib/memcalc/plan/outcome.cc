@@ -11,6 +11,12 @@ Outcome outcome_of(const Report& report) {
                   .fits = report.fits,
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak};
+  if (report.time) {
+    outcome.speed = Speed{.step_seconds = report.time->step.step_seconds,
+                          .samples_per_second = report.time->samples_per_second,
+                          .tokens_per_second = report.time->tokens_per_second,
+                          .mfu = report.time->mfu};
+  }
   outcome.built_whole = report.run.parallel.is_parallel() && report.peak_phase == Phase::kBuild;
   outcome.headroom = report.device.memory_bytes - outcome.needed;
   return outcome;
