@@ -13,6 +13,7 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/train/loop.h"
+#include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
 
@@ -136,7 +137,7 @@ TEST(Inference, WhatIsRefused) {
       {"gpt2", {.dropout = 0.1, .inference = Inference{}}, "belongs to training"},
   };
   for (const auto& each : cases) {
-    EXPECT_THAT(test::error_text([&] { (void)resolve(registry().model(each.model), each.options); }),
+    EXPECT_THAT(error_text([&] { (void)resolve(registry().model(each.model), each.options); }),
                 ::testing::HasSubstr(each.what));
   }
 }

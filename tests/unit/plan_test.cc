@@ -47,7 +47,9 @@ TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
     const PlanEntry& each = plan.front[i];
     const Report report = estimate(asked.model, each.run, asked.device);
     EXPECT_TRUE(each.outcome.fits);
-    if (!each.outcome.built_whole) EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
+    if (!each.outcome.built_whole) {
+      EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
+    }
     EXPECT_EQ(each.run.batch_size * each.run.accumulation_steps * 4, 16);
     if (i == 0) continue;
     EXPECT_LT(each.outcome.needed, plan.front[i - 1].outcome.needed);

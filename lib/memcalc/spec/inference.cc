@@ -75,7 +75,8 @@ void check_inference(const ModelSpec& model, const RunSpec& run) {
   if (inference.new_tokens < 0 || inference.beams < 1)
     refuse("inference: expected new tokens of 0 or more, beams of 1 or more");
   if (is_contrastive(model)) {
-    refuse("infer: " + model.model_type + " is modelled with its contrastive loss alone, which inference does not take");
+    refuse("infer: " + model.model_type +
+           " is modelled with its contrastive loss alone, which inference does not take");
   }
   const bool generates = (is_decoder(model) && run.task == Task::kCausalLm) || is_encoder_decoder(model);
   if (inference.new_tokens > 0 && !generates) {
