@@ -42,6 +42,7 @@ std::set<FamilyAndTask> recorded() {
   std::set<FamilyAndTask> found;
   for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
     const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".jsonl")) continue;
     if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
     std::ifstream lines(entry.path());
     for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
