@@ -215,7 +215,7 @@ Command add_max_model(CLI::App& root) {
   CLI::App* app = root.add_subcommand("max-model", "the largest model of a family that fits on a card");
   auto arguments = std::make_shared<SweepArguments>();
   add_run_options(*app, arguments->run);
-  app->add_option("--family", arguments->family, "model_type or beginning of names (memcalc models), or all")
+  app->add_option("--family", arguments->family, "model_type or start of names (memcalc models), or all")
       ->type_name("F")
       ->group("Search");
   add_search_options(*app, arguments->search);

@@ -126,7 +126,7 @@ TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
     return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
   };
   const Bytes tokens = 4 * 2048, hidden = 2048;
-  const Bytes layer = 2 * tokens * 20 * hidden + 4 * tokens * 32 + 2 * 4 * tokens + 2 * 512;
+  const Bytes layer = 2 * tokens * 20 * hidden + 4 * tokens * 32 + 2 * 4 * tokens + 2 * 8;
   EXPECT_EQ(saved_of(6) - saved_of(5), layer);
 }
 

@@ -75,7 +75,8 @@ void PrintTo(const Long& each, std::ostream* out) { *out << each.model << " " <<
 class LongGeneration : public ::testing::TestWithParam<Long> {};
 
 // The largest sum of requests is the same to the byte. Allocated differs by the allocator's unsplit remainders, and the
-// holes that the skipped tokens would have left are missing: reserved is a lower bound, and the report says so.
+// holes that the skipped tokens would have left are missing, which moves what is reserved: usually less, in Gemma 3's
+// sliding layers 6 % more. The report says so.
 TEST_P(LongGeneration, TheExecutedTokensHoldThePeak) {
   const ModelSpec model = registry().model(GetParam().model, {.layers = 2});
   const RunSpec run = generating(model, GetParam().tokens, GetParam().beams);
@@ -83,7 +84,8 @@ TEST_P(LongGeneration, TheExecutedTokensHoldThePeak) {
   const Peaks sampled = peaks_of(model, run, 0);
   EXPECT_EQ(sampled.requested, all.requested);
   EXPECT_NEAR(static_cast<double>(sampled.allocated), static_cast<double>(all.allocated), 2.0 * (1 << 20));
-  EXPECT_LE(sampled.reserved, all.reserved);
+  EXPECT_NEAR(static_cast<double>(sampled.reserved), static_cast<double>(all.reserved),
+              0.1 * static_cast<double>(all.reserved));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LongGeneration,

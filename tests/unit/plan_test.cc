@@ -149,7 +149,7 @@ TEST(Plan, OptionsAndSettingsSayTheSame) {
             "--gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 --bs 2 --accum 4 "
             "--checkpointing full");
   EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("--nproc-per-node=8"));
-  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("fully_shard(model, mesh=mesh, mp_policy="));
+  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("fully_shard(model, mesh=mesh, mp_policy=policy"));
   EXPECT_THAT(settings_of(model, run, Emit::kDeepSpeed), HasSubstr("\"stage\": 3"));
   EXPECT_THAT(settings_of(model, run, Emit::kTrainer), HasSubstr("per_device_train_batch_size=2"));
   EXPECT_THAT(settings_of(model, run, Emit::kMegatron), HasSubstr("--global-batch-size 64"));  // 2 x 4 x 8

@@ -230,13 +230,14 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"empty", "{}", "config.json: missing key \"model_type\""},
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
-              "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, deepseek_v2, "
+              "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, clip, deepseek_v2, "
               "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, "
               "mistral, mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, "
               "whisper; "
               "did you mean 'llama'?"},
         Wrong{"type_to_come", R"({"model_type": "mamba"})",
-              "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, deepseek_v2, deepseek_v3, "
+              "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, clip, deepseek_v2, "
+              "deepseek_v3, "
               "deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, "
               "mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, whisper",
               ErrorCode::kUnsupported},

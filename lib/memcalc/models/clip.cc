@@ -154,7 +154,7 @@ struct TextModel {
       const Tensor position_embeddings = position_embedding(ids);
       hidden_states = inputs_embeds + position_embeddings;
     }
-    Tensor mask = create_causal_mask(run, hidden_states, batch, false);
+    Tensor mask = create_causal_mask(run, hidden_states, batch, nullptr);
     Pooled output;
     output.last_hidden_state = encoder[0].forward(run, hidden_states, mask);
     output.last_hidden_state = final_layer_norm(output.last_hidden_state);

@@ -11,7 +11,8 @@ Outcome outcome_of(const Report& report) {
                   .fits = report.fits,
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak};
-  if (report.time) {
+  // The copies of offloaded activations are not among the kernels that are timed.
+  if (report.time && !report.run.offload_activations) {
     outcome.speed = Speed{.step_seconds = report.time->step.step_seconds,
                           .samples_per_second = report.time->samples_per_second,
                           .tokens_per_second = report.time->tokens_per_second,

@@ -55,15 +55,16 @@ std::string torchrun_settings(const RunSpec& run) {
   }
   if (run.checkpointing == Checkpointing::kSelective) {
     out +=
-        "for i, layer in enumerate(layers): layers[i] = checkpoint_wrapper(layer, context_fn=selective)"
-        "  # every second mm is kept\n";
+        "# selective: every second mm is kept, as in torchtitan\n"
+        "for i, layer in enumerate(layers):\n    layers[i] = checkpoint_wrapper(layer, context_fn=selective)\n";
   }
   if (p.data_parallel == DataParallel::kFsdp2) {
     out += "mesh = init_device_mesh(\"cuda\", (" + std::to_string(p.gpus) + ",))\n";
     std::string policy;
-    if (p.fsdp_param_dtype) policy = ", mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)";
+    if (p.fsdp_param_dtype) policy = ", mp_policy=policy";
+    if (p.fsdp_param_dtype) out += "policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)\n";
     const std::string reshard = p.reshard_after_forward ? "" : ", reshard_after_forward=False";
-    out += "for layer in layers: fully_shard(layer, mesh=mesh" + policy + reshard + ")\n";
+    out += "for layer in layers:\n    fully_shard(layer, mesh=mesh" + policy + reshard + ")\n";
     out += "fully_shard(model, mesh=mesh" + policy + reshard + ")\n";
   } else if (p.data_parallel == DataParallel::kFsdp1) {
     out += "model = FullyShardedDataParallel(model, auto_wrap_policy=wrap_layers, use_orig_params=True)\n";
@@ -240,10 +241,12 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     answer.facts.push_back({"rejected: " + each.rule, "", Unit::kCount, count_of(each.count)});
   }
   answer.notes.push_back(rejections_note(plan));
-  if (!plan.front.empty() && !plan.front[0].outcome.speed) {
+  const bool untimed = std::any_of(plan.front.begin(), plan.front.end(),
+                                   [](const PlanEntry& each) { return !each.outcome.speed.has_value(); });
+  if (untimed) {
     answer.notes.emplace_back(
-        "ordered by a closed form (work and traffic at the datasheet's rates, nothing hidden): it ranks, it does not "
-        "predict a time; memory is simulated");
+        "without a predicted step (copies of offloaded activations are not timed), a candidate is ordered by a closed "
+        "form, work and traffic at the datasheet's rates with nothing hidden: it ranks, it does not predict");
   }
   if (!plan.complete) answer.notes.emplace_back("stopped early: the best that was found by then");
   if (!plan.front.empty()) answer.appendix = settings_of(question.model, plan.front[0].run, emit);

@@ -29,9 +29,9 @@ struct AccountingInput {
   Precision precision = Precision::kFp32;
   Optimizer optimizer = Optimizer::kAdamWForeach;
   Loop loop = Loop::kBare;
-  StateBytes states;      // of all trainable tensors, on the card
-  Bytes host_states = 0;  // of those that are stepped on the host
-  bool offloads = false;  // --offload-optimizer
+  StateBytes states;                   // of all trainable tensors, on the card
+  Bytes host_states = 0;               // of those that are stepped on the host
+  bool offloads = false;               // --offload-optimizer
   std::vector<StoredWeights> weights;  // of all tensors, by how they are stored
   Bytes constants = 0;                 // of packed weights: the scales of their blocks and the maps
   Bytes gradients = 0;                 // of all trainable tensors

@@ -117,7 +117,7 @@ void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
   if (executed == static_cast<std::size_t>(run.inference->new_tokens)) return;
   result.not_modelled.push_back("the tokens between the first and the last of " + std::to_string(executed) +
                                 ": allocated is theirs, but the holes that they leave are not, so that reserved memory "
-                                "is a lower bound (of 8,192 tokens all executed it was more than twice as large)");
+                                "can be more or less (of 8,192 tokens all executed it was more than twice as large)");
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ struct SymbolicRun {
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
   // Where the parameters above are a part of the model's, in the framework's own buffers (Megatron-core).
-  std::string profile;                    // whose versions; empty: PyTorch's and transformers'
-  std::vector<HeldRow> held;              // empty: what follows from the parameters
-  std::int64_t parameters_of_model = 0;   // on all ranks together; 0: those above
+  std::string profile;                   // whose versions; empty: PyTorch's and transformers'
+  std::vector<HeldRow> held;             // empty: what follows from the parameters
+  std::int64_t parameters_of_model = 0;  // on all ranks together; 0: those above
 };
 
 /// Throws Error(kUnsupported) for a combination that is not modelled, Error(kUsage) for one that the framework
