@@ -123,7 +123,7 @@ Command add_plan(CLI::App& root) {
   option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
   option("--margin", arguments->margin, "GIB", "GiB of the card to stay free [0]");
   option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [32]");
-  option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: settings to copy");
+  option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: what to copy");
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kPlanExamples);
