@@ -58,7 +58,8 @@ struct Peaks {
 };
 
 Peaks peaks_of(const ModelSpec& model, const RunSpec& run, std::int64_t most_layer_tokens) {
-  Tape tape(registry().device("h100-sxm"));
+  const DeviceSpec device = registry().device("h100-sxm");
+  Tape tape(device);
   const std::unique_ptr<Model> built = build_model(model, run, tape, DType::kBFloat16);
   const InferenceCalls calls = run_inference(tape, *built, run, model.model_type, most_layer_tokens);
   const ReplayResult result = replay(tape.trace, {.peaks_from = calls.second_call});

@@ -151,7 +151,7 @@ ModelOutput VitModel::forward(const Batch& batch) {
     const Tensor mask = create_bidirectional_mask(run_, hidden_states, batch);  // none but under torch.compile
     for (const Layer& layer : layers_) {
       hidden_states = checkpointed(run_, {hidden_states}, {},
-                                   [&](const KeptTensors& kept) { return layer.forward(kept[0], mask); });
+                                   [&layer, mask](const KeptTensors& kept) { return layer.forward(kept[0], mask); });
     }
     sequence_output = layernorm_(hidden_states);
     drop(embedding_output, hidden_states);
