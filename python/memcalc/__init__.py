@@ -19,10 +19,11 @@ from ._core import (
     UsageError,
     __version__,
 )
+from ._answer import Answer
 from ._estimate import estimate, estimate_many, gpus, models
 from ._model import Model, Parameter
 from ._options import RunOptions
-from ._planning import Answer, compare, max_batch, max_seq, sweep
+from ._planning import compare, ladder, max_batch, max_model, max_seq, plan, sweep
 from ._report import Report
 
 __all__ = [
@@ -42,8 +43,11 @@ __all__ = [
     "estimate",
     "estimate_many",
     "gpus",
+    "ladder",
     "max_batch",
+    "max_model",
     "max_seq",
     "models",
+    "plan",
     "sweep",
 ]

@@ -65,7 +65,8 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
 
     Returns a NumPy structured array with a row per run: `ok`, `fits`, `peak_allocated_bytes`, `peak_reserved_bytes`,
     `device_used_bytes` (-1 where the card's context is not known), the peak of each phase, the categories at the peak,
-    `slack_bytes`, parameters, `flops` (of one optimizer step). All but `flops` are int64; `numpy` is needed.
+    `slack_bytes`, parameters, all int64; `flops` (of one optimizer step), `step_seconds` and `samples_per_second` (NaN
+    where the card's rates are not known), float64. `numpy` is needed.
 
     `errors="raise"`: the first run that is refused raises. `errors="skip"`: its row has `ok == 0` and zeros.
     """

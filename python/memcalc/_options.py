@@ -149,3 +149,11 @@ class RunOptions(TypedDict, total=False):
     """`--offload-parameters`: host or nvme: sharded parameters"""
     megatron: Sequence[str] | None
     """`--megatron`: Megatron's own arguments: name or name=value, …"""
+    tokens: float | None
+    """`--tokens`: of the whole training: days, price, energy"""
+    sample_seconds: float | None
+    """`--sample-seconds`: of a loader worker for a sample [0]"""
+    sample_bytes: float | None
+    """`--sample-bytes`: read from storage for a sample [0]"""
+    storage_rate: float | None
+    """`--storage-rate`: bytes/s of the storage"""

@@ -1,58 +1,22 @@
 """The planner's commands (docs/cli.md) as functions: the package's executable answers, in a process of its own."""
 from __future__ import annotations
 
-import html
 import json
 import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import Any, Iterable, Union
 
 from . import _core
+from ._answer import Answer
 from ._model import Model
 from ._specs import spec_directory
-
-if TYPE_CHECKING:
-    import pandas
 
 _FLAGS = {keyword: flag for name, flag, _, _ in _core.option_table()
           for keyword in (name, flag[2:].replace("-", "_"))}
 _NEGATED = {"tie": "--no-tie", "prepare_kbit": "--no-prepare-kbit"}
-
-
-class Answer:
-    """What a command of the planner says: a headline, facts, a table, notes. Sizes are bytes. `str(answer)` is the text
-    of the command line, `to_dict()` its JSON (docs/answer.schema.json)."""
-
-    def __init__(self, values: dict[str, Any], text: str) -> None:
-        self._values = values
-        self._text = text
-
-    def __getitem__(self, key: str) -> Any:
-        """A fact by its key in the JSON: `memcalc.max_batch("gpt2")["batch_size"]`."""
-        return self._values[key]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The record that `--format json` prints."""
-        return dict(self._values)
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The table, a dict per row."""
-        return list(self._values.get("rows", []))
-
-    def to_frame(self) -> pandas.DataFrame:
-        """The table as a pandas DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
-    def __str__(self) -> str:
-        return self._text.rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+OneOrMore = Union[str, "os.PathLike[str]", Model, Iterable[Union[str, "os.PathLike[str]", Model]]]
 
 
 def _words(value: Any) -> list[str]:
@@ -60,10 +24,9 @@ def _words(value: Any) -> list[str]:
     return [os.fspath(each) if isinstance(each, os.PathLike) else str(each) for each in values]
 
 
-def arguments_of(model: Any, gpu: Any, options: dict[str, Any]) -> list[str]:
+def arguments_of(options: dict[str, Any]) -> list[str]:
     """The words of the command line that the keywords stand for. A list is several values."""
-    words = ["--model", ",".join(_words(model))]
-    if gpu is not None: words += ["--gpu", ",".join(_words(gpu))]
+    words: list[str] = []
     for keyword, value in options.items():
         if value is None: continue
         flag = _FLAGS.get(keyword, "--" + keyword.replace("_", "-"))
@@ -74,12 +37,13 @@ def arguments_of(model: Any, gpu: Any, options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _run(words: list[str]) -> str:
+def _run(words: list[str]) -> tuple[str, bool]:
+    """What the executable prints, and whether it answers "yes"; the GIL is free meanwhile."""
     executable = Path(__file__).parent / "bin" / "memcalc"
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "MEMCALC_SPEC_PATH": spec_directory()}
-    process = subprocess.run([executable, *words], capture_output=True, text=True, env=environment,
-                             stdin=subprocess.DEVNULL)
-    if process.returncode in (0, 1) and process.stdout: return process.stdout
+    process = subprocess.run([str(executable), *words], capture_output=True, text=True, encoding="utf-8",
+                             env=environment, stdin=subprocess.DEVNULL)
+    if process.returncode in (0, 1) and process.stdout: return process.stdout, process.returncode == 0
     message = process.stderr.strip().removeprefix("memcalc: error: ")
     error = (_core.UsageError if process.returncode == 2 else _core.InternalError)(message)
     start = message.split(":", 1)[0]
@@ -87,36 +51,69 @@ def _run(words: list[str]) -> str:
     raise error
 
 
-def ask(command: str, model: Any, gpu: Any, options: dict[str, Any]) -> Answer:
-    with tempfile.TemporaryDirectory() as folder:
-        models = list(model) if isinstance(model, (list, tuple)) else [model]
-        for i, each in enumerate(models):
-            if not isinstance(each, Model): continue
-            if each.config is None or each.is_traced:
-                raise _core.UsageError("model: the planner takes names, files, and models of a configuration")
-            models[i] = Path(folder) / f"{each.name}-{i}.json"
-            models[i].write_text(json.dumps(each.config))
-        words = [command, *arguments_of(models, gpu, options)]
-        record = json.loads(_run([*words, "--format", "json"]))
-        return Answer(record, _run(words))
+def _named(models: Any, folder: str) -> list[Any]:
+    """Names and paths; a Model becomes a file in `folder`."""
+    named: list[Any] = list(models) if isinstance(models, (list, tuple)) else [models]
+    for i, each in enumerate(named):
+        if not isinstance(each, Model): continue
+        if each.config is None or each.is_traced:
+            error = _core.UsageError("model: the planner takes names, files, and models of a configuration")
+            error.part = "model"
+            raise error
+        path = Path(folder, f"{Path(each.name).name}-{i}.json")
+        path.write_text(json.dumps(each.config))
+        named[i] = path
+    return named
 
 
-def max_batch(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
-    """The largest batch that fits on a card. Keywords are those of `memcalc.estimate` and of `memcalc max-batch`
-    (`margin`, `multiple_of`, …); a list of models, cards or values asks for every combination. Raises as `estimate`."""
-    return ask("max-batch", model, gpu, options)
+def _ask(command: str, options: dict[str, Any], model: Any = None) -> Answer:
+    def answered(*form: str) -> tuple[str, bool]:
+        with tempfile.TemporaryDirectory() as folder:
+            of_model = {} if model is None else {"model": _named(model, folder)}
+            return _run([command, *arguments_of({**of_model, **options}), *form])
+
+    record, positive = answered("--format", "json")
+    return Answer(json.loads(record), positive, lambda: answered()[0])
 
 
-def max_seq(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
-    """The longest sequence that fits on a card; otherwise as `max_batch`."""
-    return ask("max-seq", model, gpu, options)
+def max_batch(model: OneOrMore, *, gpu: Any = None, **options: Any) -> Answer:
+    """The largest batch (sequences per micro-batch) that fits on a card: `Answer.value`. Keywords are those of
+    `memcalc.estimate` and of `memcalc max-batch` (`margin` in GiB, `multiple_of`, …); a list of models, cards or values
+    asks for every combination, a row each. Raises as `estimate`."""
+    return _ask("max-batch", {"gpu": gpu, **options}, model)
 
 
-def sweep(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
+def max_seq(model: OneOrMore, *, gpu: Any = None, **options: Any) -> Answer:
+    """The longest sequence, in tokens, that fits on a card; otherwise as `max_batch`."""
+    return _ask("max-seq", {"gpu": gpu, **options}, model)
+
+
+def max_model(family: str, *, gpu: Any = None, **options: Any) -> Answer:
+    """The largest model of a family ("llama", or "all") that fits on a card: `Answer.value` is its name, None where none
+    fits. Keywords are those of `memcalc.estimate`. Raises as `estimate`."""
+    return _ask("max-model", {"family": family, "gpu": gpu, **options})
+
+
+def sweep(model: OneOrMore, *, gpu: Any = None, **options: Any) -> Answer:
     """Memory over the values of some options: lists are varied, a row a point. Raises as `estimate`."""
-    return ask("sweep", model, gpu, options)
+    return _ask("sweep", {"gpu": gpu, **options}, model)
 
 
-def compare(model: str | os.PathLike[str] | Model | Iterable[str], *, gpu: Any = None, **options: Any) -> Answer:
-    """Models on cards, side by side: does it fit, with how much room. Raises as `estimate`."""
-    return ask("compare", model, gpu, options)
+def compare(model: OneOrMore, *, gpu: Any = None, **options: Any) -> Answer:
+    """Models on cards, side by side: does it fit, with how much room, how fast, at which `price` (dollars per GPU and
+    hour). Raises as `estimate`."""
+    return _ask("compare", {"gpu": gpu, **options}, model)
+
+
+def ladder(model: OneOrMore, *, gpu: Any = None, all: bool = False, **options: Any) -> Answer:
+    """From the run as asked, technique by technique, to the first that fits (`all`: beyond it, too): a row a technique
+    with what it needs and costs; `Answer.value` is what to add to the run. Raises as `estimate`."""
+    return _ask("ladder", {"gpu": gpu, "all": all, **options}, model)
+
+
+def plan(model: OneOrMore, *, gpus: int, global_batch: int, gpu: Any = None, **options: Any) -> Answer:
+    """How to spread a training over `gpus` cards with `global_batch` sequences per optimizer step: the rows that no other
+    beats in both speed and memory, the fastest first; `Answer.value` is its options. Keywords are those of
+    `memcalc.estimate` but for what is looked for, and those of `memcalc plan` (`simulate`, `margin` in GiB, `emit`:
+    "torchrun", "deepspeed", "megatron" or "trainer", then in `Answer.settings`). Raises as `estimate`."""
+    return _ask("plan", {"gpu": gpu, "gpus": gpus, "global_batch": global_batch, **options}, model)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import pandas
 
 _COLORS = {
-    "weights": "#4c72b0", "autocast_copies": "#7a9bd1", "gradients": "#dd8452", "optimizer_states": "#c44e52",
-    "activations": "#55a868", "temporaries": "#8c8c8c", "inputs": "#937860", "workspaces": "#8172b3",
-    "allocator_slack": "#cccccc",
+    "weights": "#4c72b0", "autocast_copies": "#7a9bd1", "gathered_weights": "#64b5cd", "gradients": "#dd8452",
+    "optimizer_states": "#c44e52", "activations": "#55a868", "kv_cache": "#ccb974", "temporaries": "#8c8c8c",
+    "inputs": "#937860", "workspaces": "#8172b3", "communication": "#da8bc3", "allocator_slack": "#cccccc",
 }
 
 
@@ -86,6 +86,43 @@ class Report:
         return float(self._values()["flops"]["total"])
 
     @property
+    def step_seconds(self) -> float | None:
+        """Of one optimizer step in the steady state; None where the card's rates are not known (docs/time.md)."""
+        return self._of_time("step_seconds")
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Of all GPUs together; None as of `step_seconds`."""
+        return self._of_time("samples_per_second")
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of all GPUs together; None as of `step_seconds`, and where samples are images."""
+        return self._of_time("tokens_per_second")
+
+    @property
+    def mfu(self) -> float | None:
+        """Share of the datasheet's FLOP/s, 0 to 1, without what checkpointing computes again; None as of `step_seconds`."""
+        return self._of_time("mfu")
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Seconds of a step by what they go to: classes of kernels, and waits for host, network and data. They sum to
+        `step_seconds`; empty where that is not known."""
+        return _without_unit(self._values().get("time", {}).get("by_class", {}))
+
+    @property
+    def phase_times(self) -> dict[str, float]:
+        """Seconds of forward, backward (with recomputation) and optimizer; empty where they are not known."""
+        return _without_unit(self._values().get("time", {}).get("by_phase", {}))
+
+    @property
+    def training(self) -> dict[str, Any] | None:
+        """The whole training, where `tokens` was given: steps, seconds, `gpu_hours`, price and energy."""
+        found: dict[str, Any] | None = self._values().get("training")
+        return found
+
+    @property
     def assumptions(self) -> list[str]:
         """Every default that shapes the answer, a sentence each."""
         return self._core.assumptions
@@ -120,7 +157,7 @@ class Report:
 
     def to_frame(self, what: str = "categories") -> pandas.DataFrame:
         """A pandas DataFrame of "categories" (bytes and share of the peak), "phases", "accounting" (bytes per
-        parameter), "contributors" (largest blocks at the peak) or "timeline"."""
+        parameter), "contributors" (largest blocks at the peak), "times" (seconds of a step) or "timeline"."""
         import pandas
 
         if what == "categories":
@@ -128,9 +165,11 @@ class Report:
             return frame.assign(share=frame["bytes"] / self.peak_allocated_bytes)
         if what == "phases": return pandas.DataFrame({"peak_bytes": pandas.Series(self.phases, dtype="int64")})
         if what in ("accounting", "contributors"): return pandas.DataFrame(self._values()["memory"][what])
+        if what == "times":
+            return pandas.DataFrame({"seconds": pandas.Series(self.times, dtype="float64")})
         if what == "timeline": return pandas.DataFrame(self.timeline())
         error = _core.UsageError(
-            f"what: expected categories, phases, accounting, contributors or timeline, found {what!r}")
+            f"what: expected categories, phases, accounting, contributors, times or timeline, found {what!r}")
         error.part = "what"
         raise error
 
@@ -165,6 +204,10 @@ class Report:
         axes.legend(loc="best")
         return axes
 
+    def _of_time(self, key: str) -> float | None:
+        value = self._values().get("time", {}).get(key)
+        return None if value is None else float(value)
+
     def _values(self) -> dict[str, Any]:
         if self._dict is None: self._dict = self.to_dict()
         return self._dict
@@ -197,6 +240,10 @@ class Report:
         title = f"{html.escape(values['model']['name'])} {verdict} {html.escape(values['device']['name'])}"
         return (f'<table class="memcalc"><caption style="text-align:left"><b>{title}</b>: {", ".join(facts)}</caption>'
                 f'<tbody>{"".join(rows)}</tbody></table>')
+
+
+def _without_unit(seconds: dict[str, float]) -> dict[str, float]:
+    return {key.removesuffix("_seconds"): value for key, value in seconds.items()}
 
 
 def _axes(ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
-ALLOCATE, FREE, COMPUTE, GRADIENT = range(4)  # TracedEventKind of symbolic/traced_step.h
+ALLOCATE, FREE, COMPUTE, GRADIENT, WORKSPACE = range(5)  # TracedEventKind of symbolic/traced_step.h
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 WEIGHTS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -44,7 +44,8 @@ _CUBLAS = {"aten::mm": 1, "aten::bmm": 1, "aten::baddbmm": 1, "aten::addmm": 2}
 
 
 class Event(NamedTuple):
-    """`block`: the number of a storage; of a GRADIENT also `parameter`, whose gradient the storage now is."""
+    """`block`: the number of a storage; of a GRADIENT also `parameter`, whose gradient the storage now is; of a WORKSPACE
+    the place in Trace.convolutions."""
 
     kind: int
     block: int = -1
@@ -58,9 +59,24 @@ class Event(NamedTuple):
     cublas: int = 0
 
 
+class Convolution(NamedTuple):
+    """A call that may take a workspace of cuDNN: TracedConvolution of symbolic/traced_step.h."""
+
+    computed: int  # 0: the output, 1: the input's gradient, 2: the weight's
+    input: tuple[int, ...]
+    weight: tuple[int, ...]
+    output: tuple[int, ...]
+    stride: int
+    padding: int
+    groups: int
+    dtype: str
+    channels_last: bool
+
+
 class Trace(NamedTuple):
     forward: list[Event]
     backward: list[Event]
+    convolutions: list[Convolution]
     loss: int  # the storage of the loss
     loss_dtype: str
     parameters: list[tuple[str, tuple[int, ...], str, bool]]
@@ -123,6 +139,24 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn
         query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
 
 
+def _convolutions(operator: str, args: Any, result: Any) -> list[Convolution | None]:
+    """What a call computes, one for each tensor of its result that is there; None for what takes no workspace that is
+    known: sums over a bias, other dimensions, dilated and transposed convolutions."""
+    if operator == "aten::convolution":
+        (input, weight), output, rest, computed = args[:2], result, args[3:], [0]
+    elif operator == "aten::convolution_backward":
+        (output, input, weight), rest = args[:3], args[4:]
+        computed = [number for number, wanted in zip((1, 2, 0), args[10]) if wanted]
+    else: return []
+    stride, padding, dilation, transposed, _, groups = rest[:6]
+    if input.dim() != 4 or transposed or any(d != 1 for d in dilation): return []
+    by_channels = any(not t.is_contiguous() and t.is_contiguous(memory_format=torch.channels_last) for t in (input, weight))
+    call = Convolution(0, tuple(input.shape), tuple(weight.shape), tuple(output.shape), stride[0], padding[0], groups,
+                       str(input.dtype).removeprefix("torch."), by_channels)
+    if operator == "aten::convolution": return [call]
+    return [call._replace(computed=number) if number else None for number in computed]
+
+
 class _Requests(TorchDispatchMode):
     """Every operator, the storages it makes, and their deaths, in order."""
 
@@ -130,6 +164,7 @@ class _Requests(TorchDispatchMode):
         super().__init__()
         self.events: list[Event] = []
         self.alive: dict[int, tuple[int, Any]] = {}  # by the address of the storage: its index, what tells of its death
+        self.convolutions: list[Convolution] = []
         self.count = 0
         self.watching = True
 
@@ -154,12 +189,20 @@ class _Requests(TorchDispatchMode):
         self.alive[address] = (index, weakref.ref(storage, died))
         self.events.append(Event(ALLOCATE, index, size, operator))
 
+    def takes_workspace(self, call: Convolution | None) -> None:
+        if call is None: return
+        self.events.append(Event(WORKSPACE, len(self.convolutions)))
+        self.convolutions.append(call)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.name().split(".")[0]
         outputs = [each for each in tree_flatten(result)[0] if isinstance(each, torch.Tensor)]
         before = len(self.events)
-        for tensor in outputs: self.born(tensor, name)
+        calls = _convolutions(name, args, result)
+        for tensor in outputs:
+            self.born(tensor, name)
+            if calls: self.takes_workspace(calls.pop(0))
         counter = flop_registry.get(func._overloadpacket)
         if counter is None and (len(self.events) == before and not name.endswith("_")): return result  # a view
         flops = float(counter(*args, **(kwargs or {}), out_val=result)) if counter else float(
@@ -253,6 +296,6 @@ def trace(module: torch.nn.Module, example_inputs: Any, *, precision: str = "fp3
     gradients = set(held)
     table = [(name, tuple(p.shape), str(p.dtype).removeprefix("torch."), p.requires_grad) for name, p in named]
     return Trace(_categorised(forward, copies, saved, gradients), _categorised(backward, set(), set(), gradients),
-                 number_of_loss, str(result.dtype).removeprefix("torch."), table,
+                 requests.convolutions, number_of_loss, str(result.dtype).removeprefix("torch."), table,
                  [b.numel() * b.element_size() for b in shadow.buffers()],
                  [t.numel() * t.element_size() for t in tensors], batch)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "question.h"
 
 namespace py = pybind11;
 
@@ -30,6 +32,8 @@ struct Row {
   std::array<std::int64_t, kPhases> phases{};
   std::array<std::int64_t, kCategoryCount> categories{};
   double flops = 0;
+  double step_seconds = 0;  // NaN where it is not known
+  double samples_per_second = 0;
 };
 
 constexpr std::array<const char*, kNumbers> kNumberNames = {
@@ -55,6 +59,9 @@ Row row_of(const Report& report) {
   }
   std::copy(memory.categories_at_peak.begin(), memory.categories_at_peak.end(), row.categories.begin());
   row.flops = flops_of(report);
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  row.step_seconds = report.time ? report.time->step.step_seconds : kUnknown;
+  row.samples_per_second = report.time ? report.time->samples_per_second : kUnknown;
   return row;
 }
 
@@ -65,9 +72,8 @@ void answer_all(const std::vector<const Question*>& questions, std::vector<Row>&
   const auto work = [&] {
     for (std::size_t i = next++; i < questions.size(); i = next++) {
       if (questions[i] == nullptr) continue;
-      const Question& question = *questions[i];
       try {
-        rows[i] = row_of(estimate(*question.model, question.run, *question.device));
+        rows[i] = row_of(estimate(*questions[i]));
       } catch (...) {
         errors[i] = std::current_exception();
       }
@@ -121,7 +127,7 @@ py::list row_fields() {
   for (std::size_t i = 0; i < kCategoryCount; ++i) {
     add(std::string(name_of(static_cast<Category>(i))) + "_bytes", "<i8");
   }
-  add("flops", "<f8");
+  for (const char* name : {"flops", "step_seconds", "samples_per_second"}) add(name, "<f8");
   return fields;
 }
 

@@ -13,6 +13,7 @@
 #include "errors.h"
 #include "many.h"
 #include "options.h"
+#include "question.h"
 #include "traced.h"
 
 namespace py = pybind11;
@@ -40,19 +41,9 @@ Model family_model(const std::string& model_type, const py::dict& keywords) {
   return std::make_shared<const ModelSpec>(model_of_family(model_type, read_options(keywords).sizes));
 }
 
-Question ask(const Model& model, const Device& device, const py::dict& keywords, bool device_assumed) {
-  Question question{model, device, resolve(*model, read_options(keywords).run), device_assumed};
-  if (device_assumed) {
-    question.run.assumptions.push_back("the card behaves as " + device->name + ": none was named (gpu)");
-  }
-  return question;
-}
-
-Report answer(const Question& question) {
+Report answer_unlocked(const Question& question) {
   const py::gil_scoped_release unlocked;
-  Report report = estimate(*question.model, question.run, *question.device);
-  report.device_assumed = question.device_assumed;
-  return report;
+  return answer(question);
 }
 
 std::string rendered(const Report& report, const std::string& format, bool explain) {
@@ -119,7 +110,7 @@ auto of_memory(Member member) {
 void add_estimate(py::module_& m) {
   py::class_<Question>(m, "Question")
       .def(py::init(&ask), py::arg("model"), py::arg("device"), py::arg("keywords"), py::arg("device_assumed"))
-      .def("estimate", &answer)
+      .def("estimate", &answer_unlocked)
       .def("trace", &event_stream, py::arg("all_steps"))
       .def("parameters", &parameters_of);
   py::class_<Report>(m, "Report")

@@ -1,143 +1,18 @@
 #include "options.h"
 
-#include <array>
-#include <cmath>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "errors.h"
+#include "keyword.h"
+#include "values.h"
 
 namespace py = pybind11;
 
 namespace memcalc::python {
 namespace {
-
-struct Keyword {
-  std::string name;         // "batch_size"
-  std::string flag;         // "--bs": what it is called on the command line
-  std::string type;         // in Python
-  std::string description;  // shape, unit, default
-  std::function<void(py::handle, Options&)> set;
-  bool is_size = false;  // of the model, rather than how it is trained
-};
-
-[[noreturn]] void refuse(const std::string& keyword, const std::string& expected, py::handle found) {
-  throw OptionError(keyword,
-                    keyword + ": expected " + expected + ", found " + one_line(py::repr(found).cast<std::string>()));
-}
-
-std::int64_t whole_from(const std::string& keyword, py::handle value, std::int64_t least) {
-  const std::string expected = "a whole number of " + std::to_string(least) + " or more";
-  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr())) refuse(keyword, expected, value);
-  const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-  int overflow = 0;
-  const long long whole = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow > 0) refuse(keyword, expected + " and below 2^63", value);
-  if (overflow < 0 || whole < least) refuse(keyword, expected, value);
-  return whole;
-}
-
-double number_from(const std::string& keyword, py::handle value) {
-  const char* expected = "a number of 0 or more";
-  if (PyBool_Check(value.ptr()) || !(PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()))) {
-    refuse(keyword, expected, value);
-  }
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  if (!std::isfinite(number) || number < 0) refuse(keyword, expected, value);
-  return number;
-}
-
-bool truth_from(const std::string& keyword, py::handle value) {
-  if (!PyBool_Check(value.ptr())) refuse(keyword, "True or False", value);
-  return value.ptr() == Py_True;
-}
-
-std::string text_from(const std::string& keyword, const std::string& expected, py::handle value) {
-  if (!py::isinstance<py::str>(value)) refuse(keyword, expected, value);
-  return value.cast<std::string>();
-}
-
-std::vector<std::string> texts_from(const std::string& keyword, py::handle value) {
-  if (py::isinstance<py::str>(value) || !py::isinstance<py::sequence>(value)) {
-    refuse(keyword, "a list of names", value);
-  }
-  std::vector<std::string> texts;
-  for (const py::handle each : value) texts.push_back(text_from(keyword, "a list of names", each));
-  return texts;
-}
-
-template <typename Enum, std::size_t kSize>
-Enum choice_from(const std::string& keyword, py::handle value, const std::array<std::string_view, kSize>& names) {
-  const std::vector<std::string> accepted(names.begin(), names.end());
-  const std::string text = text_from(keyword, "one of " + join(accepted), value);
-  if (const std::optional<Enum> chosen = enum_from<Enum>(names, text)) return *chosen;
-  throw OptionError(keyword, keyword + ": expected one of " + join(accepted) + ", found '" + one_line(text) + "'" +
-                                 did_you_mean(text, accepted));
-}
-
-// "--lora-targets" is lora_targets unless a longer name is given.
-std::string keyword_of(std::string_view flag) {
-  std::string keyword(flag.substr(2));
-  for (char& c : keyword) c = c == '-' ? '_' : c;
-  return keyword;
-}
-
-// A line of the table: the option, what sets it, its description, and its keyword where that is not the option's name.
-// A place is a member of RunOptions, or a function from Options to a reference.
-template <typename Place>
-auto& at(Options& options, Place place) {
-  if constexpr (std::is_invocable_v<Place, Options&>) {
-    return std::invoke(place, options);
-  } else {
-    return options.run.*place;
-  }
-}
-
-template <typename Place>
-Keyword whole(const char* flag, Place place, const char* description, std::string name = "", std::int64_t least = 1) {
-  if (name.empty()) name = keyword_of(flag);
-  return {name, flag, "int", description,
-          [=](py::handle value, Options& o) { at(o, place) = whole_from(name, value, least); }};
-}
-
-template <typename Place>
-Keyword number(const char* flag, Place place, const char* description, std::string name = "") {
-  if (name.empty()) name = keyword_of(flag);
-  return {name, flag, "float", description,
-          [=](py::handle value, Options& o) { at(o, place) = number_from(name, value); }};
-}
-
-template <typename Place>
-Keyword truth(const char* flag, Place place, const char* description, std::string name = "") {
-  if (name.empty()) name = keyword_of(flag);
-  return {name, flag, "bool", description,
-          [=](py::handle value, Options& o) { at(o, place) = truth_from(name, value); }};
-}
-
-template <typename Place>
-Keyword texts(const char* flag, Place place, const char* description, std::string name = "") {
-  if (name.empty()) name = keyword_of(flag);
-  return {name, flag, "Sequence[str]", description,
-          [=](py::handle value, Options& o) { at(o, place) = texts_from(name, value); }};
-}
-
-template <typename Enum, typename Place, std::size_t kSize>
-Keyword choice(const char* flag, Place place, const std::array<std::string_view, kSize>& names, const char* description,
-               std::string name = "") {
-  if (name.empty()) name = keyword_of(flag);
-  return {name, flag, "str", description,
-          [=](py::handle value, Options& o) { at(o, place) = choice_from<Enum>(name, value, names); }};
-}
-
-template <typename Set>
-Keyword special(const char* flag, const char* type, Set set, const char* description) {
-  return {keyword_of(flag), flag, type, description, set};
-}
 
 Keyword size(const char* flag, std::optional<std::int64_t> ArchitectureChanges::*place, const char* description) {
   Keyword keyword = whole(
@@ -146,10 +21,9 @@ Keyword size(const char* flag, std::optional<std::int64_t> ArchitectureChanges::
   return keyword;
 }
 
-/// A member of RunOptions::parallel.
-template <typename Value>
-auto of_parallel(Value Parallel::*place) {
-  return [=](Options & o) -> auto& { return o.run.parallel.*place; };
+Keyword time(const char* flag, std::optional<double> TimeOptions::*place, const char* description) {
+  return number(
+      flag, [=](Options & o) -> auto& { return o.time.*place; }, description);
 }
 
 Keyword tie_size() {
@@ -333,6 +207,11 @@ const std::vector<Keyword>& keywords() {
       choice<OffloadTo>("--offload-parameters", of_parallel(&P::offload_parameters), kOffloadNames,
                         "host or nvme: sharded parameters"),
       special("--megatron", "Sequence[str]", set_megatron, "Megatron's own arguments: name or name=value, …"),
+
+      time("--tokens", &TimeOptions::tokens, "of the whole training: days, price, energy"),
+      time("--sample-seconds", &TimeOptions::sample_seconds, "of a loader worker for a sample [0]"),
+      time("--sample-bytes", &TimeOptions::sample_bytes, "read from storage for a sample [0]"),
+      time("--storage-rate", &TimeOptions::storage_rate, "bytes/s of the storage"),
   };
   return table;
 }

@@ -3,16 +3,24 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <string>
 
 #include "memcalc/memcalc.h"
 
 namespace memcalc::python {
 
+/// What is asked about time, beside the step's own (docs/cli.md, "Time").
+struct TimeOptions {
+  std::optional<double> tokens;  // of the whole training
+  std::optional<double> sample_seconds, sample_bytes, storage_rate;
+};
+
 /// What a dict of keywords says.
 struct Options {
   RunOptions run;
   ArchitectureChanges sizes;
+  TimeOptions time;
 };
 
 /// Throws OptionError for an unknown keyword, a value that is not accepted, or two that contradict each other. A value

@@ -61,10 +61,27 @@ std::vector<TracedEvent> events_from(const py::list& given, TracedStep& step,
     if (event.kind == TracedEventKind::kCompute) event.bytes = fields[7].cast<Bytes>();
     event.dtype = event.kind == TracedEventKind::kCompute ? dtype_from(fields[8].cast<std::string>()) : DType::kUInt8;
     event.cublas = static_cast<TracedCublas>(fields[9].cast<int>());
-    step.block_count = std::max(step.block_count, static_cast<std::size_t>(event.block + 1));
+    if (event.kind != TracedEventKind::kWorkspace) {
+      step.block_count = std::max(step.block_count, static_cast<std::size_t>(event.block + 1));
+    }
     events.push_back(event);
   }
   return events;
+}
+
+/// Fields of _traced.Convolution, in its order.
+TracedConvolution convolution_from(const py::tuple& fields) {
+  TracedConvolution call;
+  call.pass = static_cast<TracedConvolutionPass>(fields[0].cast<int>());
+  call.input = fields[1].cast<std::array<std::int64_t, 4>>();
+  call.weight = fields[2].cast<std::array<std::int64_t, 4>>();
+  call.output = fields[3].cast<std::array<std::int64_t, 4>>();
+  call.stride = fields[4].cast<std::int64_t>();
+  call.padding = fields[5].cast<std::int64_t>();
+  call.groups = fields[6].cast<std::int64_t>();
+  call.dtype = dtype_from(fields[7].cast<std::string>());
+  call.channels_last = fields[8].cast<bool>();
+  return call;
 }
 
 /// `trace`: a _traced.Trace.
@@ -78,6 +95,9 @@ std::shared_ptr<const TracedStep> step_from(const std::string& name, const std::
   std::map<std::string, std::int32_t> operators;
   step->forward = events_from(trace.attr("forward"), *step, operators);
   step->backward = events_from(trace.attr("backward"), *step, operators);
+  for (const py::handle each : trace.attr("convolutions")) {
+    step->convolutions.push_back(convolution_from(py::reinterpret_borrow<py::tuple>(each)));
+  }
   step->loss = trace.attr("loss").cast<std::int32_t>();
   step->loss_dtype = dtype_from(trace.attr("loss_dtype").cast<std::string>());
   using Row = std::tuple<std::string, std::vector<std::int64_t>, std::string, bool>;

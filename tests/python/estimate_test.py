@@ -25,6 +25,14 @@ SAME = [  # arguments of the command line, the same as keywords
                "gpu": "h100-sxm"})),
     (["--model", "resnet50", "--bs", 8, "--image", 160, "--gpu", "h100-sxm"],
      ("resnet50", {"batch_size": 8, "image_size": 160, "gpu": "h100-sxm"})),
+    (["--model", "gpt2", "--bs", 2, "--seq", 128, "--tokens", 1e9, "--sample-seconds", 0.01, "--sample-bytes", 1e6,
+      "--storage-rate", 1e9, "--loader-workers", 2, "--gpu", "h100-sxm"],
+     ("gpt2", {"batch_size": 2, "seq": 128, "tokens": 1e9, "sample_seconds": 0.01, "sample_bytes": 1e6,
+               "storage_rate": 1e9, "loader_workers": 2, "gpu": "h100-sxm"})),
+    (["--model", "gpt2", "--infer", "--bs", 2, "--seq", 64, "--new-tokens", 8, "--gpu", "rtx-4090"],
+     ("gpt2", {"infer": True, "batch_size": 2, "seq": 64, "new_tokens": 8, "gpu": "rtx-4090"})),
+    (["--model", "gpt2", "--gpus", 4, "--parallel", "fsdp2", "--loop", "bare", "--bs", 2, "--seq", 64, "--gpu", "h100-sxm"],
+     ("gpt2", {"gpus": 4, "parallel": "fsdp2", "loop": "bare", "bs": 2, "seq": 64, "gpu": "h100-sxm"})),
 ]
 
 
@@ -49,6 +57,18 @@ def test_attributes_are_those_of_the_record():
     assert str(report).startswith("Fits on h100-sxm") and "gpt2" in repr(report)
     assert json.loads(report.render("json")) == {**record, "memory": {k: v for k, v in memory.items()
                                                                       if k != "contributors"}}
+
+
+def test_times_are_those_of_the_record():
+    report = memcalc.estimate("gpt2", batch_size=2, sequence_length=128, gpu="h100-sxm", tokens=1e9)
+    time = report.to_dict()["time"]
+    assert report.step_seconds == time["step_seconds"] == pytest.approx(sum(report.times.values()))
+    assert report.step_seconds == pytest.approx(sum(report.phase_times.values()), rel=0.01)
+    assert report.samples_per_second == pytest.approx(2 / report.step_seconds)
+    assert report.tokens_per_second == pytest.approx(2 * 128 / report.step_seconds)
+    assert report.mfu == time["mfu"] and report.training["seconds"] == pytest.approx(1e9 / report.tokens_per_second)
+    assert memcalc.estimate("resnet50", batch_size=2, gpu="h100-sxm").tokens_per_second is None
+    assert memcalc.estimate("gpt2", seq=16).training is None
 
 
 def test_without_a_gpu_the_h100_is_assumed_and_said_so():
@@ -79,6 +99,8 @@ REFUSED = [  # keywords of estimate("gpt2", …), exception, part, words of the 
     ({"freeze": "wte"}, memcalc.UsageError, "freeze", "a list of names"),
     ({"checkpointing": "every-x"}, memcalc.UsageError, "checkpointing", "every-N"),
     ({"sequence_length": 5000}, memcalc.UsageError, "sequence_length", "1024 positions"),
+    ({"sample_bytes": 1e6}, memcalc.UsageError, "sample_bytes", "expected storage_rate beside it"),
+    ({"infer": True, "tokens": 1e9}, memcalc.UsageError, "tokens", "belongs to training"),
     ({"lora_dropout": 0.1}, memcalc.UsageError, "lora", "need a rank"),
     ({"gpu": "h101"}, memcalc.UsageError, "h101", "did you mean"),
     ({"gpu": "./none.json"}, memcalc.InputError, "./none.json", "no such file"),

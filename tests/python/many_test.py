@@ -22,6 +22,7 @@ def test_rows_are_single_estimates(threads):
         assert row["forward_peak_bytes"] == report.phases["forward"]
         assert row["parameters"] == report.parameters and row["flops"] == report.flops
         assert bool(row["fits"]) == report.fits
+        assert (row["step_seconds"], row["samples_per_second"]) == (report.step_seconds, report.samples_per_second)
         categories = dict(report.categories)
         assert row["slack_bytes"] == categories.pop("allocator_slack")
         assert {name: row[name + "_bytes"] for name in categories} == categories

@@ -94,6 +94,21 @@ TEST(TracedRun, AGradientWithinALargerBlockKeepsTheBlock) {
   EXPECT_EQ(at_peak(run({.optimizer = Optimizer::kSgd}, step), Category::kGradients), 3 * kWeight);
 }
 
+TEST(TracedRun, AConvolutionTakesCudnnsWorkspaceForAMoment) {
+  TracedStep step = one_layer();
+  TracedConvolution call{.pass = TracedConvolutionPass::kInputGradient,
+                         .input = {16, 64, 56, 56},
+                         .weight = {64, 64, 3, 3},
+                         .output = {16, 64, 56, 56},
+                         .padding = 1};
+  step.backward.insert(step.backward.begin() + 2, about(TracedEventKind::kWorkspace, 0));  // beside the gradient
+  step.convolutions = {call};
+  EXPECT_EQ(at_peak(run({.optimizer = Optimizer::kSgd}, step), Category::kWorkspaces), 35651584);  // specs/cudnn
+  step.convolutions[0].groups = 64;  // PyTorch's own kernel, which takes none
+  step.convolutions[0].weight = {64, 1, 3, 3};
+  EXPECT_EQ(at_peak(run({.optimizer = Optimizer::kSgd}, step), Category::kWorkspaces), 0);
+}
+
 struct Refused {
   const char* name;
   RunOptions options;
@@ -111,6 +126,10 @@ TEST(TracedRun, RefusesWhatItWasNotTracedFor) {
       {"block", {}, [](TracedStep& s) { s.backward.back().block = 7; }, "refers to what it does not have"},
       {"parameter", {}, [](TracedStep& s) { s.backward[2].parameter = 1; }, "refers to what it does not have"},
       {"operator", {}, [](TracedStep& s) { s.operators.clear(); }, "refers to what it does not have"},
+      {"convolution",
+       {},
+       [](TracedStep& s) { s.forward.push_back(about(TracedEventKind::kWorkspace, 0)); },
+       "refers to what it does not have"},
       {"rank", {}, [](TracedStep& s) { s.parameters[0].shape.assign(9, 1); }, "more than 6 dimensions"},
   };
   for (const Refused& each : cases) {

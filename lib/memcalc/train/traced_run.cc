@@ -8,6 +8,7 @@
 
 #include "memcalc/models/module.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/grad_scaler.h"
@@ -19,6 +20,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kBuffer{"buffer"}, kInput{"input"};
+constexpr Operator kConvolution{"aten::cudnn_convolution"}, kConvolutionBackward{"aten::convolution_backward"};
 
 /// Operators are told apart by their address, and reports name them after the run: each name gets one for good.
 const Operator& operator_named(const std::string& name) {
@@ -58,7 +60,9 @@ void check(const TracedStep& traced) {
   for (const auto* pass : {&traced.forward, &traced.backward}) {
     for (const TracedEvent& event : *pass) {
       const bool computes = event.kind == TracedEventKind::kCompute;
-      sound = sound && (computes || within(event.block, traced.block_count));
+      const std::size_t places =
+          event.kind == TracedEventKind::kWorkspace ? traced.convolutions.size() : traced.block_count;
+      sound = sound && (computes || within(event.block, places));
       if (computes || event.kind == TracedEventKind::kAllocate) {
         sound = sound && within(event.operator_index, traced.operators.size()) && event.bytes >= 0;
       }
@@ -110,6 +114,7 @@ class TracedModule {
         case TracedEventKind::kFree: blocks_[index(event.block)].reset(); break;
         case TracedEventKind::kCompute: compute(event); break;
         case TracedEventKind::kGradient: accumulate(event); break;
+        case TracedEventKind::kWorkspace: convolve(traced_.convolutions[index(event.block)]); break;
       }
     }
   }
@@ -129,6 +134,27 @@ class TracedModule {
     if (event.cublas != TracedCublas::kNone) tape_.use_cublas(event.cublas == TracedCublas::kWithLt);
     tape_.kernel(op, event.is_contraction ? OperatorClass::kContraction : OperatorClass::kElementwise, event.dtype,
                  event.flops, static_cast<double>(event.bytes));
+  }
+
+  /// As ops/conv.cc: cuDNN's workspace lives while the result is computed.
+  void convolve(const TracedConvolution& call) {
+    const ConvolutionShape shape{.batch = call.input[0],
+                                 .in_channels = call.input[1],
+                                 .height = call.input[2],
+                                 .width = call.input[3],
+                                 .out_channels = call.output[1],
+                                 .out_height = call.output[2],
+                                 .out_width = call.output[3],
+                                 .groups = call.groups,
+                                 .kernel_height = call.weight[2],
+                                 .kernel_width = call.weight[3],
+                                 .stride = call.stride,
+                                 .padding = call.padding,
+                                 .channels_last = call.channels_last};
+    if (uses_depthwise_kernel(shape, call.dtype)) return;
+    const auto pass = static_cast<ConvolutionPass>(call.pass);
+    tape_.scratch(convolution_workspace(shape, pass, call.dtype, tape_.allow_tf32),
+                  pass == ConvolutionPass::kForward ? kConvolution : kConvolutionBackward, Category::kWorkspaces);
   }
 
   /// AccumulateGrad: the first gradient is taken over, a later one added to it.
@@ -237,6 +263,7 @@ ResolvedRun resolve(const TracedStep& traced, const RunOptions& options) {
 SymbolicRun run_symbolically(const TracedStep& traced, const RunSpec& run, const DeviceSpec& device) {
   check(traced);
   Tape tape(device);
+  tape.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;
   {
     TracedModule module(tape, traced);
@@ -252,8 +279,10 @@ SymbolicRun run_symbolically(const TracedStep& traced, const RunSpec& run, const
     tape.stop();
   }
   result.assumptions.emplace_back("operators and lifetimes are those that PyTorch showed for this module");
-  result.not_modelled = {"temporaries inside the operators of a traced module, and cuDNN's workspaces",
-                         "which attention kernel the card takes: the memory-efficient one is assumed"};
+  result.not_modelled = {
+      "temporaries inside the operators of a traced module; cuDNN's workspaces where they are not of "
+      "2-D convolutions",
+      "which attention kernel the card takes: the memory-efficient one is assumed"};
   return result;
 }
 

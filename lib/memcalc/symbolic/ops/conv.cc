@@ -39,27 +39,6 @@ bool is_channels_last(const Tensor& x) {
   return true;
 }
 
-/// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
-bool cudnn_depthwise_pays(const Tensor& x, const Tensor& weight, std::int64_t stride) {
-  if (x.size(2) == 1 && stride == 1) return true;
-  const std::int64_t filter = weight.size(3);
-  const std::int64_t width = x.size(3);
-  if (weight.size(2) != filter || (filter != 1 && filter != 3 && filter != 5) || width < 7) return false;
-  if (stride == 1) return true;
-  if (stride != 2) return false;
-  if (x.size(0) == 1) return filter != 1 || width <= 28;
-  if (filter == 1) return x.size(0) <= 16 && x.size(1) >= 128 && width <= 7;
-  return width >= 512 || (width >= 256 && x.size(1) >= 32);
-}
-
-/// ConvParams::is_depthwise and use_cudnn_depthwise.
-bool uses_depthwise_kernel(const Tensor& x, const Tensor& weight, std::int64_t stride, std::int64_t groups) {
-  if (groups == 1 || groups != x.size(1) || weight.size(0) % x.size(1) != 0) return false;
-  if (is_channels_last(x) || is_channels_last(weight)) return false;
-  const bool may_use_cudnn = x.dtype() == DType::kFloat16 && x.size(1) >= 32;
-  return !(may_use_cudnn && cudnn_depthwise_pays(x, weight, stride));
-}
-
 ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, std::int64_t stride,
                           std::int64_t padding, std::int64_t groups) {
   return {.batch = x[0],
@@ -151,7 +130,7 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   ConvolutionShape shape = shape_of(x.shape(), weight.shape(), gradient.shape(), attributes[kStride],
                                     attributes[kPadding], attributes[kGroups]);
   shape.channels_last = is_channels_last(x) || is_channels_last(weight);
-  if (uses_depthwise_kernel(x, weight, attributes[kStride], attributes[kGroups])) {
+  if (uses_depthwise_kernel(shape, x.dtype())) {
     depthwise_backward(call, x, weight, shape);
   } else {
     cudnn_backward(call, x, weight, shape);
@@ -187,13 +166,13 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
   if (out[2] < 1 || out[3] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's convolutions");
   ConvolutionShape shape =
       shape_of(image.shape(), filter.shape(), out, options.stride, options.padding, options.groups);
+  shape.channels_last = is_channels_last(image) || is_channels_last(filter);
   Tensor result;
-  if (uses_depthwise_kernel(image, filter, options.stride, options.groups)) {
+  if (uses_depthwise_kernel(shape, image.dtype())) {
     result = tape.empty(out, image.dtype(), kDepthwise);
     count_kernel(tape, kDepthwise, image.dtype(), shape, true, false);
   } else {
-    const bool channels_last = is_channels_last(image) || is_channels_last(filter);
-    shape.channels_last = channels_last;
+    const bool channels_last = shape.channels_last;
     result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
                                 image.dtype(), kConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);

@@ -121,7 +121,27 @@ std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int 
   return pointwise ? 0 : kCopiesAndWeight;
 }
 
+/// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
+bool cudnn_depthwise_pays(const ConvolutionShape& s) {
+  if (s.height == 1 && s.stride == 1) return true;
+  const std::int64_t filter = s.kernel_width;
+  if (s.kernel_height != filter || (filter != 1 && filter != 3 && filter != 5) || s.width < 7) return false;
+  if (s.stride == 1) return true;
+  if (s.stride != 2) return false;
+  if (s.batch == 1) return filter != 1 || s.width <= 28;
+  if (filter == 1) return s.batch <= 16 && s.in_channels >= 128 && s.width <= 7;
+  return s.width >= 512 || (s.width >= 256 && s.in_channels >= 32);
+}
+
 }  // namespace
+
+bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype) {
+  if (shape.groups == 1 || shape.groups != shape.in_channels || shape.out_channels % shape.in_channels != 0)
+    return false;
+  if (shape.channels_last) return false;
+  const bool may_use_cudnn = dtype == DType::kFloat16 && shape.in_channels >= 32;
+  return !(may_use_cudnn && cudnn_depthwise_pays(shape));
+}
 
 bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32) {
   for (const Row& row : rows_like(shape, mode_of(dtype, allow_tf32))) {

@@ -19,6 +19,10 @@ struct ConvolutionShape {
   bool channels_last = false;  // the tensors' strides, which decide the engine
 };
 
+/// True where PyTorch computes it with a kernel of its own, which needs no workspace: ConvParams::is_depthwise and
+/// use_cudnn_depthwise (aten/src/ATen/native/Convolution.cpp).
+[[nodiscard]] bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype);
+
 /// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is
 /// cuDNN's secret: for the convolutions of torchvision's classifiers at 224 pixels it was measured for 13 batch sizes,
 /// and what lies between follows the neighbours; any other shape gets the most common engine's formula.
