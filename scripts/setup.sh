@@ -27,6 +27,8 @@ has_package() {
     libgtest-dev) has_header gtest/gtest.h ;;
     libgmock-dev) has_header gmock/gmock.h ;;
     libbenchmark-dev) has_header benchmark/benchmark.h ;;
+    zlib1g-dev) has_header zlib.h ;;
+    *) fail 2 "scripts/setup.sh does not know how to see whether $1 is there" ;;
   esac >/dev/null
 }
 

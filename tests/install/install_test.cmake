@@ -19,10 +19,10 @@ else()
 endif()
 
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/${WAY} -B ${WORK_DIR}/build ${options})
-run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
-run(${WORK_DIR}/build/consumer)
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --target consumer)
 
 if(WAY STREQUAL find_package)
+  run(${WORK_DIR}/build/consumer)
   foreach(file share/memcalc/specs/gpus share/memcalc/specs/models include/memcalc/memcalc.h bin/memcalc)
     if(NOT EXISTS ${prefix}/${file})
       message(FATAL_ERROR "not installed: ${file}")
