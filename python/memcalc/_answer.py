@@ -147,7 +147,8 @@ def _label(row: dict[str, Any]) -> str:
 
 def _stacked(axes: matplotlib.axes.Axes, rows: list[dict[str, Any]]) -> None:
     rows = [row for row in rows if "allocated_bytes" in row]  # the others were refused
-    labels = [" ".join(str(v) for v in row.values() if isinstance(v, str)) for row in rows]
+    varied = [key for key, value in rows[0].items() if isinstance(value, str)] if rows else []
+    labels = [" ".join(str(row[key]) for key in varied) for row in rows]
     below = [0.0] * len(rows)
     for name, color in _COLORS.items():
         heights = [row.get(name + "_bytes", 0) / 2**30 for row in rows]
@@ -155,8 +156,10 @@ def _stacked(axes: matplotlib.axes.Axes, rows: list[dict[str, Any]]) -> None:
         axes.bar(range(len(rows)), heights, bottom=below, color=color, label=name.replace("_", " "))
         below = [low + height for low, height in zip(below, heights)]
     axes.set_xticks(range(len(rows)), labels, rotation=90 if len(rows) > 8 else 0)
+    axes.set_xlabel(" ".join(_heading(key) for key in varied))
     axes.set_ylabel("GiB at the peak")
-    axes.legend(fontsize="small")
+    handles, names = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], names[::-1], fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))  # beside the bars
 
 
 def _searched(axes: matplotlib.axes.Axes, rows: list[dict[str, Any]], facts: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n)?^```python\n(.*?)^```$", re.MU
 
 @pytest.mark.parametrize("page", ("README.md", "docs/python.md"))
 def test_examples_run(page):
-    pytest.importorskip("numpy")
+    for needed in ("numpy", "pandas", "matplotlib"): pytest.importorskip(needed)
     text = (ROOT / page).read_text()
     namespace, ran, said = {}, 0, io.StringIO()
     for match in BLOCK.finditer(text):

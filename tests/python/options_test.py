@@ -2,7 +2,6 @@
 import inspect
 import re
 import runpy
-import typing
 from pathlib import Path
 
 import memcalc
@@ -29,7 +28,7 @@ def test_every_option_has_a_keyword_and_no_keyword_is_alone(cli):
 def test_names_are_unique_and_typed():
     names = [name for name, *_ in _core.option_table()]
     assert len(names) == len(set(names))
-    assert list(typing.get_type_hints(memcalc.RunOptions)) == names, "run scripts/python_options"
+    assert list(memcalc.RunOptions.__annotations__) == names, "run scripts/python_options"
 
 
 def test_sizes_are_keywords():
