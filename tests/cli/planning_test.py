@@ -12,6 +12,7 @@ import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import checkpoint
 import memcalc_cli
 from memcalc_cli import ROOT, run
 from schema import violations
@@ -87,6 +88,31 @@ class Answers(unittest.TestCase):
                 self.assertEqual(xml.parse(path).getroot().tag, "{http://www.w3.org/2000/svg}svg")
 
 
+class OtherCommands(unittest.TestCase):
+    """Those that ask for no search have a schema as well."""
+
+    def test_json_follows_the_schema(self):
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint.write(f"{folder}/model.safetensors", {"a": ("BF16", (2, 3))})
+            rows = Path(folder, "rows.jsonl")
+            rows.write_text('{"case": {"id": "a", "model": "gpt2", "batch": 8, "seq": 1024, "precision": "fp32"}, '
+                            '"gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2}')
+            for name, arguments in (("models", ("models",)), ("gpus", ("gpus",)), ("weights", ("weights", folder)),
+                                    ("answer", ("utilization", "--achieved", "3e14", "--peak", "1e15")),
+                                    ("answer", ("check", rows, "--min-share", "0"))):
+                with self.subTest(arguments):
+                    process = run(*arguments, "--format", "json")
+                    self.assertEqual((process.returncode, process.stderr), (0, ""))
+                    schema = json.loads((ROOT / f"docs/{name}.schema.json").read_text())
+                    self.assertEqual(list(violations(json.loads(process.stdout), schema)), [])
+
+    def test_a_closed_pipe_is_no_crash(self):
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        self.assertNotIn(process.wait(timeout=60), (-signal.SIGSEGV, -signal.SIGABRT, 3))
+        process.stderr.close()
+
+
 class Measured(unittest.TestCase):
     """tests/measured/rows_max_batch_h200.jsonl: batches that ran, and that ran out of memory, on an H200."""
 
@@ -148,12 +174,12 @@ class Errors(unittest.TestCase):
 
 
 class Terminal(unittest.TestCase):
-    def on_terminal(self, arguments, columns, **environment):
-        """Standard output of the command as a terminal of that width gets it."""
+    def on_terminal(self, arguments, columns, errors=subprocess.DEVNULL, **environment):
+        """Standard output of the command as a terminal of that width gets it; `errors`: subprocess.STDOUT, too."""
         parent, child = pty.openpty()
         import fcntl, struct, termios
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen([memcalc_cli.EXECUTABLE, *arguments], stdout=child, stderr=subprocess.DEVNULL,
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, *arguments], stdout=child, stderr=errors,
                                    stdin=subprocess.DEVNULL,
                                    env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm", **environment})
         os.close(child)
@@ -189,6 +215,17 @@ class Terminal(unittest.TestCase):
         answer = json.loads(out)
         self.assertFalse(answer["complete"])
         self.assertLess(len(answer["rows"]), 4000)
+
+
+    def test_ctrl_c_ends_a_plan_with_the_best_so_far(self):
+        process = subprocess.Popen([memcalc_cli.EXECUTABLE, "plan", "--model", "llama-3-70b", "--gpus", "64", "--global-batch",
+                                    "512", "--bf16", "--simulate", "100000", "--format", "json", "--threads", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err), (130, ""))
+        self.assertFalse(json.loads(out)["complete"])
 
 
 if __name__ == "__main__":
