@@ -1,8 +1,11 @@
 #include "options.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "errors.h"
@@ -216,35 +219,24 @@ const std::vector<Keyword>& keywords() {
   return table;
 }
 
-std::vector<std::string> known_names() {
+// Places in the table, of keywords under their own names and those of the command line's options: batch_size and bs.
+const std::unordered_map<std::string, std::size_t>& places() {
+  static const std::unordered_map<std::string, std::size_t> known = [] {
+    std::unordered_map<std::string, std::size_t> made;
+    for (std::size_t i = 0; i < keywords().size(); ++i) {
+      made.emplace(keywords()[i].name, i);
+      made.emplace(keyword_of(keywords()[i].flag), i);
+    }
+    return made;
+  }();
+  return known;
+}
+
+std::size_t place_of(const std::string& name) {
+  if (const auto found = places().find(name); found != places().end()) return found->second;
   std::vector<std::string> names;
   for (const Keyword& each : keywords()) names.push_back(each.name);
-  return names;
-}
-
-// Under its own name or that of the command line's option: batch_size and bs.
-py::object value_of(const py::dict& given, const Keyword& keyword, std::size_t& used) {
-  const std::string other = keyword_of(keyword.flag);
-  const bool has_name = given.contains(keyword.name.c_str());
-  const bool has_other = other != keyword.name && given.contains(other.c_str());
-  if (has_name && has_other) {
-    throw OptionError(keyword.name, keyword.name + " and " + other + " are the same: give one");
-  }
-  if (!has_name && !has_other) return py::none();
-  ++used;
-  return given[(has_name ? keyword.name : other).c_str()];
-}
-
-[[noreturn]] void refuse_unknown(const py::dict& given) {
-  const std::vector<std::string> names = known_names();
-  for (const auto& item : given) {
-    const std::string name = py::str(item.first).cast<std::string>();
-    bool known = false;
-    for (const Keyword& each : keywords()) known = known || each.name == name || keyword_of(each.flag) == name;
-    if (known) continue;
-    throw OptionError(name, "unknown option '" + one_line(name) + "'" + did_you_mean(name, names));
-  }
-  throw Error(ErrorCode::kInternal, "a keyword is neither known nor unknown");
+  throw OptionError(name, "unknown option '" + one_line(name) + "'" + did_you_mean(name, names));
 }
 
 }  // namespace
@@ -264,13 +256,20 @@ std::string part_of_message(const std::string& message) {
 }
 
 Options read_options(const py::dict& given) {
+  std::vector<std::pair<std::size_t, py::handle>> found;
+  found.reserve(given.size());
+  for (const auto& item : given) found.emplace_back(place_of(py::str(item.first).cast<std::string>()), item.second);
+  // In the table's order: fp16 and bf16 look at the precision before them.
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Options options;
-  std::size_t used = 0;
-  for (const Keyword& keyword : keywords()) {
-    const py::object value = value_of(given, keyword, used);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [place, value] = found[i];
+    const Keyword& keyword = keywords()[place];
+    if (i > 0 && found[i - 1].first == place) {
+      throw OptionError(keyword.name, keyword.name + " and " + keyword_of(keyword.flag) + " are the same: give one");
+    }
     if (!value.is_none()) keyword.set(value, options);
   }
-  if (used != given.size()) refuse_unknown(given);
   return options;
 }
 
