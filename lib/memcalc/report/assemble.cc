@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
+#include "memcalc/base/kept_vector.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/throughput.h"
@@ -18,19 +21,31 @@ namespace {
 // The framework whose behaviour the symbolic step reproduces.
 constexpr std::string_view kProfileName = "pytorch-2.11 / transformers-5.17";
 
-// A live block before it is grouped: names are compared by address, so no string is built per block.
-struct LiveBlock {
+// Of blocks that are alike. Names are compared by address, so no string is built per block.
+struct LiveBlocks {
   const Operator* node = nullptr;
   const Operator* op = nullptr;
   Bytes bytes = 0;
   Category category = Category::kTemporaries;
 
-  [[nodiscard]] auto key() const { return std::tie(category, bytes, node, op); }
+  [[nodiscard]] bool operator==(const LiveBlocks&) const = default;
 };
 
-std::vector<LiveBlock> live_blocks(const Trace& trace, std::size_t event_index) {
+struct HashOfLiveBlocks {
+  std::size_t operator()(const LiveBlocks& blocks) const {
+    constexpr std::size_t kMix = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads what differs in few bits
+    std::size_t hash = std::hash<const Operator*>()(blocks.op);
+    hash = hash * kMix + std::hash<const Operator*>()(blocks.node);
+    hash = hash * kMix + static_cast<std::size_t>(blocks.bytes);
+    return (hash * kMix + static_cast<std::size_t>(blocks.category)) * kMix;
+  }
+};
+
+using BlockCounts = std::unordered_map<LiveBlocks, std::int64_t, HashOfLiveBlocks>;
+
+BlockCounts live_blocks(const Trace& trace, std::size_t event_index) {
   constexpr std::int32_t kDead = -1;
-  std::vector<std::int32_t> born(trace.blocks.size(), kDead);  // event that allocated the block, while it lives
+  KeptVector<std::int32_t> born(trace.blocks.size(), kDead);  // event that allocated the block, while it lives
   const std::size_t end = std::min(event_index + 1, trace.events.size());
   for (std::size_t i = 0; i < end; ++i) {
     const Event& event = trace.events[i];
@@ -38,17 +53,17 @@ std::vector<LiveBlock> live_blocks(const Trace& trace, std::size_t event_index) 
     born.at(static_cast<std::size_t>(event.block)) =
         event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
   }
-  std::vector<LiveBlock> live;
+  BlockCounts counts;
   for (std::size_t block = 0; block < born.size(); ++block) {
     if (born[block] == kDead) continue;
     const Event& event = trace.events[static_cast<std::size_t>(born[block])];
-    live.push_back({event.node, event.op, trace.blocks[block].requested, trace.blocks[block].category});
+    ++counts[{event.node, event.op, trace.blocks[block].requested, trace.blocks[block].category}];
   }
-  return live;
+  return counts;
 }
 
 // Blocks that no operator made: parameters, inputs.
-std::string origin_of(const LiveBlock& block) {
+std::string origin_of(const LiveBlocks& block) {
   if (block.op != nullptr || block.node != nullptr) return chain_of({.op = block.op, .node = block.node});
   if (block.category == Category::kWeights) return "parameter";
   if (block.category == Category::kInputs) return "input";
@@ -191,16 +206,9 @@ std::string chain_of(const Event& event) {
 }
 
 std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t event_index) {
-  std::vector<LiveBlock> live = live_blocks(trace, event_index);
-  std::sort(live.begin(), live.end(), [](const LiveBlock& a, const LiveBlock& b) { return a.key() < b.key(); });
   std::vector<PeakContributor> rows;
-  for (std::size_t i = 0; i < live.size();) {
-    std::size_t end = i;
-    while (end < live.size() && live[end].key() == live[i].key()) ++end;
-    const auto blocks = static_cast<std::int64_t>(end - i);
-    rows.push_back(
-        {live[i].category, origin_of(live[i]), blocks, live[i].bytes, checked_multiply(blocks, live[i].bytes)});
-    i = end;
+  for (const auto& [each, blocks] : live_blocks(trace, event_index)) {
+    rows.push_back({each.category, origin_of(each), blocks, each.bytes, checked_multiply(blocks, each.bytes)});
   }
   // Addresses may differ between two runs of the program: the printed order must not depend on them.
   std::sort(rows.begin(), rows.end(), [](const PeakContributor& a, const PeakContributor& b) {

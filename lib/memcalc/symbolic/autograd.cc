@@ -20,13 +20,21 @@ constexpr Operator kClone{"aten::clone"}, kToCopy{"aten::_to_copy"};
 }  // namespace
 
 NodeId Tape::new_node() {
-  if (!free_nodes_.empty()) {
-    const NodeId id = free_nodes_.back();
+  NodeId id = kNoNode;
+  if (free_nodes_.empty()) {
+    nodes_.grow();
+    id = static_cast<NodeId>(nodes_.size() - 1);
+  } else {
+    id = free_nodes_.back();
     free_nodes_.pop_back();
-    return id;
   }
-  nodes_.grow();
-  return static_cast<NodeId>(nodes_.size() - 1);
+  // release_node() and the destructor have emptied it; what else is left of the last node in its place:
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  node.name = nullptr;
+  node.backward = nullptr;
+  node.hook = -1;
+  node.visited = node.recomputed = node.outputs_differ = false;
+  return id;
 }
 
 void Tape::release_node(NodeId id) {
@@ -75,13 +83,8 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.backward = backward;
   node.sequence = next_sequence_++;
   node.references = 0;
-  node.visited = false;
-  node.outputs_differ = false;
   node.edge_count = static_cast<std::uint8_t>(count);
-  node.saved_count = 0;
-  node.output_count = 0;
   node.recomputed = recomputing;
-  node.hook = -1;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;

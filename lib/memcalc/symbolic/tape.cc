@@ -13,6 +13,10 @@ namespace {
 constexpr Operator kCublasWorkspace{"cublas_workspace"};
 constexpr Operator kCublasLtWorkspace{"cublaslt_workspace"};
 constexpr Operator kParameter{"parameter"};
+
+bool was_released(const Node& node) {
+  return node.edge_count == 0 && node.saved_count == 0 && node.output_count == 0 && node.variable == nullptr;
+}
 }  // namespace
 
 Tape::Tape(const DeviceSpec& device) : device(device) {
@@ -29,9 +33,15 @@ Tape::~Tape() {
   cast_cache_.clear();
   checkpoint = FrameHandle();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    for (SavedTensor& saved : nodes_[i].saved) saved.reset();
-    for (Tensor& gradient : nodes_[i].buffer) gradient.reset();
-    nodes_[i].kept.reset();
+    Node& node = nodes_[i];
+    if (was_released(node)) continue;  // most were, and hold nothing
+    for (SavedTensor& saved : node.saved) saved.reset();
+    for (Tensor& gradient : node.buffer) gradient.reset();
+    node.owner.reset();
+    node.kept.reset();
+    node.edge_count = node.saved_count = node.output_count = 0;
+    node.variable = nullptr;
+    node.context = nullptr;
   }
   for (std::size_t i = 0; i < impls_.size(); ++i) impls_[i].grad.reset();
 }

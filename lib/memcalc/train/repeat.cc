@@ -64,10 +64,12 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
   trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
   for (int copy = 0; copy < copies; ++copy) {
     trace.blocks.insert(trace.blocks.end(), blocks.begin(), blocks.end());
-    trace.events.insert(trace.events.end(), second.begin(), second.end());
-    for (Event& event : second) {
-      ++event.step;
-      event.block += static_cast<BlockId>(count);
+    const auto later = static_cast<std::int16_t>(copy);
+    const auto further = static_cast<BlockId>(copy) * static_cast<BlockId>(count);
+    for (Event event : second) {
+      event.step = static_cast<std::int16_t>(event.step + later);
+      event.block += further;
+      trace.events.push_back(event);
     }
   }
 }

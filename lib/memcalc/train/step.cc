@@ -38,16 +38,11 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
     return;
   }
   if (run.attention != Attention::kSdpa) return;
-  constexpr std::pair<std::string_view, std::string_view> kKernels[] = {
-      {"aten::_cudnn_attention_forward", "cuDNN's"},
-      {"aten::_flash_attention_forward", "the flash"},
-      {"aten::_efficient_attention_forward", "the memory-efficient"},
-  };
   std::string_view chosen = "the math (unfused)";
   for (const Kernel& kernel : result.kernels) {
-    for (const auto& [op, name] : kKernels) {
-      if (kernel.op->name == op) chosen = name;
-    }
+    if (kernel.kind == KernelKind::kCudnnAttention) chosen = "cuDNN's";
+    if (kernel.kind == KernelKind::kFlashAttention) chosen = "the flash";
+    if (kernel.kind == KernelKind::kEfficientAttention) chosen = "the memory-efficient";
   }
   result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch 2.11 does on " + device.name +
                                (device.validated ? "" : " by its rules (not validated on this card)"));
