@@ -238,7 +238,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.offload_gradients = optimizer == "adamw-offload-gradients";
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
-  const bool decodes = is_decoder(result.spec) || options.task == Task::kSeq2Seq;
+  const bool decodes = is_decoder(result.spec) || options.task == Task::kSeq2Seq || options.task == Task::kSpeech;
   options.use_cache =
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   set_fine_tuning(case_json, options);

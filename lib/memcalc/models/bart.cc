@@ -59,7 +59,7 @@ struct BartLayer {
       hidden_states = encoder_attn_layer_norm(hidden_states);
       residual = hidden_states;
     }
-    hidden_states = feed_forward.forward(hidden_states);
+    hidden_states = feed_forward.forward(std::move(hidden_states));
     hidden_states = residual + hidden_states;
     hidden_states = final_layer_norm(hidden_states);
     if (!is_decoder && hidden_states.dtype() == DType::kFloat16) look_for_infinities(hidden_states);
@@ -166,6 +166,7 @@ class BartForConditionalGeneration : public Model {
       decoder_.push_back(b.scope("decoder", [&] { return BartStack(b, spec, run, shared_.weight, true); }));
       return 0;
     });
+    drop(encoder_[0].replaced_embedding, decoder_[0].replaced_embedding);  // tied by BartModel's post_init
     final_logits_bias_ = b.buffer({1, spec.vocab_size}, b.dtype);
     if (spec.tie_word_embeddings) {
       Tensor replaced = replaced_by(b, shared_.weight);
@@ -173,7 +174,6 @@ class BartForConditionalGeneration : public Model {
     } else {
       lm_head_ = Linear(b, "lm_head", spec.d_model, spec.vocab_size, false);
     }
-    drop(encoder_[0].replaced_embedding, decoder_[0].replaced_embedding);
   }
 
   /// With labels there is no KV cache ("The `use_cache` argument is changed to `False` since `labels` is provided").

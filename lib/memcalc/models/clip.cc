@@ -150,11 +150,13 @@ struct TextModel {
     Tensor hidden_states;
     {
       const Tensor ids = slice(position_ids, 1, 0, batch.input_ids.size(1));
-      const Tensor inputs_embeds = token_embedding(batch.input_ids);
-      const Tensor position_embeddings = position_embedding(ids);
+      Tensor inputs_embeds = token_embedding(batch.input_ids);
+      Tensor position_embeddings = position_embedding(ids);
       hidden_states = inputs_embeds + position_embeddings;
+      drop(inputs_embeds, position_embeddings);
     }
-    Tensor mask = create_causal_mask(run, hidden_states, batch, nullptr);
+    constexpr bool kNoPositions = true;  // none are passed, so nobody looks for packed sequences
+    Tensor mask = create_causal_mask(run, hidden_states, batch, PastTokens(kNoPositions));
     Pooled output;
     output.last_hidden_state = encoder[0].forward(run, hidden_states, mask);
     output.last_hidden_state = final_layer_norm(output.last_hidden_state);

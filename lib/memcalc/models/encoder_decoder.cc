@@ -57,8 +57,13 @@ Seq2SeqFeedForward::Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, c
       activation_dropout_p(dropout_probability(run, spec.activation_dropout)),
       dropout_p(dropout_probability(run, spec.dropout)) {}
 
-Tensor Seq2SeqFeedForward::forward(const Tensor& input) const {
-  Tensor hidden_states = activation_function(activation, fc1(input));
+Tensor Seq2SeqFeedForward::forward(Tensor hidden_states) const {
+  Tensor activated;
+  {
+    const Tensor widened = fc1(hidden_states);  // on Python's stack, so it dies before the variable is assigned
+    activated = activation_function(activation, widened);
+  }
+  hidden_states = std::move(activated);
   hidden_states = dropout(hidden_states, activation_dropout_p);
   hidden_states = fc2(hidden_states);
   hidden_states = dropout(hidden_states, dropout_p);

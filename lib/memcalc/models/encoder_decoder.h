@@ -36,7 +36,8 @@ struct Seq2SeqFeedForward {
   Seq2SeqFeedForward() = default;
   Seq2SeqFeedForward(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, std::int64_t ffn_dim);
 
-  [[nodiscard]] Tensor forward(const Tensor& input) const;
+  /// Written out in the layers' own forward, so the caller's variable is assigned as soon as it was read.
+  [[nodiscard]] Tensor forward(Tensor hidden_states) const;
 };
 
 /// shift_tokens_right: the decoder's input ids from the labels.

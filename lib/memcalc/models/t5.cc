@@ -211,7 +211,13 @@ struct T5Attention {
                                         Tensor& position_bias, KeyValueCache* cache) const {
     Tensor normed_hidden_states = layer_norm(hidden_states);
     AttentionResult result = attend(normed_hidden_states, mask, key_value_states, position_bias, cache);
-    result.output = hidden_states + dropout(result.output, dropout_p);
+    if (key_value_states.defined()) {  // the sum has a variable of its own there
+      Tensor attention_output = std::move(result.output);
+      result.output = hidden_states + dropout(attention_output, dropout_p);
+      drop(normed_hidden_states, attention_output);
+    } else {
+      result.output = hidden_states + dropout(result.output, dropout_p);
+    }
     return result;
   }
 };

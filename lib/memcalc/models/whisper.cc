@@ -9,7 +9,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kRepeat{"aten::repeat"};
+constexpr Operator kArange{"aten::arange"}, kRepeat{"aten::repeat"}, kMul{"aten::mul"}, kExp{"aten::exp"};
+constexpr Operator kSin{"aten::sin"}, kCos{"aten::cos"}, kCat{"aten::cat"};
 constexpr std::int64_t kFramesPerPosition = 2;  // the stride of the second convolution
 
 struct WhisperLayer {
@@ -61,7 +62,7 @@ struct WhisperLayer {
       residual = hidden_states;
     }
     hidden_states = final_layer_norm(hidden_states);
-    hidden_states = feed_forward.forward(hidden_states);
+    hidden_states = feed_forward.forward(std::move(hidden_states));
     hidden_states = residual + hidden_states;
     if (!is_decoder && hidden_states.dtype() == DType::kFloat16) hidden_states = clamp(hidden_states);
     drop(residual, attended.weights);
@@ -86,6 +87,28 @@ struct WhisperEncoder {
       layers.push_back(b.scope("layers." + std::to_string(i), [&] { return WhisperLayer(b, spec, run, false); }));
     }
     layer_norm = LayerNorm(b, "layer_norm", spec.d_model);
+    initialise_positions(b.tape);
+  }
+
+  /// _init_weights: sinusoids(length, channels), copied into the positions.
+  void initialise_positions(Tape& tape) const {
+    const std::int64_t length = embed_positions.size(0);
+    const std::int64_t half = embed_positions.size(1) / 2;
+    const auto make = [&tape](const Shape& shape, DType dtype, const Operator& op) {
+      return tape.empty(shape, dtype, op);
+    };
+    Tensor numbers = make({half}, DType::kInt64, kArange);
+    Tensor exponents = make({half}, DType::kFloat32, kMul);
+    numbers.reset();
+    Tensor inv_timescales = make({half}, DType::kFloat32, kExp);
+    exponents.reset();
+    Tensor positions = make({length}, DType::kInt64, kArange);
+    Tensor scaled_time = make({length, half}, DType::kFloat32, kMul);
+    positions.reset();
+    Tensor sine = make({length, half}, DType::kFloat32, kSin);
+    Tensor cosine = make({length, half}, DType::kFloat32, kCos);
+    Tensor result = make({length, 2 * half}, DType::kFloat32, kCat);
+    drop(sine, cosine, inv_timescales, scaled_time, result);
   }
 
   [[nodiscard]] Tensor forward(const RunSpec& run, const Tensor& input_features) const {

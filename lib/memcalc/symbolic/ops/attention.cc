@@ -336,6 +336,8 @@ Tensor repeat_heads(const Tensor& x, std::int64_t times) {  // repeat_interleave
 Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                       const SdpaOptions& options) {
   Tape& tape = query.tape();
+  // The dispatcher has cast the arguments of the whole; its parts run without autocast (autocast_mode.h, no_autocast).
+  const auto autocast = std::exchange(tape.autocast, std::nullopt);
   // 16-bit inputs are computed in float32 (allow_fp16_bf16_reduction_math_sdp is off).
   const DType precise = is_half(query.dtype()) ? DType::kFloat32 : query.dtype();
   Tensor precise_query = to_dtype(query, precise);
@@ -355,9 +357,8 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
     bias = tape.empty(square, precise, kWhere);
     drop(minus_infinity, zero, lower);
   }
-  const std::int64_t times = query.size(1) / key.size(1);
-  Tensor k = repeat_heads(precise_key, times);
-  Tensor v = repeat_heads(precise_value, times);
+  Tensor k = repeat_heads(precise_key, query.size(1) / key.size(1));
+  Tensor v = repeat_heads(precise_value, query.size(1) / key.size(1));
   Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));
   // areAnyTensorSubclassLike: not in place under a Python dispatch mode, which selective checkpointing is.
   if (bias.defined()) scores = in_selective_region(tape) ? add(scores, bias) : add_in_place(scores, bias);
@@ -366,6 +367,7 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
   Tensor out = to_dtype(matmul(scores, v), query.dtype());
   drop(k, v, q, bias, scores, precise_value, precise_key, precise_query, weights);
+  tape.autocast = autocast;
   return out;
 }
 
@@ -402,8 +404,7 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
                              device.compute_capability_minor == 0;
   const std::int64_t cudnn_limit = device.compute_capability_major == 9 ? 256 : 128;
   if (prefers_cudnn && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1) return SdpaBackend::kCudnn;
-  const bool equal_dims = value.size(3) == dim;
-  if (half && device.compute_capability_major >= 8 && !mask.defined() && equal_dims && dim <= 256 &&
+  if (half && device.compute_capability_major >= 8 && !mask.defined() && value.size(3) == dim && dim <= 256 &&
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;
   }
@@ -420,9 +421,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
-  const bool grouped = q.size(1) != k.size(1);
   SdpaOptions chosen = options;
-  chosen.grouped_heads = grouped;
+  chosen.grouped_heads = q.size(1) != k.size(1);
   const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
   if (boolean) bias = additive_mask(mask, q.dtype());
   switch (backend) {

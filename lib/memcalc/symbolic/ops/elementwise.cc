@@ -28,13 +28,6 @@ constexpr Operator kDropout{"aten::native_dropout"}, kDropoutBackward{"NativeDro
 constexpr Operator kDropoutBackwardOp{"aten::native_dropout_backward"};
 constexpr Operator kToCopy{"aten::_to_copy"}, kToCopyBackward{"ToCopyBackward0"};
 
-DType promote(DType a, DType b) {
-  if (a == b) return a;
-  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
-  if (is_floating(a)) return DType::kFloat32;  // float32 with a 16-bit type, or the two 16-bit types
-  return size_of(a) >= size_of(b) ? a : b;
-}
-
 // --- backward functions
 
 void pass_gradient(BackwardCall& call) {
@@ -180,45 +173,6 @@ Tensor activation(const Operator& op, const Operator& node_name, BackwardFunctio
 }
 
 }  // namespace
-
-KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
-  bool converts = false;
-  for (const Tensor* input : inputs) {
-    if (input->elements() == 1 && result.elements() > 1) return KernelKind::kStrided;  // a scalar on the card
-    if (!(input->shape() == result.shape()) || !(input->strides() == result.strides())) {
-      if (result.elements() > 1) return KernelKind::kStrided;
-    }
-    converts =
-        converts || (input->dtype() != result.dtype() && is_floating(input->dtype()) && is_floating(result.dtype()));
-  }
-  return converts ? KernelKind::kConverting : KernelKind::kVectorized;
-}
-
-KernelKind copy_kind(const Tensor& from, const Tensor& to) {
-  if (from.elements() > 1 && !(from.strides() == to.strides())) return KernelKind::kStrided;
-  const bool narrows = from.dtype() == DType::kFloat32 && is_half(to.dtype());
-  return narrows || from.dtype() == to.dtype() ? KernelKind::kVectorized : KernelKind::kConverting;
-}
-
-Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,
-                 std::optional<DType> dtype) {
-  const Tensor& first = **inputs.begin();
-  Shape shape = first.shape();
-  DType type = first.dtype();
-  double bytes = 0;
-  for (const Tensor* input : inputs) {
-    if (!(input->shape() == shape)) shape = broadcast_shapes(shape, input->shape());
-    type = promote(type, input->dtype());
-    bytes += static_cast<double>(input->bytes());
-  }
-  Tape& tape = first.tape();
-  Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
-                                     dtype.value_or(type), op);
-  tape.kernel(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
-              bytes + static_cast<double>(result.bytes()), elementwise_kind(result, inputs),
-              static_cast<double>(result.elements()));
-  return result;
-}
 
 Tensor add(Arg a, Arg b) {
   const OperatorCall call(a, b);

@@ -24,7 +24,8 @@ constexpr Operator kSafeSoftmaxBackward{"SafeSoftmaxBackward0"};
 constexpr Operator kSoftmaxBackwardOp{"aten::_softmax_backward_data"};
 constexpr Operator kLogSoftmax{"aten::_log_softmax"}, kLogSoftmaxBackward{"LogSoftmaxBackward0"};
 constexpr Operator kLogSoftmaxBackwardOp{"aten::_log_softmax_backward_data"};
-constexpr Operator kIsNegInf{"aten::isneginf"}, kAll{"aten::all"}, kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kClone{"aten::clone"}, kIsNegInf{"aten::isneginf"}, kAll{"aten::all"},
+    kScalarTensor{"aten::scalar_tensor"};
 
 /// The statistics of a normalisation are float32 for 16-bit inputs.
 DType statistics_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
@@ -144,6 +145,7 @@ Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunct
   Node* node = tape.record(node_name, backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
   Tensor result = tape.empty(x.shape(), dtype, op);
+  if (!x.is_contiguous()) tape.scratch(x.bytes(), kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
   normalization_kernel(op, x, 5, 2);
   tape.set_history(node, result);
   if (node != nullptr) tape.save(*node, result);
@@ -173,12 +175,12 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   normalization_kernel(kLayerNorm, input, 8, 2);
+  row_major.reset();
   tape.set_history(node, result);
   if (node != nullptr) {
     tape.save(*node, mean);
     tape.save(*node, rstd);
   }
-  row_major.reset();
   return result;
 }
 

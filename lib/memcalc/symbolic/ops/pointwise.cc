@@ -1,0 +1,70 @@
+#include "memcalc/symbolic/ops/pointwise.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) return DType::kFloat32;  // float32 with a 16-bit type, or the two 16-bit types
+  return size_of(a) >= size_of(b) ? a : b;
+}
+
+/// native/TypeProperties.cpp, result_type: a tensor without dimensions counts only where the others are of a lower
+/// kind.
+DType result_type(std::initializer_list<const Tensor*> inputs) {
+  std::optional<DType> of_dimensions, of_scalars;
+  for (const Tensor* input : inputs) {
+    std::optional<DType>& type = input->rank() > 0 ? of_dimensions : of_scalars;
+    type = type ? promote(*type, input->dtype()) : input->dtype();
+  }
+  if (!of_dimensions) return *of_scalars;
+  const bool scalar_decides = of_scalars && is_floating(*of_scalars) && !is_floating(*of_dimensions);
+  return scalar_decides ? *of_scalars : *of_dimensions;
+}
+
+}  // namespace
+
+KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
+  bool converts = false;
+  for (const Tensor* input : inputs) {
+    if (input->elements() == 1 && result.elements() > 1) return KernelKind::kStrided;  // a scalar on the card
+    if (!(input->shape() == result.shape()) || !(input->strides() == result.strides())) {
+      if (result.elements() > 1) return KernelKind::kStrided;
+    }
+    converts =
+        converts || (input->dtype() != result.dtype() && is_floating(input->dtype()) && is_floating(result.dtype()));
+  }
+  return converts ? KernelKind::kConverting : KernelKind::kVectorized;
+}
+
+KernelKind copy_kind(const Tensor& from, const Tensor& to) {
+  if (from.elements() > 1 && !(from.strides() == to.strides())) return KernelKind::kStrided;
+  const bool narrows = from.dtype() == DType::kFloat32 && is_half(to.dtype());
+  return narrows || from.dtype() == to.dtype() ? KernelKind::kVectorized : KernelKind::kConverting;
+}
+
+Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,
+                 std::optional<DType> dtype) {
+  const Tensor& first = **inputs.begin();
+  Shape shape = first.shape();
+  const DType type = result_type(inputs);
+  double bytes = 0;
+  for (const Tensor* input : inputs) {
+    if (!(input->shape() == shape)) shape = broadcast_shapes(shape, input->shape());
+    bytes += static_cast<double>(input->bytes());
+  }
+  Tape& tape = first.tape();
+  Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
+                                     dtype.value_or(type), op);
+  tape.kernel(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
+              bytes + static_cast<double>(result.bytes()), elementwise_kind(result, inputs),
+              static_cast<double>(result.elements()));
+  return result;
+}
+
+}  // namespace memcalc
