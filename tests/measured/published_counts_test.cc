@@ -91,10 +91,13 @@ TEST(PublishedCounts, ParametersOfEveryModel) {
 
 // Names of pytorch-image-models that are not ours with '-' for '_'.
 std::string model_name(const std::string& timm) {
-  static const std::map<std::string, std::string> names = {
-      {"swin_tiny_patch4_window7_224", "swin_t"},      {"swin_small_patch4_window7_224", "swin_s"},
-      {"swin_base_patch4_window7_224", "swin_b"},      {"mobilenetv2_100", "mobilenet_v2"},
-      {"mobilenetv3_small_100", "mobilenet_v3_small"}, {"mobilenetv3_large_100", "mobilenet_v3_large"}};
+  static const std::map<std::string, std::string> names = {{"swin_tiny_patch4_window7_224", "swin_t"},
+                                                           {"swin_small_patch4_window7_224", "swin_s"},
+                                                           {"swin_base_patch4_window7_224", "swin_b"},
+                                                           {"swin_large_patch4_window7_224", "swin_l"},
+                                                           {"mobilenetv2_100", "mobilenet_v2"},
+                                                           {"mobilenetv3_small_100", "mobilenet_v3_small"},
+                                                           {"mobilenetv3_large_100", "mobilenet_v3_large"}};
   const auto at = names.find(timm);
   if (at != names.end()) return at->second;
   if (!timm.starts_with("vit_") && !timm.starts_with("deit_")) return timm;
@@ -163,7 +166,7 @@ TEST(PublishedCounts, MultiplyAddsOfImageModels) {
     EXPECT_NEAR(own.published / 1e9, gmacs, std::max(0.01 * gmacs, rounding));
     if (std::abs(own.contractions / 1e9 - gmacs) <= std::max(0.01 * gmacs, rounding)) ++contractions_alone;
   }
-  EXPECT_GE(rows, 79U);
+  EXPECT_GE(rows, 80U);
   RecordProperty("within_1_percent_without_norms", std::to_string(contractions_alone) + " of " + std::to_string(rows));
   // What the list does not hold. Their FLOPs are compared with torch's counter (framework_counts_test.cc).
   EXPECT_EQ(vision, (std::set<std::string>{"efficientnet_b5", "efficientnet_b6", "efficientnet_b7", "efficientnet_v2_l",

@@ -54,6 +54,14 @@ TEST(Families, TellEveryDefault) {
   EXPECT_THAT(model.assumptions, Not(Contains(HasSubstr("config.json"))));
 }
 
+TEST(Families, EachStandsByItself) {
+  for (const std::string_view type : modelled_types()) {
+    if (type == "torchvision" || type == "clip") continue;
+    EXPECT_EQ(error_text([&] { (void)model_of_family(std::string(type), {.layers = 2}); }), "") << type;
+  }
+  EXPECT_THAT(model_of_family("deepseek_v2", {}).assumptions, Contains(HasSubstr("num_experts_per_tok = 6")));
+}
+
 /// A key that the family's reader does not know would be ignored, and the model keep its default size.
 TEST(Families, EachTakesEverySizeThatItClaims) {
   for (const std::string_view type : modelled_types()) {
@@ -98,6 +106,7 @@ TEST(Families, EachTakesEverySizeThatItClaims) {
 TEST(Families, AnotherIsRefusedWithTheNearest) {
   EXPECT_THAT(error_text([] { (void)model_of_family("lama", {}); }), HasSubstr("did you mean 'llama'?"));
   EXPECT_THAT(error_text([] { (void)model_of_family("torchvision", {}); }), HasSubstr("fixed layers"));
+  EXPECT_THAT(error_text([] { (void)model_of_family("clip", {}); }), HasSubstr("two towers"));
   EXPECT_EQ(
       error_text([] { (void)model_of_family("t5", {.max_positions = 512}); }),
       "--max-positions: t5 has no such size; it has --layers, --hidden, --heads, --head-dim, --ffn, --vocab, --tie");

@@ -23,7 +23,9 @@ struct Variant {
 
 constexpr Variant kVariants[] = {{"swin_t", 96, {2, 2, 6, 2}, 3, 0.2},
                                  {"swin_s", 96, {2, 2, 18, 2}, 3, 0.3},
-                                 {"swin_b", 128, {2, 2, 18, 2}, 4, 0.5}};
+                                 {"swin_b", 128, {2, 2, 18, 2}, 4, 0.5},
+                                 // No function of torchvision: its class with the sizes of Microsoft's Swin-L.
+                                 {"swin_l", 192, {2, 2, 18, 2}, 6, 0.2}};
 
 /// ShiftedWindowAttention.
 struct WindowAttention {

@@ -66,16 +66,24 @@ ModelSpec model_of_family(const std::string& model_type, const ArchitectureChang
                    "torchvision's models have fixed layers; accepted: one by its name, as in "
                    "--model resnet50");
   }
+  if (model_type == "clip") {
+    refuse_changes("--arch clip",
+                   "its two towers have sizes of their own; accepted: a model by its name, as in --model "
+                   "clip-vit-base-patch32, or a config.json");
+  }
   if (!has_architecture_keys(model_type)) {
     refuse_changes("--arch", "unknown family '" + one_line(model_type) + "'; accepted: " + join(known) +
                                  did_you_mean(model_type, known));
   }
   const ConfigChanges changed = config_changes(model_type, sizes, nullptr);
   const std::string name = model_type + (sizes.empty() ? "" : " (" + sizes.text() + ")");
-  const JsonDocument config = JsonDocument::parse(R"({"model_type": ")" + model_type + "\"}", "--arch " + name)
-                                  .changed(changed.keys, "", "--arch " + name);
+  const bool needs_experts = model_type == "deepseek_v2";  // transformers has no default, and no option says it
+  const std::string start =
+      R"({"model_type": ")" + model_type + (needs_experts ? R"(", "num_experts_per_tok": 6})" : "\"}");
+  const JsonDocument config = JsonDocument::parse(start, "--arch " + name).changed(changed.keys, "", "--arch " + name);
   ModelSpec model = model_from_hf_config(config.root(), name);
   tell_as_not_given(model.assumptions);
+  if (needs_experts) model.assumptions.emplace_back("num_experts_per_tok = 6, as in DeepSeek-V2 and V2-Lite");
   model.source = "options of the command line";
   return model;
 }

@@ -107,9 +107,14 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
     assumptions.emplace_back("the loop is a plain one: contrastive training is not modelled in the Trainer");
     return Loop::kBare;
   }
-  assumptions.emplace_back(
-      "the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
-      "backward pass (--loop bare for a plain loop)");
+  const bool caches = std::holds_alternative<T5Spec>(model.architecture) &&
+                      options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  assumptions.push_back("the loop is transformers' Trainer with its defaults: " +
+                        std::string(caches
+                                        ? "a KV cache (it is switched off in the model's configuration, of which T5's "
+                                          "decoder has an older copy)"
+                                        : "no KV cache") +
+                        ", outputs die before the backward pass (--loop bare for a plain loop)");
   return Loop::kTrainer;
 }
 

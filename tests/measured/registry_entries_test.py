@@ -1,0 +1,106 @@
+"""Every entry of a list of models that was written independently of ours (published/models.jsonl: hyperparameters and
+parameter counts with Hugging Face's key names) against specs/models: the same sizes, the same published count. What
+differs must be named by the spec itself. Takes no executable; the counts themselves are held to the specs by
+published_counts_test.cc."""
+import json
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Keys of the list that no forward pass of transformers 5.17 reads, or that its class fixes in code.
+FIXED_IN_CODE = {
+    "BERT": {"norm_type", "attention_bias"},
+    "RoBERTa": {"norm_type", "attention_bias"},
+    "DistilBERT": {"tie_weights_"},
+    "GPT-2": {"n_ctx"},  # n_positions is what counts
+    "Llama 3.2": {"pretraining_tp"},
+    "TinyLlama": {"pretraining_tp"},
+    "Qwen2/2.5": {"attention_bias"},  # on q, k and v, whatever the config says
+    "Gemma 1": {"rope_scaling"},
+    "Gemma 2": {"hidden_act"},  # hidden_activation is what counts
+    "Gemma 3": {"rope_scaling", "vision_config"},  # the text model
+    "Phi": {"attention_bias", "lm_head_bias", "mlp_bias", "rope_scaling"},  # no memory depends on the angles
+    "DeepSeek-V3/R1": {"quantization_config"},  # trained as dequantised
+    "gpt-oss": {"quantization_config"},
+    "BART": {"normalize_before", "add_final_layer_norm"},
+    "CLIP": {"hidden_act", "attention_dropout", "layer_norm_eps"},  # the towers have their own
+}
+
+
+def load_specs():
+    specs, by_name = {}, {}
+    for path in sorted((ROOT / "specs/models").glob("*.json")):
+        spec = json.loads(path.read_text())
+        specs[spec["name"]] = spec
+        for name in [spec["name"], *spec.get("aliases", []), *spec.get("stands_for", [])]:
+            by_name[name.lower()] = spec["name"]
+    return specs, by_name
+
+
+def differences(listed, own, fixed, path=""):
+    """(key, listed value, own value) for each that differs or that the spec lacks."""
+    for key, value in listed.items():
+        if key in fixed:
+            continue
+        if isinstance(value, dict) and isinstance(own.get(key), dict):
+            yield from differences(value, own[key], set(), f"{path}{key}/")
+        elif key not in own or own[key] != value:
+            yield path + key, value, own.get(key)
+
+
+class RegistryEntries(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        lines = (ROOT / "tests/measured/published/models.jsonl").read_text().splitlines()
+        cls.entries = [json.loads(line) for line in lines]
+        cls.specs, cls.by_name = load_specs()
+        families = json.loads((ROOT / "specs/not_built.json").read_text())["families"]
+        cls.refused = {model.lower() for family in families for model in family.get("models", [])}
+
+    def spec_of(self, entry):
+        names = [entry["name"], *entry.get("aliases", [])]
+        found = [self.by_name[name.lower()] for name in names if name.lower() in self.by_name]
+        return self.specs[found[0]] if found else None
+
+    def test_every_entry_is_there_or_refused_by_name(self):
+        there = 0
+        for entry in self.entries:
+            with self.subTest(entry["name"]):
+                for name in [entry["name"], *entry.get("aliases", [])]:
+                    self.assertTrue(name.lower() in self.by_name or name.lower() in self.refused, name)
+                there += self.spec_of(entry) is not None
+        self.assertEqual(len(self.entries), 199)
+        self.assertEqual(there, 149)
+
+    def test_sizes(self):
+        """Those of torchvision's models are in code: their counts say whether they are right."""
+        compared = 0
+        for entry in self.entries:
+            spec = self.spec_of(entry)
+            if spec is None or spec["config"]["model_type"] == "torchvision":
+                continue
+            compared += 1
+            for key, listed, own in differences(entry["config"], spec["config"], FIXED_IN_CODE.get(entry["family"], set())):
+                with self.subTest(f"{spec['name']}: {key}"):
+                    self.assertIn(key.rsplit("/", 1)[-1], spec.get("notes", ""),
+                                  f"is {own} instead of {listed}, and no note of the spec says why")
+        self.assertEqual(compared, 128)
+
+    def test_published_counts(self):
+        compared = 0
+        for entry in self.entries:
+            spec = self.spec_of(entry)
+            published = entry["published_params"]
+            if spec is None or published is None:
+                continue
+            compared += 1
+            with self.subTest(spec["name"]):
+                if spec.get("published_parameters") != published:
+                    self.assertIn(str(published), spec["published_parameters_source"],
+                                  "another count, and its source does not say why")
+        self.assertEqual(compared, 145)
+
+
+if __name__ == "__main__":
+    unittest.main()
