@@ -44,7 +44,7 @@ void add_model_options(CLI::App& command, RunArguments& a) {
   command.add_option("--image", a.image, "pixels a side, for image models [the trained size]")
       ->type_name("N")
       ->group(kModelGroup);
-  command.add_option("--task", a.task, "seqcls, mlm, tokcls, causal, seq2seq, speech, image")
+  command.add_option("--task", a.task, "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive")
       ->type_name("TASK")
       ->group(kModelGroup);
   command.add_flag("--padding", a.padding, "some sequences are padded, so a mask is passed")

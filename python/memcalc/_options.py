@@ -16,7 +16,7 @@ class RunOptions(TypedDict, total=False):
     image_size: int | None
     """`--image`: pixels a side, for image models [the trained size]"""
     task: str | None
-    """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image [by family]"""
+    """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive [by family]"""
     padding: bool | None
     """`--padding`: some sequences are padded, so a mask is passed"""
     layers: int | None

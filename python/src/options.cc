@@ -115,7 +115,8 @@ const std::vector<Keyword>& keywords() {
       whole("--target-seq", &R::target_sequence_length, "seq2seq: tokens per label sequence [as sequence_length]",
             "target_sequence_length"),
       whole("--image", &R::image_size, "pixels a side, for image models [the trained size]", "image_size"),
-      choice<Task>("--task", &R::task, kTaskNames, "seqcls, mlm, tokcls, causal, seq2seq, speech, image [by family]"),
+      choice<Task>("--task", &R::task, kTaskNames,
+                   "seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive [by family]"),
       truth("--padding", &R::padding, "some sequences are padded, so a mask is passed"),
 
       size("--layers", &A::layers, "layers; of an encoder-decoder: of each"),

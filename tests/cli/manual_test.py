@@ -27,6 +27,7 @@ def options_of(command):
     """{option as printed: description}"""
     text = run(command, "--help").stdout
     # A long name leaves one blank, or none: then the description stands on the next line.
+    text = re.sub(r",\n {24}(?=\S)", ", ", text)  # a list that goes on in the next line
     return dict(re.findall(r"^  (--\S+(?: \[?[A-Z]+\]?)?)\s+(\S.*)$", text, re.MULTILINE))
 
 

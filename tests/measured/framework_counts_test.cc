@@ -2,7 +2,6 @@
 // harness/framework_counts.py): names, shapes and order of the parameters, and the FLOPs of torch's counter.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <fstream>
@@ -101,19 +100,11 @@ TEST(FrameworkCounts, ParametersAndFlopsOfEveryModel) {
   }
 }
 
-// Families whose rows are still to be recorded.
-bool is_awaited(const ModelListing& model) {
-  constexpr std::string_view awaited[] = {"clip", "deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe"};
-  return std::find(std::begin(awaited), std::end(awaited), model.model_type) != std::end(awaited) ||
-         model.name.starts_with("densenet");
-}
-
 TEST(FrameworkCounts, EveryModelIsCounted) {
   std::map<std::string, int> rows;
   for (const Count& count : recorded()) ++rows[count.model];
   for (const ModelListing& listing : registry().models()) {
-    EXPECT_TRUE(rows.contains(listing.name) || is_awaited(listing))
-        << listing.name << ": run harness/framework_counts.py";
+    EXPECT_TRUE(rows.contains(listing.name)) << listing.name << ": run harness/framework_counts.py";
   }
 }
 

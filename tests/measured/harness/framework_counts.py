@@ -8,7 +8,8 @@
 A row: model, task, tensors, parameters, hash of their names and shapes in the order of module.parameters() (FNV-1a of
 "name shape\\n" lines), then FLOPs of torch.utils.flop_counter for the forward and the backward pass of a batch of 2
 (sequences of 64 tokens and 48 labels, or images of the trained size) with eager attention. torch's counter leaves out the
-groups of a convolution in its backward pass (a comment of its conv_backward_flop says so); they are put right here.
+groups of a convolution in its backward pass (a comment of its conv_backward_flop says so) and grouped_mm; they are put
+right here.
 """
 import json
 import math
@@ -22,9 +23,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 SPECS = Path(__file__).resolve().parents[3] / "specs/models"
 AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
-        "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification"}
+        "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification", "contrastive": ""}
 ENCODERS = ("bert", "roberta", "electra", "distilbert")
-TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image"}
+EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe")  # grouped_mm takes no other type than bfloat16
+TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
+         "clip": "contrastive"}
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
@@ -37,13 +40,17 @@ def build(config, task):
     config = dict(config)
     model_type = config.pop("model_type")
     with torch.device("meta"):
+        if config.get("architecture") == "swin_l":  # torchvision has the class alone
+            return torchvision.models.SwinTransformer([4, 4], 192, [2, 2, 18, 2], [6, 12, 24, 48], [7, 7],
+                                                      stochastic_depth_prob=0.2)
         if model_type == "torchvision": return torchvision.models.get_model(config["architecture"])
         if "torch_dtype" in config: config["dtype"] = config.pop("torch_dtype")
         settings = transformers.AutoConfig.for_model(model_type, **config)
         if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
-        auto = getattr(transformers, "AutoModelFor" + AUTO[task])
-        model = auto.from_config(settings, attn_implementation="eager", dtype=torch.float32)
+        auto = getattr(transformers, "AutoModelFor" + AUTO[task]) if AUTO[task] else transformers.AutoModel
+        dtype = torch.bfloat16 if model_type in EXPERTS else torch.float32
+        model = auto.from_config(settings, attn_implementation="eager", dtype=dtype)
         if model_type in ("t5", "mt5") and not config["tie_word_embeddings"]:
             # from_pretrained() leaves the head apart where the checkpoint holds one, as those of this kind do.
             model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
@@ -66,6 +73,10 @@ def loss_of(config, model, task):
         if task == "image":
             size = model.config.image_size
             return model(pixel_values=torch.empty(BATCH, 3, size, size, device="meta"), labels=ids(1)[:, 0]).loss
+        if task == "contrastive":
+            size = model.config.vision_config.image_size
+            pixels = torch.empty(BATCH, 3, size, size, device="meta")
+            return model(input_ids=ids(SEQUENCE), pixel_values=pixels, return_loss=True).loss
         if task == "speech":
             frames = 2 * model.config.max_source_positions
             features = torch.empty(BATCH, model.config.num_mel_bins, frames, device="meta")
@@ -86,7 +97,18 @@ def convolution_backward(grad_out, x, weight, _bias, _stride, _padding, _dilatio
     return forward * (output_mask[0] + output_mask[1])
 
 
-COUNTER = {"display": False, "custom_mapping": {torch.ops.aten.convolution_backward: convolution_backward}}
+# It reads numbers, which tensors on the meta device do not have.
+transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
+
+def grouped_product(a, b, *_, out_shape=None, **__):
+    """torch's counter has none: whatever rows each group takes, [m, k] x [g, k, n], or for the weights' gradient
+    [k, m] x [m, n]."""
+    assert len(a) == 2
+    return 2 * a[0] * a[1] * b[-1]
+
+
+COUNTER = {"display": False, "custom_mapping": {torch.ops.aten.convolution_backward: convolution_backward,
+                                                torch.ops.aten._grouped_mm: grouped_product}}
 
 
 def flops_of(config, model, task):
