@@ -151,8 +151,7 @@ void Sweep::launches() {
 int measure(const MeasureOptions& options) {
   const DeviceUse use;
   const std::int64_t idle = use.used_bytes();  // cudaMemGetInfo itself makes a context: then this is no idle figure
-  MEMCALC_CUDA(cudaSetDevice(0));
-  MEMCALC_CUDA(cudaFree(nullptr));
+  use_first_card();
   DeviceFile file = describe_device();
   if (use.from_nvml()) file.context_bytes = use.used_bytes() - idle;
 

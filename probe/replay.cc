@@ -88,8 +88,7 @@ ReplayFile read_replay(const std::string& path) {
   std::ifstream in(path);
   std::string line;
   if (!std::getline(in, line) || line.rfind("memcalc-replay 1", 0) != 0) {
-    throw std::runtime_error(path +
-                             ": found no 'memcalc-replay 1' line; accepted: a file of memcalc trace --format replay");
+    throw InputError(path + ": found no 'memcalc-replay 1' line; accepted: a file of memcalc trace --format replay");
   }
   ReplayFile file;
   while (std::getline(in, line)) {
@@ -105,7 +104,7 @@ ReplayFile read_replay(const std::string& path) {
       ReplayKernel kernel;
       words >> kernel.kind >> kernel.dtype >> kernel.transposed >> kernel.m >> kernel.n >> kernel.k >> kernel.batch >>
           kernel.elements >> kernel.bytes >> kernel.repeats >> kernel.predicted_us >> kernel.op;
-      if (words.fail()) throw std::runtime_error(path + ": a line is cut off: " + line);
+      if (words.fail()) throw InputError(path + ": a line is cut off: " + line);
       file.kernels.push_back(std::move(kernel));
     } else if (tag == 'a' || tag == 'f' || tag == 'e') {
       file.events.push_back(line);
@@ -260,8 +259,7 @@ void replay_time(const ReplayFile& file) {
 
 int run_replay(const std::string& path) {
   const ReplayFile file = read_replay(path);
-  MEMCALC_CUDA(cudaSetDevice(0));
-  MEMCALC_CUDA(cudaFree(nullptr));
+  use_first_card();
   std::printf("%-28s %14s %14s\n", path.c_str(), "predicted", "measured");
   replay_memory(file);
   replay_time(file);
