@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 5, "cost": 5, "report": 6,
-         "memcalc.h": 7, "memcalc.cc": 7, "plan": 8, "planning.h": 9}
+         "memcalc.h": 7, "memcalc.cc": 7, "facade": 8, "plan": 8, "planning.h": 9}
 # What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h"),

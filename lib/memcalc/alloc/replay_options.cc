@@ -1,0 +1,14 @@
+#include "memcalc/alloc/replay_options.h"
+
+namespace memcalc {
+
+ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, std::size_t measured_from,
+                             bool record_timeline) {
+  return {.placement = device.placement ? &*device.placement : nullptr,
+          .expandable_segments = run.expandable_segments,
+          .record_timeline = record_timeline,
+          .peaks_of_steps_alone = run.parallel.is_parallel(),
+          .peaks_from = measured_from};
+}
+
+}  // namespace memcalc

@@ -1,0 +1,62 @@
+// What the facade shows of a run beside its report: parameters, the event stream, a picture, a file for the probe.
+#include <utility>
+
+#include "memcalc/alloc/replay_options.h"
+#include "memcalc/cost/calibrate.h"
+#include "memcalc/memcalc.h"
+#include "memcalc/report/plot.h"
+#include "memcalc/report/render_replay_file.h"
+#include "memcalc/report/render_trace.h"
+#include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/validate.h"
+#include "memcalc/train/step.h"
+
+namespace memcalc {
+namespace {
+
+/// A run of rank 0 and its replay.
+struct Replayed {
+  SymbolicRun symbolic;
+  ReplayResult memory;
+};
+
+Replayed replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
+  validate(model, run);
+  SymbolicRun symbolic = run_symbolically(model, run, device);
+  ReplayResult memory = replay(symbolic.trace, replay_options(run, device, symbolic.measured_from, record_timeline));
+  return {std::move(symbolic), std::move(memory)};
+}
+
+}  // namespace
+
+std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  validate(model, run);
+  std::vector<ParameterRow> rows;
+  for (ParameterInfo& each : run_symbolically(model, run, device).parameters) {
+    const auto first = each.shape.dims.begin();
+    rows.push_back({std::move(each.name), {first, first + each.shape.rank}, each.dtype, each.trainable});
+  }
+  return rows;
+}
+
+std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
+  const Replayed all = replayed(model, run, device, true);
+  return render_trace(all.symbolic.trace, all.memory, options);
+}
+
+std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  const Replayed all = replayed(model, run, device, true);
+  return plot_timeline(all.symbolic.trace, all.memory, "One step of " + model.name + " on " + device.name);
+}
+
+std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  const Replayed all = replayed(model, run, device, false);
+  return render_replay_file(all.symbolic, all.memory, device);
+}
+
+Calibration calibrate_device(const DeviceSpec& device, const DeviceRates& start, const std::string& rows,
+                             const std::string& name) {
+  return calibrate(device, start, read_operator_timings(rows, name));
+}
+
+}  // namespace memcalc
