@@ -101,6 +101,22 @@ TEST(Cost, AMicroBatchStandsForOthers) {
   EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 5 * 10 * 1e-3, 1e-9);
 }
 
+// A full queue lets the host catch up with the card within the micro-batch that stands for others; they do not wait so.
+TEST(Cost, AMicroBatchThatWaitsForTheQueueStandsForOthersThatDoNot) {
+  DeviceRates few = rates();
+  few.host.queue_kernels = 15;
+  const auto step_with = [&](std::int64_t executed, std::int64_t repeats) {
+    KernelList list = repeated(10, 1e10);  // 10 ms each
+    for (std::int64_t i = 0; i < executed * 20; ++i) {
+      list.push_back(kernel(1e3));
+      list.back().repeats = repeats;
+    }
+    list.push_back(kernel(1e6));
+    return cost(list, device(), few).step_seconds;
+  };
+  EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.02 * step_with(20, 1));
+}
+
 TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   Kernel reduced = kernel(0, Phase::kBackward);
   reduced.collective = Collective::kReduceScatter;

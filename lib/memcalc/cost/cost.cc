@@ -60,10 +60,12 @@ class Timeline {
       const double host_before = host_, compute_before = compute_;
       for (; i < end; ++i) issue(i, part);
       add(part, static_cast<double>(repeats), result);
-      // Micro-batches that were not executed take as long as the one that stands for them.
+      // Micro-batches that were not executed take as long as the one that stands for them. A host that waits for room
+      // in the queue goes as fast as the card does, though it caught up in the first of them.
       const auto others = static_cast<double>(repeats - 1);
-      host_ += others * (host_ - host_before);
-      compute_ += others * (compute_ - compute_before);
+      const double taken = compute_ - compute_before;
+      host_ += others * std::min(host_ - host_before, taken);
+      compute_ += others * taken;
     }
     result.step_seconds = compute_ - begin;
   }
