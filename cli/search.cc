@@ -47,7 +47,12 @@ Search::Search(const SearchArguments& arguments) {
 
 Search::~Search() {
   std::signal(SIGINT, SIG_DFL);
+  clear_progress();
+}
+
+void Search::clear_progress() const {
   if (drawn_) std::fputs("\r\x1b[K", stderr);
+  drawn_ = false;
 }
 
 void Search::show(std::size_t done, std::size_t total) {

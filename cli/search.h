@@ -31,12 +31,15 @@ class Search {
   [[nodiscard]] const SearchControl& control() const { return control_; }
   [[nodiscard]] bool interrupted() const { return control_.stopped(); }
 
+  /// Before the answer is written: takes the progress bar off the terminal.
+  void clear_progress() const;
+
  private:
   void show(std::size_t done, std::size_t total);
 
   SearchControl control_;
   std::size_t shown_ = 0;
-  bool drawn_ = false;
+  mutable bool drawn_ = false;
 };
 
 }  // namespace memcalc::cli

@@ -225,9 +225,9 @@ std::string plot_of(const Sweep& swept) {
   StackedPlot plot{.title = "Memory at the peak, by category"};
   for (const std::string& name : swept.varied) plot.x_label += (plot.x_label.empty() ? "" : ", ") + name;
   for (std::size_t i = 0; i < kCategoryCount; ++i) plot.layers.push_back({share_name(i), {}});
-  plot.layers.push_back({"allocator slack", {}});
-  plot.layers.push_back({"reserved, not handed out", {}});
-  plot.layers.push_back({"context and kernels", {}});
+  plot.layers.push_back({"allocator slack", {}, false});
+  plot.layers.push_back({"reserved, not handed out", {}, false});
+  plot.layers.push_back({"context and kernels", {}, false});
   for (const SweepPoint& point : swept.points) {
     std::string label;
     for (const std::string& value : point.values) label += (label.empty() ? "" : " ") + value;

@@ -18,9 +18,11 @@ constexpr double kBottom = 396;
 constexpr double kRight = 740;     // the legend stands beyond
 constexpr double kTallest = 1.06;  // of the axis over the tallest stack
 
-// Okabe and Ito's colours, which colour-blind people can tell apart, and greys for what is no tensor.
-constexpr std::array<std::string_view, 11> kColors = {"#0072b2", "#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#d55e00",
-                                                      "#f0e442", "#8c6bb1", "#bdbdbd", "#d9d9d9", "#969696"};
+// Okabe and Ito's colours, which colour-blind people can tell apart, four more for the categories that few runs have,
+// and greys for what is no tensor.
+constexpr std::array<std::string_view, 12> kColors = {"#0072b2", "#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#d55e00",
+                                                      "#f0e442", "#8c6bb1", "#8c510a", "#80cdc1", "#b3de69", "#003c30"};
+constexpr std::array<std::string_view, 3> kGreys = {"#d9d9d9", "#bdbdbd", "#8c8c8c"};
 
 std::string num(double value) { return format_fixed(value, 1); }
 
@@ -40,6 +42,15 @@ std::string escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+/// "20 GiB" of "20.0 GiB": ticks are round.
+std::string tick_of(Bytes bytes) {
+  std::string text = format_bytes(bytes);
+  for (const std::string_view zeros : {".00 ", ".0 "}) {
+    if (const std::size_t at = text.find(zeros); at != std::string::npos) return text.erase(at, zeros.size() - 1);
+  }
+  return text;
 }
 
 class Drawing {
@@ -110,7 +121,12 @@ class Drawing {
     return kBottom - (kBottom - kTop) * static_cast<double>(bytes) / top_;
   }
 
-  [[nodiscard]] static std::string color_of(std::size_t layer) { return std::string(kColors[layer % kColors.size()]); }
+  [[nodiscard]] std::string color_of(std::size_t layer) const {
+    std::size_t alike = 0;  // layers of this kind below
+    for (std::size_t k = 0; k < layer; ++k) alike += plot_.layers[k].is_tensors == plot_.layers[layer].is_tensors;
+    const auto of = [&](const auto& colors) { return std::string(colors[alike % colors.size()]); };
+    return plot_.layers[layer].is_tensors ? of(kColors) : of(kGreys);
+  }
 
   void text(double x, double y, std::string_view words, std::string_view anchor, std::string_view more = {}) {
     out_ += "<text x=\"" + num(x) + "\" y=\"" + num(y) + "\" text-anchor=\"" + std::string(anchor) + "\"" +
@@ -134,7 +150,7 @@ class Drawing {
     for (double value = 0; value <= top_; value += step) {
       const double y = y_of(static_cast<Bytes>(value));
       line(kLeft, y, kRight, y, value == 0 ? "stroke=\"#222\"" : "stroke=\"#ddd\"");
-      text(kLeft - 8, y + 4, format_bytes(static_cast<Bytes>(value)), "end");
+      text(kLeft - 8, y + 4, tick_of(static_cast<Bytes>(value)), "end");
     }
   }
 

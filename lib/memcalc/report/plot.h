@@ -17,6 +17,7 @@ namespace memcalc {
 struct PlotLayer {
   std::string name;
   std::vector<Bytes> bytes;  // one for each position on the horizontal axis
+  bool is_tensors = true;    // otherwise a grey
 };
 
 /// A name over a stretch of positions: "forward", "backward".
