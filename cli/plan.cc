@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "answer_arguments.h"
 #include "arguments.h"
@@ -50,6 +51,7 @@ ExitStatus run_ladder(const PlanArguments& arguments) {
   const Question question = resolve_arguments(arguments.run);
   const Answer answer =
       answer_of(climb(question.model, question.run, question.device, arguments.all, search.control()));
+  search.clear_progress();
   output.write(answer);
   return finished(answer, search);
 }
@@ -69,6 +71,19 @@ void refuse_searched(const RunArguments& run) {
   }
 }
 
+/// --framework, or those that --emit can write settings for.
+std::vector<Framework> frameworks_of(const std::string& framework, Emit emit) {
+  if (!framework.empty()) return {parse_choice<Framework>("--framework", framework, kFrameworkNames)};
+  switch (emit) {
+    case Emit::kTorchrun:
+    case Emit::kTrainer: return {Framework::kTorch};
+    case Emit::kDeepSpeed: return {Framework::kTorch, Framework::kDeepSpeed};
+    case Emit::kMegatron: return {Framework::kMegatron};
+    case Emit::kNothing: break;
+  }
+  return {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};
+}
+
 ExitStatus run_plan(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Emit emit = parse_choice<Emit>("--emit", arguments.emit, kEmitNames);
@@ -81,6 +96,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (one.loop.empty()) one.loop = "bare";  // most parallel modes are modelled there
   Question question = resolve_arguments(one);
   PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
+  asked.frameworks = frameworks_of(arguments.run.parallel.framework, emit);
   asked.global_batch = parse_whole("--global-batch", arguments.global_batch, 1);
   if (!arguments.run.parallel.gpus.empty()) asked.gpus = parse_whole("--gpus", arguments.run.parallel.gpus, 1);
   if (!arguments.run.parallel.nodes.empty()) asked.nodes = parse_whole("--nodes", arguments.run.parallel.nodes, 1);
@@ -94,6 +110,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   Plan plan = make_plan(asked, search.control());
   plan.assumptions = question.run.assumptions;
   const Answer answer = answer_of(asked, plan, emit);
+  search.clear_progress();
   output.write(answer);
   return finished(answer, search);
 }
@@ -122,7 +139,7 @@ Command add_plan(CLI::App& root) {
   };
   option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
   option("--margin", arguments->margin, "GIB", "GiB of the card to stay free [0]");
-  option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [32]");
+  option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [64]");
   option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: what to copy");
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);

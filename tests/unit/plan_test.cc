@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <string>
 
+#include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/planning.h"
 #include "support/paths.h"
@@ -36,7 +39,7 @@ TEST(Plan, EveryCandidateIsAccountedFor) {
   EXPECT_EQ(rejected + plan.front.size(), plan.candidates);
   EXPECT_LE(plan.front.size(), plan.fitting);
   EXPECT_LE(plan.fitting, plan.simulated);
-  EXPECT_LE(plan.simulated, 32U);
+  EXPECT_LE(plan.simulated, 64U);
 }
 
 TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
@@ -50,7 +53,9 @@ TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
     if (!each.outcome.built_whole) {
       EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
     }
-    EXPECT_EQ(each.run.batch_size * each.run.accumulation_steps * 4, 16);
+    const Parallel& p = each.run.parallel;
+    const std::int64_t micro_batches = std::max(each.run.accumulation_steps, p.micro_batches);
+    EXPECT_EQ(each.run.batch_size * micro_batches * 4 / (p.tensor * p.context * p.pipeline), 16);
     if (i == 0) continue;
     EXPECT_LT(each.outcome.needed, plan.front[i - 1].outcome.needed);
     EXPECT_GE(each.seconds(), plan.front[i - 1].seconds());
@@ -67,24 +72,46 @@ TEST(Plan, IsTheSameOnAnyNumberOfThreads) {
 
 // What is pruned by the closed form would not fit: of some candidates, the simulated need is at least the bound.
 TEST(Plan, TheClosedFormIsBelowTheSimulation) {
-  const PlanQuestion asked = question("gpt2-medium", 2, 8);
-  const ClosedForm form = closed_form_of(asked);
-  std::size_t compared = 0;
+  const PlanQuestion asked = question("gpt2-medium", 4, 8);
+  const ClosedForms forms = closed_forms_of(asked);
+  std::array<std::size_t, kWayCount> compared{};
   const std::vector<Choice> choices = choices_of(asked);
   for (std::size_t i = 0; i < choices.size(); i += 7) {
     if (contradiction_in(asked, choices[i]) != nullptr) continue;
     const Outcome outcome = outcome_of(Candidate{asked.model, run_of(asked, choices[i]), asked.device});
     if (!outcome.answered()) continue;
-    EXPECT_LE(least_bytes(form, asked, choices[i]), static_cast<double>(outcome.needed))
+    ASSERT_NE(forms.of(choices[i]), nullptr);
+    EXPECT_LE(least_bytes(*forms.of(choices[i]), asked, choices[i]), static_cast<double>(outcome.needed))
         << options_of(run_of(asked, choices[i]));
-    ++compared;
+    ++compared[static_cast<std::size_t>(choices[i].way)];
   }
-  EXPECT_GE(compared, 10U);
+  for (const std::size_t each : compared) EXPECT_GE(each, 5U);
 }
 
 TEST(Plan, ForA70BModelOn64GpusCountsAHundredThousandCandidates) {
   PlanQuestion asked = question("llama-3-70b", 64, 512);
   EXPECT_GE(choices_of(asked).size(), 100'000U);
+}
+
+// torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1: Llama-3.1-8B on 8 H100 of 96 GB (about 95 GiB of
+// them usable), 16 sequences of 8192 tokens a step, FSDP2, two sequences a GPU, selective checkpointing: 82.4 GiB
+// reserved. The plan's first is no more than 10 % slower than that configuration, both as predicted.
+TEST(Plan, IsAsFastAsTorchtitansConfiguration) {
+  PlanQuestion asked = question("llama-3.1-8b", 8, 16);
+  asked.run.sequence_length = 8192;
+  asked.device.memory_bytes = 95 * kGiB;
+  asked.frameworks = {Framework::kTorch};
+  Choice published;
+  published.micro_batch = 2;
+  published.data_parallel = DataParallel::kFsdp2;
+  published.checkpointing = Checkpointing::kSelective;
+  published.way = Way::kFsdpMixed;
+  const Outcome theirs = outcome_of(Candidate{asked.model, run_of(asked, published), asked.device});
+  ASSERT_TRUE(theirs.speed.has_value());
+  EXPECT_NEAR(static_cast<double>(theirs.reserved) / static_cast<double>(kGiB), 82.4, 0.5);
+  const Plan plan = make_plan(asked);
+  ASSERT_FALSE(plan.front.empty());
+  EXPECT_LE(plan.front.front().seconds(), 1.1 * theirs.speed->step_seconds);
 }
 
 TEST(Plan, StopsWhenAsked) {
@@ -116,12 +143,8 @@ TEST(Plan, ContradictionsAreFoundBeforeTheLibraryIsAsked) {
       {{.data_parallel = DataParallel::kDdp}, nullptr},
       {{.micro_batch = 2, .data_parallel = DataParallel::kFsdp2}, nullptr},
       {{.micro_batch = 4, .data_parallel = DataParallel::kDdp}, "global batch"},  // 4 x 8 = 32
-      {{.data_parallel = DataParallel::kNone}, "nothing keeps alike"},
-      {{.tensor = 8, .data_parallel = DataParallel::kDdp}, "nothing to shard"},
       {{.tensor = 8}, nullptr},
-      {{.tensor = 4, .pipeline = 4}, "does not divide"},
       {{.pipeline = 8, .micro_batch = 4}, "fewer micro-batches"},  // 16 / 4 = 4
-      {{.data_parallel = DataParallel::kDdp, .offload_states = true}, "DeepSpeed"},
   };
   for (const Contradiction& each : cases) {
     const char* found = contradiction_in(asked, each.choice);
@@ -132,6 +155,18 @@ TEST(Plan, ContradictionsAreFoundBeforeTheLibraryIsAsked) {
       EXPECT_THAT(found, HasSubstr(each.words));
     }
   }
+}
+
+// Layouts that do not divide the GPUs, and shards that nobody shares, are no candidates.
+TEST(Plan, CandidatesAreWhatCanBe) {
+  const PlanQuestion asked = question("mixtral-8x7b", 8, 16);
+  bool experts = false;
+  for (const Choice& each : choices_of(asked)) {
+    EXPECT_EQ(8 % (each.tensor * each.context * each.pipeline), 0);
+    EXPECT_EQ(replicas_of(asked, each) == 1, each.data_parallel == DataParallel::kNone);
+    experts = experts || each.expert == 8;
+  }
+  EXPECT_TRUE(experts);
 }
 
 TEST(Plan, OptionsAndSettingsSayTheSame) {
@@ -145,9 +180,10 @@ TEST(Plan, OptionsAndSettingsSayTheSame) {
   run.parallel.fsdp_param_dtype = DType::kBFloat16;
   run.parallel.fsdp_reduce_dtype = DType::kFloat32;
   const ModelSpec model = registry().model("gpt2");
-  EXPECT_EQ(options_of(run),
-            "--gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 --bs 2 --accum 4 "
-            "--checkpointing full");
+  EXPECT_EQ(
+      options_of(run),
+      "--precision fp32 --gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 --bs 2 --accum 4 "
+      "--checkpointing full");
   EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("--nproc-per-node=8"));
   EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("fully_shard(model, mesh=mesh, mp_policy=policy"));
   EXPECT_THAT(settings_of(model, run, Emit::kDeepSpeed), HasSubstr("\"stage\": 3"));

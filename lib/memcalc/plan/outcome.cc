@@ -4,6 +4,21 @@
 
 namespace memcalc {
 
+namespace {
+
+/// What a stage waits for the others: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+/// Clusters", 2.2, (p - 1) / (v m) of its own time. The report's step is what a stage is busy.
+double bubble_seconds(const Report& report) {
+  const Parallel& p = report.run.parallel;
+  const double timed = report.time->step.by_class[static_cast<std::size_t>(TimeClass::kBubble)];
+  if (p.pipeline < 2 || timed > 0 || p.schedule == PipelineSchedule::kZeroBubble) return 0;
+  const auto micro_batches = static_cast<double>(p.micro_batches > 0 ? p.micro_batches : p.pipeline);
+  const double busy = report.time->step.forward_seconds + report.time->step.backward_seconds;
+  return busy * static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * micro_batches);
+}
+
+}  // namespace
+
 Outcome outcome_of(const Report& report) {
   Outcome outcome{.allocated = report.memory.peak_allocated,
                   .reserved = report.memory.peak_reserved,
@@ -13,10 +28,13 @@ Outcome outcome_of(const Report& report) {
                   .slack = report.memory.slack_at_peak};
   // The copies of offloaded activations are not among the kernels that are timed.
   if (report.time && !report.run.offload_activations) {
-    outcome.speed = Speed{.step_seconds = report.time->step.step_seconds,
-                          .samples_per_second = report.time->samples_per_second,
-                          .tokens_per_second = report.time->tokens_per_second,
-                          .mfu = report.time->mfu};
+    const double busy = report.time->step.step_seconds;
+    const double seconds = busy + bubble_seconds(report);
+    const double share = seconds > 0 ? busy / seconds : 1;
+    outcome.speed = Speed{.step_seconds = seconds,
+                          .samples_per_second = share * report.time->samples_per_second,
+                          .tokens_per_second = share * report.time->tokens_per_second,
+                          .mfu = share * report.time->mfu};
   }
   outcome.built_whole = report.run.parallel.is_parallel() && report.peak_phase == Phase::kBuild;
   outcome.headroom = report.device.memory_bytes - outcome.needed;

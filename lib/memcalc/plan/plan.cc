@@ -7,13 +7,14 @@
 #include <tuple>
 #include <utility>
 
+#include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/spec/validate.h"
 
 namespace memcalc {
 namespace {
 
-constexpr std::size_t kWave = 16;  // candidates that are simulated before the next decision: the same on any threads
+constexpr std::size_t kWave = 8;  // candidates that are simulated before the next decision: the same on any threads
 
 /// A message without its numbers, so that refusals of one kind are counted together.
 std::string rule_of(const std::string& message) {
@@ -26,6 +27,17 @@ std::string rule_of(const std::string& message) {
   return rule;
 }
 
+/// Whether `a` needs at least what `b` needs: larger micro-batches, and parameters that are kept, of the same run.
+bool needs_no_less(const PlanQuestion& question, const Choice& a, const Choice& b) {
+  if (a.micro_batch < b.micro_batch || (a.reshard && !b.reshard)) return false;
+  Choice alike = a;
+  alike.micro_batch = b.micro_batch;
+  alike.reshard = b.reshard;
+  if (!(alike == b)) return false;
+  // Where micro-batches accumulate, gradients lie beside activations.
+  return micro_batches_of(question, a) > 1 || micro_batches_of(question, b) == 1;
+}
+
 /// What became of one candidate before it was simulated.
 struct Sifted {
   std::string rule;  // empty: still in
@@ -36,7 +48,10 @@ struct Sifted {
 class Planner {
  public:
   Planner(const PlanQuestion& question, const SearchControl& control)
-      : question_(question), control_(control), form_(closed_form_of(question)), choices_(choices_of(question)) {
+      : question_(question),
+        control_(control),
+        forms_(closed_forms_of(question, control)),
+        choices_(choices_of(question)) {
     question_.device.memory_bytes -= question.margin;
     plan_.candidates = choices_.size();
   }
@@ -78,7 +93,10 @@ class Planner {
 
   [[nodiscard]] Sifted sifted_of(const Choice& choice) const {
     if (const char* rule = contradiction_in(question_, choice)) return {rule, 0, 0};
-    Sifted sifted{.least = least_bytes(form_, question_, choice)};
+    const ClosedForm* form = forms_.of(choice);
+    if (form == nullptr) return {"Megatron-core does not build this model so", 0, 0};
+    Sifted sifted;
+    sifted.least = least_bytes(*form, question_, choice);
     if (sifted.least > static_cast<double>(question_.device.memory_bytes)) {
       return {"more than the card by the closed form alone", 0, 0};
     }
@@ -87,7 +105,7 @@ class Planner {
     } catch (const Error& error) {
       return {rule_of(error.what()), 0, 0};
     }
-    sifted.ranking = ranking_seconds(form_, question_, choice);
+    sifted.ranking = ranking_seconds(*form, question_, choice);
     return sifted;
   }
 
@@ -99,7 +117,12 @@ class Planner {
     while (first < last && plan_.simulated < question_.simulated && !control_.stopped()) {
       std::vector<std::size_t> wave;
       while (wave.size() < std::min(kWave, question_.simulated - plan_.simulated) && first < last) {
-        wave.push_back(wave.size() % 8 == 7 ? order[--last] : order[first++]);
+        const std::size_t next = wave.size() % 8 == 7 ? order[--last] : order[first++];
+        if (is_too_large(choices_[next])) {
+          ++rejected_["more than the card: a smaller one was simulated"];
+        } else {
+          wave.push_back(next);
+        }
       }
       std::vector<std::optional<Outcome>> outcomes(wave.size());
       const SearchControl counted{.threads = control_.threads,
@@ -123,15 +146,23 @@ class Planner {
     plan_.complete = plan_.complete && !control_.stopped();
   }
 
+  [[nodiscard]] bool is_too_large(const Choice& choice) const {
+    return std::any_of(too_large_.begin(), too_large_.end(),
+                       [&](const Choice& each) { return needs_no_less(question_, choice, each); });
+  }
+
   void judge(const Choice& choice, Outcome outcome) {
     ++plan_.simulated;
     if (!outcome.answered()) {
       ++rejected_[rule_of(outcome.refusal)];
     } else if (!outcome.fits) {
       ++rejected_["simulated: more than the card"];
+      // What is reserved may be less for more; what is allocated is not.
+      if (outcome.allocated > question_.device.memory_bytes) too_large_.push_back(choice);
     } else {
       ++plan_.fitting;
-      plan_.front.push_back({run_of(question_, choice), std::move(outcome), ranking_seconds(form_, question_, choice)});
+      plan_.front.push_back(
+          {run_of(question_, choice), std::move(outcome), ranking_seconds(*forms_.of(choice), question_, choice)});
     }
   }
 
@@ -153,8 +184,9 @@ class Planner {
 
   PlanQuestion question_;
   const SearchControl& control_;
-  ClosedForm form_;
+  ClosedForms forms_;
   std::vector<Choice> choices_;
+  std::vector<Choice> too_large_;  // simulated
   std::map<std::string, std::size_t> rejected_;
   Plan plan_;
 };

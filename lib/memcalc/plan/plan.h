@@ -20,10 +20,12 @@ struct PlanQuestion {
   DeviceSpec device;
   std::int64_t gpus = 1;
   std::int64_t nodes = 1;
-  std::int64_t global_batch = 1;         // sequences per optimizer step, of all GPUs
-  Bytes margin = 0;                      // of each card's memory, to stay free
-  double link_bytes_per_second = 450e9;  // of a GPU, one direction, for the ranking
-  std::size_t simulated = 32;            // candidates that are simulated at most
+  std::int64_t global_batch = 1;           // sequences per optimizer step, of all GPUs
+  Bytes margin = 0;                        // of each card's memory, to stay free
+  double link_bytes_per_second = 450e9;    // of a GPU within a host, one direction, for the ranking
+  double network_bytes_per_second = 50e9;  // of a GPU between hosts (400 Gb/s each)
+  std::vector<Framework> frameworks = {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};  // searched
+  std::size_t simulated = 64;  // candidates that are simulated at most
 };
 
 /// Candidates that one rule took out.
@@ -35,7 +37,7 @@ struct Rejection {
 struct PlanEntry {
   RunSpec run;
   Outcome outcome;
-  double ranking_seconds = 0;  // closed form: work and traffic at the datasheet's rates, nothing hidden; no prediction
+  double ranking_seconds = 0;  // closed form: work and traffic at the datasheet's rates; no prediction
   /// The predicted step where there is one, else the closed form.
   [[nodiscard]] double seconds() const { return outcome.speed ? outcome.speed->step_seconds : ranking_seconds; }
 };

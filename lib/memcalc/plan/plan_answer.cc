@@ -148,10 +148,14 @@ std::int64_t count_of(std::size_t count) { return static_cast<std::int64_t>(coun
 
 std::string options_of(const RunSpec& run) {
   const Parallel& p = run.parallel;
-  std::string text;
+  std::string text = " --precision " + std::string(name_of(run.precision));
+  if (run.loop == Loop::kBare) text += " --loop bare";
   add_size(text, "--gpus", p.gpus);
+  add_size(text, "--nodes", p.nodes);
+  if (p.framework == Framework::kMegatron) text += " --framework megatron";
   if (p.data_parallel != DataParallel::kNone) text += " --parallel " + std::string(name_of(p.data_parallel));
   add_size(text, "--tp", p.tensor);
+  if (p.sequence_parallel) text += " --sp";
   add_size(text, "--cp", p.context);
   add_size(text, "--ep", p.expert);
   add_size(text, "--pp", p.pipeline);
@@ -210,6 +214,8 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     const Parallel& p = each.run.parallel;
     std::string mode(name_of(p.data_parallel));
     if (!p.reshard_after_forward) mode += ", keeps";
+    if (p.framework == Framework::kMegatron) mode = p.data_parallel == DataParallel::kNone ? "megatron" : mode;
+    if (p.framework == Framework::kMegatron && p.data_parallel == DataParallel::kDdp) mode = "megatron ddp";
     std::string saving = checkpointing_words(each.run);
     if (each.run.offload_activations) saving += ", offload";
     const std::int64_t micro_batches = std::max(each.run.accumulation_steps, p.micro_batches);

@@ -1,16 +1,22 @@
 // The space of a plan: every combination of layout, sharding, checkpointing, offload, micro-batch and schedule, as
-// small values, and what a closed form says about each.
+// small values.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "memcalc/plan/plan.h"
 
 namespace memcalc {
+
+/// Whose modules run, and in which precision: what a closed form has to tell apart.
+enum class Way : std::uint8_t {
+  kAsAsked,    // torch or DeepSpeed, in the precision of the question
+  kFsdpMixed,  // FSDP2's mixed precision instead of autocast
+  kMegatron,
+};
+inline constexpr std::size_t kWayCount = 3;
 
 /// One candidate; run_of() makes a RunSpec of it.
 struct Choice {
@@ -21,13 +27,19 @@ struct Choice {
   DataParallel data_parallel = DataParallel::kNone;
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   Checkpointing checkpointing = Checkpointing::kNone;
+  Way way = Way::kAsAsked;
   bool reshard = true;
   bool offload_activations = false;
   bool offload_states = false;
+  bool operator==(const Choice&) const = default;
 };
 
-/// All of them, in a fixed order.
+/// All of them, in a fixed order: layouts whose product divides the GPUs, each with the modes that shard among the
+/// ranks it leaves over, or none.
 [[nodiscard]] std::vector<Choice> choices_of(const PlanQuestion& question);
+
+/// Ranks that see different data.
+[[nodiscard]] std::int64_t replicas_of(const PlanQuestion& question, const Choice& choice);
 
 /// Micro-batches that a replica runs in one step; 0: the global batch cannot be divided so.
 [[nodiscard]] std::int64_t micro_batches_of(const PlanQuestion& question, const Choice& choice);
@@ -37,20 +49,8 @@ struct Choice {
 
 [[nodiscard]] RunSpec run_of(const PlanQuestion& question, const Choice& choice);
 
-/// What the closed form knows of a model, from a few estimates on one GPU.
-struct ClosedForm {
-  double weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
-  std::array<double, 3> activation_bytes{};  // of a sequence, by Checkpointing: a lower bound
-  double forward_backward_flops = 0;         // of a sequence
-  double forward_flops = 0;
-};
-
-[[nodiscard]] ClosedForm closed_form_of(const PlanQuestion& question);
-
-/// Less than any rank needs that holds most: its share of weights, gradients, states, and activations of a micro-batch.
-[[nodiscard]] double least_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);
-
-/// PlanEntry::ranking_seconds.
-[[nodiscard]] double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);
+/// The run on one GPU with batch 1 that a closed form of this way begins with. `activations`: with the precision in
+/// which activations are kept.
+[[nodiscard]] RunSpec run_of(const PlanQuestion& question, Way way, bool activations);
 
 }  // namespace memcalc

@@ -1,0 +1,150 @@
+#include "memcalc/plan/closed_form.h"
+
+#include <algorithm>
+
+namespace memcalc {
+namespace {
+
+constexpr std::array<std::int64_t, 2> kBatches = {1, 2};
+constexpr std::size_t kSavingCount = 3;  // of Checkpointing
+
+/// What of weights, gradients and states one rank holds.
+struct Shares {
+  double weights = 1, gradients = 1, states = 1;
+};
+
+Shares shares_of(DataParallel mode, double replicas) {
+  const double part = 1 / replicas;
+  switch (mode) {
+    case DataParallel::kZero1:
+    case DataParallel::kDsZero1:
+    case DataParallel::kMegatronDist: return {1, 1, part};
+    case DataParallel::kDsZero2: return {1, part, part};
+    case DataParallel::kFsdp1:
+    case DataParallel::kFsdp2:
+    case DataParallel::kDsZero3: return {part, part, part};
+    case DataParallel::kNone:
+    case DataParallel::kDdp:
+    case DataParallel::kDp: break;
+  }
+  return {};
+}
+
+bool gathers_weights(const Choice& c) {
+  return c.data_parallel == DataParallel::kFsdp1 || c.data_parallel == DataParallel::kFsdp2 ||
+         c.data_parallel == DataParallel::kDsZero3;
+}
+
+void add_accounting(const Report& report, ClosedForm& form) {
+  for (const AccountingRow& row : report.accounting.profile) {
+    if (row.name == "weights") form.weight_bytes = static_cast<double>(row.total_bytes);
+    if (row.name == "gradients") form.gradient_bytes = static_cast<double>(row.total_bytes);
+    if (row.name == "optimizer states") form.state_bytes = static_cast<double>(row.total_bytes);
+  }
+  for (const FlopRow& row : report.flops) {
+    if (row.operator_class == OperatorClass::kOptimizer) continue;
+    form.forward_backward_flops += row.forward + row.backward;
+    form.forward_flops += row.forward;
+  }
+}
+
+double forward_peak(const Report& report) {
+  return static_cast<double>(report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)]);
+}
+
+}  // namespace
+
+ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& control) {
+  // By way: the accounting, and peaks of forward with one and with two sequences by checkpointing.
+  constexpr std::size_t kEach = 1 + kSavingCount * kBatches.size();
+  std::vector<std::optional<Report>> reports(kWayCount * kEach);
+  const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
+  (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
+    const std::size_t place = i % kEach;
+    const Way way = static_cast<Way>(i / kEach);
+    RunSpec run = run_of(question, way, place > 0);
+    run.checkpointing = place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
+    run.checkpoint_every = 1;
+    if (place > 0) run.batch_size = kBatches[(place - 1) % kBatches.size()];
+    try {
+      reports[i] = estimate(question.model, run, question.device);
+    } catch (const Error& error) {
+      const bool refused = error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported;
+      if (i == 0 || !refused) throw;  // the first is the run as asked
+    }
+  });
+  ClosedForms forms;
+  for (std::size_t way = 0; way < kWayCount; ++way) {
+    const auto* of_way = &reports[way * kEach];
+    if (!of_way[0]) continue;
+    ClosedForm form;
+    add_accounting(*of_way[0], form);
+    for (std::size_t saving = 0; saving < kSavingCount; ++saving) {
+      const auto& one = of_way[1 + saving * kBatches.size()];
+      const auto& two = of_way[2 + saving * kBatches.size()];
+      if (one && two) form.activation_bytes[saving] = std::max(0.0, forward_peak(*two) - forward_peak(*one));
+    }
+    forms.by_way[way] = form;
+  }
+  return forms;
+}
+
+double least_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& c) {
+  const Shares shares = shares_of(c.data_parallel, static_cast<double>(replicas_of(question, c)));
+  const double parts = static_cast<double>(c.tensor) * c.pipeline * c.expert;
+  const double states = c.offload_states ? 0 : form.state_bytes * shares.states;
+  const double fixed = (form.weight_bytes * shares.weights + states) / parts;
+  const double gradients = form.gradient_bytes * shares.gradients / parts;
+  double activations = 0;
+  if (!c.offload_activations && c.checkpoint_every == 1) {
+    activations = form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch /
+                  (static_cast<double>(c.tensor) * c.context * c.pipeline);
+  }
+  // When the optimizer steps, gradients are there; when forward ends, activations are, and the gradients of the
+  // micro-batches before.
+  const bool accumulates = micro_batches_of(question, c) > 1 && c.pipeline == 1 && !c.offload_states;
+  return fixed + (accumulates ? gradients + activations : std::max(gradients, activations));
+}
+
+double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, const Choice& c) {
+  const double batch = static_cast<double>(question.global_batch);
+  const auto micro_batches = static_cast<double>(std::max<std::int64_t>(1, micro_batches_of(question, c)));
+  const double replicas = static_cast<double>(replicas_of(question, c));
+  double flops = form.forward_backward_flops;
+  if (c.checkpointing == Checkpointing::kFull) flops += form.forward_flops / c.checkpoint_every;
+  // torchtitan's selective form computes every second product again, Megatron's the attention's core.
+  if (c.checkpointing == Checkpointing::kSelective && c.way != Way::kMegatron) flops += form.forward_flops / 2;
+  const bool half = question.run.precision != Precision::kFp32 && question.run.precision != Precision::kTf32;
+  const double peak = half ? question.device.bf16_flops_per_second : question.device.tf32_flops_per_second;
+  double seconds = flops * batch / (static_cast<double>(question.gpus) * std::max(peak, 1.0));
+  // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2.2: (p - 1) / (v m).
+  if (c.schedule != PipelineSchedule::kZeroBubble) {
+    seconds *= 1 + (c.pipeline - 1) / (static_cast<double>(c.virtual_stages) * micro_batches);
+  }
+  // Traffic of a rank: rings move (n - 1) / n of the whole, a reduction with its gather twice that. Data parallel
+  // traffic runs beside the computation, the tensor-parallel one between its parts.
+  const double ring = (replicas - 1) / replicas;
+  const double held = form.weight_bytes / (static_cast<double>(c.tensor) * c.pipeline);
+  double data_traffic = 0;
+  if (gathers_weights(c)) {
+    data_traffic = (c.reshard ? 3 : 2) * held * ring * micro_batches;
+  } else if (replicas > 1) {
+    data_traffic = 2 * held * ring;
+  }
+  const double link = std::max(question.link_bytes_per_second, 1.0);
+  const double network = question.nodes > 1 ? std::max(question.network_bytes_per_second, 1.0) : link;
+  const double stored = form.activation_bytes[static_cast<std::size_t>(Checkpointing::kFull)] * c.micro_batch *
+                        micro_batches / c.pipeline / c.context;  // about a layer's input, of all layers
+  double traffic = 0;
+  if (c.tensor > 1) traffic += 8 * stored * (c.tensor - 1) / c.tensor;  // two gathers and two reductions each way
+  if (c.context > 1) traffic += 2 * stored * (c.context - 1) / c.context;
+  constexpr double kHostOverLink = 8;  // PCIe is about so much slower than NVLink
+  if (c.offload_activations) {
+    traffic += kHostOverLink * 2 * form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch *
+               micro_batches / (static_cast<double>(c.tensor) * c.context * c.pipeline);
+  }
+  if (c.offload_states) traffic += kHostOverLink * 2 * form.gradient_bytes / replicas;
+  return std::max(seconds, data_traffic / network) + traffic / link;
+}
+
+}  // namespace memcalc
