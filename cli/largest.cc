@@ -1,5 +1,6 @@
 // memcalc max-batch, memcalc max-seq: the largest that a card takes.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,13 @@ Bytes margin_of(const std::string& text) {
   return static_cast<Bytes>(gib * static_cast<double>(kGiB));
 }
 
+/// What is wrong with every combination is a wrong command line.
+void refuse_if_all_are(const std::vector<std::optional<Largest>>& found) {
+  const bool answered =
+      std::any_of(found.begin(), found.end(), [](const auto& each) { return !each || each->refusal.empty(); });
+  if (!answered) throw Error(ErrorCode::kUsage, found.front()->refusal);
+}
+
 ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, Measure measure) {
   AnswerOutput output(arguments.answer);
   LargestOptions options{.measure = measure, .margin = margin_of(arguments.margin)};
@@ -64,11 +72,26 @@ ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, M
     const Question question = resolve_arguments(*combinations.all[i].arguments);
     found[i] = find_largest(question.model, question.run, question.device, options, control);
   };
+  // Of several, one that is refused is a row with its reason; a wrong file ends the command.
+  const auto look_or_say_why_not = [&](std::size_t i, const SearchControl& control) {
+    try {
+      look(i, control);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
+      const RunArguments& asked = *combinations.all[i].arguments;
+      found[i].emplace();
+      found[i]->model = asked.model;
+      found[i]->options = options;
+      found[i]->refusal = error.what();
+      found[i]->device.name = asked.gpu;
+    }
+  };
   if (one) {
     look(0, search.control());
   } else {
     const SearchControl alone{.threads = 1, .progress = {}, .stop = search.control().stop};
-    (void)for_each_index(found.size(), search.control(), [&](std::size_t i) { look(i, alone); });
+    (void)for_each_index(found.size(), search.control(), [&](std::size_t i) { look_or_say_why_not(i, alone); });
+    refuse_if_all_are(found);
   }
   std::vector<Largest> answered;
   std::vector<std::vector<std::string>> values;
@@ -78,6 +101,7 @@ ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, M
     values.push_back(combinations.all[i].values);
   }
   const Answer answer = one ? answer_of(answered.at(0)) : answer_of(answered, combinations.varied, values);
+  search.clear_progress();
   output.write(answer);
   if (search.interrupted()) return kInterrupted;
   return answer.positive ? kAnswered : kAnsweredNo;

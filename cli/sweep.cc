@@ -101,6 +101,7 @@ ExitStatus run_sweep(const CLI::App& app, const SweepArguments& arguments) {
   const std::vector<SweepQuestion> questions = questions_of(combinations, search);
   Sweep swept = sweep(combinations.varied, questions, search.control());
   swept.complete = swept.complete && !search.interrupted();
+  search.clear_progress();
   if (plot) plot->write(plot_of(swept));
   if (arguments.plot != "-") output.write(answer_of(swept));
   return finished(answer_of(swept), search);
@@ -136,6 +137,7 @@ ExitStatus run_compare(const CLI::App& app, const SweepArguments& arguments) {
     questions = questions_of(combinations, search);
   }
   const Answer answer = comparison_of(sweep(combinations.varied, questions, search.control()), prices_of(arguments));
+  search.clear_progress();
   output.write(answer);
   return finished(answer, search);
 }
@@ -179,6 +181,7 @@ ExitStatus run_max_model(const SweepArguments& arguments) {
     point.parameters = *listing->published_parameters;
   }
   const Answer answer = largest_model_of(swept);
+  search.clear_progress();
   output.write(answer);
   return finished(answer, search);
 }

@@ -78,6 +78,23 @@ std::vector<Probe> rows_of(const Largest& largest) {
   return rows;
 }
 
+std::vector<Value> varied_values(const Largest& each, const std::vector<std::string>& varied,
+                                 const std::vector<std::string>& values) {
+  std::vector<Value> row = {each.model, each.device.name};
+  for (std::size_t k = 0; k < varied.size(); ++k) {
+    if (varied[k] != "model" && varied[k] != "gpu") row.emplace_back(values[k]);
+  }
+  return row;
+}
+
+std::vector<Value> refused_row(const Largest& each, const std::vector<std::string>& varied,
+                               const std::vector<std::string>& values, std::size_t columns) {
+  std::vector<Value> row = varied_values(each, varied, values);
+  row.resize(columns);
+  row.back() = each.refusal;
+  return row;
+}
+
 }  // namespace
 
 Answer answer_of(const Largest& largest) {
@@ -125,18 +142,21 @@ Answer answer_of(std::span<const Largest> all, const std::vector<std::string>& v
   answer.columns.insert(answer.columns.end(), {{"memory_bytes", "memory", Unit::kBytes, true},
                                                {"largest", std::string("largest ") + noun_of(measure), Unit::kCount},
                                                {"largest_without_retries", "without retries", Unit::kCount, true},
-                                               {"needed_bytes", "needed", Unit::kBytes}});
+                                               {"needed_bytes", "needed", Unit::kBytes},
+                                               {"refusal", "why not", Unit::kText, true}});
   std::size_t found = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Largest& each = all[i];
+    if (!each.refusal.empty()) {
+      answer.rows.push_back(refused_row(each, varied, values[i], answer.columns.size()));
+      answer.notes.push_back(each.model + " on " + each.device.name + ": " + each.refusal);
+      continue;
+    }
     answer.complete = answer.complete && each.complete;
     if (each.value > 0) ++found;
-    std::vector<Value> row = {each.model, each.device.name};
-    for (std::size_t k = 0; k < varied.size(); ++k) {
-      if (varied[k] != "model" && varied[k] != "gpu") row.emplace_back(values[i][k]);
-    }
+    std::vector<Value> row = varied_values(each, varied, values[i]);
     const Probe* probe = each.probe_of(each.value > 0 ? each.value : each.probes.front().value);
-    row.insert(row.end(), {each.device.memory_bytes, each.value, each.unhurried, probe->needed});
+    row.insert(row.end(), {each.device.memory_bytes, each.value, each.unhurried, probe->needed, {}});
     answer.rows.push_back(std::move(row));
   }
   answer.positive = found > 0;
