@@ -32,5 +32,6 @@ struct Command {
 [[nodiscard]] Command add_check(CLI::App& root);
 [[nodiscard]] Command add_calibrate(CLI::App& root);
 [[nodiscard]] Command add_weights(CLI::App& root);
+[[nodiscard]] Command add_completion(CLI::App& root);  // root outlives it
 
 }  // namespace memcalc::cli

@@ -24,7 +24,8 @@ constexpr const char* kUsage =
     "       memcalc utilization [OPTIONS]\n"
     "       memcalc check ROWS [OPTIONS]\n"
     "       memcalc calibrate FILES [OPTIONS]\n"
-    "       memcalc models | gpus\n";
+    "       memcalc models | gpus\n"
+    "       memcalc completion SHELL\n";
 
 // CLI11 separates groups with two blank lines.
 std::string help_of(const CLI::App& app) {
@@ -137,9 +138,10 @@ ExitStatus run(const std::vector<std::string>& typed) {
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
   const std::vector<Command> commands = {
-      add_estimate(root), add_max_batch(root), add_max_seq(root),   add_max_model(root), add_sweep(root),
-      add_compare(root),  add_ladder(root),    add_plan(root),      add_trace(root),     add_weights(root),
-      add_models(root),   add_gpus(root),      add_calibrate(root), add_check(root),     add_utilization(root)};
+      add_estimate(root),  add_max_batch(root), add_max_seq(root),     add_max_model(root),
+      add_sweep(root),     add_compare(root),   add_ladder(root),      add_plan(root),
+      add_trace(root),     add_weights(root),   add_models(root),      add_gpus(root),
+      add_calibrate(root), add_check(root),     add_utilization(root), add_completion(root)};
   for (const Command& command : commands) command.app->allow_extras();
   if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
   refuse_empty_values(typed);

@@ -16,6 +16,13 @@ endif()
 if(TARGET memcalc_cli)
   install(TARGETS memcalc_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET memcalc_pages)  # what `memcalc completion` prints, where the shells and man look
+  set(printed ${PROJECT_BINARY_DIR}/cli/printed)
+  install(FILES ${printed}/memcalc DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
+  install(FILES ${printed}/_memcalc DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+  install(FILES ${printed}/memcalc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+  install(FILES ${printed}/memcalc.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/specs DESTINATION ${CMAKE_INSTALL_DATADIR}/memcalc)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -1,0 +1,91 @@
+#include "documented.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "memcalc/planning.h"
+
+namespace memcalc::cli {
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+constexpr std::string_view kFormats[] = {"text", "json", "csv", "md"};
+constexpr std::string_view kTraceFormats[] = {"tsv", "json", "replay"};
+constexpr std::string_view kSteps[] = {"last", "all"};
+constexpr std::string_view kColors[] = {"auto", "always", "never"};
+constexpr std::string_view kEmits[] = {"torchrun", "deepspeed", "megatron", "trainer"};
+constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "every-4", "selective"};
+constexpr std::string_view kOffloads[] = {"host", "nvme"};
+
+DocumentedOption documented(const CLI::Option& option) {
+  DocumentedOption result;
+  result.name = "--" + option.get_lnames().front();
+  result.description = option.get_description();
+  result.group = option.get_group();
+  if (option.get_items_expected_max() > 0) result.value = option.get_type_name();
+  return result;
+}
+
+}  // namespace
+
+std::vector<DocumentedCommand> documented(const CLI::App& root) {
+  std::vector<DocumentedCommand> commands;
+  for (const CLI::App* app : root.get_subcommands([](const CLI::App*) { return true; })) {
+    DocumentedCommand command;
+    command.name = app->get_name();
+    command.description = app->get_description();
+    command.footer = app->get_footer();
+    for (const CLI::Option* option : app->get_options()) {
+      if (option->get_positional()) {
+        command.argument = option->get_type_name();
+      } else if (!option->get_lnames().empty() && option->get_lnames().front() != "help") {
+        command.options.push_back(documented(*option));
+      }
+    }
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
+std::vector<std::string> choices_of(const std::string& command, const std::string& option) {
+  static const std::map<std::string, Names> kByOption = {{"--task", kTaskNames},
+                                                         {"--precision", kPrecisionNames},
+                                                         {"--weights-dtype", kWeightDTypeNames},
+                                                         {"--kv-cache-dtype", kWeightDTypeNames},
+                                                         {"--fsdp-param-dtype", kWeightDTypeNames},
+                                                         {"--fsdp-reduce-dtype", kWeightDTypeNames},
+                                                         {"--loop", kLoopNames},
+                                                         {"--optimizer", kOptimizerNames},
+                                                         {"--checkpointing", kCheckpointings},
+                                                         {"--attn", kAttentionNames},
+                                                         {"--lora-dtype", kAdapterDTypeNames},
+                                                         {"--quantize", kQuantizationNames},
+                                                         {"--parallel", kDataParallelNames},
+                                                         {"--framework", kFrameworkNames},
+                                                         {"--cp-type", kContextParallelNames},
+                                                         {"--schedule", kScheduleNames},
+                                                         {"--offload-states", kOffloads},
+                                                         {"--offload-parameters", kOffloads},
+                                                         {"--format", kFormats},
+                                                         {"--steps", kSteps},
+                                                         {"--color", kColors},
+                                                         {"--emit", kEmits}};
+  Names names;
+  if (option == "--format" && command == "trace") {
+    names = kTraceFormats;
+  } else if (const auto found = kByOption.find(option); found != kByOption.end()) {
+    names = found->second;
+  }
+  return {names.begin(), names.end()};
+}
+
+bool takes_file(const DocumentedOption& option) {
+  return option.value == "FILE" || option.value == "DIR" || takes_model(option);
+}
+bool takes_model(const DocumentedOption& option) { return option.name == "--model"; }
+bool takes_card(const DocumentedOption& option) { return option.name == "--gpu"; }
+
+}  // namespace memcalc::cli
