@@ -200,6 +200,13 @@ class Terminal(unittest.TestCase):
         self.assertIn("activations", wide)
         self.assertNotIn("activations", narrow)
 
+    def test_the_progress_bar_is_gone_before_the_answer(self):
+        out = self.on_terminal(("max-model", "--family", "llama", "--gpu", "h100-sxm", "--threads", "1"), 80,
+                               errors=subprocess.STDOUT, NO_COLOR="1")
+        before, found, answer = out.rpartition("\x1b[K")
+        if found: self.assertTrue(before.endswith("\r"), before[-80:])
+        self.assertTrue((answer if found else out).startswith("Largest model"), answer[:80])
+
     def test_colour_only_where_it_is_wanted(self):
         self.assertIn("\x1b[", self.on_terminal(CASES[0][0], 80))
         self.assertNotIn("\x1b", self.on_terminal(CASES[0][0], 80, NO_COLOR="1"))
