@@ -200,6 +200,13 @@ class Terminal(unittest.TestCase):
         self.assertIn("activations", wide)
         self.assertNotIn("activations", narrow)
 
+    def test_every_command_fits_a_narrow_terminal(self):
+        for arguments, _ in CASES:
+            with self.subTest(arguments):
+                text = self.on_terminal(arguments, 60, NO_COLOR="1")
+                settings = text.find("# torchrun")  # to copy: as it is
+                for line in text[:settings if settings >= 0 else None].splitlines(): self.assertLessEqual(len(line), 60, line)
+
     def test_the_progress_bar_is_gone_before_the_answer(self):
         out = self.on_terminal(("max-model", "--family", "llama", "--gpu", "h100-sxm", "--threads", "1"), 80,
                                errors=subprocess.STDOUT, NO_COLOR="1")

@@ -171,18 +171,18 @@ Answer answer_of(const Ladder& ladder) {
   }
   answer.columns = {{"technique", "technique", Unit::kText},
                     {"needed_bytes", "needed", Unit::kBytes},
-                    {"headroom_bytes", "headroom", Unit::kBytes, true},
                     {"fits", "fits", Unit::kYesNo},
-                    {"kept", "kept", Unit::kYesNo},
-                    {"step_seconds", "step", Unit::kSeconds},
+                    {"step_seconds", "step", Unit::kSeconds, true},
+                    {"kept", "kept", Unit::kYesNo, true},
+                    {"headroom_bytes", "headroom", Unit::kBytes, true},
                     {"options", "options", Unit::kText, true},
                     {"price", "what it costs", Unit::kText, true},
                     {"refusal", "why not", Unit::kText, true}};
   for (const Rung& rung : ladder.rungs) {
     std::vector<Value> row = {rung.technique};
     if (rung.outcome.answered()) {
-      row.insert(row.end(), {rung.outcome.needed, rung.outcome.headroom, rung.outcome.fits, rung.kept});
-      if (rung.outcome.speed) row.emplace_back(rung.outcome.speed->step_seconds);
+      const Value step = rung.outcome.speed ? Value(rung.outcome.speed->step_seconds) : Value();
+      row.insert(row.end(), {rung.outcome.needed, rung.outcome.fits, step, rung.kept, rung.outcome.headroom});
     }
     row.resize(answer.columns.size());
     row[6] = rung.options;

@@ -153,7 +153,7 @@ Answer comparison_of(const Sweep& swept, const Prices& prices) {
   std::erase_if(others.varied, [](const std::string& name) { return name == "model" || name == "gpu"; });
   answer.columns = columns_of(others, {{"memory_bytes", "memory", Unit::kBytes, true},
                                        {"needed_bytes", "needed", Unit::kBytes},
-                                       {"headroom_bytes", "headroom", Unit::kBytes},
+                                       {"headroom_bytes", "headroom", Unit::kBytes, true},
                                        {"fits", "fits", Unit::kYesNo},
                                        {"step_seconds", "step", Unit::kSeconds},
                                        {"tokens_per_second", "tokens/s", Unit::kRate, true},
