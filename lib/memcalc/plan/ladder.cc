@@ -180,11 +180,14 @@ Answer answer_of(const Ladder& ladder) {
                     {"refusal", "why not", Unit::kText, true}};
   for (const Rung& rung : ladder.rungs) {
     std::vector<Value> row = {rung.technique};
-    if (rung.outcome.answered()) {
-      const Value step = rung.outcome.speed ? Value(rung.outcome.speed->step_seconds) : Value();
-      row.insert(row.end(), {rung.outcome.needed, rung.outcome.fits, step, rung.kept, rung.outcome.headroom});
-    }
     row.resize(answer.columns.size());
+    if (rung.outcome.answered()) {
+      row[1] = rung.outcome.needed;
+      row[2] = rung.outcome.fits;
+      if (rung.outcome.speed) row[3] = rung.outcome.speed->step_seconds;
+      row[4] = rung.kept;
+      row[5] = rung.outcome.headroom;
+    }
     row[6] = rung.options;
     row[7] = rung.price;
     if (!rung.outcome.answered()) {
