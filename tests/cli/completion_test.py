@@ -20,7 +20,7 @@ COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare",
 CASES = [
     ("memcalc max-b", "max-batch", "max-seq"),
     ("memcalc --mod", "--model", "--fp16"),
-    ("memcalc --precision amp", "amp-bf16", "fp32"),
+    ("memcalc --precision amp-b", "amp-bf16", "fp32"),
     ("memcalc --model gpt2-l", "gpt2-large", "bert-base"),
     ("memcalc max-batch --gpu h100-s", "h100-sxm", "rtx-4090"),
     ("memcalc plan --em", "--emit", "--plot"),

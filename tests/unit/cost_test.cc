@@ -114,7 +114,7 @@ TEST(Cost, AMicroBatchThatWaitsForTheQueueStandsForOthersThatDoNot) {
     list.push_back(kernel(1e6));
     return cost(list, device(), few).step_seconds;
   };
-  EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.02 * step_with(20, 1));
+  EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.05 * step_with(20, 1));
 }
 
 TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
