@@ -135,8 +135,17 @@ void add_fine_tuning_options(CLI::App& command, RunArguments& a) {
   command.add_option("--lora-dtype", a.lora_dtype, "fp32, or base: as the base's weights [fp32]")
       ->type_name("T")
       ->group(kFineTuningGroup);
+  command.add_flag("--lora-head", a.lora_head, "a classifier is trained in full (peft's task_type)")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
   command.add_option("--quantize", a.quantize, "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]")
       ->type_name("Q")
+      ->group(kFineTuningGroup);
+  command.add_flag("--quantize-head", a.quantize_head, "the output head is packed, too (LitGPT)")
+      ->disable_flag_override()
+      ->group(kFineTuningGroup);
+  command.add_option("--bitsandbytes", a.bitsandbytes, "its version; inputs kept before 0.43.2 [0.50]")
+      ->type_name("V")
       ->group(kFineTuningGroup);
   command.add_option("--group-size", a.group_size, "of gptq4, awq4: numbers that share a scale [128]")
       ->type_name("N")
@@ -275,7 +284,10 @@ void set_fine_tuning(const RunArguments& a, RunOptions& options) {
     options.lora_in_base_dtype =
         parse_choice<AdapterDType>("--lora-dtype", a.lora_dtype, kAdapterDTypeNames) == AdapterDType::kBase;
   }
+  options.lora_trains_head = a.lora_head;
   options.quantization = choice_of<Quantization>("--quantize", a.quantize, kQuantizationNames);
+  options.packs_head = a.quantize_head;
+  if (!a.bitsandbytes.empty()) options.bitsandbytes = a.bitsandbytes;
   options.group_size = whole_of("--group-size", a.group_size);
   if (a.prepare_kbit && a.no_prepare_kbit) {
     throw UsageError("--prepare-kbit and --no-prepare-kbit contradict each other: give one");

@@ -26,7 +26,7 @@ struct RunArguments {
   bool no_tie = false;
   std::string precision, weights_dtype;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout, skipped_steps;
-  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, group_size, freeze;
+  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, bitsandbytes, group_size, freeze;
   std::string dataloader_workers, prefetch_factor;
   std::string new_tokens, beams, cache_dtype;
   std::string gpu, specs;
@@ -36,6 +36,8 @@ struct RunArguments {
   bool infer = false;
   bool padding = false;
   bool liger = false;
+  bool lora_head = false;
+  bool quantize_head = false;
   bool prepare_kbit = false;
   bool no_prepare_kbit = false;
   bool offload_activations = false;

@@ -73,8 +73,14 @@ class RunOptions(TypedDict, total=False):
     """`--lora-dropout`: dropout in front of the adapters [0]"""
     lora_dtype: str | None
     """`--lora-dtype`: fp32, or base: as the base's weights [fp32]"""
+    lora_head: bool | None
+    """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
     """`--quantize`: nf4, nf4-double, int8; to infer also gptq4, awq4 [none]"""
+    quantize_head: bool | None
+    """`--quantize-head`: the output head is packed, too (LitGPT)"""
+    bitsandbytes: str | None
+    """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50]"""
     group_size: int | None
     """`--group-size`: of gptq4, awq4: numbers that share a scale [128]"""
     prepare_kbit: bool | None

@@ -105,6 +105,8 @@ void set_lora_dtype(py::handle value, Options& o) {
   o.run.lora_in_base_dtype = choice_from<AdapterDType>("lora_dtype", value, kAdapterDTypeNames) == AdapterDType::kBase;
 }
 
+void set_bitsandbytes(py::handle value, Options& o) { o.run.bitsandbytes = py::cast<std::string>(value); }
+
 const std::vector<Keyword>& keywords() {
   using R = RunOptions;
   using A = ArchitectureChanges;
@@ -156,8 +158,11 @@ const std::vector<Keyword>& keywords() {
       special("--lora-targets", "Sequence[str]", set_lora_targets, "ends of layer names [all linear layers]"),
       number("--lora-dropout", &R::lora_dropout, "dropout in front of the adapters [0]"),
       special("--lora-dtype", "str", set_lora_dtype, "fp32, or base: as the base's weights [fp32]"),
+      truth("--lora-head", &R::lora_trains_head, "a classifier is trained in full (peft's task_type)"),
       choice<Quantization>("--quantize", &R::quantization, kQuantizationNames,
                            "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]"),
+      truth("--quantize-head", &R::packs_head, "the output head is packed, too (LitGPT)"),
+      special("--bitsandbytes", "str", set_bitsandbytes, "its version; inputs kept before 0.43.2 [0.50]"),
       whole("--group-size", &R::group_size, "of gptq4, awq4: numbers that share a scale [128]"),
       truth("--prepare-kbit", &R::prepares_for_kbit,
             "prepare_model_for_kbit_training [where a quantised base gets adapters]"),

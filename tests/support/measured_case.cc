@@ -163,25 +163,32 @@ std::vector<std::string> strings(const JsonObject& case_json, std::string_view k
   return case_json.optional_strings(key);
 }
 
+std::optional<Quantization> quantization_of(const JsonObject& case_json) {
+  const auto quantized = case_json.optional_string("quant");
+  if (!quantized) return std::nullopt;
+  return *quantized == "int8"     ? Quantization::kInt8
+         : *quantized == "nf4-dq" ? Quantization::kNf4Double
+                                  : Quantization::kNf4;
+}
+
 // finetune.py of the harness: peft's LoraConfig, bitsandbytes' BitsAndBytesConfig.
 void set_fine_tuning(const JsonObject& case_json, RunOptions& options) {
   options.lora_rank = case_json.optional_int("lora");
   options.lora_targets = strings(case_json, "lora_targets");
   options.lora_dropout = case_json.optional_double("lora_dropout");
   options.lora_in_base_dtype = case_json.has("lora_dtype");
+  options.lora_trains_head = case_json.has("lora_task");
   options.liger = flag(case_json, "liger");
   options.frozen = strings(case_json, "freeze");
-  if (const auto quantized = case_json.optional_string("quant")) {
-    options.quantization = *quantized == "int8"     ? Quantization::kInt8
-                           : *quantized == "nf4-dq" ? Quantization::kNf4Double
-                                                    : Quantization::kNf4;
-    options.prepares_for_kbit = flag(case_json, "kbit");
-  }
+  options.quantization = quantization_of(case_json);
+  options.packs_head = flag(case_json, "quant_head");
+  if (options.quantization) options.prepares_for_kbit = flag(case_json, "kbit");
 }
 
 void set_inference(const JsonObject& case_json, RunOptions& options) {
   options.inference = Inference{.new_tokens = case_json.optional_int("new_tokens").value_or(0),
                                 .beams = case_json.optional_int("beams").value_or(1)};
+  options.quantization = quantization_of(case_json);
 }
 
 }  // namespace
@@ -244,8 +251,6 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   set_fine_tuning(case_json, options);
   set_parallel(case_json, options);
   result.run = resolve(result.spec, options).run;
-  // Without a task_type peft adapts a classifier as any other layer.
-  if (result.run.fine_tuning.lora) result.run.fine_tuning.lora->trains_head = case_json.has("lora_task");
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Every pair of training choices, in both loops, on a model of each kind: it is answered, or refused in one line that
+// Every pair of training choices and every choice with every optimizer, in both loops, and every pair of choices of
+// inference, on a model of each kind: it is answered, or refused in one line that
 // says what to take instead. Nothing else: no internal error, no number that does not add up.
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/run_names.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -73,6 +75,19 @@ constexpr Choice kChoices[] = {
        o.quantization = Quantization::kNf4Double;
        o.prepares_for_kbit = false;
      }},
+    {"nf4 with its head, by an old bitsandbytes",
+     [](RunOptions& o) {
+       o.lora_rank = 4;
+       o.quantization = Quantization::kNf4;
+       o.packs_head = true;
+       o.bitsandbytes = "0.41.1";
+     }},
+    {"lora that trains the head",
+     [](RunOptions& o) {
+       o.lora_rank = 4;
+       o.lora_trains_head = true;
+     }},
+    {"offloaded parameters", [](RunOptions& o) { o.parallel.offload_parameters = OffloadTo::kHost; }},
     {"int8",
      [](RunOptions& o) {
        o.lora_rank = 4;
@@ -83,17 +98,45 @@ constexpr Choice kChoices[] = {
        o.frozen = {".0.", ".1."};
      }},
     {"no dropout", [](RunOptions& o) { o.dropout = 0; }},
-    {"adamw", [](RunOptions& o) { o.optimizer = Optimizer::kAdamWForeach; }},
-    {"adamw-for", [](RunOptions& o) { o.optimizer = Optimizer::kAdamWForLoop; }},
-    {"sgd", [](RunOptions& o) { o.optimizer = Optimizer::kSgd; }},
-    {"adagrad", [](RunOptions& o) { o.optimizer = Optimizer::kAdagrad; }},
-    {"adafactor", [](RunOptions& o) { o.optimizer = Optimizer::kAdafactor; }},
-    {"adafactor-torch", [](RunOptions& o) { o.optimizer = Optimizer::kAdafactorTorch; }},
-    {"muon", [](RunOptions& o) { o.optimizer = Optimizer::kMuon; }},
-    {"adamw-8bit", [](RunOptions& o) { o.optimizer = Optimizer::kAdamW8bit; }},
-    {"paged-adamw-8bit", [](RunOptions& o) { o.optimizer = Optimizer::kPagedAdamW8bit; }},
-    {"lion", [](RunOptions& o) { o.optimizer = Optimizer::kLion; }},
-    {"ademamix", [](RunOptions& o) { o.optimizer = Optimizer::kAdEMAMix; }},
+};
+
+constexpr Choice kInferenceChoices[] = {
+    {"one pass", [](RunOptions&) {}},
+    {"generate", [](RunOptions& o) { o.inference->new_tokens = 3; }},
+    {"beams",
+     [](RunOptions& o) {
+       o.inference->new_tokens = 3;
+       o.inference->beams = 2;
+     }},
+    {"cache of another type",
+     [](RunOptions& o) {
+       o.inference->new_tokens = 2;
+       o.inference->key_value_cache_dtype = DType::kFloat16;
+     }},
+    {"padding", [](RunOptions& o) { o.padding = true; }},
+    {"tf32", [](RunOptions& o) { o.precision = Precision::kTf32; }},
+    {"amp-fp16", [](RunOptions& o) { o.precision = Precision::kAmpFp16; }},
+    {"bf16", [](RunOptions& o) { o.precision = Precision::kBf16; }},
+    {"fp16", [](RunOptions& o) { o.precision = Precision::kFp16; }},
+    {"eager attention", [](RunOptions& o) { o.attention = Attention::kEager; }},
+    {"flash attention", [](RunOptions& o) { o.attention = Attention::kFlash; }},
+    {"expandable", [](RunOptions& o) { o.expandable_segments = true; }},
+    {"workers", [](RunOptions& o) { o.dataloader_workers = 2; }},
+    {"liger", [](RunOptions& o) { o.liger = true; }},
+    {"nf4", [](RunOptions& o) { o.quantization = Quantization::kNf4; }},
+    {"nf4-double with its head",
+     [](RunOptions& o) {
+       o.quantization = Quantization::kNf4Double;
+       o.packs_head = true;
+     }},
+    {"int8", [](RunOptions& o) { o.quantization = Quantization::kInt8; }},
+    {"gptq4", [](RunOptions& o) { o.quantization = Quantization::kGptq4; }},
+    {"awq4", [](RunOptions& o) { o.quantization = Quantization::kAwq4; }},
+    {"lora", [](RunOptions& o) { o.lora_rank = 4; }},
+    {"checkpointing", [](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }},
+    {"compile", [](RunOptions& o) { o.compile = true; }},
+    {"optimizer offload", [](RunOptions& o) { o.offload_optimizer = true; }},
+    {"offloaded parameters", [](RunOptions& o) { o.parallel.offload_parameters = OffloadTo::kHost; }},
 };
 
 struct Subject {
@@ -104,8 +147,6 @@ void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.model;
 
 constexpr Subject kSubjects[] = {{"llama-3.2-1b", 2},         {"bert-base", 2}, {"gpt2", 2}, {"t5-small", 2},
                                  {"vit-base-patch16-224", 0}, {"resnet18", 0}};
-
-class Combinations : public ::testing::TestWithParam<Subject> {};
 
 /// A refusal is one line; it may not be a bug of ours.
 void check(const ModelSpec& model, const RunOptions& options, const DeviceSpec& device) {
@@ -124,24 +165,60 @@ void check(const ModelSpec& model, const RunOptions& options, const DeviceSpec& 
   }
 }
 
+class Combinations : public ::testing::TestWithParam<Subject> {
+ protected:
+  Combinations() {
+    ArchitectureChanges changes;
+    if (GetParam().layers > 0) changes.layers = GetParam().layers;
+    const SpecRegistry registry(test::specs_dir().string());
+    model_ = registry.model(GetParam().model, changes);
+    device_ = registry.device("h100-sxm");
+  }
+
+  [[nodiscard]] RunOptions options() const {
+    RunOptions options{.batch_size = 2};
+    if (model_.model_type != "torchvision" && model_.model_type != "vit") options.sequence_length = 128;
+    return options;
+  }
+
+  ModelSpec model_;
+  DeviceSpec device_;
+};
+
 TEST_P(Combinations, EveryPairIsAnsweredOrRefusedWithAReason) {
-  const SpecRegistry registry(test::specs_dir().string());
-  ArchitectureChanges changes;
-  if (GetParam().layers > 0) changes.layers = GetParam().layers;
-  const ModelSpec model = registry.model(GetParam().model, changes);
-  const DeviceSpec device = registry.device("h100-sxm");
   for (const Loop loop : {Loop::kBare, Loop::kTrainer}) {
     for (std::size_t i = 0; i < std::size(kChoices); ++i) {
-      for (std::size_t j = i; j < std::size(kChoices); ++j) {
-        RunOptions options{.batch_size = 2, .loop = loop};
-        if (model.model_type != "torchvision" && model.model_type != "vit") options.sequence_length = 128;
+      for (std::size_t j = i; j < std::size(kChoices) + kOptimizerCount; ++j) {
+        RunOptions options = this->options();
+        options.loop = loop;
         kChoices[i].apply(options);
-        kChoices[j].apply(options);
-        SCOPED_TRACE(std::string(kChoices[i].name) + " and " + kChoices[j].name +
+        std::string second;
+        if (j < std::size(kChoices)) {
+          kChoices[j].apply(options);
+          second = kChoices[j].name;
+        } else {
+          options.optimizer = static_cast<Optimizer>(j - std::size(kChoices));
+          second = name_of(*options.optimizer);
+        }
+        SCOPED_TRACE(std::string(kChoices[i].name) + " and " + second +
                      (loop == Loop::kBare ? ", plain loop" : ", Trainer"));
-        check(model, options, device);
+        check(model_, options, device_);
         if (::testing::Test::HasFailure()) return;  // the first is enough to work on
       }
+    }
+  }
+}
+
+TEST_P(Combinations, EveryPairOfInferenceIsAnsweredOrRefusedWithAReason) {
+  for (std::size_t i = 0; i < std::size(kInferenceChoices); ++i) {
+    for (std::size_t j = i; j < std::size(kInferenceChoices); ++j) {
+      RunOptions options = this->options();
+      options.inference = Inference{};
+      kInferenceChoices[i].apply(options);
+      kInferenceChoices[j].apply(options);
+      SCOPED_TRACE(std::string(kInferenceChoices[i].name) + " and " + kInferenceChoices[j].name);
+      check(model_, options, device_);
+      if (::testing::Test::HasFailure()) return;
     }
   }
 }

@@ -47,6 +47,19 @@ TEST_F(FineTuningTest, AdaptersAreTheOnlyTrainableParameters) {
   EXPECT_EQ(report.parameters_total, report_of(options()).parameters_total + report.parameters_trainable);
 }
 
+TEST_F(FineTuningTest, AClassifierIsAdaptedOrTrained) {
+  const ModelSpec bert = registry_.model("bert-base", {.layers = 1});
+  RunOptions lora = options();
+  lora.precision = Precision::kFp32;
+  lora.lora_rank = 8;
+  const auto trained = [&] { return estimate(bert, resolve(bert, lora), device_).parameters_trainable; };
+  // Query, key, value and the output of attention, the two of the MLP, the pooler, a classifier of two labels.
+  constexpr std::int64_t kAdapters = 8 * (4 * (768 + 768) + 2 * (768 + 3072) + (768 + 768));
+  EXPECT_EQ(trained(), kAdapters + 8 * (768 + 2));
+  lora.lora_trains_head = true;
+  EXPECT_EQ(trained(), kAdapters + 768 * 2 + 2);
+}
+
 TEST_F(FineTuningTest, FrozenParametersHaveNoGradientAndNoState) {
   RunOptions frozen = options();
   frozen.frozen = {"embed_tokens", "lm_head"};
@@ -76,6 +89,57 @@ TEST_F(FineTuningTest, DoubleQuantisationShrinksTheBlockScales) {
   RunOptions doubly = nf4;
   doubly.quantization = Quantization::kNf4Double;
   EXPECT_LT(report_of(doubly).memory.peak_allocated, report_of(nf4).memory.peak_allocated);
+}
+
+TEST_F(FineTuningTest, APackedHeadIsHalfAByteForEachWeightToo) {
+  RunOptions head = options();
+  head.lora_rank = 8;
+  head.quantization = Quantization::kNf4;
+  head.prepares_for_kbit = false;
+  RunOptions plain = head;
+  head.packs_head = true;
+  const auto weights = [](const Report& report) {
+    return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kWeights)];
+  };
+  const double saved = static_cast<double>(weights(report_of(plain)) - weights(report_of(head)));
+  EXPECT_NEAR(saved / (32000.0 * 2048 * (2 - 0.5 - 4.0 / 64)), 1, 0.001);
+
+  EXPECT_THAT(error_text([&] {
+                const ModelSpec tied = registry_.model("llama-3.2-1b");
+                (void)estimate(tied, resolve(tied, head), device_);
+              }),
+              HasSubstr("shares the embedding's weight"));
+  head.quantization.reset();
+  EXPECT_THAT(refusal_of(head), HasSubstr("--quantize nf4"));
+}
+
+TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
+  const auto forward_peak = [&](std::int64_t layers, bool keeps) {
+    RunOptions packed = options();
+    packed.lora_rank = 8;
+    packed.lora_targets = {"q_proj"};
+    packed.lora_in_base_dtype = true;
+    packed.quantization = Quantization::kNf4;
+    packed.prepares_for_kbit = false;
+    packed.bitsandbytes = keeps ? "0.41.1" : "0.43.2";
+    const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = layers});
+    return estimate(model, resolve(model, packed), device_)
+        .memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)];
+  };
+  // One more layer keeps, beside what it keeps anyway, the inputs of gate_proj (and up_proj) and of down_proj; that of
+  // q_proj the adapter keeps anyway, that of o_proj attention.
+  const Bytes added =
+      (forward_peak(6, true) - forward_peak(5, true)) - (forward_peak(6, false) - forward_peak(5, false));
+  EXPECT_EQ(added, 128 * (2048 + 5632) * 2);
+  RunOptions packed = options();
+  packed.lora_rank = 8;
+  packed.bitsandbytes = "0.41.1";
+  EXPECT_THAT(refusal_of(packed), HasSubstr("nf4"));
+  packed.quantization = Quantization::kNf4;
+  for (const char* text : {"0.12", "newest", "0.", "0.43.2.1", "1..2", ""}) {
+    packed.bitsandbytes = text;
+    EXPECT_THAT(refusal_of(packed), HasSubstr("expected a version")) << text;
+  }
 }
 
 TEST_F(FineTuningTest, RefusesWhatTheLibrariesRefuse) {

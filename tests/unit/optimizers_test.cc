@@ -123,7 +123,7 @@ TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
   EXPECT_EQ(bench_.tape.managed_bytes, 800000) << "made once";
 }
 
-// AdEMAMix's scales come first, and its first state holds two averages (ademamix.py; not measured).
+// AdEMAMix's scales come first, and its first state holds two averages (ademamix.py).
 TEST_F(Optimizers, AdEMAMix) {
   parameter({4096});
   OptimizerSteps ademamix(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kAdEMAMix8bit}, {all()});

@@ -123,6 +123,15 @@ TEST(Saving, RefusesAnOffloadedOptimizerWhereItWouldGoWrong) {
   }
 }
 
+TEST(Saving, RefusesToOffloadShardsOfOneGpu) {
+  RunOptions parameters;
+  parameters.parallel.offload_parameters = OffloadTo::kHost;
+  EXPECT_THAT(error_text([&] { (void)report_of(parameters); }), HasSubstr("accelerate's hooks"));
+  RunOptions states;
+  states.parallel.offload_states = OffloadTo::kHost;
+  EXPECT_THAT(error_text([&] { (void)report_of(states); }), HasSubstr("--offload-optimizer"));
+}
+
 TEST(Saving, RefusesWhatTorchRefuses) {
   EXPECT_THAT(error_text([] { (void)report_of({.prefetch_factor = 2}); }), HasSubstr("--loader-workers"));
   EXPECT_THAT(error_text([] { (void)report_of({.checkpoint_every = 0}); }), HasSubstr("every-N"));

@@ -80,11 +80,14 @@ Json run_json(const RunSpec& run) {
     json["lora"] = {{"rank", tuning.lora->rank},
                     {"targets", tuning.lora->targets},
                     {"dropout", tuning.lora->dropout},
-                    {"adapter_dtype", kAdapterDTypeNames[tuning.lora->in_base_dtype ? 1 : 0]}};
+                    {"adapter_dtype", kAdapterDTypeNames[tuning.lora->in_base_dtype ? 1 : 0]},
+                    {"trains_head", tuning.lora->trains_head}};
   }
   if (tuning.quantization != Quantization::kNone) {
     json["quantization"] = name_of(tuning.quantization);
     json["prepared_for_kbit_training"] = tuning.prepares_for_kbit;
+    if (tuning.packs_head) json["quantized_head"] = true;
+    if (tuning.keeps_packed_inputs) json["quantized_products_keep_inputs"] = true;
   }
   if (tuning.liger) json["liger"] = true;
   if (run.inference) {

@@ -1,6 +1,8 @@
 #include "memcalc/spec/run_options.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -180,6 +182,35 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
   return options.skipped_steps.value_or(0);
 }
 
+/// Of what changed between the versions of bitsandbytes one thing is modelled: 0.43.2 no longer keeps the inputs of
+/// 4-bit products (its pull request 1270).
+bool keeps_packed_inputs(const RunOptions& options) {
+  if (!options.bitsandbytes) return false;
+  if (options.quantization != Quantization::kNf4 && options.quantization != Quantization::kNf4Double) {
+    throw Error(ErrorCode::kUsage, "bitsandbytes: its versions differ in --quantize nf4 and nf4-double alone");
+  }
+  constexpr std::array<int, 3> kBroughtNf4 = {0, 39, 0}, kKeepsNoInputs = {0, 43, 2};
+  std::array<int, 3> version{};
+  std::size_t parts = 0;
+  const std::string& text = *options.bitsandbytes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (parts < version.size()) {
+    const auto [rest, error] = std::from_chars(at, end, version[parts]);
+    if (error != std::errc{}) break;
+    ++parts;
+    at = rest;
+    if (at == end || *at != '.') break;
+    ++at;
+  }
+  if (parts < 2 || at != end || version < kBroughtNf4) {
+    throw Error(
+        ErrorCode::kUsage,
+        "bitsandbytes: expected a version from 0.39.0, which brought NF4, such as 0.43.2; found '" + text + "'");
+  }
+  return version < kKeepsNoInputs;
+}
+
 FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
   FineTuning tuning;
   tuning.frozen = options.frozen;
@@ -190,11 +221,13 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
     tuning.lora = {.rank = *options.lora_rank,
                    .targets = options.lora_targets,
                    .dropout = options.lora_dropout.value_or(0),
-                   .in_base_dtype = options.lora_in_base_dtype};
+                   .in_base_dtype = options.lora_in_base_dtype,
+                   .trains_head = options.lora_trains_head};
     if (options.lora_targets.empty()) {
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
-  } else if (!options.lora_targets.empty() || options.lora_dropout || options.lora_in_base_dtype) {
+  } else if (!options.lora_targets.empty() || options.lora_dropout || options.lora_in_base_dtype ||
+             options.lora_trains_head) {
     throw Error(ErrorCode::kUsage, "LoRA options need a rank: --lora R");
   }
   tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value());
@@ -206,6 +239,11 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
     throw Error(ErrorCode::kUsage, "group size: belongs to --quantize gptq4 or awq4");
   }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
+  if (options.packs_head && !(quantized && !is_prequantized(tuning.quantization))) {
+    throw Error(ErrorCode::kUsage, "quantize head: belongs to --quantize nf4, nf4-double or int8");
+  }
+  tuning.packs_head = options.packs_head;
+  tuning.keeps_packed_inputs = keeps_packed_inputs(options);
   if (is_prequantized(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");

@@ -46,10 +46,13 @@ struct RunOptions {
   std::vector<std::string> lora_targets;     // default: every linear layer but the head
   std::optional<double> lora_dropout;        // default 0, peft's
   bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
+  bool lora_trains_head = false;             // peft's task_type: a classifier is trained in full instead of adapted
   std::optional<Quantization> quantization;  // default none
   std::optional<std::int64_t> group_size;    // default 128; GPTQ and AWQ only
-  std::optional<bool> prepares_for_kbit;     // default: where a quantised base gets adapters
-  std::vector<std::string> frozen;           // default: nothing
+  bool packs_head = false;
+  std::optional<std::string> bitsandbytes;  // its version; default 0.50
+  std::optional<bool> prepares_for_kbit;    // default: where a quantised base gets adapters
+  std::vector<std::string> frozen;          // default: nothing
   bool liger = false;
   std::optional<Inference> inference;  // default: training
 

@@ -274,6 +274,21 @@ void check_offloaded_optimizer(const RunSpec& run) {
   }
 }
 
+/// Weights that live on the host: FSDP2's CPUOffloadPolicy, DeepSpeed's ZeRO. accelerate's cpu_offload, the one for a
+/// single GPU, puts a weight on the card while its module runs and has no backward pass.
+void check_offloaded_shards(const RunSpec& run) {
+  if (run.parallel.is_parallel()) return;  // validate_parallel.cc
+  if (run.parallel.offload_parameters != OffloadTo::kNowhere) {
+    refuse(
+        "offload parameters: on one GPU only accelerate's hooks move weights, for inference, and they are not "
+        "modelled; FSDP2 and DeepSpeed offload what is sharded over --gpus 2 or more; accepted: --offload-optimizer, "
+        "--activation-offload, --quantize");
+  }
+  if (run.parallel.offload_states != OffloadTo::kNowhere) {
+    refuse("offload states: of what is sharded over --gpus 2 or more; on one GPU: --offload-optimizer");
+  }
+}
+
 void check_optimizer(const RunSpec& run) {
   if (run.loop != Loop::kTrainer) return;
   if (run.optimizer == Optimizer::kMuon) {
@@ -376,6 +391,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_parallel(model, run);
   check_compile(run);
   check_offloaded_optimizer(run);
+  check_offloaded_shards(run);
 }
 
 }  // namespace memcalc

@@ -19,6 +19,7 @@ void GraphCapture::record(const Operator& name, const Tensor* const* inputs, int
   CapturedOperator& made = operators.emplace_back();
   made.name = &name;
   made.differentiable = differentiable;
+  if (count > 0 && inputs[0]->tape().autocast) autocast = inputs[0]->tape().autocast;
   for (int i = 0; i < count; ++i) {
     const std::int32_t value = value_of(*inputs[i]);  // may grow `values`, not `operators`
     made.inputs.push_back(value);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memcalc/symbolic/tensor.h"
@@ -52,6 +53,7 @@ class GraphCapture {
   std::vector<CapturedValue> values;
   std::vector<CapturedOperator> operators;
   std::vector<std::int32_t> breaks;
+  std::optional<DType> autocast;  // of the region that the pass ran in
 
  private:
   std::vector<std::int32_t> operator_of_node_;  // by NodeId; -1: none

@@ -111,7 +111,9 @@ class BareLoop {
         batch_(batch),
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
-    if (run.compile) compiled_.emplace(tape, [this] { return call_model(); });
+    if (run.compile) {
+      compiled_.emplace(tape, compile::CompiledModel::Autocast::kAround, [this] { return call_model(); });
+    }
   }
 
   void step();

@@ -95,7 +95,9 @@ class TrainerLoop {
         scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
-    if (run.compile) compiled_.emplace(tape, [this] { return call_on_any_batch(); });
+    if (run.compile) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
+      compiled_.emplace(tape, compile::CompiledModel::Autocast::kInside, [this] { return call_on_any_batch(); });
+    }
   }
 
   void step(bool padded);

@@ -71,8 +71,12 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   std::vector<LoadedParameter> order;
   order.reserve(model.parameters.size());
   for (const Parameter& parameter : model.parameters) order.push_back({&parameter, nullptr});
+  bool has_head = false;
   for (const auto& layer : model.linear_layers) {
-    if (is_output_embedding(layer->name)) continue;  // get_keys_to_not_convert
+    const bool is_head = is_output_embedding(layer->name);
+    if (is_head && !run.fine_tuning.packs_head) continue;  // get_keys_to_not_convert
+    has_head = has_head || is_head;
+    layer->quantized.keeps_input = run.fine_tuning.keeps_packed_inputs;
     layer->quantized.kind = run.fine_tuning.quantization;
     layer->quantized.out_features = layer->out_features;
     layer->quantized.in_features = layer->in_features;
@@ -82,6 +86,10 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
       check_marlin(*layer);
     }
     order[layer->first_parameter].quantized = layer.get();
+  }
+  if (run.fine_tuning.packs_head && !has_head) {
+    throw Error(ErrorCode::kUnsupported,
+                "quantize head: this model has no output head of its own (a tied one shares the embedding's weight)");
   }
   std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {
     return loads_before(a.parameter->name, b.parameter->name);

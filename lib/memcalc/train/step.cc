@@ -14,6 +14,7 @@
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/loop_megatron.h"
+#include "memcalc/train/measured_modes.h"
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
 
@@ -158,6 +159,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }
+  for (const std::string_view mode : unmeasured_modes(run)) {
+    result.assumptions.push_back(std::string(mode) +
+                                 " follows its source; no run with it was compared (not validated)");
+  }
   tell_skipped_tokens(run, result);
   if (!run.inference) tell_about_optimizer(run, result);
   if (run.compile) {
@@ -165,10 +170,6 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
         "peaks but not exact (docs/compile.md)");
     result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
-    if (run.loop == Loop::kTrainer) {
-      result.not_modelled.emplace_back(
-          "what else the Trainer holds under torch.compile: the one run measured needed 23 % more than predicted");
-    }
   }
   if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
     result.assumptions.emplace_back(

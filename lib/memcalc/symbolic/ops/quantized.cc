@@ -98,6 +98,7 @@ Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
   if (node != nullptr) node->context = &weight;
+  if (node != nullptr && weight.keeps_input) tape.keep(*node, x);  // ctx.tensors = (A, B), never read
   Tensor result;
   {
     const NoGrad no_grad(tape);

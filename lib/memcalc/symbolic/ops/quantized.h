@@ -17,6 +17,7 @@ struct QuantizedWeight {
   std::int64_t in_features = 0;
   DType dtype = DType::kBFloat16;         // in which products are computed
   DType source_dtype = DType::kBFloat16;  // of the weight that was packed: what backward unpacks to
+  bool keeps_input = false;               // bitsandbytes before 0.43.2
   bool transposes = false;                // Conv1D: the source is [in, out]
   std::int64_t group_size = 128;          // GPTQ and AWQ
   std::vector<Tensor> scales;

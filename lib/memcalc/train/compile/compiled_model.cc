@@ -41,20 +41,21 @@ void accumulate(TensorImpl& parameter, Tensor gradient) {
 
 }  // namespace
 
-CompiledModel::CompiledModel(Tape& tape, const Forward& forward) : tape_(tape) {
-  capture(forward);
+CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forward) : tape_(tape) {
+  capture(autocast, forward);
   saved_ = partition(graph_);
   std::vector<NodeIndex> results = graph_.outputs;
   results.insert(results.end(), saved_.begin(), saved_.end());
   forward_ = make_schedule(graph_, results, {}, false);
   std::vector<NodeIndex> gradients;
   for (const auto& [parameter, gradient] : graph_.gradients) gradients.push_back(gradient);
+  gradients.insert(gradients.end(), graph_.handed_over.begin(), graph_.handed_over.end());
   std::vector<NodeIndex> given = saved_;
   given.insert(given.end(), graph_.tangents.begin(), graph_.tangents.end());
   backward_ = make_schedule(graph_, gradients, given, true);
 }
 
-void CompiledModel::capture(const Forward& forward) {
+void CompiledModel::capture(Autocast autocast, const Forward& forward) {
   GraphCapture capture;
   KernelList before = std::exchange(tape_.kernels, {});
   const bool recorded = std::exchange(tape_.record_kernels, true);
@@ -82,6 +83,7 @@ void CompiledModel::capture(const Forward& forward) {
     tape_.backward(output.loss, tape_.empty(loss_shape_, loss_dtype_, kOnesLike));
     for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
     backward_kernels_ = std::exchange(tape_.kernels, {});
+    if (autocast == Autocast::kInside) capture.autocast.reset();
     graph_ = build_joint_graph(capture, outputs);
   }
   for (const CapturedValue& value : capture.values) {
@@ -170,6 +172,9 @@ void CompiledModel::run_backward(BackwardCall& call) {
   for (auto tangent = tangents.begin() + 1; tangent != tangents.end(); ++tangent) {
     buffers[index(*tangent)] = tape.empty({model.graph_[*tangent].bytes}, DType::kUInt8, kZeros);
   }
+  // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
+  std::vector<Tensor> flat_args;
+  for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
   model.run(buffers, model.backward_);
   model.count_kernels(model.backward_kernels_);
   std::vector<Tensor> gradients;
@@ -177,6 +182,7 @@ void CompiledModel::run_backward(BackwardCall& call) {
     gradients.push_back(buffers[index(model.graph_.storage_of(gradient))]);
   }
   buffers.clear();
+  flat_args.clear();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     TensorImpl& parameter = *model.graph_.gradients[i].first;
     // Equal gradients are one buffer (two biases that are added): accumulate_grad.h steals only what nobody else holds.

@@ -2,6 +2,7 @@
 // call of forward or backward asks for the memory that inductor's code would. docs/compile.md.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -17,8 +18,12 @@ class CompiledModel {
  public:
   using Forward = std::function<ModelOutput()>;
 
+  /// Where autocast begins: around the compiled module, or in it, as accelerate wraps its forward. Derivatives are
+  /// traced under what surrounds the module.
+  enum class Autocast : std::uint8_t { kAround, kInside };
+
   /// Runs `forward`, which calls the model on a batch, once without leaving events behind.
-  CompiledModel(Tape& tape, const Forward& forward);
+  CompiledModel(Tape& tape, Autocast autocast, const Forward& forward);
 
   /// One call of the compiled model: its loss has the compiled backward as its history.
   [[nodiscard]] Tensor forward();
@@ -30,7 +35,7 @@ class CompiledModel {
     std::vector<Tensor> buffers;  // by node
   };
 
-  void capture(const Forward& forward);
+  void capture(Autocast autocast, const Forward& forward);
   static void run_backward(BackwardCall& call);
   void launch(std::vector<Tensor>& buffers, const Launch& launch) const;
   void run(std::vector<Tensor>& buffers, const Schedule& schedule) const;

@@ -59,6 +59,9 @@ class JointGraph {
   /// What the compiled forward returns to Python, and the tangent that backward gets for each.
   std::vector<NodeIndex> outputs;
   std::vector<NodeIndex> tangents;
+  /// Gradients at which one graph's backward ends and the next begins: AOTAutograd's backward(ctx, *flat_args) holds
+  /// what it was given until it returns.
+  std::vector<NodeIndex> handed_over;
   /// The gradient of each parameter that has one.
   std::vector<std::pair<TensorImpl*, NodeIndex>> gradients;
 

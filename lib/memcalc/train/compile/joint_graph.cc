@@ -146,7 +146,13 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
     const CapturedOperator& op = capture.operators[i];
     const bool reached =
         std::any_of(op.outputs.begin(), op.outputs.end(), [&](std::int32_t v) { return b.gradient_of(v) != kNone; });
-    if (op.differentiable && reached) rule_of(op.name->name).backward(b, op);
+    if (!op.differentiable || !reached) continue;
+    for (const std::int32_t v : op.outputs) {
+      if (b.gradient_of(v) == kNone) continue;
+      if (std::find(capture.breaks.begin(), capture.breaks.end(), v) == capture.breaks.end()) continue;
+      b.graph.handed_over.push_back(b.gradient_of(v));
+    }
+    rule_of(op.name->name).backward(b, op);
   }
   for (std::size_t v = 0; v < capture.values.size(); ++v) {
     const NodeIndex gradient = b.gradient_of(static_cast<std::int32_t>(v));

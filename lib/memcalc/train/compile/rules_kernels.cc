@@ -9,7 +9,7 @@ namespace {
 
 constexpr Operator kConvolutionBackward{"convolution_backward"}, kEmbedding{"aten::embedding"};
 constexpr Operator kIndexPut{"aten::index_put"}, kMm{"aten::mm"}, kPad{"aten::constant_pad_nd"},
-    kChannelsLast{"aten::clone"};
+    kChannelsLast{"aten::clone"}, kConvert{"prims::convert_element_type"};
 constexpr Operator kOffsets{"prims::_low_memory_max_pool_with_offsets"}, kWhere{"aten::where"};
 
 NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype,
@@ -33,12 +33,24 @@ bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n) {
          kBoundByArithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
 }
 
+/// ir.py, Layout._pad_strides (comprehensive_padding): long rows of a buffer that stays inside begin at multiples of
+/// 128 bytes.
+std::int64_t padded_stride(std::int64_t row, DType dtype) {
+  constexpr std::int64_t kLongRow = 1024, kRowAlignment = 128;
+  return row > kLongRow ? round_up(row, kRowAlignment / size_of(dtype)) : row;
+}
+
 /// An operand [rows, columns] as the padded product reads it: a copy where it is not aligned.
 NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::int64_t columns) {
   if (rows % kAlignment == 0 && columns % kAlignment == 0) return operand;
   const DType dtype = b.graph[operand].dtype;
-  const Bytes bytes =
-      checked_multiply(checked_multiply(round_up(rows, kAlignment), round_up(columns, kAlignment)), size_of(dtype));
+  std::int64_t length = round_up(columns, kAlignment);
+  std::int64_t count = round_up(rows, kAlignment);
+  // A gradient [tokens, vocabulary] is read as it is or transposed; the vocabulary is what is not aligned.
+  const bool is_gradient = b.graph[operand].after_tangents;
+  if (is_gradient && columns % kAlignment == 0) std::swap(length, count);
+  const std::int64_t stride = is_gradient ? padded_stride(length, dtype) : length;
+  const Bytes bytes = checked_multiply(checked_multiply(count - 1, stride) + length, size_of(dtype));
   return b.graph.add({.kind = NodeKind::kPointwise, .dtype = dtype, .bytes = bytes, .op = &kPad, .inputs = {operand}},
                      true);
 }
@@ -83,7 +95,19 @@ void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::
     if (b.graph[given].bytes == b.bytes_of(v)) return b.give(op, input, given);
     return b.give(op, input, b.pointwise(kPad, {given}, b.bytes_of(v), b.value(v).dtype));  // the part of a padded one
   }
-  b.give(op, input, product(b, kMm, {gradient(b, op), b.node_of(op.inputs[other])}, b.bytes_of(v), b.value(v).dtype));
+  NodeIndex g = gradient(b, op), factor = b.node_of(op.inputs[other]);
+  // backward_pass_autocast = "same_as_forward": derivatives are traced under autocast, so that products which the
+  // unfused attention computes in float32 have 16-bit derivatives.
+  if (b.capture.autocast && b.value(v).dtype == DType::kFloat32) {
+    const DType half = *b.capture.autocast;
+    const std::int64_t elements = shape.elements();
+    g = b.pointwise(kConvert, {g}, checked_multiply(gradient_shape.elements(), size_of(half)), half);
+    factor = b.pointwise(kConvert, {factor},
+                         checked_multiply(b.value(op.inputs[other]).shape.elements(), size_of(half)), half);
+    const NodeIndex given = product(b, kMm, {g, factor}, checked_multiply(elements, size_of(half)), half);
+    return b.give(op, input, given, elements, half);
+  }
+  b.give(op, input, product(b, kMm, {g, factor}, b.bytes_of(v), b.value(v).dtype));
 }
 
 void mm_backward(GraphBuilder& b, const Op& op) {

@@ -1,11 +1,14 @@
 #include "memcalc/train/compile/schedule.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace memcalc::compile {
 
 namespace {
+
+constexpr std::string_view kPaddingName = "aten::constant_pad_nd";
 
 class Scheduler {
  public:
@@ -16,12 +19,14 @@ class Scheduler {
         returned_(given_.size(), false),
         placed_(given_.size(), false),
         realized_(given_.size(), false),
+        is_needed_(given_.size(), false),
         reads_(given_.size()) {
     for (const NodeIndex each : given) given_[index(each)] = given_[index(graph.storage_of(each))] = true;
     for (const NodeIndex each : results) result_[index(graph.storage_of(each))] = true;
     for (const NodeIndex each : graph.outputs) returned_[index(graph.storage_of(each))] = true;
     for (const NodeIndex each : results) find_needed(each);
     std::sort(needed_.begin(), needed_.end());
+    for (const NodeIndex each : needed_) is_needed_[index(each)] = true;
   }
 
   [[nodiscard]] Schedule run(std::span<const NodeIndex> given, bool is_backward);
@@ -37,6 +42,7 @@ class Scheduler {
   /// Puts a node behind what it reads. Values that are computed again come right before their first reader, as
   /// reordering_to_mimic_autograd_engine puts them.
   void place(NodeIndex i);
+  [[nodiscard]] bool is_padding(NodeIndex i) const;
   void decide(NodeIndex i);
   [[nodiscard]] bool must_exist(NodeIndex i) const;
   [[nodiscard]] NodeIndex takes_over(NodeIndex i, std::size_t at, bool is_backward) const;
@@ -45,6 +51,7 @@ class Scheduler {
   std::vector<bool> given_, result_;
   std::vector<bool> returned_;  // to Python, by the forward
   std::vector<bool> placed_, realized_;
+  std::vector<bool> is_needed_;
   std::vector<NodeIndex> needed_, order_, launched_;
   std::vector<std::vector<NodeIndex>> reads_;  // buffers behind each node's expression
   std::vector<std::ptrdiff_t> last_read_;      // by node: the last launch that reads its buffer; -1: none
@@ -67,6 +74,17 @@ void Scheduler::place(NodeIndex i) {
   placed_[index(i)] = true;
   for (const NodeIndex input : node(i).inputs) place(input);
   order_.push_back(i);
+  if (!is_padding(i)) return;
+  for (const NodeIndex user : node(node(i).inputs.front()).users) {
+    if (is_padding(user) && is_needed_[index(user)]) place(user);
+  }
+}
+
+/// The copy that a padded product reads (rules_kernels.cc). Two of one gradient are one kernel (scheduler.py fuses what
+/// reads the same buffer in the same way), so both exist from then on.
+bool Scheduler::is_padding(NodeIndex i) const {
+  return node(i).kind == NodeKind::kPointwise && node(i).inputs.size() == 1 && node(i).op->name == kPaddingName &&
+         node(i).bytes > node(node(i).inputs.front()).bytes;
 }
 
 /// Whether some reader, through views, cannot take the value as an expression.

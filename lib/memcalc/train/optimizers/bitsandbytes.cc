@@ -107,8 +107,7 @@ constexpr const char* kTwoBytes = "two states of 1 byte with 4 bytes for each bl
 constexpr const char* kThreeBytes = "three states of 1 byte with 4 bytes for each block of 256; small tensors: 4 bytes";
 
 template <const States& states>
-constexpr OptimizerRule rule(Optimizer optimizer, const char* title, const char* text, double flops,
-                             bool measured = true) {
+constexpr OptimizerRule rule(Optimizer optimizer, const char* title, const char* text, double flops) {
   return {.optimizer = optimizer,
           .title = title,
           .source = kSource,
@@ -117,8 +116,7 @@ constexpr OptimizerRule rule(Optimizer optimizer, const char* title, const char*
           .step = step<states>,
           .flops = flops,
           .bytes_moved = bytes_moved<states>,
-          .operators = 1,
-          .is_measured = measured};
+          .operators = 1};
 }
 
 }  // namespace
@@ -133,13 +131,13 @@ std::span<const OptimizerRule> bitsandbytes_rules() {
       rule<kOne8>(Optimizer::kLion8bit, "8-bit Lion", kOneByte, 10),
       rule<kOne32Paged>(Optimizer::kPagedLion, "paged Lion", kOneWide, 8),
       rule<kOne8Paged>(Optimizer::kPagedLion8bit, "paged 8-bit Lion", kOneByte, 10),
-      rule<kOne32>(Optimizer::kRmspropBnb, "RMSprop (bitsandbytes)", kOneWide, 8, false),
+      rule<kOne32>(Optimizer::kRmspropBnb, "RMSprop (bitsandbytes)", kOneWide, 8),
       rule<kOne8>(Optimizer::kRmsprop8bit, "8-bit RMSprop", kOneByte, 10),
       rule<kOne8Unnamed>(Optimizer::kSgdMomentum8bit, "8-bit SGD with momentum", kOneByte, 6),
-      rule<kThree32>(Optimizer::kAdEMAMix, "AdEMAMix", kThreeWide, 18, false),
-      rule<kThree8>(Optimizer::kAdEMAMix8bit, "8-bit AdEMAMix", kThreeBytes, 24, false),
-      rule<kThree32Paged>(Optimizer::kPagedAdEMAMix, "paged AdEMAMix", kThreeWide, 18, false),
-      rule<kThree8Paged>(Optimizer::kPagedAdEMAMix8bit, "paged 8-bit AdEMAMix", kThreeBytes, 24, false),
+      rule<kThree32>(Optimizer::kAdEMAMix, "AdEMAMix", kThreeWide, 18),
+      rule<kThree8>(Optimizer::kAdEMAMix8bit, "8-bit AdEMAMix", kThreeBytes, 24),
+      rule<kThree32Paged>(Optimizer::kPagedAdEMAMix, "paged AdEMAMix", kThreeWide, 18),
+      rule<kThree8Paged>(Optimizer::kPagedAdEMAMix8bit, "paged 8-bit AdEMAMix", kThreeBytes, 24),
   };
   return kRules;
 }

@@ -1,0 +1,70 @@
+#include "memcalc/train/measured_modes.h"
+
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+
+namespace {
+
+bool trains(const RunSpec& run) { return !run.inference; }
+
+template <Quantization kind, bool infers>
+bool packs(const RunSpec& run) {
+  return run.fine_tuning.quantization == kind && run.inference.has_value() == infers;
+}
+
+constexpr Mode kModes[] = {
+    // Fine-tuning
+    {"lora", [](const RunSpec& r) { return r.fine_tuning.lora.has_value(); }, true},
+    {"lora dropout", [](const RunSpec& r) { return r.fine_tuning.lora && r.fine_tuning.lora->dropout > 0; }, true},
+    {"lora dtype base",
+     [](const RunSpec& r) {
+       return r.fine_tuning.lora && r.fine_tuning.lora->in_base_dtype && is_half(weights_dtype_of(r));
+     },
+     true},
+    {"quantize nf4", &packs<Quantization::kNf4, false>, true},
+    {"quantize nf4-double", &packs<Quantization::kNf4Double, false>, true},
+    {"quantize int8", &packs<Quantization::kInt8, false>, true},
+    {"quantize head", [](const RunSpec& r) { return r.fine_tuning.packs_head; }, true},
+    {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.fine_tuning.keeps_packed_inputs; }, false},
+    {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
+    {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
+    {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
+    // Saving memory
+    {"checkpointing full",
+     [](const RunSpec& r) { return r.checkpointing == Checkpointing::kFull && r.checkpoint_every == 1; }, true},
+    {"checkpointing every-N",
+     [](const RunSpec& r) { return r.checkpointing == Checkpointing::kFull && r.checkpoint_every > 1; }, true},
+    {"checkpointing selective", [](const RunSpec& r) { return r.checkpointing == Checkpointing::kSelective; }, true},
+    {"activation offload", [](const RunSpec& r) { return r.offload_activations; }, true},
+    {"optimizer offload", [](const RunSpec& r) { return r.offload_optimizer; }, true},
+    {"gradient offload", [](const RunSpec& r) { return r.offload_gradients; }, true},
+    {"expandable segments", [](const RunSpec& r) { return trains(r) && r.expandable_segments; }, true},
+    {"compile", [](const RunSpec& r) { return r.compile; }, true},
+    // Inference
+    {"forward pass", [](const RunSpec& r) { return r.inference && r.inference->new_tokens == 0; }, true},
+    {"generation", [](const RunSpec& r) { return r.inference && r.inference->new_tokens > 0; }, true},
+    {"beam search", [](const RunSpec& r) { return r.inference && r.inference->beams > 1; }, true},
+    {"expandable segments in inference", [](const RunSpec& r) { return r.inference && r.expandable_segments; }, false},
+    {"KV cache of another type",
+     [](const RunSpec& r) { return r.inference && r.inference->key_value_cache_dtype.has_value(); }, false},
+    {"inference with quantize nf4", &packs<Quantization::kNf4, true>, true},
+    {"inference with quantize nf4-double", &packs<Quantization::kNf4Double, true>, true},
+    {"inference with quantize int8", &packs<Quantization::kInt8, true>, true},
+    {"inference with quantize gptq4", &packs<Quantization::kGptq4, true>, false},
+    {"inference with quantize awq4", &packs<Quantization::kAwq4, true>, false},
+};
+
+}  // namespace
+
+std::span<const Mode> modes() { return kModes; }
+
+std::vector<std::string_view> unmeasured_modes(const RunSpec& run) {
+  std::vector<std::string_view> names;
+  for (const Mode& mode : kModes) {
+    if (!mode.is_measured && mode.is_taken(run)) names.push_back(mode.name);
+  }
+  return names;
+}
+
+}  // namespace memcalc

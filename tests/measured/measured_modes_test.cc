@@ -1,0 +1,202 @@
+// A report says "not validated" exactly of the optimizers, the ways to fine-tune, to save memory and to infer that no
+// record under tests/measured is of; docs/not-modelled.md lists the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/train/measured_modes.h"
+#include "memcalc/train/optimizers/rule.h"
+#include "support/measured_case.h"
+#include "support/paths.h"
+#include "support/recorded_file.h"
+
+namespace memcalc::measured {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// What some record is of.
+struct Recorded {
+  std::array<bool, kOptimizerCount> optimizers{};
+  std::set<std::string_view> modes;
+};
+
+void add(const JsonObject& record, Recorded& recorded) {
+  if (record.has("error") || !record.has("case")) return;
+  const JsonObject case_json = record.required_object("case");
+  const std::string mode = case_json.optional_string("mode").value_or("train");
+  if (mode != "train" && mode != "infer") return;  // several GPUs
+  const bool image = is_vision_case(case_json);
+  if (!image && !is_modelled(case_json) && !case_json.has("compile")) return;
+  if (image && case_json.optional_string("mode")) return;
+  const Loop loop = record.optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
+  const RunSpec run = image ? vision_case(case_json).run : measured_case(case_json, loop).run;
+  for (const Mode& each : modes()) {
+    if (each.is_taken(run)) recorded.modes.insert(each.name);
+  }
+  if (!run.inference) recorded.optimizers[static_cast<std::size_t>(run.optimizer)] = true;
+}
+
+const Recorded& recorded() {
+  static const Recorded all = [] {
+    Recorded found;
+    for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
+      const std::string name = entry.path().filename().string();
+      if (!name.ends_with(".jsonl")) continue;
+      if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
+      if (name.starts_with("rows_max_batch") || name.starts_with("rows_parallel")) continue;
+      std::ifstream lines(entry.path());
+      for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
+      std::string path = entry.path().string();
+      path.resize(path.size() - std::string(".gz").size());
+      std::istringstream text = open_recorded(path);
+      std::string head;
+      std::getline(text, head);
+      add(JsonDocument::parse(head.substr(2), path).root(), found);
+    }
+    return found;
+  }();
+  return all;
+}
+
+TEST(MeasuredModes, AreThoseOfTheRecords) {
+  for (const Mode& mode : modes()) {
+    EXPECT_EQ(mode.is_measured, recorded().modes.contains(mode.name)) << mode.name;
+  }
+  for (std::size_t i = 0; i < kOptimizerCount; ++i) {
+    const auto optimizer = static_cast<Optimizer>(i);
+    EXPECT_EQ(rule_of(optimizer).is_measured, recorded().optimizers[i]) << name_of(optimizer);
+  }
+}
+
+/// One run for each mode, as a person would ask for it.
+struct Example {
+  const char* mode;
+  RunOptions options;
+};
+
+RunOptions packed(Quantization kind) { return {.precision = Precision::kBf16, .lora_rank = 4, .quantization = kind}; }
+
+RunOptions inference(Quantization kind) {
+  return {.precision = Precision::kBf16, .quantization = kind, .inference = Inference{}};
+}
+
+std::vector<Example> examples() {
+  RunOptions head = packed(Quantization::kNf4);
+  head.packs_head = true;
+  RunOptions old = packed(Quantization::kNf4);
+  old.bitsandbytes = "0.41.1";
+  return {
+      {"lora", {.lora_rank = 4}},
+      {"lora dropout", {.lora_rank = 4, .lora_dropout = 0.1}},
+      {"lora dtype base", {.precision = Precision::kBf16, .lora_rank = 4, .lora_in_base_dtype = true}},
+      {"quantize nf4", packed(Quantization::kNf4)},
+      {"quantize nf4-double", packed(Quantization::kNf4Double)},
+      {"quantize int8", packed(Quantization::kInt8)},
+      {"quantize head", head},
+      {"bitsandbytes before 0.43.2", old},
+      {"prepare_model_for_kbit_training", packed(Quantization::kNf4)},
+      {"freeze", {.frozen = {"embed_tokens"}}},
+      {"liger", {.liger = true}},
+      {"checkpointing full", {.checkpointing = Checkpointing::kFull}},
+      {"checkpointing every-N", {.checkpointing = Checkpointing::kFull, .checkpoint_every = 2}},
+      {"checkpointing selective", {.checkpointing = Checkpointing::kSelective}},
+      {"activation offload", {.offload_activations = true}},
+      {"optimizer offload", {.max_grad_norm = 0, .offload_optimizer = true}},
+      {"gradient offload", {.max_grad_norm = 0, .offload_optimizer = true, .offload_gradients = true}},
+      {"expandable segments", {.expandable_segments = true}},
+      {"compile", {.compile = true}},
+      {"forward pass", {.inference = Inference{}}},
+      {"generation", {.inference = Inference{.new_tokens = 2}}},
+      {"beam search", {.inference = Inference{.new_tokens = 2, .beams = 2}}},
+      {"expandable segments in inference", {.expandable_segments = true, .inference = Inference{}}},
+      {"KV cache of another type", {.inference = Inference{.new_tokens = 2, .key_value_cache_dtype = DType::kFloat16}}},
+      {"inference with quantize nf4", inference(Quantization::kNf4)},
+      {"inference with quantize nf4-double", inference(Quantization::kNf4Double)},
+      {"inference with quantize int8", inference(Quantization::kInt8)},
+      {"inference with quantize gptq4", inference(Quantization::kGptq4)},
+      {"inference with quantize awq4", inference(Quantization::kAwq4)},
+  };
+}
+
+Report report_of(RunOptions options) {
+  static const SpecRegistry registry(test::specs_dir().string());
+  static const ModelSpec model = registry.model("tinyllama-1.1b", {.layers = 1});
+  static const DeviceSpec device = registry.device("h100-sxm");
+  options.batch_size = 1;
+  options.sequence_length = 128;
+  return estimate(model, resolve(model, options), device);
+}
+
+TEST(MeasuredModes, TheReportSaysWhatIsNot) {
+  std::set<std::string_view> shown;
+  for (const Example& example : examples()) {
+    shown.insert(example.mode);
+    const auto said =
+        Contains(HasSubstr(std::string(example.mode) + " follows its source; no run with it was compared"));
+    for (const Mode& mode : modes()) {
+      if (mode.name != example.mode) continue;
+      const Report report = report_of(example.options);
+      EXPECT_TRUE(mode.is_taken(report.run)) << mode.name;
+      if (mode.is_measured) {
+        EXPECT_THAT(report.assumptions, Not(said));
+      } else {
+        EXPECT_THAT(report.assumptions, said);
+      }
+    }
+  }
+  EXPECT_EQ(shown.size(), modes().size());
+}
+
+TEST(MeasuredModes, TheReportSaysWhichOptimizersAreNot) {
+  for (std::size_t i = 0; i < kOptimizerCount; ++i) {
+    const auto optimizer = static_cast<Optimizer>(i);
+    const Report report = report_of({.loop = Loop::kBare, .optimizer = optimizer});
+    const auto said = Contains(
+        AllOf(HasSubstr("optimizer " + std::string(name_of(optimizer)) + " follows"), HasSubstr("not validated")));
+    if (rule_of(optimizer).is_measured) {
+      EXPECT_THAT(report.assumptions, Not(said)) << name_of(optimizer);
+    } else {
+      EXPECT_THAT(report.assumptions, said) << name_of(optimizer);
+    }
+  }
+}
+
+// docs/not-modelled.md lists, in a line each, the modes and the optimizers that were not measured.
+TEST(MeasuredModes, TheDocumentationSaysWhatIsNot) {
+  std::ifstream file(test::tests_dir().parent_path() / "docs/not-modelled.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::set<std::string> listed;
+  for (std::string line; std::getline(text, line);) {
+    constexpr std::string_view kItem = "- not validated: ";
+    if (line.starts_with(kItem)) listed.insert(line.substr(kItem.size()));
+  }
+  std::set<std::string> expected;
+  for (const Mode& mode : modes()) {
+    if (!mode.is_measured) expected.emplace(mode.name);
+  }
+  for (std::size_t i = 0; i < kOptimizerCount; ++i) {
+    const auto optimizer = static_cast<Optimizer>(i);
+    if (!rule_of(optimizer).is_measured) expected.insert("optimizer " + std::string(name_of(optimizer)));
+  }
+  EXPECT_EQ(listed, expected);
+}
+
+}  // namespace
+}  // namespace memcalc::measured
