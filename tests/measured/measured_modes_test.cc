@@ -125,7 +125,6 @@ std::vector<Example> examples() {
       {"generation", {.inference = Inference{.new_tokens = 2}}},
       {"beam search", {.inference = Inference{.new_tokens = 2, .beams = 2}}},
       {"expandable segments in inference", {.expandable_segments = true, .inference = Inference{}}},
-      {"KV cache of another type", {.inference = Inference{.new_tokens = 2, .key_value_cache_dtype = DType::kFloat16}}},
       {"inference with quantize nf4", inference(Quantization::kNf4)},
       {"inference with quantize nf4-double", inference(Quantization::kNf4Double)},
       {"inference with quantize int8", inference(Quantization::kInt8)},

@@ -116,6 +116,8 @@ TEST_F(FineTuningTest, APackedHeadIsHalfAByteForEachWeightToo) {
 TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
   const auto forward_peak = [&](std::int64_t layers, bool keeps) {
     RunOptions packed = options();
+    packed.batch_size = 4;
+    packed.sequence_length = 1024;
     packed.lora_rank = 8;
     packed.lora_targets = {"q_proj"};
     packed.lora_in_base_dtype = true;
@@ -130,7 +132,7 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
   // q_proj the adapter keeps anyway, that of o_proj attention.
   const Bytes added =
       (forward_peak(6, true) - forward_peak(5, true)) - (forward_peak(6, false) - forward_peak(5, false));
-  EXPECT_EQ(added, 128 * (2048 + 5632) * 2);
+  EXPECT_NEAR(static_cast<double>(added) / (4 * 1024 * (2048 + 5632) * 2), 1, 0.02) << "but for slack";
   RunOptions packed = options();
   packed.lora_rank = 8;
   packed.bitsandbytes = "0.41.1";
