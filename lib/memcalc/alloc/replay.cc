@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "memcalc/alloc/caching_allocator.h"
 #include "memcalc/alloc/exact_allocator.h"
 #include "memcalc/alloc/expandable_allocator.h"
-#include "memcalc/alloc/last_steps.h"
 #include "memcalc/alloc/segment_placement.h"
 #include "memcalc/base/error.h"
 #include "memcalc/base/kept_vector.h"
@@ -41,9 +39,9 @@ class Replayer {
   [[nodiscard]] ReplayResult run() {
     if (record_timeline_) {
       result_.timeline.reserve(trace_.events.size());
-      replay_events<true>(0, trace_.events.size());
+      replay_events<true>();
     } else {
-      replay_up_to_repetition();
+      replay_events<false>();
     }
     result_.slack_at_peak = result_.peak_allocated;
     for (const Bytes bytes : result_.categories_at_peak) result_.slack_at_peak -= bytes;
@@ -57,51 +55,16 @@ class Replayer {
   }
 
  private:
-  // Without the last step where it would repeat the one before: the same requests, asked of an allocator whose live
-  // blocks have the same addresses in the same segments. Its free blocks are then the same too, since free neighbours
-  // are always merged, and which of them is taken depends on size and address alone.
-  void replay_up_to_repetition() {
-    std::size_t done = 0;
-    if constexpr (std::is_same_v<Allocator, CachingAllocator>) {
-      const std::optional<LastSteps> steps = last_steps(trace_);
-      if (steps && steps->before_last >= peaks_from_) {
-        replay_events<false>(0, steps->before_last);
-        const Bytes reserved = allocator_.reserved();
-        const std::vector<Place> places = places_of(steps->carried, 0);
-        replay_events<false>(steps->before_last, steps->last);
-        done = steps->last;
-        // No segment is new, and none was given back, since neither step empties the cache.
-        const bool same_segments = allocator_.reserved() == reserved && allocator_.retries() == 0 && waiting_.empty();
-        if (same_segments && ask_alike(trace_, *steps) && places_of(steps->carried, steps->block_shift) == places)
-          return;
-      }
-    }
-    replay_events<false>(done, trace_.events.size());
-  }
-
-  using Place = std::pair<Bytes, Bytes>;  // address, size
-
-  /// Of blocks, `shift` further on in the trace; nowhere for one that is not live.
-  [[nodiscard]] std::vector<Place> places_of(const std::vector<std::int32_t>& blocks, std::int32_t shift) const {
-    std::vector<Place> places;
-    places.reserve(blocks.size());
-    for (const std::int32_t block : blocks) {
-      const std::uint32_t handle = handles_.at(static_cast<std::size_t>(block + shift));
-      const bool lives = handle < kFreed;
-      places.emplace_back(lives ? allocator_.address_of(handle) : -1, lives ? allocator_.size_of(handle) : 0);
-    }
-    return places;
-  }
-
   template <bool kRecordTimeline>
-  void replay_events(std::size_t begin, std::size_t end) {
+  void replay_events() {
+    const std::size_t count = trace_.events.size();
     const Event* const events = trace_.events.data();
-    for (std::size_t i = begin; i < end;) {
+    for (std::size_t i = 0; i < count;) {
       // What is allocated when a phase begins counts for its peak, as in torch.cuda.reset_peak_memory_stats.
       const Phase phase = events[i].phase;
       phase_peak_ = allocator_.allocated();
       if (i <= peaks_from_) reset_peaks(i);
-      for (; i < end && events[i].phase == phase; ++i) {
+      for (; i < count && events[i].phase == phase; ++i) {
         Bytes block_bytes = 0;
         if (events[i].kind == EventKind::kAllocate) {
           block_bytes = allocate(i);
