@@ -38,6 +38,14 @@ bool needs_no_less(const PlanQuestion& question, const Choice& a, const Choice& 
   return micro_batches_of(question, a) > 1 || micro_batches_of(question, b) == 1;
 }
 
+/// Whether two differ in sizes alone, so that what one needs beyond its bound tells of the other.
+bool is_alike(const Choice& a, const Choice& b) {
+  return a.way == b.way && a.data_parallel == b.data_parallel && a.reshard == b.reshard &&
+         a.checkpointing == b.checkpointing && a.checkpoint_every == b.checkpoint_every &&
+         a.offload_activations == b.offload_activations && a.offload_states == b.offload_states &&
+         (a.pipeline > 1) == (b.pipeline > 1);
+}
+
 /// What became of one candidate before it was simulated.
 struct Sifted {
   std::string rule;  // empty: still in
@@ -120,6 +128,8 @@ class Planner {
         const std::size_t next = wave.size() % 8 == 7 ? order[--last] : order[first++];
         if (is_too_large(choices_[next])) {
           ++rejected_["more than the card: a smaller one was simulated"];
+        } else if (likely_bytes(choices_[next]) > static_cast<double>(question_.device.memory_bytes)) {
+          ++rejected_["likely more than the card, as one like it was: not simulated"];
         } else {
           wave.push_back(next);
         }
@@ -151,8 +161,21 @@ class Planner {
                        [&](const Choice& each) { return needs_no_less(question_, choice, each); });
   }
 
+  /// What a candidate needs if it exceeds its bound as little as the nearest to it of those that did not fit.
+  [[nodiscard]] double likely_bytes(const Choice& choice) const {
+    double excess = 0;
+    for (const Failure& each : failures_) {
+      if (is_alike(choice, each.choice)) excess = excess == 0 ? each.excess : std::min(excess, each.excess);
+    }
+    return excess * least_bytes(*forms_.of(choice), question_, choice);
+  }
+
   void judge(const Choice& choice, Outcome outcome) {
     ++plan_.simulated;
+    if (outcome.answered() && !outcome.fits) {
+      const double least = std::max(1.0, least_bytes(*forms_.of(choice), question_, choice));
+      failures_.push_back({choice, static_cast<double>(outcome.needed) / least});
+    }
     if (!outcome.answered()) {
       ++rejected_[rule_of(outcome.refusal)];
     } else if (!outcome.fits) {
@@ -168,9 +191,12 @@ class Planner {
 
   void keep_front() {
     std::vector<PlanEntry>& all = plan_.front;
-    std::stable_sort(all.begin(), all.end(), [](const PlanEntry& a, const PlanEntry& b) {
-      return std::pair(a.seconds(), a.outcome.needed) < std::pair(b.seconds(), b.outcome.needed);
-    });
+    // A closed form is no rival of a prediction: what has none stands behind, where it needs less.
+    const auto order_of = [](const PlanEntry& each) {
+      return std::tuple(!each.outcome.speed.has_value(), each.seconds(), each.outcome.needed);
+    };
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const PlanEntry& a, const PlanEntry& b) { return order_of(a) < order_of(b); });
     std::vector<PlanEntry> front;
     for (PlanEntry& each : all) {
       if (front.empty() || each.outcome.needed < front.back().outcome.needed) {
@@ -186,7 +212,13 @@ class Planner {
   const SearchControl& control_;
   ClosedForms forms_;
   std::vector<Choice> choices_;
-  std::vector<Choice> too_large_;  // simulated
+  /// Simulated and too large: how many times its bound it needs.
+  struct Failure {
+    Choice choice;
+    double excess = 1;
+  };
+  std::vector<Failure> failures_;
+  std::vector<Choice> too_large_;  // simulated, with more allocated than there is
   std::map<std::string, std::size_t> rejected_;
   Plan plan_;
 };
