@@ -155,8 +155,9 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   reset_gradients();
   Handle& root = handles_.back();
   tape.layer_hooks = this;
+  const Batch inputs = cast_inputs(batch, run.parallel.fsdp_param_dtype);
   pre_forward(root);
-  ModelOutput output = module(batch);
+  ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
   if (tape.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
     throw Error(ErrorCode::kUnsupported, "parallel fsdp1: which parameters belong to which layer is not known");

@@ -115,8 +115,9 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   reduces_ = sync;
   Group& root = groups_.back();
   tape.layer_hooks = this;
+  const Batch inputs = cast_inputs(batch, run.parallel.fsdp_param_dtype);
   pre_forward(root);
-  ModelOutput output = module(batch);
+  ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
   if (tape.checkpointable_layers != static_cast<std::int64_t>(groups_.size()) - 1) {
     throw Error(ErrorCode::kUnsupported, "parallel fsdp2: which parameters belong to which layer is not known");

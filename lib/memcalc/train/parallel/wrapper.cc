@@ -2,6 +2,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/parallel/data_parallel.h"
 #include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/fsdp1.h"
@@ -17,6 +18,15 @@ ParameterGroup ParallelWrapper::optimizer_parameters(const Model& model) const {
     if (parameter.tensor.requires_grad()) group.push_back(&parameter);
   }
   return group;
+}
+
+Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
+  Batch inputs = batch;
+  if (!dtype) return inputs;
+  for (Tensor* input : {&inputs.input_features, &inputs.pixel_values}) {
+    if (input->defined() && input->dtype() != *dtype) *input = to_dtype(*input, *dtype);
+  }
+  return inputs;
 }
 
 std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class ParallelWrapper {
   const RunSpec& run;
   const std::int64_t rank;
 };
+
+/// What the root's forward gets under mixed precision: floating-point inputs in `dtype`, copied where they have another
+/// one (_fsdp_state.py, cast_forward_inputs; _runtime_utils.py, _root_cast_forward_input).
+[[nodiscard]] Batch cast_inputs(const Batch& batch, std::optional<DType> dtype);
 
 /// Null on one GPU.
 [[nodiscard]] std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank);
