@@ -1,5 +1,6 @@
 // memcalc utilization: how well a running job uses its cards.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "command.h"
 #include "files.h"
 #include "run_arguments.h"
+#include "spec_path.h"
 
 namespace memcalc::cli {
 namespace {
@@ -47,10 +49,16 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
   if (!a.run.model.empty() || !a.run.family.empty()) {
     const Question question = resolve_arguments(a.run);
     predicted = estimate(question.model, question.run, question.device);
+    if (a.cards.empty()) job.gpus = predicted->run.parallel.gpus;
     if (job.sequence_length == 0) job.sequence_length = predicted->run.sequence_length;
     if (!job.peak_flops_per_second && predicted->time) {
       job.peak_flops_per_second = predicted->time->step.peak_flops_per_second;
     }
+  }
+  if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted && !a.run.gpu.empty()) {
+    // Without a model the card's rate for 16 bits, in which nearly all training computes.
+    const DeviceSpec device = SpecRegistry(find_specs(a.run.specs)).device(a.run.gpu);
+    job.peak_flops_per_second = std::max(device.bf16_flops_per_second, device.fp16_flops_per_second);
   }
   output.write(answer_of(job, trace, predicted ? &*predicted : nullptr));
   return kAnswered;

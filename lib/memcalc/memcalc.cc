@@ -19,7 +19,10 @@ namespace {
 std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
   if (run.inference) return std::nullopt;  // a step is costed, not a call
   if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
-  return cost(symbolic.kernels, device, *device.rates);
+  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);
+  DeviceRates rates = *device.rates;
+  rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
+  return cost(symbolic.kernels, device, rates);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.

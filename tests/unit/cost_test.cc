@@ -5,6 +5,7 @@
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/host_work.h"
 
 namespace memcalc {
 namespace {
@@ -117,6 +118,15 @@ TEST(Cost, AMicroBatchThatWaitsForTheQueueStandsForOthersThatDoNot) {
   EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.05 * step_with(20, 1));
 }
 
+// The host, ten times as fast, may run ahead of one group of micro-batches and not wait for the queue in the next.
+TEST(Cost, TheHostKeepsItsLeadOverMicroBatchesThatAreNotExecuted) {
+  KernelList list = repeated(4000, 1e8);  // 100 us each
+  for (std::size_t i = 0; i < list.size(); ++i) list[i].repeats = i < 100 ? 30 : 50;
+  const StepTime time = cost(list, device(), rates());
+  EXPECT_NEAR(time.step_seconds, (100 * 30 + 3900 * 50) * 100e-6, 1e-3);
+  EXPECT_NEAR(seconds_of(time, TimeClass::kHost), 0, 1e-3);
+}
+
 TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   Kernel reduced = kernel(0, Phase::kBackward);
   reduced.collective = Collective::kReduceScatter;
@@ -134,6 +144,99 @@ TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   EXPECT_GT(seconds_of(cost(list, device(), rates()), TimeClass::kCommunication), 1.9);
 }
 
+// 3000 launches of 10 us by the host and 1 us by the card, behind 20 ms of the card: of these 2000 could be issued,
+// 1024 fit the queue, so the host has 1976 left when the first of them runs.
+TEST(Cost, TheQueueHoldsSoManyLaunchesOfOneOperator) {
+  KernelList list;
+  list.push_back(kernel(20e9));
+  Kernel loop = kernel(3000e6, Phase::kOptimizer);
+  loop.launches = 3000;
+  list.push_back(loop);
+  const StepTime time = cost(list, device(), rates());
+  EXPECT_NEAR(time.step_seconds, 20e-3 + 1976 * 10e-6, 0.1e-3);
+  EXPECT_TRUE(time.host_bound());
+}
+
+TEST(Cost, HostWorkTakesTheHostAndNothingOfTheCard) {
+  DeviceRates slow = rates();
+  slow.host.trainer_tensor_us = 3;
+  Kernel work = kernel(0);
+  work.kind = KernelKind::kPartOfPrevious;
+  work.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kTrainerTensor)];
+  work.m = 100;
+  EXPECT_EQ(host_work_of(work), HostWork::kTrainerTensor);
+  EXPECT_NEAR(host_seconds(work, slow.host), 300e-6, 1e-12);
+  KernelList list = repeated(1, 1e6);
+  list.push_back(work);
+  const StepTime time = cost(list, device(), slow);
+  EXPECT_NEAR(time.step_seconds, 310e-6, 1e-9);
+  EXPECT_EQ(time.kernels, 1);
+  EXPECT_EQ(host_work_of(kernel(1e6)), std::nullopt);
+}
+
+// A rate limiter: the host may not issue the third kernel before the first has finished.
+TEST(Cost, TheHostWaitsForAnEarlierKernel) {
+  KernelList list = repeated(2, 1e9);
+  Kernel wait = kernel(0);
+  wait.kind = KernelKind::kSynchronize;
+  wait.m = 1;
+  list.push_back(wait);
+  const double limited = cost(list, device(), rates()).step_seconds;
+  EXPECT_NEAR(limited, 2e-3, 1e-6) << "the second kernel runs meanwhile";
+  list[2].m = 2;
+  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 2e-3 + 10e-6, 1e-6) << "now the card runs dry";
+}
+
+TEST(Cost, AKernelIsSlowerBesideACollective) {
+  DeviceRates shared = rates();
+  shared.link.memory_contention = 0.2;
+  Kernel reduced = kernel(0, Phase::kBackward);
+  reduced.collective = Collective::kReduceScatter;
+  reduced.stream = CudaStream::kReduceScatter;
+  reduced.collective_bytes = 1e9;  // of 2 ranks over 1e11 B/s: 5 ms
+  reduced.group_size = 2;
+  KernelList list;
+  list.push_back(reduced);
+  for (int i = 0; i < 10; ++i) list.push_back(kernel(1e9, Phase::kBackward));
+  list.push_back(kernel(1e6, Phase::kOptimizer));
+  const StepTime time = cost(list, device(), shared);
+  // 5 ms long: kernels that would take 5 / 1.2 ms take 5.
+  EXPECT_NEAR(seconds_of(time, TimeClass::kCommunication), 5e-3 - 5e-3 / 1.2, 0.1e-3);
+}
+
+TEST(Cost, CopiesTakeTheBusAndPageableOnesTheHostToo) {
+  DeviceRates bus = rates();
+  bus.host.copy_us = 0;
+  bus.transfer = {.latency_us = 0, .pinned_bytes_per_second = 1e10, .pageable_bytes_per_second = 5e9};
+  Kernel copy = kernel(1e8);
+  copy.kind = KernelKind::kCopyToHost;
+  copy.operator_class = OperatorClass::kMovement;
+  copy.flag = true;
+  KernelList list = repeated(1, 1e6);
+  list.push_back(copy);
+  EXPECT_NEAR(seconds_of(cost(list, device(), bus), TimeClass::kMovement), 10e-3, 1e-9);
+  list[1].flag = false;
+  const StepTime time = cost(list, device(), bus);
+  EXPECT_NEAR(seconds_of(time, TimeClass::kMovement), 20e-3, 1e-9);
+  EXPECT_NEAR(seconds_of(time, TimeClass::kHost), 10e-6, 1e-9) << "nothing is queued when the copy is done";
+}
+
+TEST(Cost, OptimizersOverDTensorsCostMore) {
+  DeviceRates sharded = rates();
+  sharded.host.tensor_us = 1;
+  sharded.host.sharded_tensor_us = 10;
+  sharded.host.sharded_operator_us = 50;
+  Kernel list_kernel = kernel(4e3, Phase::kOptimizer);
+  list_kernel.kind = KernelKind::kMultiTensor;
+  list_kernel.elements = 1000;  // float32: one pass
+  list_kernel.m = 5;
+  EXPECT_NEAR(host_seconds(list_kernel, sharded.host), (10 + 5 * 1) * 1e-6, 1e-12);
+  list_kernel.flag = true;
+  EXPECT_NEAR(host_seconds(list_kernel, sharded.host), (10 + 5 * 10) * 1e-6, 1e-12);
+  list_kernel.launches = 4;
+  EXPECT_NEAR(host_seconds(list_kernel, sharded.host), 4 * 50 * 1e-6, 1e-12);
+}
+
 TEST(Cost, ClassesSumToTheStep) {
   KernelList list = repeated(20, 3e7);
   list[3].operator_class = OperatorClass::kNormalization;
@@ -143,6 +246,30 @@ TEST(Cost, ClassesSumToTheStep) {
   for (const double each : time.by_class) sum += each;
   EXPECT_NEAR(sum, time.step_seconds, 1e-12);
   EXPECT_NEAR(time.forward_seconds + time.backward_seconds + time.optimizer_seconds, time.step_seconds, 1e-12);
+}
+
+// 16 ranks, 8 a host with adapters of 10 GB/s: a ring for each adapter of the group's members in a host, 80 GB/s in
+// all; of every second rank 40, of groups with one member a host 10.
+TEST(Collectives, BetweenHostsByHand) {
+  LinkRates link = rates().link;
+  link.network_bytes_per_second = 10e9;
+  Kernel gather = kernel(0);
+  gather.collective = Collective::kAllGather;
+  gather.collective_bytes = 1e9;
+  gather.group_size = 16;
+  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 80e9, 1e-9);
+  gather.k = 2;  // every second rank: 4 of a host's 8
+  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 40e9, 1e-9);
+  gather.k = 8;
+  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
+  link.network_us = 5;  // 15 times it leaves a host
+  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9 + 15 * 5e-6, 1e-9);
+  Kernel message = gather;
+  message.collective = Collective::kSend;
+  message.group_size = 2;
+  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 10e9 + 5e-6, 1e-9);
+  message.k = 1;  // neighbours
+  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
 }
 
 TEST(Collectives, RingsByHand) {

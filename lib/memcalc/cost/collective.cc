@@ -5,29 +5,54 @@
 
 namespace memcalc {
 
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+
+/// Members of a group in one host, where ranks are numbered host by host.
+std::int64_t members_in_host(const Kernel& kernel, const LinkRates& rates) {
+  const std::int64_t in_host = std::max<std::int64_t>(rates.gpus_per_host / std::max<std::int64_t>(kernel.k, 1), 1);
+  return std::min(kernel.group_size, in_host);
+}
+
+}  // namespace
+
 double collective_seconds(const Kernel& kernel, const DeviceSpec& device, const LinkRates& rates) {
-  constexpr double kMicrosecond = 1e-6;
-  const auto ranks = static_cast<double>(std::max<std::int64_t>(kernel.group_size, 1));
-  if (ranks < 2) return 0;
+  const std::int64_t members = std::max<std::int64_t>(kernel.group_size, 1);
+  if (members < 2) return 0;
+  const auto ranks = static_cast<double>(members);
   // Without NVLink, peers reach each other over PCIe.
   const double link = device.link_bytes_per_second > 0   ? device.link_bytes_per_second
                       : device.pcie_bytes_per_second > 0 ? device.pcie_bytes_per_second
                                                          : 25e9;  // PCIe 4 x16, as a card without a figure has it
   double sent = kernel.collective_bytes * (ranks - 1) / ranks;
-  double hops = ranks - 1;
+  double passes = 1;
   switch (kernel.collective) {
-    case Collective::kAllReduce:
-      sent *= 2;
-      hops *= 2;
-      break;
+    case Collective::kAllReduce: passes = 2; break;
     case Collective::kBroadcast:
-    case Collective::kSend:
-      sent = kernel.collective_bytes;
-      hops = 1;
-      break;
+    case Collective::kSend: sent = kernel.collective_bytes; break;
     default: break;
   }
-  return (rates.start_us + rates.hop_us * hops) * kMicrosecond + sent / (rates.bandwidth * link);
+  const bool is_message = kernel.collective == Collective::kBroadcast || kernel.collective == Collective::kSend;
+  double hops = is_message ? 1 : passes * (ranks - 1);
+  double rate = rates.bandwidth * link;
+  double seconds = rates.start_us * kMicrosecond;
+  const std::int64_t in_host = members_in_host(kernel, rates);
+  if (in_host < members) {
+    const double hosts = ranks / static_cast<double>(in_host);
+    const double crossings = is_message ? 1 : passes * (hosts - 1);
+    hops -= crossings;
+    seconds += rates.network_us * kMicrosecond * crossings;
+    // A ring crosses each host's border once, and there is a ring for each member's adapter.
+    const double together = is_message ? 1 : static_cast<double>(in_host);
+    rate = std::min(rate, rates.network_bandwidth * rates.network_bytes_per_second * together);
+  }
+  return seconds + std::max(hops, 0.0) * rates.hop_us * kMicrosecond + passes * sent / rate;
+}
+
+double copy_seconds(const Kernel& kernel, const TransferRates& rates) {
+  return rates.latency_us * kMicrosecond +
+         kernel.bytes / (kernel.flag ? rates.pinned_bytes_per_second : rates.pageable_bytes_per_second);
 }
 
 bool is_needed_at_once(const Kernel& kernel) { return kernel.collective == Collective::kAllGather; }

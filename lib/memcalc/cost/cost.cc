@@ -1,10 +1,12 @@
 #include "memcalc/cost/cost.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/host_work.h"
 
 namespace memcalc {
 
@@ -14,6 +16,26 @@ constexpr double kMicrosecond = 1e-6;
 
 bool runs_on_card(const Kernel& kernel) {
   return kernel.kind != KernelKind::kPartOfPrevious && kernel.kind != KernelKind::kSynchronize;
+}
+
+bool is_copy(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kCopyToDevice || kernel.kind == KernelKind::kCopyToHost;
+}
+
+double host_work_microseconds(HostWork work, const HostRates& rates) {
+  switch (work) {
+    case HostWork::kTrainerStep: return rates.trainer_step_us;
+    case HostWork::kTrainerBatch: return rates.trainer_batch_us;
+    case HostWork::kTrainerTensor: return rates.trainer_tensor_us;
+    case HostWork::kFsdp2Forward: return rates.fsdp2_forward_us;
+    case HostWork::kFsdp2Backward: return rates.fsdp2_backward_us;
+    case HostWork::kFsdp1Forward: return rates.fsdp1_forward_us;
+    case HostWork::kFsdp1Backward: return rates.fsdp1_backward_us;
+    case HostWork::kDistributedLinear: return rates.distributed_linear_us;
+    case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
+    case HostWork::kReducedTensor: return rates.reduced_tensor_us;
+  }
+  return 0;
 }
 
 double host_microseconds(KernelKind kind, const HostRates& rates) {
@@ -29,6 +51,8 @@ double host_microseconds(KernelKind kind, const HostRates& rates) {
     case KernelKind::kRowwise:
     case KernelKind::kEmbeddingBackward: return rates.normalization_us;
     case KernelKind::kPartOfPrevious: return 0;
+    case KernelKind::kCopyToDevice:
+    case KernelKind::kCopyToHost: return rates.copy_us;
     default: return rates.pointwise_us;
   }
 }
@@ -39,12 +63,16 @@ class Timeline {
   Timeline(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates)
       : kernels_(kernels), rates_(rates) {
     seconds_.reserve(kernels.size());
+    finished_.resize(kernels.size());
     const double gap = rates.host.gap_us * kMicrosecond;
     for (const Kernel& kernel : kernels) {
-      const bool collective = kernel.collective != Collective::kNone;
-      seconds_.push_back(collective ? collective_seconds(kernel, device, rates.link)
-                                    : kernel_seconds(kernel, device, rates) +
-                                          (runs_on_card(kernel) ? gap * kernel.launches : 0));
+      if (kernel.collective != Collective::kNone) {
+        seconds_.push_back(collective_seconds(kernel, device, rates.link));
+      } else if (is_copy(kernel)) {
+        seconds_.push_back(copy_seconds(kernel, rates.transfer));
+      } else {
+        seconds_.push_back(kernel_seconds(kernel, device, rates) + (runs_on_card(kernel) ? gap * kernel.launches : 0));
+      }
     }
   }
 
@@ -58,7 +86,10 @@ class Timeline {
       while (end < kernels_.size() && kernels_[end].repeats == repeats) ++end;
       StepTime part;
       const double host_before = host_, compute_before = compute_;
-      for (; i < end; ++i) issue(i, part);
+      for (; i < end; ++i) {
+        issue(i, part);
+        finished_[i] = compute_;
+      }
       add(part, static_cast<double>(repeats), result);
       // Micro-batches that were not executed take as long as the one that stands for them. A host that waits for room
       // in the queue goes as fast as the card does, though it caught up in the first of them.
@@ -66,6 +97,7 @@ class Timeline {
       const double taken = compute_ - compute_before;
       host_ += others * std::min(host_ - host_before, taken);
       compute_ += others * taken;
+      communication_ += others * taken;
     }
     result.step_seconds = compute_ - begin;
   }
@@ -73,13 +105,15 @@ class Timeline {
  private:
   void issue(std::size_t i, StepTime& part);
   void communicate(std::size_t i, StepTime& part);
+  void launch(double issuing, double seconds, const Kernel& kernel, StepTime& part);
   void advance(double until, TimeClass time_class, const Kernel& kernel, StepTime& part);
   static void add(const StepTime& part, double times, StepTime& result);
 
   const KernelList& kernels_;
   const DeviceRates& rates_;
-  std::vector<double> seconds_;  // of each kernel
-  std::vector<double> queue_;    // when the kernels launched last will have finished, a ring
+  std::vector<double> seconds_;   // of each kernel
+  std::vector<double> finished_;  // when each of this step did
+  std::vector<double> queue_;     // when the kernels launched last will have finished, a ring
   std::size_t launched_ = 0;
   Phase phase_ = Phase::kZero;  // of the kernel issued last
   bool recomputed_ = false;
@@ -107,29 +141,40 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   if (kernel.recomputed && !recomputed_) issuing += rates_.host.region_us * kMicrosecond;
   recomputed_ = kernel.recomputed;
   phase_ = kernel.phase;
-  host_ += issuing;
   part.host_seconds += issuing;
+  const bool launches_kernels = runs_on_card(kernel) && kernel.collective == Collective::kNone;
+  if (!launches_kernels) host_ += issuing;
   if (kernel.kind == KernelKind::kSynchronize) {
-    host_ = std::max({host_, compute_});
-    return;
+    host_ = std::max(host_, kernel.m > 0 ? finished_[static_cast<std::size_t>(kernel.m - 1)] : compute_);
   }
-  if (!runs_on_card(kernel)) return;
   if (kernel.collective != Collective::kNone) return communicate(i, part);
+  if (!launches_kernels) return;
   if (kernel.phase == Phase::kOptimizer) advance(communication_, TimeClass::kCommunication, kernel, part);
   part.kernels += kernel.launches;
-  // The queue holds so many launches; the host waits for room.
+  if (kernel.stream != CudaStream::kDefault) {  // FSDP's copies beside the compute stream
+    host_ += issuing;
+    communication_ = std::max(communication_, host_) + seconds_[i];
+    return;
+  }
+  part.kernel_seconds += seconds_[i];
+  if (uses_tensor_cores(kernel)) part.tensor_core_seconds += seconds_[i];
+  const double launches = kernel.launches;
+  for (std::int32_t n = 0; n < kernel.launches; ++n) launch(issuing / launches, seconds_[i] / launches, kernel, part);
+  if (is_copy(kernel) && !kernel.flag) host_ = std::max(host_, compute_);  // of pageable memory the driver waits
+}
+
+// The queue holds so many launches; the host waits for room. A kernel is slower while a collective runs beside it.
+void Timeline::launch(double issuing, double seconds, const Kernel& kernel, StepTime& part) {
   const auto room = static_cast<std::size_t>(rates_.host.queue_kernels);
   if (queue_.size() < room) queue_.resize(room, 0);
   double& slot = queue_[launched_++ % room];
-  host_ = std::max(host_, slot);
-  // Of several launches the first runs while the others are issued, and the last after it has been.
-  const double launches = kernel.launches;
-  const double issued = host_ + rates_.host.launch_latency_us * kMicrosecond;
-  advance(issued - issuing * (1 - 1 / launches), TimeClass::kHost, kernel, part);
-  part.kernel_seconds += seconds_[i];
-  if (uses_tensor_cores(kernel)) part.tensor_core_seconds += seconds_[i];
-  advance(compute_ + seconds_[i], static_cast<TimeClass>(kernel.operator_class), kernel, part);
-  advance(issued + seconds_[i] / launches, TimeClass::kHost, kernel, part);
+  host_ = std::max(host_ + issuing, slot);
+  advance(host_ + rates_.host.launch_latency_us * kMicrosecond, TimeClass::kHost, kernel, part);
+  const double longer = kernel.operator_class == OperatorClass::kContraction ? rates_.link.product_contention
+                                                                             : rates_.link.memory_contention;
+  const double beside = std::clamp((communication_ - compute_) / (1 + longer), 0.0, seconds);
+  advance(compute_ + seconds, static_cast<TimeClass>(kernel.operator_class), kernel, part);
+  advance(compute_ + beside * longer, TimeClass::kCommunication, kernel, part);
   slot = compute_;
 }
 
@@ -168,17 +213,28 @@ std::string_view name_of(TimeClass time_class) {
   return names.at(static_cast<std::size_t>(time_class));
 }
 
-bool StepTime::host_bound() const { return by_class[static_cast<std::size_t>(TimeClass::kHost)] > 0.05 * step_seconds; }
+// Hosts differ by 1.4 and more (docs/time.md): where this one needs nearly as long as the card, another decides.
+bool StepTime::host_bound() const {
+  return by_class[static_cast<std::size_t>(TimeClass::kHost)] > 0.05 * step_seconds ||
+         host_seconds > 0.8 * step_seconds;
+}
 
 double host_seconds(const Kernel& kernel, const HostRates& rates) {
-  double microseconds = kernel.launches * host_microseconds(kernel.kind, rates) + kernel.views * rates.view_us;
+  const bool of_dtensors = kernel.kind == KernelKind::kMultiTensor && kernel.flag;
+  const double call = kernel.collective != Collective::kNone ? rates.collective_us
+                      : of_dtensors && kernel.launches > 1   ? rates.sharded_operator_us
+                                                             : host_microseconds(kernel.kind, rates);
+  double microseconds = kernel.launches * call + kernel.views * rates.view_us;
+  if (const std::optional<HostWork> work = host_work_of(kernel)) {
+    microseconds += static_cast<double>(kernel.m) * host_work_microseconds(*work, rates);
+  }
   if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++.
   const bool python = kernel.phase == Phase::kForward || kernel.recomputed;
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
   if (kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0) {
     const double passes = kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype)));
-    microseconds += static_cast<double>(kernel.m) * passes * rates.tensor_us;
+    microseconds += static_cast<double>(kernel.m) * passes * (of_dtensors ? rates.sharded_tensor_us : rates.tensor_us);
   }
   return microseconds * kMicrosecond;
 }

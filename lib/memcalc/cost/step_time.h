@@ -39,7 +39,7 @@ struct StepTime {
   double model_flops = 0;            // of products in forward and backward; attention in full, also where it is causal
   double hardware_flops = 0;         // with what checkpointing computes again
   double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
-  [[nodiscard]] bool host_bound() const;  // the host needs longer than the card
+  [[nodiscard]] bool host_bound() const;  // the host needs as long as the card, or nearly
   [[nodiscard]] double tensor_core_share() const {
     return kernel_seconds > 0 ? tensor_core_seconds / kernel_seconds : 0;
   }

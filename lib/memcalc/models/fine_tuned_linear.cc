@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -30,10 +31,14 @@ Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
 
 void sum_gradient(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
   call.set(0, all_reduce(gradient, call.node.attributes[0]));
 }
 
-void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
+void pass_gradient(BackwardCall& call) {
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  call.set(0, call.take_gradient());
+}
 
 }  // namespace
 
@@ -43,6 +48,7 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
   const Tensor* const inputs[] = {&x};
   Node* node = tape.record(kFromTorchTensor, &sum_gradient, inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
+  record_host_work(tape, HostWork::kDistributedLinear);
   if (node == nullptr) return output;
   node->attributes[0] = ranks;
   tape.set_history(node, output);
@@ -53,6 +59,7 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
 Tensor FineTunedLinear::leaving(Tensor partial) const {
   const Tensor* const inputs[] = {&partial};
   Node* node = partial.tape().record(kRedistribute, &pass_gradient, inputs, 1);
+  record_host_work(partial.tape(), HostWork::kDistributedLinear);
   Tensor output = all_reduce(partial, ranks);
   partial.tape().set_history(node, output);
   return output;

@@ -11,6 +11,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/parallel_names.h"
 
 namespace memcalc {
 
@@ -46,6 +47,30 @@ void set_layers(ModelSpec& model, std::int64_t layers) {
         }
       },
       model.architecture);
+}
+
+// The parallel part of a case of harness/measure_dist.py: "world" cards of one host.
+void set_parallel(const JsonObject& run, RunOptions& options) {
+  const std::int64_t world = run.required_int("world", {1, 1'000'000});
+  const std::string mode = run.required_string("mode");
+  for (const char* key : {"offload", "rotate", "schedule", "reduce", "static_graph", "lora"}) {
+    if (run.has(key)) throw Error(ErrorCode::kUnsupported, std::string("a case of several cards with \"") + key + "\"");
+  }
+  options.gpus = world;
+  if (mode == "tp") {
+    options.parallel.tensor = world;
+    return;
+  }
+  const auto named = enum_from<DataParallel>(kDataParallelNames, mode);
+  if (!named) throw Error(ErrorCode::kUnsupported, "a case of several cards with mode " + mode);
+  options.parallel.data_parallel = *named;
+  options.parallel.ddp_bucket_view = is_set(run, "bucket_view");
+  options.parallel.hsdp_shard = run.optional_int("hsdp").value_or(0);
+  if (run.has("reshard")) options.parallel.reshard_after_forward = is_set(run, "reshard");
+  if (is_set(run, "mp")) {
+    options.parallel.fsdp_param_dtype = DType::kBFloat16;
+    options.parallel.fsdp_reduce_dtype = DType::kFloat32;
+  }
 }
 
 class Checker {
@@ -97,10 +122,11 @@ ModelSpec Checker::model_of(const JsonObject& run, RunOptions& options) const {
 }
 
 void Checker::predict(const JsonObject& json, const JsonObject& run, CheckedRow& row) const {
-  for (const char* key : {"compile", "mode", "world"}) {
-    if (run.has(key)) throw Error(ErrorCode::kUnsupported, std::string("a case with \"") + key + "\"");
-  }
+  const bool several_cards = run.has("world");
+  if (run.has("compile")) throw Error(ErrorCode::kUnsupported, "a case with \"compile\"");
+  if (run.has("mode") && !several_cards) throw Error(ErrorCode::kUnsupported, "a case with \"mode\"");
   RunOptions options;
+  if (several_cards) set_parallel(run, options);
   const ModelSpec model = model_of(run, options);
   const bool trainer = json.optional_string("loop").value_or("bare") == "trainer";
   options.loop = trainer ? Loop::kTrainer : Loop::kBare;

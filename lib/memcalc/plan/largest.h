@@ -40,7 +40,7 @@ struct Largest {
   std::string model;
   DeviceSpec device;
   LargestOptions options;
-  std::string refusal;  // of one of several: why there is no estimate; the rest is then empty
+  std::string refusal;                          // of one of several: why there is no estimate; the rest is then empty
   RunSpec run;                                  // of the answer; of the smallest value where none runs
   std::int64_t value = 0;                       // the largest that runs; 0: not even the smallest
   std::int64_t unhurried = 0;                   // the largest that fits without a retry of the allocator
@@ -65,8 +65,8 @@ struct Largest {
 /// The largest batch or sequence as a command's answer.
 [[nodiscard]] Answer answer_of(const Largest& largest);
 
-/// Several, as one table; `values[i]` are those of the options named `varied` that led to `all[i]`. Where one is refused
-/// (Largest::refusal), its row has no figures.
+/// Several, as one table; `values[i]` are those of the options named `varied` that led to `all[i]`. Where one is
+/// refused (Largest::refusal), its row has no figures.
 [[nodiscard]] Answer answer_of(std::span<const Largest> all, const std::vector<std::string>& varied,
                                const std::vector<std::vector<std::string>>& values);
 

@@ -34,6 +34,11 @@ void tell_trace(const TraceSummary& trace, const Report* predicted, Answer& answ
   const double idle = trace.wall_seconds - trace.busy_seconds;
   answer.facts.push_back({"trace_seconds", "profiled", Unit::kSeconds, trace.wall_seconds});
   answer.facts.push_back({"idle_share", "card idle", Unit::kShare, idle / trace.wall_seconds});
+  if (predicted != nullptr && predicted->time && predicted->time->step.step_seconds > 0) {
+    const StepTime& step = predicted->time->step;
+    answer.facts.push_back({"predicted_idle_share", "predicted idle", Unit::kShare,
+                            std::max(0.0, 1 - step.kernel_seconds / step.step_seconds)});
+  }
   answer.facts.push_back(
       {"tensor_core_share", "kernels on tensor cores", Unit::kShare, trace.tensor_core_seconds / trace.kernel_seconds});
   answer.columns = {{"class", "kernels"},
@@ -134,15 +139,18 @@ Answer answer_of(const JobFigures& job, const std::optional<TraceSummary>& trace
     const Throughput& time = *predicted->time;
     const double samples_per_step = time.samples_per_second * time.step.step_seconds;
     if (samples_per_step > 0) {
-      achieved = time.step.model_flops * *job.samples_per_second / samples_per_step;
+      // model_flops are one card's; a run described on one card stands for each of the job's.
+      const std::int64_t alike = predicted->run.parallel.is_parallel() ? 1 : job.gpus;
+      achieved = time.step.model_flops * *job.samples_per_second / samples_per_step / static_cast<double>(alike);
       answer.notes.emplace_back("FLOPs of a sample are memcalc's: 6 N a token and attention in full");
     }
   }
   if (achieved && job.peak_flops_per_second) {
     const double share = *achieved / *job.peak_flops_per_second;
-    answer.headline = "Utilisation: " + format_percent(share, 1) + " of the card's peak.";
-    answer.facts.push_back({"achieved_flops_per_second", "achieved", Unit::kFlops, *achieved});
-    answer.facts.push_back({"peak_flops_per_second", "peak", Unit::kFlops, *job.peak_flops_per_second});
+    const std::string precise = format_fixed(100 * share, 2) + " %";
+    answer.headline = "Utilisation: " + precise + " of the card's peak.";
+    answer.facts.push_back({"achieved_flops_per_second", "achieved a second", Unit::kFlops, *achieved});
+    answer.facts.push_back({"peak_flops_per_second", "peak a second", Unit::kFlops, *job.peak_flops_per_second});
     answer.facts.push_back({"mfu", "achieved over peak", Unit::kShare, share});
   }
   if (tokens) {

@@ -16,7 +16,11 @@ class RankReports {
   [[nodiscard]] Report of_largest() &&;
 
  private:
+  [[nodiscard]] StepTime time_of_all() const;
+  void tell_network();
+
   std::vector<RankRow> rows_;
+  std::vector<StepTime> times_;  // of each row; empty where none is known
   std::size_t largest_ = 0;
   Report report_;  // of the largest so far
 };

@@ -28,6 +28,8 @@ std::string quoted(std::string_view text) {
 std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   std::string text = "{\n" + margin + "  \"measured_on\": " + quoted(rates.measured_on) + ",\n" + margin +
                      "  \"command\": " + quoted(rates.command) + ",\n" + margin + "  \"date\": " + quoted(rates.date);
+  if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + quoted(rates.host_source);
+  if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + quoted(rates.link_source);
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

@@ -3,6 +3,7 @@
 // files of specs/rates hold it. A card without a file of its own is predicted from its datasheet with the H100's.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace memcalc {
@@ -75,6 +76,22 @@ struct HostRates {
   double gap_us = 1;             // of the card between two kernels of a stream, beyond the sweep's graphs
   double launch_latency_us = 1;  // from the host's call to the kernel's start on an idle card
   double region_us = 1;          // a checkpointed region: its hooks, in both of its forwards
+  double collective_us = 1;      // a call of c10d
+  double copy_us = 1;            // of a tensor to or from host memory
+  // Loops and wrappers: HostWork
+  double trainer_step_us = 1;
+  double trainer_batch_us = 1;
+  double trainer_tensor_us = 1;
+  double fsdp2_forward_us = 1;
+  double fsdp2_backward_us = 1;
+  double fsdp1_forward_us = 1;
+  double fsdp1_backward_us = 1;
+  double distributed_linear_us = 1;
+  double distributed_linear_backward_us = 1;
+  double reduced_tensor_us = 1;
+  // Optimizers whose parameters are DTensors
+  double sharded_tensor_us = 1;    // foreach: each pass over each tensor, in the place of tensor_us
+  double sharded_operator_us = 1;  // loops: each operator, in the place of pointwise_us
 };
 
 /// Copies between host and card.
@@ -84,20 +101,30 @@ struct TransferRates {
   double pageable_bytes_per_second = 1;
 };
 
-/// Collectives of NCCL: start + steps * hop + what crosses the link / (share * its rate). cost/collective.cc
+/// Collectives of NCCL: start + steps * hop + what crosses the slowest link / (share * its rate). cost/collective.cc
 struct LinkRates {
-  double start_us = 1;    // of a collective, with its kernel
-  double hop_us = 1;      // each step of a ring
-  double bandwidth = 1;   // of the link's rate in one direction
-  double network_us = 1;  // each step that leaves the host
-  double network_bandwidth = 1;
+  double start_us = 1;           // of a collective, with its kernel
+  double hop_us = 1;             // each step of a ring
+  double bandwidth = 1;          // of the link's rate in one direction
+  double network_us = 1;         // each step that leaves the host
+  double network_bandwidth = 1;  // of the network adapters' rate in one direction
+  // What a kernel takes longer while a collective runs beside it, as a share of its time: collectives hold some
+  // multiprocessors and move data through the same memory.
+  double product_contention = 1e-12;
+  double memory_contention = 1e-12;
+  // Of the hosts, not fitted: specs/networks.json
+  double network_bytes_per_second = 12.5e9;  // of one card's adapter, one direction
+  std::int64_t gpus_per_host = 8;
+  std::string network_source;  // empty: a guess
 };
 
 struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
   std::string date;
-  bool predicted = false;  // this card was not measured
+  std::string host_source;  // where the host's numbers are from; empty: not said
+  std::string link_source;  // where the network's are from
+  bool predicted = false;   // this card was not measured
 
   MemoryRates vectorized, converting, strided, random, rowwise, row_sum, column_sum, image, indexed, multi_tensor;
   ProductRates half, tf32, float32;
@@ -187,11 +214,27 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("host", "gap_us", rates.host.gap_us);
   visit("host", "launch_latency_us", rates.host.launch_latency_us);
   visit("host", "region_us", rates.host.region_us);
+  visit("host", "collective_us", rates.host.collective_us);
+  visit("host", "copy_us", rates.host.copy_us);
+  visit("host", "trainer_step_us", rates.host.trainer_step_us);
+  visit("host", "trainer_batch_us", rates.host.trainer_batch_us);
+  visit("host", "trainer_tensor_us", rates.host.trainer_tensor_us);
+  visit("host", "fsdp2_forward_us", rates.host.fsdp2_forward_us);
+  visit("host", "fsdp2_backward_us", rates.host.fsdp2_backward_us);
+  visit("host", "fsdp1_forward_us", rates.host.fsdp1_forward_us);
+  visit("host", "fsdp1_backward_us", rates.host.fsdp1_backward_us);
+  visit("host", "distributed_linear_us", rates.host.distributed_linear_us);
+  visit("host", "distributed_linear_backward_us", rates.host.distributed_linear_backward_us);
+  visit("host", "reduced_tensor_us", rates.host.reduced_tensor_us);
+  visit("host", "sharded_tensor_us", rates.host.sharded_tensor_us);
+  visit("host", "sharded_operator_us", rates.host.sharded_operator_us);
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
   visit("link", "network_us", rates.link.network_us);
   visit("link", "network_bandwidth", rates.link.network_bandwidth);
+  visit("link", "product_contention", rates.link.product_contention);
+  visit("link", "memory_contention", rates.link.memory_contention);
   visit("transfer", "latency_us", rates.transfer.latency_us);
   visit("transfer", "pinned_bytes_per_second", rates.transfer.pinned_bytes_per_second);
   visit("transfer", "pageable_bytes_per_second", rates.transfer.pageable_bytes_per_second);

@@ -13,6 +13,7 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_built.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/weights.h"
@@ -226,6 +227,12 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   if (!path) return device;
   DeviceRates rates = read_device_rates(JsonDocument::read_file(path->string()).root());
   rates.predicted = !measured;
+  for (const std::string& directory : directories) {
+    const fs::path networks = fs::path(directory) / "networks.json";
+    if (!is_file(networks)) continue;
+    add_network(networks.string(), device.name, rates.link);
+    break;
+  }
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));
   return device;
 }

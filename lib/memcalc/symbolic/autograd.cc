@@ -128,6 +128,8 @@ Tensor Tape::to_host(const Tensor& tensor) {
   const Bytes bytes = tensor.bytes();
   ++host_copies.count;
   host_copies.bytes = checked_add(host_copies.bytes, bytes);
+  kernel(kToCopy, OperatorClass::kMovement, tensor.dtype(), 0, static_cast<double>(bytes), KernelKind::kCopyToHost);
+  if (Kernel* last = last_kernel()) last->flag = true;  // pinned
   // CachingHostAllocator.h: blocks are powers of two.
   host_copies.pinned_bytes = checked_add(host_copies.pinned_bytes, power_of_two_from(bytes));
   TensorImpl* copy = new_impl();
@@ -141,6 +143,9 @@ Tensor Tape::to_host(const Tensor& tensor) {
 
 Tensor Tape::from_host(const Tensor& copy) {
   Tensor tensor = empty(copy.shape(), copy.dtype(), kToCopy, Category::kActivations);
+  kernel(kToCopy, OperatorClass::kMovement, tensor.dtype(), 0, static_cast<double>(tensor.bytes()),
+         KernelKind::kCopyToDevice);
+  if (Kernel* last = last_kernel()) last->flag = true;
   tensor.impl()->requires_grad = copy.requires_grad();
   return tensor;
 }

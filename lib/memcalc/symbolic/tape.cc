@@ -98,7 +98,7 @@ Tensor Tape::empty_strided(const Shape& shape, const Shape& strides, DType dtype
   if (bytes > 0 && !on_meta_device) {
     impl->block = static_cast<BlockId>(trace.blocks.size());
     trace.blocks.push_back({bytes, Category::kTemporaries, stream});
-    block_references_.push_back(1);
+    block_references_.resize(trace.blocks.size(), 1);  // a schedule may have copied blocks into the trace
     allocate_event(impl->block, &op);
   }
   return Tensor(impl);
@@ -109,7 +109,7 @@ Tensor Tape::placeholder() {
   impl->block = static_cast<BlockId>(trace.blocks.size());
   impl->elements = 0;
   trace.blocks.push_back({});
-  block_references_.push_back(1);
+  block_references_.resize(trace.blocks.size(), 1);
   return Tensor(impl);
 }
 
@@ -258,7 +258,7 @@ void Tape::fill_storage(const Tensor& tensor, const Operator& op, Category categ
   BlockId& block = block_of_storage(tensor);
   block = static_cast<BlockId>(trace.blocks.size());
   trace.blocks.push_back({tensor.bytes(), category, stream});
-  block_references_.push_back(1);
+  block_references_.resize(trace.blocks.size(), 1);
   allocate_event(block, &op);
 }
 

@@ -76,6 +76,7 @@ class MegatronStep {
   [[nodiscard]] Tensor receive() const {
     Tensor received = tape_.empty(boundary(), dtype_, kReceive, Category::kCommunication);
     tape_.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2);
+    if (Kernel* kernel = tape_.last_kernel()) kernel->k = config_.parallel.gpus / config_.parallel.pipeline;
     return received;
   }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -150,6 +151,7 @@ Tensor TrainerLoop::compute_loss(bool sync) {
 
 void TrainerLoop::step(bool padded) {
   tape_.phase = Phase::kForward;
+  record_host_work(tape_, HostWork::kTrainerStep);
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
   for (std::int64_t i = 0; i < run_.accumulation_steps; ++i) {
@@ -166,6 +168,7 @@ void TrainerLoop::step(bool padded) {
   }
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
+  record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
   scaler_.unscale(optimizer_);
@@ -181,6 +184,8 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   inputs_ = batch;
   inputs_.number_of_items = items_;
   tape_.phase = Phase::kForward;
+  record_host_work(tape_, HostWork::kTrainerBatch);
+  record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   Tensor loss = compute_loss(sync);
   tape_.phase = Phase::kBackward;
   {

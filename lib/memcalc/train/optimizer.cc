@@ -33,7 +33,11 @@ ParameterGroup with_gradient(const ParameterGroup& group) {
 }  // namespace
 
 OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups)
-    : rule_(rule_of(optimizer_on_card(run))), groups_(std::move(groups)), memory_(tape, run.loop) {
+    : rule_(rule_of(optimizer_on_card(run))),
+      groups_(std::move(groups)),
+      memory_(tape, run.loop),
+      data_parallel_(run.parallel.data_parallel),
+      tensor_parallel_(run.parallel.tensor) {
   if (run.offload_gradients) drop_offloaded_gradients(groups_);
   if (run.offload_optimizer) {
     for (const ParameterGroup& group : groups_) {
@@ -70,6 +74,20 @@ void OptimizerSteps::step() {
 }
 
 void OptimizerSteps::record_cost(const ParameterGroup& group) {
+  ParameterGroup tensors, dtensors;
+  for (const Parameter* each : group) (is_dtensor(*each) ? dtensors : tensors).push_back(each);
+  record_cost(tensors, false);
+  record_cost(dtensors, true);
+}
+
+// fully_shard's parameters are DTensors, and those of the Linears that parallelize_module split.
+bool OptimizerSteps::is_dtensor(const Parameter& parameter) const {
+  if (data_parallel_ == DataParallel::kFsdp2) return true;
+  return tensor_parallel_ > 1 && parameter.tensor.rank() == 2 &&
+         parameter.name.find_first_of("0123456789") != std::string::npos;
+}
+
+void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) {
   for (const ParameterGroup& params : by_dtype(group)) {
     double elements = 0;
     for (const Parameter* each : params) elements += static_cast<double>(each->tensor.elements());
@@ -79,6 +97,7 @@ void OptimizerSteps::record_cost(const ParameterGroup& group) {
                         elements);
     if (Kernel* kernel = memory_.tape.last_kernel()) {
       kernel->m = static_cast<std::int64_t>(params.size());
+      kernel->flag = of_dtensors;
       if (rule_.operators > 0) {
         kernel->launches = static_cast<std::int32_t>(std::min<std::int64_t>(kernel->m * rule_.operators, 1 << 30));
       }

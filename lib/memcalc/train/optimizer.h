@@ -27,11 +27,15 @@ class OptimizerSteps {
 
  private:
   void record_cost(const ParameterGroup& group);
+  void record_cost(const ParameterGroup& group, bool of_dtensors);
+  [[nodiscard]] bool is_dtensor(const Parameter& parameter) const;
 
   const OptimizerRule& rule_;
   std::vector<ParameterGroup> groups_;  // that are stepped on the card
   ParameterGroup on_host_;              // that are stepped on the host
   OptimizerMemory memory_;
+  DataParallel data_parallel_;
+  std::int64_t tensor_parallel_;
 };
 
 }  // namespace memcalc

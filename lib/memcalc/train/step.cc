@@ -116,12 +116,27 @@ void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
                                 "can be more or less (of 8,192 tokens all executed it was more than twice as large)");
 }
 
+// torch.backends.cuda.matmul.allow_tf32 stays off where nobody asks for TF32, whatever convolutions may use.
+void keep_products_in_float32(KernelList& kernels) {
+  for (Kernel& kernel : kernels) {
+    switch (kernel.kind) {
+      case KernelKind::kMatrixProduct:
+      case KernelKind::kGroupedProduct:
+      case KernelKind::kCudnnAttention:
+      case KernelKind::kFlashAttention:
+      case KernelKind::kEfficientAttention: kernel.flag = false; break;
+      default: break;
+    }
+  }
+}
+
 }  // namespace
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   if (run.parallel.framework == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
-  // torch's own default, which the Trainer leaves and float32 in a plain loop is taken to switch off.
+  // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
+  // switch off.
   tape.allow_tf32 = run.precision == Precision::kTf32 || run.loop == Loop::kTrainer;
   SymbolicRun result;
   bool uses_sdpa = true;
@@ -151,6 +166,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     result.trace = std::move(tape.trace);
     result.kernels = std::move(tape.kernels);
+    if (run.precision != Precision::kTf32) keep_products_in_float32(result.kernels);
     result.managed_bytes = tape.managed_bytes;
     tape.stop();
   }

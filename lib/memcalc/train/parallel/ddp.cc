@@ -7,6 +7,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 
 namespace memcalc {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr Operator kCat{"aten::cat"}, kEmpty{"aten::empty"}, kClone{"aten::clone"};
 constexpr Operator kAllReduce{"c10d::allreduce_"}, kBroadcast{"c10d::broadcast_"};
+constexpr Operator kReducer{"Reducer"};
 constexpr Operator kSinkBackward{"_DDPSinkBackward"};
 
 /// `tensors` by the types in which they appear.
@@ -173,6 +175,9 @@ void Ddp::gradient_ready(std::size_t param) {
     return;
   }
   if (!syncs_) return;
+  if (!std::exchange(finalizes_, true)) {
+    tape.at_end_of_backward([this] { finalize(); });
+  }
   if (!rebuilt_ && !finds_unused()) ready_order_.push_back(param);
   mark_ready(param);
   Bucket& bucket = buckets_[bucket_of_[param]];
@@ -188,10 +193,26 @@ void Ddp::delay_all_reduce() {
 // mark_variable_ready_dense: the gradient is copied into its bucket, or becomes a view of it.
 void Ddp::mark_ready(std::size_t param) {
   Tensor& gradient = params_[param].impl()->grad;
+  record_host_work(tape, HostWork::kReducedTensor);
+  copy_kernel(param);
   if (!run.parallel.ddp_bucket_view || !gradient.defined()) return;
   const Tensor& flat = buckets_[bucket_of_[param]].flat;
   if (gradient.impl()->block == flat.impl()->block) return;
   gradient = tape.alias(flat, params_[param].shape(), params_[param].strides(), true);
+}
+
+// mul_out into the bucket, and divides; copy_ out of it.
+void Ddp::copy_kernel(std::size_t param) {
+  const Tensor& tensor = params_[param];
+  tape.kernel(kReducer, OperatorClass::kMovement, tensor.dtype(), 0, 2 * static_cast<double>(tensor.bytes()));
+}
+
+// finalize_backward: waits for the buckets; where gradients are no views of them, they are copied back.
+void Ddp::finalize() {
+  tape.phase = Phase::kOptimizer;
+  for (std::size_t i = 0; !run.parallel.ddp_bucket_view && i < params_.size(); ++i) copy_kernel(i);
+  tape.phase = Phase::kBackward;
+  finalizes_ = false;
 }
 
 void Ddp::all_reduce(const Bucket& bucket) {

@@ -43,6 +43,8 @@ class Ddp : public ParallelWrapper {
   void mark_ready(std::size_t param);
   void delay_all_reduce();
   void all_reduce(const Bucket& bucket);
+  void copy_kernel(std::size_t param);
+  void finalize();
   [[nodiscard]] bool finds_unused() const;
   [[nodiscard]] ModelOutput through_sink(ModelOutput output);
   static void sink_backward(BackwardCall& call);
@@ -56,7 +58,8 @@ class Ddp : public ParallelWrapper {
   std::vector<std::size_t> ready_order_;  // rebuilt_param_indices_
   bool rebuilt_ = false;
   bool syncs_ = true;
-  bool delayed_ = false;  // static graph: the first iteration reduces when all gradients are there
+  bool finalizes_ = false;  // at the end of this backward pass
+  bool delayed_ = false;    // static graph: the first iteration reduces when all gradients are there
   std::int64_t backward_passes_ = 0;
 };
 

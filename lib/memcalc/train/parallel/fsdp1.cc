@@ -5,6 +5,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -15,6 +16,7 @@ constexpr Operator kAdd{"aten::add"}, kCat{"aten::cat"}, kClone{"aten::clone"}, 
     kResize{"aten::resize_"};
 constexpr Operator kToCopy{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
 constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kHooks{"_FreeEventQueue.dequeue_if_needed"};
 constexpr Operator kSplitBackward{"SplitWithSizesBackward0"};
 constexpr CudaStream kPreUnshard = CudaStream::kAllGatherCopyIn;
 constexpr CudaStream kUnshard = CudaStream::kAllGather;
@@ -39,6 +41,12 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& r
   }
   layout.elements = ceil_div(layout.elements, ranks) * ranks;
   return layout;
+}
+
+/// Reads `elements` of one type and writes them in another.
+void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
+  tape.kernel(kToCopy, OperatorClass::kMovement, to, 0, static_cast<double>(elements * (size_of(from) + size_of(to))),
+              from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
 }
 
 /// Elements of a parameter that begins at `offset` in the shard of `rank`.
@@ -178,6 +186,7 @@ void Fsdp1::after_layer(std::int64_t layer, const Tensor& output) {
 }
 
 void Fsdp1::pre_forward(Handle& handle) {
+  record_host_work(tape, HostWork::kFsdp1Forward);
   if (!handle.is_prefetched) unshard(handle);
 }
 
@@ -197,9 +206,15 @@ void Fsdp1::unshard(Handle& handle) {
   if (needs_unshard && mixed) {
     const OnStream on_pre_unshard(tape, kPreUnshard);
     tape.fill_storage(handle.mp_shard, kResize, Category::kCommunication);
+    cast_kernel(tape, handle.elements / ranks_, handle.local_shard.dtype(), handle.mp_shard.dtype());
   }
   if (free_event_queue_.size() >= kMostInFlight) {  // the rate limiter
-    wait_for(free_event_queue_.front());
+    wait_for(free_event_queue_.front().frees);
+    const std::int64_t kernels = free_event_queue_.front().kernels;
+    if (kernels > 0) {  // event.synchronize(): the host waits for what had been issued then
+      tape.synchronize(kHooks);
+      if (Kernel* kernel = tape.last_kernel()) kernel->m = kernels;
+    }
     free_event_queue_.pop_front();
   }
   if (!needs_unshard) return;
@@ -215,7 +230,7 @@ void Fsdp1::reshard(Handle& handle, bool frees) {
   if (frees) {
     free_later(tape.empty_storage(handle.full_param_padded));
     handle.is_unsharded = false;
-    free_event_queue_.push_back(freed_);
+    free_event_queue_.push_back({freed_, static_cast<std::int64_t>(tape.kernels.size())});
   }
   handle.is_prefetched = false;
 }
@@ -265,11 +280,13 @@ void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
   // Autograd runs a node on the stream of its forward: the parameters were split on the unshard stream.
   const OnStream on_unshard(tape, kUnshard);
   Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), kCat, Category::kGradients);
+  cast_kernel(tape, handle.elements, gradient.dtype(), gradient.dtype());
   for (const Tensor& param : handle.params) free_gradient(param.impl()->grad);
   post_backward(handle, std::move(gradient));
 }
 
 void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
+  record_host_work(tape, HostWork::kFsdp1Backward);
   if (handle.unsharded_grad.defined()) gradient = std::move(handle.unsharded_grad);  // += in place
   if (syncs_ || !handle.is_root) reshard(handle, true);
   if (!syncs_) {
@@ -285,6 +302,7 @@ void Fsdp1::reduce(Handle& handle, Tensor gradient) {
       run.parallel.fsdp_reduce_dtype.value_or(run.parallel.fsdp_param_dtype.value_or(gradient.dtype()));
   const BlockId computed = gradient.impl()->block;
   tape.record_stream(gradient);
+  cast_kernel(tape, handle.elements, gradient.dtype(), reduce_dtype);  // and divides
   Tensor unsharded = gradient.dtype() == reduce_dtype
                          ? gradient
                          : tape.empty({handle.elements}, reduce_dtype, kToCopy, Category::kCommunication);

@@ -69,10 +69,15 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   std::int64_t ranks_ = 1;
   std::vector<Handle> handles_;  // the layers, then the root
   std::vector<Handle*> post_forward_order_;
-  std::deque<std::size_t> free_event_queue_;  // how many blocks had been freed when each event was recorded
-  std::vector<BlockId> waiting_;              // freed, and not handed out again yet
-  std::size_t freed_ = 0;                     // blocks that have left `waiting_` or are in it
-  const TensorImpl* tied_ = nullptr;          // the embedding that is the head's weight, too
+  /// An event of the rate limiter: what had been freed and which kernels had been issued when it was recorded.
+  struct FreeEvent {
+    std::size_t frees = 0;
+    std::int64_t kernels = 0;
+  };
+  std::deque<FreeEvent> free_event_queue_;
+  std::vector<BlockId> waiting_;      // freed, and not handed out again yet
+  std::size_t freed_ = 0;             // blocks that have left `waiting_` or are in it
+  const TensorImpl* tied_ = nullptr;  // the embedding that is the head's weight, too
   bool initialized_ = false;
   bool syncs_ = true;
   bool callback_queued_ = false;

@@ -5,6 +5,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/parallel/units.h"
@@ -28,6 +29,19 @@ std::int64_t rows_of(std::int64_t rows, std::int64_t ranks, std::int64_t rank) {
 Shape with_rows(Shape shape, std::int64_t rows) {
   shape[0] = rows;
   return shape;
+}
+
+/// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
+void copy_from_host(Tape& tape, const Tensor& moved) {
+  tape.kernel(kToCopy, OperatorClass::kMovement, moved.dtype(), 0, static_cast<double>(moved.bytes()),
+              KernelKind::kCopyToDevice);
+  if (Kernel* kernel = tape.last_kernel()) kernel->flag = true;
+}
+
+/// A kernel over a list of `tensors` that moves `bytes`, read and written.
+void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
+  tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
+  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(tensors);
 }
 
 }  // namespace
@@ -201,6 +215,7 @@ void Fsdp2::root_post_backward() {
 
 void Fsdp2::pre_forward(Group& group) {
   group.state = State::kForward;
+  record_host_work(tape, HostWork::kFsdp2Forward);
   unshard(group);
   wait_for_unshard(group);
 }
@@ -230,6 +245,7 @@ void Fsdp2::backward_prefetch(Group& group) {
 
 void Fsdp2::post_backward(Group& group) {
   group.state = State::kPostBackward;
+  record_host_work(tape, HostWork::kFsdp2Backward);
   std::vector<ShardedParameter*> with_gradient;
   std::vector<Tensor> gradients;
   for (ShardedParameter& param : group.params) {
@@ -283,6 +299,7 @@ void Fsdp2::unshard(Group& group) {
     bytes += param.shard_elements * size_of(gathered);
     if (offloads()) {  // FSDPParam.all_gather_inputs, one by one
       Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), kToCopy, Category::kCommunication);
+      copy_from_host(tape, moved);
       if (casts) moved = tape.empty({param.shard_elements}, gathered, kToCopy, Category::kCommunication);
       inputs.push_back(std::move(moved));
     } else if (casts) {
@@ -291,6 +308,8 @@ void Fsdp2::unshard(Group& group) {
   }
   if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
     inputs.push_back(tape.empty({cast_elements}, *run.parallel.fsdp_param_dtype, kEmpty, Category::kCommunication));
+    const DType sharded = group.params.front().sharded.dtype();
+    copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
   group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
   const OnStream on_all_gather(tape, CudaStream::kAllGather);
@@ -304,6 +323,8 @@ void Fsdp2::wait_for_unshard(Group& group) {
   for (const ShardedParameter& param : group.params) {
     tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
   }
+  copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
+              group.params.size());
   group.is_unsharded = true;
   if (group.state == State::kForward) all_gather_state_ = group.all_gather_result;
   group.all_gather_result.reset();
@@ -322,6 +343,8 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   std::int64_t elements = 0;  // of this rank's part
   for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;
   reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
+  const Bytes each = size_of(gradients.front().dtype()) + size_of(reduce_dtype);
+  copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size());
   while (!gradients.empty()) gradients.pop_back();
 
   const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);
@@ -330,6 +353,7 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   if (replicas_ > 1) {
     const OnStream on_all_reduce(tape, CudaStream::kAllReduce);
     tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
+    if (Kernel* kernel = tape.last_kernel()) kernel->k = shards_;  // ranks between two of the group
     group.all_reduce_state = output;
   }
   if (orig_dtype != reduce_dtype) {

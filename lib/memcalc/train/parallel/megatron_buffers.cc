@@ -120,8 +120,14 @@ void MegatronOptimizer::step() {
   for (const Reduced& each : reduced_) {
     if (each.ranks == 1) continue;
     const Collective kind = distributed_ ? Collective::kReduceScatter : Collective::kAllReduce;
-    tape_.collective(kReduce, kind, dtype_, each.gradients, each.ranks);
-    if (distributed_) tape_.collective(kGather, Collective::kAllGather, dtype_, each.values, each.ranks);
+    // Data-parallel ranks are the slowest to change within a stage (parallel_state.py: tp-cp-ep-dp-pp).
+    const std::int64_t apart = config_.parallel.gpus / config_.parallel.pipeline / each.ranks;
+    const auto between_replicas = [&](const Operator& op, Collective collective, Bytes bytes) {
+      tape_.collective(op, collective, dtype_, bytes, each.ranks);
+      if (Kernel* kernel = tape_.last_kernel()) kernel->k = apart;
+    };
+    between_replicas(kReduce, kind, each.gradients);
+    if (distributed_) between_replicas(kGather, Collective::kAllGather, each.values);
   }
   double elements = 0;
   for (Shard& shard : shards_) {

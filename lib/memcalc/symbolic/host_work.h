@@ -1,0 +1,56 @@
+// Work of the host alone: Python of loops and wrappers around the operators, which issues nothing to the card but takes
+// the time in which the card may run dry. HostRates (spec/device_rates.h) has the microseconds of each.
+// Covered by tests/unit/cost_test.cc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "memcalc/symbolic/kernel_list.h"
+
+namespace memcalc {
+
+class Tape;
+
+enum class HostWork : std::uint8_t {
+  kTrainerStep,    // the Trainer between two steps: data loader, callbacks, scheduler
+  kTrainerBatch,   // its training_step around a micro-batch
+  kTrainerTensor,  // its walks over the model, for each parameter: model.train(), unwrap_model()
+  kFsdp2Forward,   // FSDP2's hooks of a module in forward
+  kFsdp2Backward,  // and in backward
+  kFsdp1Forward,   // the same of FSDP1
+  kFsdp1Backward,
+  kDistributedLinear,          // a Linear of DTensors (tensor parallel), in forward
+  kDistributedLinearBackward,  // and in backward
+  kReducedTensor,              // DDP's hook of a parameter
+};
+inline constexpr std::size_t kHostWorkCount = 10;
+
+/// In the KernelList host work is an operator of these: it has no kernel of its own (KernelKind::kPartOfPrevious) and
+/// happens `m` times.
+inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
+    {{"Trainer: between two steps"},
+     {"Trainer.training_step"},
+     {"Trainer: of each parameter"},
+     {"fully_shard: hooks of forward"},
+     {"fully_shard: hooks of backward"},
+     {"FullyShardedDataParallel: hooks of forward"},
+     {"FullyShardedDataParallel: hooks of backward"},
+     {"DTensor: Linear"},
+     {"DTensor: LinearBackward"},
+     {"Reducer: autograd_hook"}}};
+
+void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
+
+/// Nothing where a kernel is none.
+[[nodiscard]] inline std::optional<HostWork> host_work_of(const Kernel& kernel) {
+  const Operator* const first = kHostWorkOperators.data();
+  if (kernel.kind != KernelKind::kPartOfPrevious || kernel.op < first || kernel.op >= first + kHostWorkCount) {
+    return std::nullopt;
+  }
+  return static_cast<HostWork>(kernel.op - first);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,156 @@
+// Step times of whole runs, by properties that hold whatever the rates are: which rate a product takes, what loops and
+// wrappers add, bubbles of pipelines, what is offloaded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/registry.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+const SpecRegistry& registry() {
+  static const SpecRegistry specs(test::specs_dir().string());
+  return specs;
+}
+
+Report report_of(const ModelSpec& model, const RunOptions& options, const char* card = "h100-sxm") {
+  return estimate(model, resolve(model, options), registry().device(card));
+}
+
+StepTime step_of(const ModelSpec& model, const RunOptions& options, const char* card = "h100-sxm") {
+  return report_of(model, options, card).time.value().step;
+}
+
+double seconds_of(const StepTime& step, TimeClass time_class) {
+  return step.by_class.at(static_cast<std::size_t>(time_class));
+}
+
+ModelSpec gpt2(int layers, int width = 1024) {
+  const std::string config = R"({"model_type": "gpt2", "vocab_size": 50304, "n_positions": 1024, "n_head": 16, )"
+                             R"("n_layer": )" +
+                             std::to_string(layers) + R"(, "n_embd": )" + std::to_string(width) + "}";
+  return model_from_hf_config(JsonDocument::parse(config, "gpt2").root(), "gpt2");
+}
+
+// The Trainer leaves torch's defaults: convolutions in TF32, products in float32. Taken for TF32, they ran at eight
+// times their rate, and the Trainer's float32 rows came out 70 % too low.
+TEST(StepTimes, ProductsOfTheTrainerAreNotInTf32) {
+  RunOptions options;
+  options.batch_size = 4;
+  options.sequence_length = 512;
+  options.precision = Precision::kFp32;
+  options.loop = Loop::kBare;
+  const ModelSpec bert = registry().model("bert-large");
+  const double bare = seconds_of(step_of(bert, options), TimeClass::kContraction);
+  options.loop = Loop::kTrainer;
+  EXPECT_NEAR(seconds_of(step_of(bert, options), TimeClass::kContraction), bare, 0.01 * bare);
+  options.precision = Precision::kTf32;
+  EXPECT_LT(seconds_of(step_of(bert, options), TimeClass::kContraction), 0.5 * bare);
+}
+
+TEST(StepTimes, TheTrainersPythonTakesTheHost) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 128;
+  options.loop = Loop::kBare;
+  options.optimizer = Optimizer::kAdamWFused;
+  const ModelSpec bert = registry().model("bert-base");
+  const double bare = step_of(bert, options).host_seconds;
+  options.loop = Loop::kTrainer;
+  EXPECT_GT(step_of(bert, options).host_seconds, bare + 1e-3);
+}
+
+// Of equal stages (p - 1) / (m + p - 1) of the time is bubble; with v chunks a rank a v-th of that.
+TEST(StepTimes, BubblesOfAPipeline) {
+  const ModelSpec model = gpt2(32, 2048);
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 1024;
+  options.precision = Precision::kBf16;
+  options.framework = Framework::kMegatron;
+  options.gpus = 4;
+  options.parallel.pipeline = 4;
+  options.parallel.micro_batches = 12;
+  const StepTime step = step_of(model, options);
+  const double busy = step.forward_seconds + step.backward_seconds;
+  const double bubble = seconds_of(step, TimeClass::kBubble);
+  EXPECT_NEAR(bubble / (bubble + busy), 3.0 / (12 + 3), 0.04);
+  options.parallel.micro_batches = 48;
+  EXPECT_NEAR(seconds_of(step_of(model, options), TimeClass::kBubble), bubble, 0.05 * bubble) << "whatever m is";
+  options.parallel.micro_batches = 12;
+  options.parallel.schedule = PipelineSchedule::kInterleaved;
+  options.parallel.virtual_stages = 2;
+  EXPECT_NEAR(seconds_of(step_of(model, options), TimeClass::kBubble), bubble / 2, 0.1 * bubble);
+  options.parallel.pipeline = 1;
+  options.parallel.virtual_stages = 1;
+  options.parallel.schedule = PipelineSchedule::kOneForwardOneBackward;
+  EXPECT_EQ(seconds_of(step_of(model, options), TimeClass::kBubble), 0);
+}
+
+// Float16 gradients are cast to float32 in Megatron's step, after the schedule has copied blocks into the trace.
+TEST(StepTimes, AnInterleavedPipelineInFloat16Answers) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 256;
+  options.precision = Precision::kFp16;
+  options.framework = Framework::kMegatron;
+  options.gpus = 4;
+  options.parallel.pipeline = 4;
+  options.parallel.micro_batches = 16;
+  options.parallel.schedule = PipelineSchedule::kInterleaved;
+  options.parallel.virtual_stages = 2;
+  EXPECT_GT(report_of(gpt2(16), options).memory.peak_allocated, 0);
+}
+
+TEST(StepTimes, ASecondHostIsSlower) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 512;
+  options.precision = Precision::kBf16;
+  options.loop = Loop::kBare;
+  options.parallel.data_parallel = DataParallel::kDdp;
+  const ModelSpec model = gpt2(24);
+  options.gpus = 8;
+  const Report one_host = report_of(model, options, "a100-sxm4-80gb");  // of 8 cards: specs/networks.json
+  options.gpus = 16;
+  const Report two_hosts = report_of(model, options, "a100-sxm4-80gb");
+  EXPECT_GT(two_hosts.time->step.communication_seconds, 1.1 * one_host.time->step.communication_seconds);
+  const auto told = [](const Report& report) {
+    return std::any_of(report.assumptions.begin(), report.assumptions.end(), [](const std::string& each) {
+      return each.starts_with("hosts of 8 cards, each with 25.0 GB/s to other hosts: DGX A100");
+    });
+  };
+  EXPECT_FALSE(told(one_host));
+  EXPECT_TRUE(told(two_hosts));
+}
+
+// What autograd saves crosses the bus in forward and again in backward.
+TEST(StepTimes, OffloadedActivationsCrossTheBus) {
+  RunOptions options;
+  options.batch_size = 8;
+  options.sequence_length = 512;
+  options.precision = Precision::kBf16;
+  options.loop = Loop::kBare;
+  const ModelSpec bert = registry().model("bert-base");
+  const StepTime kept = step_of(bert, options);
+  options.offload_activations = true;
+  const Report offloaded = report_of(bert, options);
+  const double bus = registry().device("h100-sxm").rates->transfer.pinned_bytes_per_second;
+  double copied = 0;  // the pinned blocks are powers of two, so a little more than the bytes
+  for (const HostMemoryRow& row : offloaded.host_memory.rows) {
+    if (row.name == "offloaded activations") copied += static_cast<double>(row.bytes);
+  }
+  const double both_ways = 2 * copied / bus;
+  EXPECT_GT(both_ways, 0);
+  EXPECT_NEAR(seconds_of(offloaded.time->step, TimeClass::kMovement) - seconds_of(kept, TimeClass::kMovement),
+              both_ways, 0.3 * both_ways);
+}
+
+}  // namespace
+}  // namespace memcalc
