@@ -48,6 +48,7 @@ void add_parallel_options(CLI::App& command, ParallelArguments& a) {
   option("--virtual-stages", a.virtual_stages, "N", "model chunks on each rank, interleaved [1]");
   option("--micro-batches", a.micro_batches, "N", "in a step of the pipeline [as many as stages]");
   option("--megatron", a.megatron, "LIST", "Megatron's own arguments: name or name=value, …");
+  option("--deepspeed", a.deepspeed, "LIST", "its zero_optimization: name=value, …");
   option("--hsdp-shard", a.hsdp_shard, "N", "FSDP: ranks that share one copy [all]");
   option("--fsdp-param-dtype", a.fsdp_param_dtype, "T", "fp32, fp16 or bf16, of gathered parameters");
   option("--fsdp-reduce-dtype", a.fsdp_reduce_dtype, "T", "the same, of gradients that are reduced");
@@ -74,6 +75,7 @@ void set_parallel(const ParallelArguments& a, RunOptions& options) {
   set_whole("--virtual-stages", a.virtual_stages, parallel.virtual_stages);
   set_whole("--micro-batches", a.micro_batches, parallel.micro_batches);
   parallel.megatron = parse_megatron_options(a.megatron);
+  parallel.deepspeed = parse_deepspeed_options(a.deepspeed);
   set_whole("--hsdp-shard", a.hsdp_shard, parallel.hsdp_shard);
   set_dtype("--fsdp-param-dtype", a.fsdp_param_dtype, parallel.fsdp_param_dtype);
   set_dtype("--fsdp-reduce-dtype", a.fsdp_reduce_dtype, parallel.fsdp_reduce_dtype);

@@ -16,7 +16,7 @@ struct ParallelArguments {
   std::string gpus, nodes, mode, framework, tensor, context, context_type, expert;
   std::string pipeline, schedule, virtual_stages, micro_batches;
   std::string hsdp_shard, fsdp_param_dtype, fsdp_reduce_dtype;
-  std::string offload_states, offload_parameters, megatron;
+  std::string offload_states, offload_parameters, megatron, deepspeed;
   bool sequence_parallel = false;
   bool no_reshard_after_forward = false;
   bool ddp_bucket_view = false;

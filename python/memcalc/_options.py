@@ -153,6 +153,8 @@ class RunOptions(TypedDict, total=False):
     """`--offload-states`: host or nvme: sharded states and gradients"""
     offload_parameters: str | None
     """`--offload-parameters`: host or nvme: sharded parameters"""
+    deepspeed: Sequence[str] | None
+    """`--deepspeed`: its zero_optimization: name=value, …"""
     megatron: Sequence[str] | None
     """`--megatron`: Megatron's own arguments: name or name=value, …"""
     tokens: float | None

@@ -100,6 +100,11 @@ void set_megatron(py::handle value, Options& o) {
   o.run.parallel.megatron = parse_megatron_options(join(texts_from("megatron", value), ","));
 }
 
+// Names of DeepSpeed's zero_optimization: "name=value".
+void set_deepspeed(py::handle value, Options& o) {
+  o.run.parallel.deepspeed = parse_deepspeed_options(join(texts_from("deepspeed", value), ","));
+}
+
 void set_lora_dtype(py::handle value, Options& o) {
   enum class AdapterDType : std::uint8_t { kFloat32, kBase };
   o.run.lora_in_base_dtype = choice_from<AdapterDType>("lora_dtype", value, kAdapterDTypeNames) == AdapterDType::kBase;
@@ -215,6 +220,7 @@ const std::vector<Keyword>& keywords() {
                         "host or nvme: sharded states and gradients"),
       choice<OffloadTo>("--offload-parameters", of_parallel(&P::offload_parameters), kOffloadNames,
                         "host or nvme: sharded parameters"),
+      special("--deepspeed", "Sequence[str]", set_deepspeed, "its zero_optimization: name=value, …"),
       special("--megatron", "Sequence[str]", set_megatron, "Megatron's own arguments: name or name=value, …"),
 
       time("--tokens", &TimeOptions::tokens, "of the whole training: days, price, energy"),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -68,12 +69,28 @@ std::string dotted(std::string_view name, std::string_view leaf) {
   return full.append(name).append(".").append(leaf);
 }
 
+/// module(x), with what a wrapper does around it. `parameters`: those that the module holds itself.
+template <typename Module, typename Forward>
+Tensor hooked(const Module& module, std::initializer_list<const Tensor*> parameters, const Tensor& x,
+              const Forward& forward) {
+  ModuleHooks* hooks = module.weight.tape().module_hooks;
+  if (hooks == nullptr) return forward(x);
+  Tensor output = forward(hooks->before_module(&module, std::span(parameters.begin(), parameters.size()), x));
+  hooks->after_module(&module, output);
+  return output;
+}
+
 }  // namespace
 
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
   fine_tuned = builder.remember_linear(name, in, out, with_bias ? 2 : 1);
+}
+
+Tensor Linear::hooked_forward(const Tensor& x) const {
+  return hooked(*this, {&weight, &bias}, x,
+                [this](const Tensor& hooked_x) { return weight.tape().module_hooks->linear(hooked_x, weight, bias); });
 }
 
 Tensor Linear::fine_tuned_forward(const Tensor& x) const {
@@ -101,8 +118,10 @@ Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Conv1D::operator()(const Tensor& x) const {
-  if (!fine_tuned) return product(x);
-  return fine_tuned->forward(x, bias, [this](const Tensor& input) { return product(input); });
+  return hooked(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
+    if (!fine_tuned) return product(hooked_x);
+    return fine_tuned->forward(hooked_x, bias, [this](const Tensor& input) { return product(input); });
+  });
 }
 
 Tensor Conv1D::product(const Tensor& x) const {
@@ -118,6 +137,10 @@ Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {
+  return hooked(*this, {&weight}, indices, [this](const Tensor& hooked_indices) { return look_up(hooked_indices); });
+}
+
+Tensor Embedding::look_up(const Tensor& indices) const {
   Tensor rows = embedding(weight, indices);
   if (output_requires_grad && weight.tape().grad_enabled && !rows.requires_grad()) {
     weight.tape().require_gradient(rows);
@@ -129,10 +152,19 @@ LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
       bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
 
+Tensor LayerNorm::hooked_forward(const Tensor& x) const {
+  return hooked(*this, {&weight, &bias}, x,
+                [this](const Tensor& hooked_x) { return layer_norm(hooked_x, weight, bias); });
+}
+
 RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)), liger(builder.fine_tuning.liger) {}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
+  return hooked(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
+}
+
+Tensor RmsNorm::normalize(const Tensor& x) const {
   if (liger) return liger_rms_norm(x, weight);
   const DType input_dtype = x.dtype();
   Tensor hidden_states = to_dtype(x, DType::kFloat32);

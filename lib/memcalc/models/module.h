@@ -82,10 +82,12 @@ struct Linear {
   Linear() = default;
   Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias = true);
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    if (weight.tape().module_hooks != nullptr) return hooked_forward(x);
     return fine_tuned ? fine_tuned_forward(x) : linear(x, weight, bias);
   }
 
  private:
+  [[nodiscard]] Tensor hooked_forward(const Tensor& x) const;
   [[nodiscard]] Tensor fine_tuned_forward(const Tensor& x) const;
 };
 
@@ -111,13 +113,22 @@ struct Embedding {
   Embedding() = default;
   Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t rows, std::int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& indices) const;
+
+ private:
+  [[nodiscard]] Tensor look_up(const Tensor& indices) const;
 };
 
 struct LayerNorm {
   Tensor weight, bias;
   LayerNorm() = default;
   LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
-  [[nodiscard]] Tensor operator()(Arg x) const { return layer_norm(std::move(x), weight, bias); }
+  [[nodiscard]] Tensor operator()(Arg x) const {
+    if (weight.tape().module_hooks != nullptr) return hooked_forward(*x);
+    return layer_norm(std::move(x), weight, bias);
+  }
+
+ private:
+  [[nodiscard]] Tensor hooked_forward(const Tensor& x) const;
 };
 
 /// transformers' RMS norm as LLaMA writes it: float32 inside, element by element.
@@ -127,6 +138,9 @@ struct RmsNorm {
   RmsNorm() = default;
   RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;
+
+ private:
+  [[nodiscard]] Tensor normalize(const Tensor& x) const;
 };
 
 /// ACT2FN of transformers/activations.py. Throws Error(kUnsupported) for a name that is not modelled.

@@ -49,6 +49,12 @@ void nothing(std::string_view name, std::string_view value) {
   if (!value.empty()) refuse(name, value, "no value");
 }
 
+/// A flag that a family has by itself: "=false" takes it away.
+bool flag(std::string_view name, std::string_view value) {
+  if (!value.empty() && value != "false") refuse(name, value, "no value, or false");
+  return value.empty();
+}
+
 using Set = void (*)(MegatronOptions& options, std::string_view name, std::string_view value);
 
 struct Argument {
@@ -78,10 +84,7 @@ constexpr Argument kArguments[] = {
     {"decoder-last-pipeline-num-layers", [](MegatronOptions& o, std::string_view name,
                                             std::string_view value) { o.last_stage_layers = whole(name, value); }},
     {"disable-bias-linear",
-     [](MegatronOptions& o, std::string_view name, std::string_view value) {
-       nothing(name, value);
-       o.bias_linear = false;
-     }},
+     [](MegatronOptions& o, std::string_view name, std::string_view value) { o.bias_linear = !flag(name, value); }},
     {"expert-imbalance",
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        o.expert_imbalance = number<double>(name, value, "a number from 1", 1.0);
@@ -116,11 +119,7 @@ constexpr Argument kArguments[] = {
                             std::string_view value) { o.recomputes_blocks = one_of(name, value, "block", "uniform"); }},
     {"recompute-num-layers", [](MegatronOptions& o, std::string_view name,
                                 std::string_view value) { o.recompute_layers = whole(name, value); }},
-    {"swiglu",
-     [](MegatronOptions& o, std::string_view name, std::string_view value) {
-       nothing(name, value);
-       o.swiglu = true;
-     }},
+    {"swiglu", [](MegatronOptions& o, std::string_view name, std::string_view value) { o.swiglu = flag(name, value); }},
     {"transformer-impl",
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        if (one_of(name, value, "local", "transformer_engine")) o.attention = MegatronAttention::kLocal;

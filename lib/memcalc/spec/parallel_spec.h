@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/deepspeed_spec.h"
 #include "memcalc/spec/megatron_spec.h"
 
 namespace memcalc {
@@ -51,7 +52,8 @@ struct Parallel {
   std::int64_t virtual_stages = 1;  // model chunks per rank, interleaved; --virtual-stages
   std::int64_t micro_batches = 0;   // per step and pipeline; 0: as many as stages; --micro-batches
 
-  MegatronOptions megatron;  // --megatron
+  MegatronOptions megatron;    // --megatron
+  DeepSpeedOptions deepspeed;  // --deepspeed
 
   // FSDP
   std::int64_t hsdp_shard = 0;             // ranks that share one copy; 0: all; --hsdp-shard
@@ -65,7 +67,8 @@ struct Parallel {
   OffloadTo offload_states = OffloadTo::kNowhere;
   OffloadTo offload_parameters = OffloadTo::kNowhere;
 
-  [[nodiscard]] bool is_parallel() const { return gpus > 1; }
+  /// DeepSpeed shards, offloads and keeps its buffers on one GPU too.
+  [[nodiscard]] bool is_parallel() const { return gpus > 1 || framework == Framework::kDeepSpeed; }
 };
 
 }  // namespace memcalc

@@ -42,7 +42,8 @@ void check_numbers(const RunSpec& run) {
     refuse("skipped steps: expected a whole number from 0 to " + std::to_string(kMostSkipped) + ", found " +
            std::to_string(run.skipped_steps));
   }
-  if (run.skipped_steps > 0 && run.precision != Precision::kAmpFp16) {
+  const bool deepspeed_scales = run.precision == Precision::kFp16 && run.parallel.framework == Framework::kDeepSpeed;
+  if (run.skipped_steps > 0 && run.precision != Precision::kAmpFp16 && !deepspeed_scales) {
     refuse("skipped steps: only the loss scaler skips steps, which precision amp-fp16 has; found " +
            std::string(name_of(run.precision)));
   }

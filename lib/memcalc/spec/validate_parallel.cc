@@ -146,18 +146,40 @@ void check_module_replicas(const RunSpec& run) {
   if (run.accumulation_steps > 1) refuse("dp: micro-batches that accumulate are not modelled; accepted: --accum 1");
 }
 
+void check_deepspeed(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string who = "framework deepspeed: ";
+  if (framework_of(p.data_parallel) != Framework::kDeepSpeed) {
+    refuse(who + "parallel " + std::string(name_of(p.data_parallel)) +
+           " is not its; accepted: ds-zero1, ds-zero2, ds-zero3");
+  }
+  if (p.tensor > 1) refuse(who + "tp is not modelled");
+  if (run.precision != Precision::kBf16 && run.precision != Precision::kFp16 && run.precision != Precision::kFp32) {
+    refuse(who + "precision " + std::string(name_of(run.precision)) + " is not modelled; accepted: bf16, fp16, fp32");
+  }
+  if (run.fine_tuning.lora || !run.fine_tuning.frozen.empty()) {
+    refuse(who + "frozen parameters and adapters are not modelled");
+  }
+  if (run.offload_optimizer) refuse(who + "torchao's offload of the optimizer; accepted: --offload-states host");
+  if (p.data_parallel != DataParallel::kDsZero3) {
+    if (p.offload_states == OffloadTo::kNvme) refuse("offload states to nvme: only ZeRO-3 does; accepted: host");
+    if (p.offload_parameters != OffloadTo::kNowhere) refuse("offload of parameters: only ZeRO-3 does");
+  }
+}
+
 /// What the modelled modes are; the rest is refused.
 void check_modelled(const RunSpec& run) {
   const Parallel& p = run.parallel;
   const auto not_modelled = [](const std::string& what) { refuse(what + " is not modelled yet"); };
-  if (p.framework != Framework::kTorch) not_modelled("framework " + std::string(name_of(p.framework)));
+  if (p.framework == Framework::kDeepSpeed) check_deepspeed(run);
   if (p.pipeline > 1) not_modelled("pp");
   if (p.context > 1) not_modelled("cp");
   if (p.expert > 1) not_modelled("ep");
   if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
   if (p.nodes > 1) not_modelled("more than one host");
   if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
-  if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) {
+  if (p.framework != Framework::kDeepSpeed &&
+      (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere)) {
     not_modelled("offload of sharded states");
   }
   const bool in_trainer = p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp;
@@ -185,7 +207,11 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
   }
   p.gpus = gpus.value_or(ranks);
   if (!gpus && ranks > 1) assumptions.push_back("gpus " + std::to_string(ranks) + ": " + product_of(p) + " (--gpus)");
-  if (p.gpus == 1) {
+  if (p.framework == Framework::kDeepSpeed && p.data_parallel == DataParallel::kNone) {
+    p.data_parallel = DataParallel::kDsZero2;
+    assumptions.emplace_back("DeepSpeed's ZeRO stage 2 (--parallel)");
+  }
+  if (p.gpus == 1 && p.framework != Framework::kDeepSpeed) {
     if (p.data_parallel != DataParallel::kNone && p.framework != Framework::kMegatron) {
       refuse("parallel " + std::string(name_of(p.data_parallel)) + ": one GPU has nothing to share; give --gpus");
     }
@@ -208,6 +234,10 @@ void check_parallel(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   check_sizes(p);
   if (p.framework == Framework::kMegatron) return check_megatron(model, run);
+  if (p.framework != Framework::kDeepSpeed && p.deepspeed != DeepSpeedOptions()) {
+    refuse("--deepspeed: the framework is " + std::string(name_of(p.framework)) +
+           "; accepted: --parallel ds-zero1, ds-zero2 or ds-zero3");
+  }
   if (!p.is_parallel()) return;
   check_options(p);
   check_heads(model, p);

@@ -24,6 +24,7 @@ class BackwardCall;
 class CheckpointFrame;
 class GraphCapture;
 class LayerHooks;
+class ModuleHooks;
 
 using BackwardFunction = void (*)(BackwardCall&);
 
@@ -226,6 +227,7 @@ class Tape {
   Phase phase = Phase::kBuild;
   CudaStream stream = CudaStream::kDefault;  // the current stream
   LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model
+  ModuleHooks* module_hooks = nullptr;       // and around each module that holds parameters
   int step = -1;
   bool grad_enabled = true;
   bool training = true;                    // model.train(); else model.eval(): no dropout, fixed statistics of batches

@@ -130,6 +130,7 @@ class BareLoop {
  private:
   [[nodiscard]] ModelOutput call_model();
   [[nodiscard]] Tensor forward();
+  [[nodiscard]] Tensor averaged_loss(const Tensor& loss);
 
   Tape& tape_;
   Model& model_;
@@ -151,6 +152,11 @@ ModelOutput BareLoop::call_model() {
   return output;
 }
 
+Tensor BareLoop::averaged_loss(const Tensor& loss) {
+  if (wrapper_ != nullptr) return wrapper_->averaged_loss(loss);
+  return run_.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+}
+
 Tensor BareLoop::forward() {
   if (compiled_) return compiled_->forward();
   const ModelOutput output = call_model();
@@ -164,22 +170,25 @@ void BareLoop::step() {
   } else {
     optimizer_.zero_grad();
   }
-  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run_.accumulation_steps)) {
+  const std::vector<ExecutedMicroBatch> micro_batches = executed_micro_batches(run_.accumulation_steps);
+  for (const ExecutedMicroBatch& micro_batch : micro_batches) {
     tape_.kernel_repeats = micro_batch.stands_for;
     tape_.phase = Phase::kForward;
     Tensor loss = forward();
     tape_.phase = Phase::kBackward;
     {
-      Tensor averaged = run_.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+      Tensor averaged = averaged_loss(loss);
       const Tensor scaled = scaler_.scale(averaged);
       averaged.reset();
       backward_from(scaled);
+      if (wrapper_ != nullptr) wrapper_->after_backward(&micro_batch == &micro_batches.back());
     }
     tape_.phase = Phase::kDelete;
     loss.reset();
   }
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
+  if (wrapper_ != nullptr && wrapper_->step()) return;
   if (run_.max_grad_norm) {
     scaler_.unscale(optimizer_);
     clip_grad_norm(tape_, model_.parameters);
@@ -210,7 +219,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   apply_fine_tuning(tape, model, run);
   if (wrapper != nullptr) {
     wrapper->wrap(model);
-    tape.empty_cache();
+    if (wrapper->empties_cache) tape.empty_cache();
   }
   BareLoop loop(tape, model, run, wrapper, batch);
   tape.record_kernels = true;

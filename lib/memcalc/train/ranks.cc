@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop_megatron.h"
+#include "memcalc/train/parallel/deepspeed_zero.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/zero1.h"
@@ -39,6 +40,8 @@ std::string words_of(const RunSpec& run, const Holding& holding) {
 std::vector<Holding> holdings_of(Model& model, const RunSpec& run, std::int64_t ranks) {
   switch (run.parallel.data_parallel) {
     case DataParallel::kZero1: return zero1_holdings(model, ranks);
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2: return deepspeed_holdings(model, ranks);
     case DataParallel::kFsdp1: return fsdp1_holdings(model, run, ranks);
     case DataParallel::kFsdp2: return fsdp2_holdings(model, ranks);
     default: return {};
@@ -96,7 +99,8 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
          .name = two ? "GPU 1" : "GPUs 1 to " + std::to_string(gpus - 1),
          .holds = "a replica that each step makes anew"}};
   }
-  const bool shards = mode == DataParallel::kZero1 || mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
+  const bool shards = mode == DataParallel::kZero1 || mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2 ||
+                      mode == DataParallel::kDsZero1 || mode == DataParallel::kDsZero2;
   if (shards) {
     Tape tape(device);
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype_of(run));

@@ -155,6 +155,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     }
     result.parameters = parameters_of(*model, wrapper.get());
     if (wrapper) result.assumptions = wrapper->assumptions;
+    if (wrapper) {
+      result.held = wrapper->held();
+      result.held_on_host = wrapper->held_on_host();
+    }
     say_what_is_packed(*model, device, result.parameters);
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;

@@ -5,6 +5,8 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/parallel/data_parallel.h"
 #include "memcalc/train/parallel/ddp.h"
+#include "memcalc/train/parallel/deepspeed_zero.h"
+#include "memcalc/train/parallel/deepspeed_zero3.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/tensor_parallel.h"
@@ -29,6 +31,10 @@ Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
   return inputs;
 }
 
+Tensor ParallelWrapper::averaged_loss(const Tensor& loss) {
+  return run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+}
+
 std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
   if (!run.parallel.is_parallel()) return nullptr;
   if (run.parallel.tensor > 1) return std::make_unique<TensorParallel>(tape, run, rank);
@@ -36,6 +42,9 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
     case DataParallel::kDp: return std::make_unique<DataParallelModule>(tape, run, rank);
     case DataParallel::kDdp: return std::make_unique<Ddp>(tape, run, rank);
     case DataParallel::kZero1: return std::make_unique<Zero1>(tape, run, rank);
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2: return std::make_unique<DeepSpeedZero>(tape, run, rank);
+    case DataParallel::kDsZero3: return std::make_unique<DeepSpeedZero3>(tape, run, rank);
     case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank);
     case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank);
     default: break;

@@ -14,6 +14,7 @@
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/step.h"
 
 namespace memcalc {
 
@@ -35,12 +36,24 @@ class ParallelWrapper {
   [[nodiscard]] virtual bool updates(const Parameter& /*parameter*/) const { return true; }
   /// What the optimizer of this rank is given, in its order.
   [[nodiscard]] virtual ParameterGroup optimizer_parameters(const Model& model) const;
+  /// What it keeps between steps, where it lays that out itself; empty: what follows from the parameters.
+  [[nodiscard]] virtual std::vector<HeldRow> held() const { return {}; }
+  /// Of the same what is in host memory.
+  [[nodiscard]] virtual std::vector<HeldRow> held_on_host() const { return {}; }
+  /// What backward() starts from.
+  [[nodiscard]] virtual Tensor averaged_loss(const Tensor& loss);
+  /// After the backward pass of a micro-batch, `last` of this step.
+  virtual void after_backward(bool /*last*/) {}
+  /// Clips gradients and steps an optimizer of its own in the place of the loop's; false: it has none.
+  [[nodiscard]] virtual bool step() { return false; }
   /// After optimizer.step().
   virtual void after_step() {}
 
   /// Of model.parameters before wrap(), where it replaced them.
   std::vector<Shape> whole_shapes;
   std::vector<std::string> assumptions;
+  /// torch.cuda.empty_cache() once the module is wrapped, as the measured loops had it.
+  bool empties_cache = true;
 
  protected:
   Tape& tape;

@@ -1,0 +1,28 @@
+// What a DeepSpeed run is told beside its ZeRO stage: --deepspeed, a list of names of its configuration's
+// "zero_optimization" (deepspeed/runtime/zero/config.py, 0.19.8), as "reduce_bucket_size=5e7,overlap_comm=true".
+// Covered by tests/unit/deepspeed_options_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace memcalc {
+
+/// Sizes in elements. Defaults are DeepSpeed's.
+struct DeepSpeedOptions {
+  std::int64_t reduce_bucket_size = 500'000'000;
+  std::optional<bool> overlap_comm;  // absent: in stage 3 alone
+  std::int64_t sub_group_size = 1'000'000'000;
+  std::int64_t prefetch_bucket_size = 50'000'000;      // stage3_prefetch_bucket_size
+  std::int64_t param_persistence_threshold = 100'000;  // stage3_param_persistence_threshold
+  std::int64_t max_live_parameters = 1'000'000'000;    // stage3_max_live_parameters
+  std::int64_t max_reuse_distance = 1'000'000'000;     // stage3_max_reuse_distance
+
+  [[nodiscard]] bool operator==(const DeepSpeedOptions&) const = default;
+};
+
+/// Throws Error(kUsage) for a name or value that is not one of them.
+[[nodiscard]] DeepSpeedOptions parse_deepspeed_options(std::string_view list);
+
+}  // namespace memcalc

@@ -1,0 +1,23 @@
+// ModuleHooks: what a wrapper of the model does around each module that holds parameters itself (nn.Linear, a norm, an
+// embedding), as forward hooks and hooks on its inputs and outputs do: DeepSpeed's ZeRO-3. Modules without parameters
+// of their own have none. Tape::module_hooks says where they are.
+#pragma once
+
+#include <span>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+class ModuleHooks {
+ public:
+  virtual ~ModuleHooks() = default;
+  /// `module`: its identity. May replace the input, as a forward pre-hook can.
+  [[nodiscard]] virtual Tensor before_module(const void* module, std::span<const Tensor* const> parameters,
+                                             const Tensor& input) = 0;
+  virtual void after_module(const void* module, const Tensor& output) = 0;
+  /// What stands in the place of torch.nn.functional.linear.
+  [[nodiscard]] virtual Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) = 0;
+};
+
+}  // namespace memcalc

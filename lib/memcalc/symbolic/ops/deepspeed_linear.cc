@@ -1,0 +1,52 @@
+#include "memcalc/symbolic/ops/deepspeed_linear.h"
+
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kBackward{"LinearFunctionForZeroStage3Backward"};
+
+Tensor as_matrix(const Tensor& x) { return reshape(x, {x.elements() / x.size(-1), x.size(-1)}); }
+
+void linear_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
+  const NoGrad no_grad(call.tape);
+  const Tensor& x = call.saved(0);
+  const Tensor& weight = call.saved(1);
+  Tensor x_gradient, weight_gradient, bias_gradient;
+  if (call.needs(0)) x_gradient = linear(call.gradient(), t(weight), {});
+  if (call.needs(1)) weight_gradient = linear(t(as_matrix(call.gradient())), t(as_matrix(x)), {});
+  if (call.needs(2)) bias_gradient = sum_over(as_matrix(call.gradient()), 0, false);
+  call.set(0, std::move(x_gradient));
+  call.set(1, std::move(weight_gradient));
+  call.set(2, std::move(bias_gradient));
+}
+
+Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const NoGrad no_grad(x.tape());
+  if (x.rank() == 2 && bias.defined()) return addmm(bias, x, t(weight));
+  Tensor output = linear(x, weight, {});
+  return bias.defined() ? add_in_place(output, bias) : output;
+}
+
+}  // namespace
+
+Tensor deepspeed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &weight, &bias};
+  Node* node = tape.record(kBackward, linear_backward, inputs, bias.defined() ? 3 : 2);
+  if (node != nullptr) {
+    tape.save(*node, x);
+    tape.save(*node, weight);
+  }
+  Tensor output = forward(x, weight, bias);
+  tape.set_history(node, output);
+  return output;
+}
+
+}  // namespace memcalc

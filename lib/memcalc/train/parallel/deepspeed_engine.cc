@@ -1,0 +1,119 @@
+#include "memcalc/train/parallel/deepspeed_engine.h"
+
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/optimizers/lists.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kFinite{"deepspeed::has_inf_or_nan"}, kToDouble{"aten::_to_copy"};
+constexpr Operator kNorm{"aten::linalg_vector_norm"}, kStack{"aten::stack"};
+constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed::unscale_and_clip_grads"};
+
+}  // namespace
+
+DeepSpeedEngine::DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank)
+    : ParallelWrapper(tape, run, rank), ranks(data_parallel_size(run.parallel)), dtype(weights_dtype_of(run)) {
+  empties_cache = false;
+  assumptions.emplace_back(
+      "the optimizer is torch's, given to deepspeed.initialize(); DeepSpeed's own FusedAdam takes what adamw-fused "
+      "does");
+}
+
+// engine.backward(loss): divided by gradient_accumulation_steps, also by 1, then scaled, also by 1.
+Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) { return multiply_scalar(divide_scalar(loss)); }
+
+bool DeepSpeedEngine::overflows() const { return dtype == DType::kFloat16 && tape.step < run.skipped_steps; }
+
+void DeepSpeedEngine::add_master(std::int64_t elements, bool is_copy) {
+  MasterPart& part = masters.emplace_back(MasterPart{.elements = elements, .parameter = {}});
+  tape.on_meta_device = offloads_states() || !is_copy;
+  part.parameter = {.name = "float32 partition", .tensor = tape.parameter({elements}, DType::kFloat32)};
+  tape.on_meta_device = false;
+  tape.set_category(part.parameter.tensor, Category::kOptimizerStates);
+}
+
+void DeepSpeedEngine::make_optimizers() {
+  if (offloads_states()) return;
+  for (const MasterPart& part : masters) {
+    optimizers_.emplace_back(tape, run, std::vector<ParameterGroup>{{&part.parameter}});
+  }
+}
+
+void DeepSpeedEngine::step_part(std::size_t part) {
+  if (!offloads_states()) optimizers_[part].step();
+}
+
+void DeepSpeedEngine::check_finite(std::int64_t elements) const {
+  const auto finite = [&] {
+    const Tensor extreme = scalar(tape, dtype, kFinite);  // amax, amin
+    const Tensor equal = scalar(tape, DType::kBool, kFinite);
+    const Tensor absolute = scalar(tape, dtype, kFinite);
+    const Tensor unequal = scalar(tape, DType::kBool, kFinite);
+    return scalar(tape, DType::kBool, kFinite);
+  };
+  tape.kernel(kFinite, OperatorClass::kElementwise, dtype, 0, 2.0 * static_cast<double>(elements * size_of(dtype)));
+  const Tensor no_nan = finite();
+  const Tensor no_infinity = finite();
+  const Tensor both = scalar(tape, DType::kBool, kFinite);
+  const Tensor neither = scalar(tape, DType::kBool, kFinite);
+}
+
+void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) const {
+  TensorList norms;
+  for (const std::int64_t elements : pieces) {
+    const Tensor wide = tape.empty({elements}, DType::kFloat64, kToDouble);
+    const auto count = static_cast<double>(elements);
+    tape.kernel(kToDouble, OperatorClass::kMovement, dtype, 0, count * static_cast<double>(size_of(dtype) + 8));
+    Tensor each = scalar(tape, DType::kFloat64, kNorm);
+    reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
+    tape.kernel(kNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
+    norms.push_back(std::move(each));
+  }
+  Tensor stacked = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, kStack);
+  Tensor squares = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, kTotalNorm);
+  stacked.reset();
+  Tensor sum = scalar(tape, DType::kFloat64, kTotalNorm);
+  squares.reset();
+  const Tensor total = scalar(tape, DType::kFloat32, kTotalNorm);
+  sum.reset();
+  const Tensor root = scalar(tape, DType::kFloat32, kTotalNorm);
+  tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+}
+
+void DeepSpeedEngine::scale_gradients() const {
+  const Tensor clip = scalar(tape, DType::kFloat32, kClip);
+  const Tensor clamped = scalar(tape, DType::kFloat32, kClip);
+  const Tensor inverse = scalar(tape, DType::kFloat32, kClip);
+}
+
+std::int64_t DeepSpeedEngine::master_elements() const {
+  std::int64_t total = 0;
+  for (const MasterPart& part : masters) total = checked_add(total, part.elements);
+  return total;
+}
+
+Bytes DeepSpeedEngine::state_bytes() const {
+  const OptimizerRule& rule = rule_of(run.optimizer);
+  Bytes total = 0;
+  for (const MasterPart& part : masters) {
+    const StateBytes held = rule.state_bytes({.shape = {part.elements}, .dtype = DType::kFloat32}, run.loop);
+    total = checked_add(total, checked_add(held.tensors, held.scalars));
+  }
+  return total;
+}
+
+std::vector<HeldRow> DeepSpeedEngine::held_on_host() const {
+  if (!offloads_states()) return {};
+  const std::string where = run.parallel.offload_states == OffloadTo::kNvme ? "on NVMe" : "in host memory";
+  const Bytes flat = checked_multiply(master_elements(), size_of(DType::kFloat32));
+  return {{"float32 partition", flat, "of this rank, " + where},
+          {"float32 gradients", flat, "of this rank's partition, " + where},
+          {"optimizer states", state_bytes(), "of this rank's partition, " + where}};
+}
+
+}  // namespace memcalc

@@ -1,0 +1,64 @@
+// What DeepSpeed's ZeRO stages have in common: the engine's backward and step (deepspeed/runtime/engine.py, 0.19.8),
+// the check for overflow, the norm in float64, the optimizer that sees flat float32 partitions alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "memcalc/train/optimizer.h"
+#include "memcalc/train/parallel/wrapper.h"
+
+namespace memcalc {
+
+class DeepSpeedEngine : public ParallelWrapper {
+ public:
+  DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank);
+
+  [[nodiscard]] bool updates(const Parameter& /*parameter*/) const override { return true; }
+  /// The loop's own optimizer has nothing to do.
+  [[nodiscard]] ParameterGroup optimizer_parameters(const Model& /*model*/) const override { return {}; }
+  [[nodiscard]] Tensor averaged_loss(const Tensor& loss) override;
+  [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
+
+ protected:
+  /// A flat part of the float32 weights on this rank, with the optimizer of its own.
+  struct MasterPart {
+    std::int64_t elements = 0;
+    Parameter parameter;  // on the meta device where it is offloaded
+  };
+
+  [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }
+  /// The first steps of fp16, whose loss scale is too large, end at the check for overflow.
+  [[nodiscard]] bool overflows() const;
+  /// What the optimizer of a part of this rank updates: a float32 copy, counted as optimizer state, or, where the
+  /// weights are that themselves, no memory of its own.
+  void add_master(std::int64_t elements, bool is_copy = true);
+  void make_optimizers();
+  /// optimizer.step() of a part whose gradient is set.
+  void step_part(std::size_t part);
+
+  /// has_inf_or_nan: two reductions and seven scalars.
+  void check_finite(std::int64_t elements) const;
+  /// The norms of tensors of so many elements, each through a copy in float64, and their norm.
+  void take_norm(std::span<const std::int64_t> pieces) const;
+  /// unscale_and_clip_grads: in place, with scalars.
+  void scale_gradients() const;
+
+  /// "in bfloat16", of the parameters.
+  [[nodiscard]] std::string in_dtype() const { return "in " + std::string(name_of(dtype)); }
+  [[nodiscard]] std::int64_t master_elements() const;
+  /// The optimizer's states of all parts.
+  [[nodiscard]] Bytes state_bytes() const;
+
+  std::int64_t ranks = 1;
+  DType dtype = DType::kFloat32;  // of parameters and gradients
+  std::deque<MasterPart> masters;
+
+ private:
+  std::deque<OptimizerSteps> optimizers_;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,292 @@
+#include "memcalc/train/parallel/deepspeed_zero.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/loop.h"
+#include "memcalc/train/optimizers/lists.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kFlatten{"deepspeed::flatten_dense_tensors_aligned"}, kClone{"aten::clone"};
+constexpr Operator kFloat{"aten::_to_copy"}, kZeros{"aten::zeros"}, kCat{"aten::cat"}, kNorm{"aten::norm"};
+constexpr Operator kBucket{"deepspeed::setup_buckets"}, kPartition{"deepspeed::copy_grads_in_partition"};
+constexpr Operator kOffload{"deepspeed::temp_grad_buffer_for_gpu_offload"}, kOverflow{"deepspeed::has_overflow"};
+constexpr Operator kReduce{"c10d::allreduce_"}, kGather{"c10d::_allgather_base_"};
+
+/// Of [begin, begin + elements) what lies in the part of `rank`.
+std::int64_t elements_in_part(std::int64_t begin, std::int64_t elements, std::int64_t rank, std::int64_t partition) {
+  const std::int64_t end = std::min(begin + elements, (rank + 1) * partition);
+  return std::max<std::int64_t>(end - std::max(begin, rank * partition), 0);
+}
+
+/// tensor.data = a part of `whole`; what it had before dies.
+void move_into(Tape& tape, const Tensor& tensor, const Tensor& whole) {
+  const Tensor part = tape.alias(whole, tensor.shape(), tensor.strides(), false);
+  std::swap(tensor.impl()->block, part.impl()->block);
+}
+
+}  // namespace
+
+std::int64_t DeepSpeedZero::flat_elements(std::int64_t parameters, std::int64_t ranks) {
+  constexpr std::int64_t kStartAlignment = 2;  // nccl_start_alignment_factor
+  return round_up(parameters, kStartAlignment * ranks);
+}
+
+std::vector<std::vector<std::int64_t>> deepspeed_holdings(const Model& model, std::int64_t ranks) {
+  std::vector<std::int64_t> elements;
+  std::int64_t total = 0;
+  for (const Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    elements.push_back(parameter.tensor.elements());
+    total = checked_add(total, elements.back());
+  }
+  const std::int64_t partition = DeepSpeedZero::flat_elements(total, ranks) / ranks;
+  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks));
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::int64_t begin = 0;
+    for (const std::int64_t each : elements) {
+      holdings[static_cast<std::size_t>(rank)].push_back(elements_in_part(begin, each, rank, partition));
+      begin += each;
+    }
+  }
+  return holdings;
+}
+
+CudaStream DeepSpeedZero::reduction_stream() const {
+  return overlaps() ? CudaStream::kReduceScatter : CudaStream::kDefault;
+}
+
+// --- __init__
+
+void DeepSpeedZero::wrap(Model& model) {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    params_.push_back({.tensor = parameter.tensor, .begin = total});
+    total = checked_add(total, parameter.tensor.elements());
+    largest_ = std::max(largest_, parameter.tensor.elements());
+  }
+  micro_batches_ = static_cast<std::int64_t>(executed_micro_batches(run.accumulation_steps).size());
+  flat_ = flat_elements(total, ranks);
+  partition_ = flat_ / ranks;
+  tape.empty_cache();
+  {
+    Tensor padding = tape.empty({flat_ - total}, dtype, kZeros);
+    const Tensor flat = tape.empty({flat_}, dtype, kFlatten, Category::kWeights);
+    padding.reset();
+    for (const FlatParameter& param : params_) move_into(tape, param.tensor, flat);
+  }
+  for (FlatParameter& param : params_) {
+    param.own = elements_in_part(param.begin, param.tensor.elements(), rank, partition_);
+    if (param.own > 0) own_elements_ += param.tensor.elements();
+  }
+  {
+    const Tensor copy = tape.empty({partition_}, dtype, kClone);
+    add_master(partition_);
+  }
+  if (offloads_states()) {
+    offload_buffer_ = tape.empty({largest_}, dtype, kOffload, Category::kCommunication);
+  } else {
+    tape.scratch(checked_multiply(partition_, size_of(DType::kFloat32)), kZeros);  // initialize_optimizer_states
+  }
+  make_optimizers();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    tape.after_gradient_of(params_[i].tensor, [this, i] {  // process_gradients
+      make_buckets();
+      if (partitions_gradients()) put_into_bucket(i);
+    });
+  }
+  assumptions.emplace_back("DeepSpeed's buckets of " + std::to_string(bucket_size()) +
+                           " elements, contiguous gradients, reduce_scatter" +
+                           (overlaps() ? ", overlap_comm" : ", no overlap_comm") + " (--deepspeed)");
+}
+
+ModelOutput DeepSpeedZero::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
+  ++micro_batch_;
+  return module(batch);
+}
+
+// --- backward: gradients pass through the bucket
+
+// setup_buckets: at the first gradient after they were released.
+void DeepSpeedZero::make_buckets() {
+  if (!buckets_.empty()) return;
+  for (int i = 0; i < (overlaps() ? 2 : 1); ++i) {
+    buckets_.push_back(tape.empty({bucket_size()}, dtype, kBucket, Category::kCommunication));
+  }
+  bucket_ = 0;
+}
+
+// reduce_independent_p_g_buckets_and_remove_grads. A parameter larger than the bucket stays where it is.
+void DeepSpeedZero::put_into_bucket(std::size_t i) {
+  const Tensor& param = params_[i].tensor;
+  Tensor& gradient = param.impl()->grad;
+  if (!gradient.defined()) return;
+  if (bucket_elements_ + param.elements() > bucket_size()) {
+    reduce_bucket();
+    if (overlaps()) bucket_ = 1 - bucket_;
+  }
+  if (param.elements() <= bucket_size()) {
+    gradient = tape.alias(buckets_[bucket_], param.shape(), param.strides(), true);
+  }
+  bucket_elements_ += param.elements();
+  bucket_params_.push_back(i);
+}
+
+// reduce_ipg_grads
+void DeepSpeedZero::reduce_bucket() {
+  if (bucket_params_.empty()) return;
+  const OnStream on_reduction(tape, reduction_stream());
+  average_bucket();
+  for (const std::size_t i : bucket_params_) {
+    if (params_[i].own > 0) {
+      keep_gradient(i);
+    } else if (partitions_gradients()) {
+      params_[i].tensor.impl()->grad.reset();
+    }
+  }
+  bucket_params_.clear();
+  bucket_elements_ = 0;
+}
+
+// average_tensor, allreduce_and_scatter: the slices of the ranks, which neighbours of one rank share, are flattened.
+void DeepSpeedZero::average_bucket() {
+  std::int64_t pieces = 0;
+  std::int64_t elements = 0;
+  std::int64_t last_rank = -1;
+  for (const std::size_t i : bucket_params_) {
+    const FlatParameter& param = params_[i];
+    const std::int64_t end = param.begin + param.tensor.elements();
+    for (std::int64_t at = param.begin; at < end;) {
+      const std::int64_t owner = at / partition_;
+      const std::int64_t until = std::min(end, (owner + 1) * partition_);
+      if (owner != last_rank && elements > bucket_size()) {
+        all_reduce(std::exchange(pieces, 0), std::exchange(elements, 0));
+      }
+      if (owner != last_rank) ++pieces;
+      last_rank = owner;
+      elements += until - at;
+      at = until;
+    }
+  }
+  all_reduce(pieces, elements);
+}
+
+void DeepSpeedZero::all_reduce(std::int64_t pieces, std::int64_t elements) {
+  if (pieces == 0) return;
+  Tensor flat;  // of one tensor a view
+  if (pieces > 1) flat = tape.empty({elements}, dtype, kCat, Category::kCommunication);
+  tape.collective(kReduce, Collective::kAllReduce, dtype, elements * size_of(dtype), ranks);
+}
+
+// copy_grads_in_partition
+void DeepSpeedZero::keep_gradient(std::size_t i) {
+  const FlatParameter& param = params_[i];
+  if (offloads_states()) return move_gradient_to_host(param);
+  if (!gradients_.defined()) gradients_ = tape.empty({own_elements_}, dtype, kPartition, Category::kGradients);
+  param.tensor.impl()->grad = tape.alias(gradients_, param.tensor.shape(), param.tensor.strides(), true);
+}
+
+// At a boundary of accumulation: the norm, the check for overflow, and the copy, converted before it moves.
+void DeepSpeedZero::move_gradient_to_host(const FlatParameter& param) {
+  if (!at_boundary()) return;  // added up in host memory, through the buffer on the card
+  {
+    const Tensor wide = tape.empty({param.own}, DType::kFloat64, kFloat);
+    offloaded_norms_.push_back(scalar(tape, DType::kFloat64, kNorm));
+    reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
+  }
+  check_finite(param.own);
+  if (dtype != DType::kFloat32) tape.scratch(param.own * size_of(DType::kFloat32), kFloat);
+  param.tensor.impl()->grad.reset();
+}
+
+// Stage 1 reduces at the boundary, all gradients one after the other (reduce_gradients).
+void DeepSpeedZero::after_backward(bool last) {
+  if (!partitions_gradients()) {
+    if (!last) return;  // gradients add up on every rank, and the bucket stays
+    for (std::size_t i = 0; i < params_.size(); ++i) put_into_bucket(i);
+  }
+  finish_micro_batch(last);
+}
+
+// independent_gradient_partition_epilogue
+void DeepSpeedZero::finish_micro_batch(bool last) {
+  reduce_bucket();
+  if (!offloads_states()) {
+    if (!accumulated_.defined()) accumulated_ = gradients_;  // else added to what earlier micro-batches left
+    const std::int64_t flat_end = params_.back().begin + params_.back().tensor.elements();
+    const std::int64_t missing = (rank + 1) * partition_ - std::max(flat_end, rank * partition_);
+    if (last && missing > 0) padding_ = tape.empty({missing}, dtype, kZeros, Category::kGradients);
+  }
+  buckets_.clear();
+  for (const FlatParameter& param : params_) param.tensor.impl()->grad.reset();
+  gradients_.reset();
+}
+
+// --- step()
+
+bool DeepSpeedZero::step() {
+  micro_batch_ = 0;
+  std::vector<std::int64_t> pieces;
+  for (const FlatParameter& param : params_) {
+    if (param.own > 0) pieces.push_back(param.own);
+  }
+  if (dtype != DType::kFloat32) {
+    const Tensor count = scalar(tape, DType::kFloat32, kOverflow);
+    if (!offloads_states()) {
+      for (const std::int64_t elements : pieces) check_finite(elements);
+      if (padding_.defined()) check_finite(padding_.elements());
+    }
+    const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
+    tape.synchronize(kOverflow);
+  }
+  if (overflows()) {
+    offloaded_norms_.clear();
+    drop(accumulated_, padding_);
+    return true;
+  }
+  if (offloads_states()) {
+    take_offloaded_norm();
+  } else {
+    take_norm(pieces);
+    const Tensor& master = masters.front().parameter.tensor;
+    const bool flattens = pieces.size() + (padding_.defined() ? 1 : 0) > 1;
+    Tensor flat = flattens ? tape.empty({partition_}, dtype, kCat, Category::kGradients) : accumulated_;
+    master.impl()->grad =
+        dtype == DType::kFloat32 ? flat : tape.empty({partition_}, DType::kFloat32, kFloat, Category::kGradients);
+    flat.reset();
+    drop(accumulated_, padding_);
+    scale_gradients();
+    step_part(0);
+    master.impl()->grad.reset();
+  }
+  if (ranks > 1) tape.collective(kGather, Collective::kAllGather, dtype, flat_ * size_of(dtype), ranks);
+  return true;
+}
+
+// complete_grad_norm_calculation_for_cpu_offload: a float32 sum of what was taken in backward.
+void DeepSpeedZero::take_offloaded_norm() {
+  const Tensor total = scalar(tape, DType::kFloat32, kNorm);
+  tape.synchronize(kNorm);
+  offloaded_norms_.clear();
+}
+
+std::vector<HeldRow> DeepSpeedZero::held() const {
+  std::vector<HeldRow> rows = {{"weights", checked_multiply(flat_, size_of(dtype)),
+                                "all parameters " + in_dtype() + ", in one flat buffer padded for the ranks"},
+                               {"gradients", 0, "none between steps; inside one, " + in_dtype()}};
+  if (offloads_states()) {
+    rows.push_back({"gradient buffer", offload_buffer_.bytes(), "of the largest parameter, on its way to the host"});
+  } else {
+    const Bytes copy = checked_multiply(partition_, size_of(DType::kFloat32));
+    rows.push_back({"optimizer states", checked_add(copy, state_bytes()),
+                    "a float32 copy of this rank's part and the optimizer's states of it"});
+  }
+  return rows;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,406 @@
+#include "memcalc/train/parallel/deepspeed_zero3.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/ops/deepspeed_linear.h"
+#include "memcalc/train/optimizers/lists.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kPartition{"deepspeed::partition"}, kDefragment{"deepspeed::defragment"};
+constexpr Operator kGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kCat{"aten::cat"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros"}, kNorm{"aten::norm"};
+constexpr Operator kBucket{"deepspeed::ipg_bucket"}, kOverflow{"deepspeed::has_overflow"};
+constexpr Operator kPostBackward{"PostBackwardFunctionModuleBackward"};
+
+/// tensor.data = data
+void set_data(const Tensor& tensor, const Tensor& data) {
+  const Tensor alias = tensor.tape().alias(data, tensor.shape(), tensor.strides(), false);
+  std::swap(tensor.impl()->block, alias.impl()->block);
+}
+
+/// tensor.data = torch.empty(0)
+void drop_data(const Tensor& tensor) {
+  const Tensor nothing = tensor.tape().empty({0}, tensor.dtype(), kPartition);
+  std::swap(tensor.impl()->block, nothing.impl()->block);
+}
+
+}  // namespace
+
+CudaStream DeepSpeedZero3::gather_stream() const { return overlaps() ? CudaStream::kAllGather : CudaStream::kDefault; }
+
+CudaStream DeepSpeedZero3::reduction_stream() const {
+  return overlaps() ? CudaStream::kReduceScatter : CudaStream::kDefault;
+}
+
+// --- __init__
+
+void DeepSpeedZero3::wrap(Model& model) {
+  const DeepSpeedOptions& options = run.parallel.deepspeed;
+  partition_parameters(model);
+  overflow_ = tape.empty({1}, DType::kBool, kZeros);
+  make_masters();
+  bucket_ = tape.empty({options.reduce_bucket_size}, dtype, kBucket, Category::kCommunication);
+  tape.on_meta_device = offloads_states();
+  gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
+  tape.on_meta_device = false;
+  make_optimizers();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (ranks > 1) tape.scratch(sizes(params_[i].part * ranks), kGather);  // gathered to be hooked
+    tape.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
+  }
+  std::vector<std::int64_t> elements;
+  std::vector<bool> persists;
+  for (const SharedParameter& each : params_) {
+    elements.push_back(each.elements);
+    persists.push_back(each.persists);
+  }
+  coordinator_ = std::make_unique<ParameterCoordinator>(
+      std::move(elements), std::move(persists),
+      ParameterCoordinator::Limits{.prefetch_bucket = options.prefetch_bucket_size,
+                                   .max_live = options.max_live_parameters,
+                                   .max_reuse_distance = options.max_reuse_distance},
+      *this);
+  model_with_head_ = coordinator_->add_module({});
+  base_model_ = coordinator_->add_module({});
+  assumptions.emplace_back(
+      "each card holds the whole model before deepspeed.initialize() parts it; the peaks are those of the steps (where "
+      "it does not fit, build it under deepspeed.zero.Init)");
+  assumptions.emplace_back(
+      "DeepSpeed's reduce_bucket_size " + std::to_string(options.reduce_bucket_size) +
+      ", stage3_prefetch_bucket_size " + std::to_string(options.prefetch_bucket_size) +
+      ", stage3_param_persistence_threshold " + std::to_string(options.param_persistence_threshold) +
+      ", stage3_max_live_parameters " + std::to_string(options.max_live_parameters) + ", stage3_max_reuse_distance " +
+      std::to_string(options.max_reuse_distance) + (overlaps() ? ", overlap_comm" : "") + " (--deepspeed)");
+}
+
+// zero.Init(module=…), then defragment: through host memory into one flat buffer.
+void DeepSpeedZero3::partition_parameters(Model& model) {
+  std::vector<Tensor> parts;
+  for (const Parameter& parameter : model.parameters) {
+    SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
+    shared.elements = parameter.tensor.elements();
+    shared.part = ceil_div(shared.elements, ranks);
+    shared.persists = shared.elements <= run.parallel.deepspeed.param_persistence_threshold;
+    number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
+    part_elements_ = checked_add(part_elements_, shared.part);
+    if (shared.persists) persistent_elements_ += shared.part * ranks;
+    tape.on_meta_device = offloads_parameters();
+    parts.push_back(tape.empty({shared.part}, dtype, kPartition, Category::kWeights));
+    tape.on_meta_device = false;
+    drop_data(parameter.tensor);
+    params_.push_back(std::move(shared));
+  }
+  for (Tensor& part : parts) part.reset();
+  tape.empty_cache();
+  tape.on_meta_device = offloads_parameters();
+  weights_ = tape.empty({part_elements_}, dtype, kDefragment, Category::kWeights);
+  tape.on_meta_device = false;
+  sub_groups_.emplace_back();
+  std::int64_t in_group = 0;
+  for (const SharedParameter& each : params_) {  // _create_fp16_sub_groups
+    if (in_group >= run.parallel.deepspeed.sub_group_size) {
+      sub_groups_.emplace_back();
+      in_group = 0;
+    }
+    sub_groups_.back().push_back(each.part);
+    in_group += each.part;
+  }
+}
+
+// _create_fp32_partitions; float32 weights are their own master copy.
+void DeepSpeedZero3::make_masters() {
+  Tensor converted;
+  std::int64_t largest = 0;
+  for (const std::vector<std::int64_t>& group : sub_groups_) {
+    std::int64_t elements = 0;
+    for (const std::int64_t part : group) elements += part;
+    largest = std::max(largest, elements);
+    const bool is_copy = dtype != DType::kFloat32 && !offloads_states();
+    if (is_copy) converted = tape.empty({elements}, DType::kFloat32, kToCopy);
+    add_master(elements, is_copy);
+  }
+  converted.reset();
+  if (!offloads_states()) tape.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
+}
+
+// --- forward and backward of modules
+
+ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
+  coordinator_->begin_pass();
+  for (const int outer : {model_with_head_, base_model_}) coordinator_->fetch(outer, false);
+  tape.module_hooks = this;  // and in backward, for layers that are recomputed
+  ModelOutput output = module(batch);
+  if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
+  tape.before_backward_of(output.loss, [this] { coordinator_->fetch(model_with_head_, true); });
+  return output;
+}
+
+void DeepSpeedZero3::check_every_parameter_is_hooked() const {
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (coordinator_->was_fetched(static_cast<int>(i))) continue;
+    throw Error(ErrorCode::kUnsupported, "parallel ds-zero3: which module of this model holds " + params_[i].name +
+                                             ", and so when it is gathered, is not known");
+  }
+}
+
+Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor* const> parameters,
+                                     const Tensor& input) {
+  HookedModule& hooked = modules_[module];
+  if (hooked.owner == nullptr) {
+    std::vector<int> numbers;
+    for (const Tensor* each : parameters) {
+      if (each->defined()) numbers.push_back(number_of_.at(each->impl()));
+    }
+    hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers))};
+  }
+  coordinator_->fetch(hooked.number, false);
+  if (!tape.grad_enabled || !input.requires_grad()) return input;
+  const Tensor* const inputs[] = {&input};
+  Node* node = tape.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
+  Tensor output = tape.alias(input, input.shape(), input.strides(), true);
+  if (node == nullptr) return output;
+  node->context = &hooked;
+  tape.set_history(node, output);
+  return output;
+}
+
+void DeepSpeedZero3::run_post_backward(BackwardCall& call) {
+  const auto& hooked = *static_cast<const HookedModule*>(call.node.context);
+  hooked.owner->coordinator_->release(hooked.number, true);
+  call.set(0, call.take_gradient());
+}
+
+void DeepSpeedZero3::after_module(const void* module, const Tensor& output) {
+  const int number = modules_.at(module).number;
+  coordinator_->release(number, false);
+  if (output.requires_grad()) {
+    tape.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
+  }
+}
+
+Tensor DeepSpeedZero3::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return deepspeed_linear(x, weight, bias);
+}
+
+// --- all-gather and release (partition_parameters.py)
+
+// all_gather_coalesced: one parameter into its own buffer, several into one that is taken apart when it has arrived.
+void DeepSpeedZero3::gather(std::span<const int> parameters) {
+  std::int64_t elements = 0;
+  for (const int i : parameters) elements += param(i).part * ranks;
+  if (ranks == 1 && !offloads_parameters()) {  // NoGatherHandle
+    for (const int i : parameters) set_data(param(i).tensor, weights_);
+    return;
+  }
+  const OnStream on_gather(tape, gather_stream());
+  if (parameters.size() == 1) {
+    SharedParameter& only = param(parameters.front());
+    const Tensor buffer = tape.empty({elements}, dtype, kGather, Category::kGatheredWeights);
+    if (offloads_parameters() && ranks > 1) {
+      only.moved = tape.empty({only.part}, dtype, kToCopy, Category::kCommunication);
+    }
+    set_data(only.tensor, buffer);
+  } else {
+    flats_[parameters.front()] = tape.empty({elements}, dtype, kGather, Category::kCommunication);
+    if (offloads_parameters()) {
+      std::vector<Tensor> moved;
+      for (const int i : parameters) {
+        moved.push_back(tape.empty({param(i).part}, dtype, kToCopy, Category::kCommunication));
+      }
+    }
+  }
+  tape.collective(kGather, Collective::kAllGather, dtype, sizes(elements), ranks);
+}
+
+void DeepSpeedZero3::arrive(std::span<const int> parameters) {
+  if (parameters.size() == 1) param(parameters.front()).moved.reset();
+  if (parameters.size() == 1 || (ranks == 1 && !offloads_parameters())) return;
+  const OnStream on_gather(tape, gather_stream());
+  for (const int i : parameters) {
+    const Tensor whole = tape.empty({param(i).elements}, dtype, kCat, Category::kGatheredWeights);
+    set_data(param(i).tensor, whole);
+  }
+}
+
+void DeepSpeedZero3::forget(std::span<const int> parameters) {
+  const auto found = flats_.find(parameters.front());
+  if (found != flats_.end()) flats_.erase(found);
+}
+
+void DeepSpeedZero3::release(int parameter) { free_later(param(parameter).tensor); }
+
+// free_param: made on the stream of the collectives, used on the current one, whose events the allocator waits for.
+void DeepSpeedZero3::free_later(Tensor& tensor) {
+  const BlockId block = tensor.impl()->block;
+  if (block != kNoBlock && overlaps() && block != weights_.impl()->block) {
+    tape.record_stream(tensor);
+    waiting_.push_back(block);
+  }
+  drop_data(tensor);
+}
+
+void DeepSpeedZero3::streams_are_done() {
+  for (const BlockId block : waiting_) tape.streams_done(block);
+  waiting_.clear();
+}
+
+// --- gradients
+
+// reduce_independent_p_g_buckets_and_remove_grads, __add_grad_to_ipg_bucket
+void DeepSpeedZero3::gradient_ready(std::size_t i) {
+  const SharedParameter& param = params_[i];
+  Tensor& gradient = param.tensor.impl()->grad;
+  const std::int64_t bucket_size = bucket_.elements();
+  if (bucket_elements_ + param.elements > bucket_size && bucket_elements_ > 0) reduce_bucket();
+  if (bucket_elements_ + param.elements <= bucket_size) {
+    if (overlaps()) {
+      tape.record_stream(gradient);
+      waiting_.push_back(gradient.impl()->block);
+    }
+    gradient = tape.alias(bucket_, param.tensor.shape(), param.tensor.strides(), true);
+  }
+  bucket_params_.push_back(i);
+  bucket_elements_ += param.elements;
+}
+
+// __reduce_and_partition_ipg_grads: reduce_scatter_coalesced interleaves the parts of several gradients in a new
+// tensor.
+void DeepSpeedZero3::reduce_bucket() {
+  if (bucket_params_.empty()) return;
+  const OnStream on_reduction(tape, reduction_stream());
+  std::int64_t elements = 0;
+  for (const std::size_t i : bucket_params_) elements += params_[i].part * ranks;
+  const bool in_place = bucket_params_.size() == 1 && params_[bucket_params_.front()].elements % ranks == 0;
+  Tensor interleaved;
+  if (!in_place) interleaved = tape.empty({elements}, dtype, kCat, Category::kCommunication);
+  tape.collective(kReduceScatter, Collective::kReduceScatter, dtype, sizes(elements), ranks);
+  for (const std::size_t i : bucket_params_) {
+    keep_part(params_[i]);
+    Tensor& gradient = params_[i].tensor.impl()->grad;
+    if (overlaps() && gradient.impl()->block != bucket_.impl()->block) {  // larger than the bucket
+      tape.record_stream(gradient);
+      waiting_.push_back(gradient.impl()->block);
+    }
+    gradient.reset();
+  }
+  bucket_params_.clear();
+  bucket_elements_ = 0;
+}
+
+// partition_grads: into the flat gradients; of those in host memory a copy on the card, its norm, its float32 copy.
+void DeepSpeedZero3::keep_part(const SharedParameter& param) {
+  if (!offloads_states()) return;
+  const Tensor copy = tape.empty({param.part}, dtype, kToCopy);
+  constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
+  tape.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), kNorm);
+  if (dtype != DType::kFloat32) tape.scratch(param.part * size_of(DType::kFloat32), kToCopy);
+}
+
+void DeepSpeedZero3::after_backward(bool /*last*/) {
+  reduce_bucket();
+  coordinator_->release_leftovers();
+  tape.module_hooks = nullptr;
+}
+
+// --- step()
+
+bool DeepSpeedZero3::step() {
+  coordinator_->release_all();
+  if (dtype == DType::kFloat16) check_overflow();
+  if (overflows()) {
+    streams_are_done();
+    return true;
+  }
+  if (offloads_states()) {
+    const Tensor total = scalar(tape, DType::kFloat32, kNorm);
+    tape.synchronize(kNorm);
+  } else {
+    for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
+  }
+  streams_are_done();
+  for (std::size_t i = 0; i < sub_groups_.size() && !offloads_states(); ++i) step_sub_group(i);
+  gather_persistent();
+  return true;
+}
+
+// has_overflow: isinf through a copy of absolute values, isnan through a comparison.
+void DeepSpeedZero3::check_overflow() {
+  const OnStream on_reduction(tape, reduction_stream());
+  if (!offloads_states()) {
+    {
+      Tensor absolute = tape.empty({part_elements_}, dtype, kOverflow);
+      const Tensor infinite = tape.empty({part_elements_}, DType::kBool, kOverflow);
+      absolute.reset();
+      const Tensor any = scalar(tape, DType::kBool, kOverflow);
+    }
+    const Tensor not_numbers = tape.empty({part_elements_}, DType::kBool, kOverflow);
+    const Tensor any = scalar(tape, DType::kBool, kOverflow);
+  }
+  const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
+  tape.synchronize(kOverflow);
+}
+
+void DeepSpeedZero3::step_sub_group(std::size_t i) {
+  const MasterPart& part = masters[i];
+  Tensor flat = sub_groups_[i].size() > 1 ? tape.empty({part.elements}, dtype, kCat, Category::kGradients) : gradients_;
+  part.parameter.tensor.impl()->grad =
+      dtype == DType::kFloat32 ? flat : tape.empty({part.elements}, DType::kFloat32, kToCopy, Category::kGradients);
+  flat.reset();
+  scale_gradients();
+  step_part(i);
+  part.parameter.tensor.impl()->grad.reset();
+}
+
+// _post_step: small parameters stay whole until the next step.
+void DeepSpeedZero3::gather_persistent() {
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const SharedParameter& each = params_[i];
+    if (!each.persists) continue;
+    if (ranks == 1 && !offloads_parameters()) {
+      set_data(each.tensor, weights_);
+    } else {
+      const Tensor whole = tape.empty({each.part * ranks}, dtype, kGather, Category::kGatheredWeights);
+      tape.collective(kGather, Collective::kAllGather, dtype, sizes(each.part * ranks), ranks);
+      set_data(each.tensor, whole);
+    }
+    coordinator_->set_available(static_cast<int>(i));
+  }
+}
+
+// --- what is held between steps
+
+std::vector<HeldRow> DeepSpeedZero3::held() const {
+  const std::string padded = "this rank's part of each parameter " + in_dtype() + ", padded";
+  std::vector<HeldRow> rows;
+  if (!offloads_parameters()) rows.push_back({"weights", weights_.bytes(), padded});
+  if (ranks > 1 || offloads_parameters()) {
+    rows.push_back({"persistent parameters", sizes(persistent_elements_),
+                    "whole, those of at most " + std::to_string(run.parallel.deepspeed.param_persistence_threshold) +
+                        " elements"});
+  }
+  if (!offloads_states()) rows.push_back({"gradients", gradients_.bytes(), "of the parts, always there"});
+  rows.push_back({"gradient bucket", bucket_.bytes(), "reduce_bucket_size elements, always there"});
+  if (!offloads_states()) {
+    const Bytes copy = dtype == DType::kFloat32 ? 0 : checked_multiply(master_elements(), size_of(DType::kFloat32));
+    rows.push_back({"optimizer states", checked_add(copy, state_bytes()),
+                    dtype == DType::kFloat32 ? "the optimizer's states of the parts"
+                                             : "a float32 copy of the parts and the optimizer's states of it"});
+  }
+  return rows;
+}
+
+std::vector<HeldRow> DeepSpeedZero3::held_on_host() const {
+  std::vector<HeldRow> rows = DeepSpeedEngine::held_on_host();
+  if (offloads_states()) rows.push_back({"gradients", sizes(part_elements_), "of the parts, " + in_dtype()});
+  if (offloads_parameters()) {
+    rows.push_back({"weights", sizes(part_elements_), "this rank's part of each parameter, " + in_dtype()});
+  }
+  return rows;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,95 @@
+// DeepSpeed's ZeRO, stage 3: deepspeed/runtime/zero/stage3.py (DeepSpeedZeroOptimizer_Stage3) and
+// partition_parameters.py, 0.19.8. Each rank keeps its part of every parameter; modules gather theirs before they run
+// (parameter_coordinator.h says which and when); gradients pass through a bucket and are kept in parts.
+// Covered by tests/unit/deepspeed_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "memcalc/symbolic/module_hooks.h"
+#include "memcalc/train/parallel/deepspeed_engine.h"
+#include "memcalc/train/parallel/parameter_coordinator.h"
+
+namespace memcalc {
+
+class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public ParameterCoordinator::Memory {
+ public:
+  using DeepSpeedEngine::DeepSpeedEngine;
+
+  void wrap(Model& model) override;
+  [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  void after_backward(bool last) override;
+  [[nodiscard]] bool step() override;
+  [[nodiscard]] std::vector<HeldRow> held() const override;
+  [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
+
+  [[nodiscard]] Tensor before_module(const void* module, std::span<const Tensor* const> parameters,
+                                     const Tensor& input) override;
+  void after_module(const void* module, const Tensor& output) override;
+  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
+
+  void gather(std::span<const int> parameters) override;
+  void arrive(std::span<const int> parameters) override;
+  void forget(std::span<const int> parameters) override;
+  void release(int parameter) override;
+
+ private:
+  struct SharedParameter {
+    std::string name;
+    Tensor tensor;  // the module's
+    std::int64_t elements = 0;
+    std::int64_t part = 0;  // of every rank, padding included
+    bool persists = false;
+    Tensor moved;  // of a part in host memory its copy on the card, until the collective is done
+  };
+  /// A module with parameters of its own, for its hooks.
+  struct HookedModule {
+    DeepSpeedZero3* owner = nullptr;
+    int number = 0;
+  };
+  static void run_post_backward(BackwardCall& call);
+
+  [[nodiscard]] bool offloads_parameters() const { return run.parallel.offload_parameters != OffloadTo::kNowhere; }
+  [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed.overlap_comm.value_or(true); }
+  [[nodiscard]] CudaStream gather_stream() const;
+  [[nodiscard]] CudaStream reduction_stream() const;
+  [[nodiscard]] SharedParameter& param(int i) { return params_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] Bytes sizes(std::int64_t elements) const { return checked_multiply(elements, size_of(dtype)); }
+
+  void partition_parameters(Model& model);
+  void make_masters();
+  void check_every_parameter_is_hooked() const;
+  void gradient_ready(std::size_t i);
+  void reduce_bucket();
+  void keep_part(const SharedParameter& param);
+  void free_later(Tensor& tensor);
+  void streams_are_done();
+  void check_overflow();
+  void step_sub_group(std::size_t i);
+  void gather_persistent();
+
+  std::vector<SharedParameter> params_;
+  std::unordered_map<const TensorImpl*, int> number_of_;
+  std::unique_ptr<ParameterCoordinator> coordinator_;
+  std::unordered_map<const void*, HookedModule> modules_;
+  int model_with_head_ = 0, base_model_ = 0;  // modules without parameters of their own: what comes next is gathered
+  std::vector<std::vector<std::int64_t>> sub_groups_;  // elements of the parts in each
+  std::int64_t part_elements_ = 0;                     // of all parameters on a rank
+  std::int64_t persistent_elements_ = 0;
+
+  Tensor weights_;    // lp_param_buffer: the parts, flat
+  Tensor gradients_;  // grad_partitions_flat_buffer
+  Tensor bucket_;     // ipg bucket: always there
+  Tensor overflow_;   // inf_or_nan_tracker
+  std::int64_t bucket_elements_ = 0;
+  std::vector<std::size_t> bucket_params_;
+  std::unordered_map<int, Tensor> flats_;  // of gathers of several parameters, by their first
+  std::vector<BlockId> waiting_;           // freed, but other streams are not known to be done with them
+  bool checked_ = false;
+};
+
+}  // namespace memcalc

@@ -1,0 +1,141 @@
+// train/parallel/deepspeed_zero and deepspeed_zero3: what the ranks hold together, and what stands at the peak.
+#include "memcalc/train/parallel/deepspeed_zero.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "memcalc/alloc/replay.h"
+#include "memcalc/train/step.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+ModelSpec llama() {
+  LlamaSpec spec;
+  spec.vocab_size = 1000;
+  spec.hidden_size = 256;
+  spec.num_hidden_layers = 4;
+  spec.num_attention_heads = spec.num_key_value_heads = 8;
+  spec.head_dim = 32;
+  spec.intermediate_size = 512;
+  spec.max_position_embeddings = 2048;
+  spec.hidden_act = "silu";
+  return {.name = "small", .model_type = "llama", .architecture = spec};
+}
+
+RunSpec run_on(std::int64_t gpus, DataParallel mode) {
+  RunSpec run;
+  run.batch_size = 2;
+  run.sequence_length = 128;
+  run.precision = Precision::kBf16;
+  run.loop = Loop::kBare;
+  run.optimizer = Optimizer::kAdamWFused;
+  run.parallel.gpus = gpus;
+  run.parallel.data_parallel = mode;
+  run.parallel.framework = Framework::kDeepSpeed;
+  return run;
+}
+
+std::int64_t parameters_of(const SymbolicRun& run) {
+  std::int64_t total = 0;
+  for (const ParameterInfo& each : run.parameters) total += each.elements;
+  return total;
+}
+
+TEST(DeepSpeedTest, TheRanksTogetherHoldEveryElementOnceAndThePadding) {
+  for (const std::int64_t ranks : {1, 2, 3, 4, 7, 64}) {
+    for (const std::int64_t parameters : {1, 2, 1000, 123457}) {
+      const std::int64_t flat = DeepSpeedZero::flat_elements(parameters, ranks);
+      EXPECT_EQ(flat % ranks, 0);
+      EXPECT_EQ(flat / ranks * 2 % 4, 0) << "parts start at multiples of 4 bytes";
+      EXPECT_GE(flat, parameters);
+      EXPECT_LT(flat - parameters, 2 * ranks);
+    }
+  }
+}
+
+TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
+  for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2}) {
+    const SymbolicRun run = run_symbolically(llama(), run_on(4, mode), test::h100());
+    std::array<Bytes, kCategoryCount> left{};
+    for (const Event& event : run.trace.events) {
+      if (!event.moves_block()) continue;
+      const Block& block = run.trace.blocks[static_cast<std::size_t>(event.block)];
+      left[static_cast<std::size_t>(block.category)] +=
+          event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+    }
+    const std::int64_t parameters = parameters_of(run);
+    EXPECT_EQ(run.held[0].bytes, 2 * DeepSpeedZero::flat_elements(parameters, 4));
+    EXPECT_EQ(run.held[2].bytes, 12 * DeepSpeedZero::flat_elements(parameters, 4) / 4);
+    EXPECT_GE(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes);
+    EXPECT_LT(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes + 4096) << "and rotary buffers";
+    EXPECT_EQ(left[static_cast<std::size_t>(Category::kGradients)], 0);
+    EXPECT_GE(left[static_cast<std::size_t>(Category::kOptimizerStates)], run.held[2].bytes);
+    EXPECT_LT(left[static_cast<std::size_t>(Category::kOptimizerStates)], run.held[2].bytes + 1024);
+  }
+}
+
+Bytes peak_of(const RunSpec& run) { return replay(run_symbolically(llama(), run, test::h100()).trace).exact_peak; }
+
+TEST(DeepSpeedTest, TheBucketStandsInBackward) {
+  RunSpec run = run_on(4, DataParallel::kDsZero2);
+  const Bytes by_default = peak_of(run);
+  run.parallel.deepspeed.reduce_bucket_size = 100'000'000;
+  EXPECT_EQ(by_default - peak_of(run), 2 * 400'000'000);
+  run.parallel.deepspeed.overlap_comm = true;
+  EXPECT_EQ(by_default - peak_of(run), 2 * 300'000'000) << "two of them";
+}
+
+TEST(DeepSpeedTest, Stage3HoldsItsPartsItsGradientsItsBucketAndTheStates) {
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    RunSpec spec = run_on(ranks, DataParallel::kDsZero3);
+    spec.parallel.deepspeed.reduce_bucket_size = 1'000'000;
+    spec.parallel.deepspeed.param_persistence_threshold = 0;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    std::int64_t parts = 0;
+    for (const ParameterInfo& each : run.parameters) parts += (each.elements + ranks - 1) / ranks;
+    ASSERT_EQ(run.held.size(), 5U);
+    EXPECT_EQ(run.held[0].bytes, 2 * parts) << "weights";
+    EXPECT_EQ(run.held[1].bytes, 0) << "small parameters kept whole";
+    EXPECT_EQ(run.held[2].bytes, 2 * parts) << "gradients";
+    EXPECT_EQ(run.held[3].bytes, 2 * 1'000'000) << "the bucket";
+    EXPECT_EQ(run.held[4].bytes, 12 * parts) << "float32 copy and two moments";
+    std::int64_t together = parts * ranks;
+    EXPECT_GE(together, parameters_of(run));
+    EXPECT_LT(together - parameters_of(run), ranks * static_cast<std::int64_t>(run.parameters.size()));
+  }
+}
+
+TEST(DeepSpeedTest, OffloadLeavesNoStatesOnTheCardAndSaysWhatTheHostHolds) {
+  for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
+    RunSpec spec = run_on(2, mode);
+    spec.parallel.offload_states = OffloadTo::kHost;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    for (const Block& block : run.trace.blocks) EXPECT_NE(block.category, Category::kOptimizerStates);
+    Bytes host = 0;
+    for (const HeldRow& row : run.held_on_host) host += row.bytes;
+    EXPECT_GE(host, 16 * parameters_of(run) / 2);
+    EXPECT_LT(peak_of(spec), peak_of(run_on(2, mode)));
+  }
+}
+
+TEST(DeepSpeedTest, Stage3HooksTheModulesOfGpt2) {
+  Gpt2Spec spec;
+  spec.n_embd = 64;
+  spec.n_head = 4;
+  spec.n_layer = 2;
+  const ModelSpec gpt2{.name = "small", .model_type = "gpt2", .architecture = spec};
+  EXPECT_NO_THROW((void)run_symbolically(gpt2, run_on(2, DataParallel::kDsZero3), test::h100()));
+}
+
+TEST(DeepSpeedTest, MoreRanksHoldLessAndStage2NoGradientsOfOthers) {
+  const auto peak = [](std::int64_t gpus, DataParallel mode) { return peak_of(run_on(gpus, mode)); };
+  EXPECT_LT(peak(8, DataParallel::kDsZero1), peak(2, DataParallel::kDsZero1));
+  EXPECT_LT(peak(8, DataParallel::kDsZero2), peak(8, DataParallel::kDsZero1));
+  EXPECT_LT(peak(8, DataParallel::kDsZero3), peak(2, DataParallel::kDsZero3));
+}
+
+}  // namespace
+}  // namespace memcalc

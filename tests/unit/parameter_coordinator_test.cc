@@ -1,0 +1,140 @@
+// train/parallel/parameter_coordinator: which parameters ZeRO-3 gathers when, and when it lets them go.
+#include "memcalc/train/parallel/parameter_coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace memcalc {
+namespace {
+
+/// Writes down what is asked: "+0 1" a gather, "=0 1" its arrival, "-0" a release.
+class Log : public ParameterCoordinator::Memory {
+ public:
+  void gather(std::span<const int> parameters) override { write("+", parameters); }
+  void arrive(std::span<const int> parameters) override { write("=", parameters); }
+  void release(int parameter) override { write("-", std::span(&parameter, 1)); }
+  [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  void write(const char* sign, std::span<const int> parameters) {
+    if (!text_.empty()) text_ += ", ";
+    text_ += sign;
+    for (std::size_t i = 0; i < parameters.size(); ++i) text_ += (i > 0 ? " " : "") + std::to_string(parameters[i]);
+  }
+  std::string text_;
+};
+
+/// Three modules of one parameter each, of 100 elements, run forward and then backward.
+struct Chain {
+  explicit Chain(ParameterCoordinator::Limits limits, std::vector<bool> persists = {false, false, false})
+      : coordinator({100, 100, 100}, std::move(persists), limits, log) {
+    for (int i = 0; i < 3; ++i) modules.push_back(coordinator.add_module({i}));
+  }
+  std::string forward(int i) {
+    coordinator.fetch(modules[static_cast<std::size_t>(i)], false);
+    coordinator.release(modules[static_cast<std::size_t>(i)], false);
+    return log.take();
+  }
+  std::string backward(int i) {
+    coordinator.fetch(modules[static_cast<std::size_t>(i)], true);
+    coordinator.release(modules[static_cast<std::size_t>(i)], true);
+    return log.take();
+  }
+  void record() {
+    coordinator.begin_pass();
+    for (const int i : {0, 1, 2}) (void)forward(i);
+    for (const int i : {2, 1, 0}) (void)backward(i);
+    coordinator.release_leftovers();
+    coordinator.release_all();
+    EXPECT_EQ(log.take(), "");
+    coordinator.begin_pass();
+  }
+  Log log;
+  ParameterCoordinator coordinator;
+  std::vector<int> modules;
+};
+
+TEST(ParameterCoordinatorTest, TheFirstPassGathersWhatEachModuleNeedsAndLetsItGo) {
+  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 1000});
+  chain.coordinator.begin_pass();
+  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
+  EXPECT_EQ(chain.forward(1), "+1, =1, -1");
+  EXPECT_EQ(chain.forward(2), "+2, =2, -2");
+  EXPECT_EQ(chain.backward(2), "+2, =2, -2");
+  EXPECT_EQ(chain.backward(0), "+0, =0, -0");
+}
+
+TEST(ParameterCoordinatorTest, ARecordedPassGathersTheBucketAhead) {
+  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0});
+  chain.record();
+  // Module 0 fetches its own, then one bucket: the next parameter. Module 1 finds it on its way.
+  EXPECT_EQ(chain.forward(0), "+0, =0, +1, -0");
+  EXPECT_EQ(chain.forward(1), "=1, +2, -1");
+  // 2 is there, so its use in backward is passed over; then it is let go all the same and has to be gathered again.
+  EXPECT_EQ(chain.forward(2), "=2, +1, -2");
+  EXPECT_EQ(chain.backward(2), "+2, =2, +0, -2");
+  EXPECT_EQ(chain.backward(1), "=1, -1");
+  EXPECT_EQ(chain.backward(0), "=0, -0");
+}
+
+TEST(ParameterCoordinatorTest, WithoutABucketNothingIsGatheredAhead) {
+  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0});
+  chain.record();
+  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
+  EXPECT_EQ(chain.forward(1), "+1, =1, -1");
+}
+
+TEST(ParameterCoordinatorTest, WhatIsUsedAgainSoonIsKept) {
+  // Between the uses of 2 lie no elements, of 1 100 (module 2 twice: 200), of 0 400.
+  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 201});
+  chain.record();
+  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
+  EXPECT_EQ(chain.forward(1), "+1, =1");
+  EXPECT_EQ(chain.forward(2), "+2, =2");
+  EXPECT_EQ(chain.backward(2), "-2");
+  EXPECT_EQ(chain.backward(1), "-1");
+  EXPECT_EQ(chain.backward(0), "+0, =0, -0");
+}
+
+TEST(ParameterCoordinatorTest, NoMoreThanMaxLiveParametersAreGatheredAhead) {
+  Chain chain({.prefetch_bucket = 1000, .max_live = 150, .max_reuse_distance = 0});
+  chain.record();
+  // 100 are there, 50 may be added: one parameter more, which may exceed it.
+  EXPECT_EQ(chain.forward(0), "+0, =0, +1, -0");
+  EXPECT_EQ(chain.forward(1), "=1, +2, -1");
+}
+
+TEST(ParameterCoordinatorTest, SmallParametersStayOnceThePassIsRecorded) {
+  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0}, {true, false, false});
+  chain.record();
+  chain.coordinator.set_available(0);
+  EXPECT_EQ(chain.forward(0), "");
+  EXPECT_EQ(chain.forward(1), "+1, =1, -1");
+  chain.coordinator.release_all();
+  EXPECT_EQ(chain.log.take(), "-0");
+}
+
+TEST(ParameterCoordinatorTest, AParameterOfTwoModulesIsKeptWhileOneOfThemRuns) {
+  Log log;
+  ParameterCoordinator coordinator({100}, {false}, {}, log);
+  const int embedding = coordinator.add_module({0});
+  const int head = coordinator.add_module({0});
+  coordinator.begin_pass();
+  coordinator.fetch(embedding, true);  // its backward never ends
+  coordinator.fetch(head, true);
+  coordinator.release(head, true);
+  EXPECT_EQ(log.take(), "+0, =0");
+  coordinator.release_leftovers();
+  EXPECT_EQ(log.take(), "-0");
+}
+
+TEST(ParameterCoordinatorTest, AnotherOrderEndsTheRecordedOne) {
+  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0});
+  chain.record();
+  EXPECT_EQ(chain.forward(1), "+1, =1, -1") << "not the recorded first module: nothing is gathered ahead any more";
+  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
+}
+
+}  // namespace
+}  // namespace memcalc
