@@ -53,7 +53,7 @@ TEST_P(BadOptions, AreRefusedWithOneClearLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DeepSpeedOptionsTest, BadOptions,
-                         testing::Values(BadCase{"reduce_bucket=5e8", "did you mean \"reduce_bucket_size\""},
+                         testing::Values(BadCase{"reduce_bucket=5e8", "did you mean 'reduce_bucket_size'"},
                                          BadCase{"reduce_bucket_size", "found nothing"},
                                          BadCase{"reduce_bucket_size=0", "a whole number from 1"},
                                          BadCase{"reduce_bucket_size=5.5", "a whole number from 1"},

@@ -68,7 +68,7 @@ TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
     }
     const std::int64_t parameters = parameters_of(run);
     EXPECT_EQ(run.held[0].bytes, 2 * DeepSpeedZero::flat_elements(parameters, 4));
-    EXPECT_EQ(run.held[2].bytes, 12 * DeepSpeedZero::flat_elements(parameters, 4) / 4);
+    EXPECT_EQ(run.held[2].bytes, 12 * DeepSpeedZero::flat_elements(parameters, 4) / 4 + 4) << "and a step counter";
     EXPECT_GE(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes);
     EXPECT_LT(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes + 4096) << "and rotary buffers";
     EXPECT_EQ(left[static_cast<std::size_t>(Category::kGradients)], 0);
@@ -101,7 +101,7 @@ TEST(DeepSpeedTest, Stage3HoldsItsPartsItsGradientsItsBucketAndTheStates) {
     EXPECT_EQ(run.held[1].bytes, 0) << "small parameters kept whole";
     EXPECT_EQ(run.held[2].bytes, 2 * parts) << "gradients";
     EXPECT_EQ(run.held[3].bytes, 2 * 1'000'000) << "the bucket";
-    EXPECT_EQ(run.held[4].bytes, 12 * parts) << "float32 copy and two moments";
+    EXPECT_EQ(run.held[4].bytes, 12 * parts + 4) << "float32 copy, two moments and a step counter";
     std::int64_t together = parts * ranks;
     EXPECT_GE(together, parameters_of(run));
     EXPECT_LT(together - parameters_of(run), ranks * static_cast<std::int64_t>(run.parameters.size()));
@@ -126,6 +126,10 @@ TEST(DeepSpeedTest, Stage3HooksTheModulesOfGpt2) {
   spec.n_embd = 64;
   spec.n_head = 4;
   spec.n_layer = 2;
+  spec.n_inner = 128;
+  spec.n_positions = 256;
+  spec.vocab_size = 1000;
+  spec.activation_function = "gelu_new";
   const ModelSpec gpt2{.name = "small", .model_type = "gpt2", .architecture = spec};
   EXPECT_NO_THROW((void)run_symbolically(gpt2, run_on(2, DataParallel::kDsZero3), test::h100()));
 }

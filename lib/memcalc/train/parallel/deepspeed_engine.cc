@@ -25,13 +25,19 @@ DeepSpeedEngine::DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t ra
 }
 
 // engine.backward(loss): divided by gradient_accumulation_steps, also by 1, then scaled, also by 1.
-Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) { return multiply_scalar(divide_scalar(loss)); }
+// What it was before it was scaled is returned, so that it lives until the backward pass is over.
+Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) {
+  gas_scaled_loss_ = divide_scalar(loss);
+  return multiply_scalar(gas_scaled_loss_);
+}
+
+void DeepSpeedEngine::after_backward(bool /*last*/) { gas_scaled_loss_.reset(); }
 
 bool DeepSpeedEngine::overflows() const { return dtype == DType::kFloat16 && tape.step < run.skipped_steps; }
 
-void DeepSpeedEngine::add_master(std::int64_t elements, bool is_copy) {
+void DeepSpeedEngine::add_master(std::int64_t elements) {
   MasterPart& part = masters.emplace_back(MasterPart{.elements = elements, .parameter = {}});
-  tape.on_meta_device = offloads_states() || !is_copy;
+  tape.on_meta_device = offloads_states();
   part.parameter = {.name = "float32 partition", .tensor = tape.parameter({elements}, DType::kFloat32)};
   tape.on_meta_device = false;
   tape.set_category(part.parameter.tensor, Category::kOptimizerStates);
@@ -63,7 +69,7 @@ void DeepSpeedEngine::check_finite(std::int64_t elements) const {
   const Tensor neither = scalar(tape, DType::kBool, kFinite);
 }
 
-void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) const {
+void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
   TensorList norms;
   for (const std::int64_t elements : pieces) {
     const Tensor wide = tape.empty({elements}, DType::kFloat64, kToDouble);
@@ -83,6 +89,7 @@ void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) const {
   sum.reset();
   const Tensor root = scalar(tape, DType::kFloat32, kTotalNorm);
   tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+  global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
 
 void DeepSpeedEngine::scale_gradients() const {

@@ -21,6 +21,7 @@ class DeepSpeedEngine : public ParallelWrapper {
   /// The loop's own optimizer has nothing to do.
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& /*model*/) const override { return {}; }
   [[nodiscard]] Tensor averaged_loss(const Tensor& loss) override;
+  void after_backward(bool last) override;
   [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
 
  protected:
@@ -33,9 +34,8 @@ class DeepSpeedEngine : public ParallelWrapper {
   [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }
   /// The first steps of fp16, whose loss scale is too large, end at the check for overflow.
   [[nodiscard]] bool overflows() const;
-  /// What the optimizer of a part of this rank updates: a float32 copy, counted as optimizer state, or, where the
-  /// weights are that themselves, no memory of its own.
-  void add_master(std::int64_t elements, bool is_copy = true);
+  /// What the optimizer of a part of this rank updates: a float32 copy, counted as optimizer state.
+  void add_master(std::int64_t elements);
   void make_optimizers();
   /// optimizer.step() of a part whose gradient is set.
   void step_part(std::size_t part);
@@ -43,7 +43,7 @@ class DeepSpeedEngine : public ParallelWrapper {
   /// has_inf_or_nan: two reductions and seven scalars.
   void check_finite(std::int64_t elements) const;
   /// The norms of tensors of so many elements, each through a copy in float64, and their norm.
-  void take_norm(std::span<const std::int64_t> pieces) const;
+  void take_norm(std::span<const std::int64_t> pieces);
   /// unscale_and_clip_grads: in place, with scalars.
   void scale_gradients() const;
 
@@ -57,7 +57,10 @@ class DeepSpeedEngine : public ParallelWrapper {
   DType dtype = DType::kFloat32;  // of parameters and gradients
   std::deque<MasterPart> masters;
 
+  Tensor global_norm_;  // _global_grad_norm: kept until the next step's
+
  private:
+  Tensor gas_scaled_loss_;
   std::deque<OptimizerSteps> optimizers_;
 };
 

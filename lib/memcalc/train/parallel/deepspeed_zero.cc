@@ -207,10 +207,11 @@ void DeepSpeedZero::move_gradient_to_host(const FlatParameter& param) {
 // Stage 1 reduces at the boundary, all gradients one after the other (reduce_gradients).
 void DeepSpeedZero::after_backward(bool last) {
   if (!partitions_gradients()) {
-    if (!last) return;  // gradients add up on every rank, and the bucket stays
+    if (!last) return DeepSpeedEngine::after_backward(last);  // gradients add up, and the bucket stays
     for (std::size_t i = 0; i < params_.size(); ++i) put_into_bucket(i);
   }
   finish_micro_batch(last);
+  DeepSpeedEngine::after_backward(last);
 }
 
 // independent_gradient_partition_epilogue
@@ -246,7 +247,7 @@ bool DeepSpeedZero::step() {
   }
   if (overflows()) {
     offloaded_norms_.clear();
-    drop(accumulated_, padding_);
+    drop(accumulated_, padding_, global_norm_);
     return true;
   }
   if (offloads_states()) {

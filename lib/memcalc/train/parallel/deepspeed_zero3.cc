@@ -112,7 +112,7 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
   }
 }
 
-// _create_fp32_partitions; float32 weights are their own master copy.
+// _create_fp32_partitions: a copy of float32 weights, too, for a device is compared with its name.
 void DeepSpeedZero3::make_masters() {
   Tensor converted;
   std::int64_t largest = 0;
@@ -120,9 +120,10 @@ void DeepSpeedZero3::make_masters() {
     std::int64_t elements = 0;
     for (const std::int64_t part : group) elements += part;
     largest = std::max(largest, elements);
-    const bool is_copy = dtype != DType::kFloat32 && !offloads_states();
-    if (is_copy) converted = tape.empty({elements}, DType::kFloat32, kToCopy);
-    add_master(elements, is_copy);
+    if (dtype != DType::kFloat32 && !offloads_states()) {
+      converted = tape.empty({elements}, DType::kFloat32, kToCopy);
+    }
+    add_master(elements);
   }
   converted.reset();
   if (!offloads_states()) tape.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
@@ -191,6 +192,7 @@ Tensor DeepSpeedZero3::linear(const Tensor& x, const Tensor& weight, const Tenso
 
 // all_gather_coalesced: one parameter into its own buffer, several into one that is taken apart when it has arrived.
 void DeepSpeedZero3::gather(std::span<const int> parameters) {
+  streams_are_done();
   std::int64_t elements = 0;
   for (const int i : parameters) elements += param(i).part * ranks;
   if (ranks == 1 && !offloads_parameters()) {  // NoGatherHandle
@@ -234,14 +236,18 @@ void DeepSpeedZero3::forget(std::span<const int> parameters) {
 
 void DeepSpeedZero3::release(int parameter) { free_later(param(parameter).tensor); }
 
-// free_param: made on the stream of the collectives, used on the current one, whose events the allocator waits for.
+// free_param: made on the stream of the collectives, used on the current one, whose events the allocator waits for. The
+// card is taken to keep up with the host: they are done by the next collective.
 void DeepSpeedZero3::free_later(Tensor& tensor) {
   const BlockId block = tensor.impl()->block;
-  if (block != kNoBlock && overlaps() && block != weights_.impl()->block) {
-    tape.record_stream(tensor);
-    waiting_.push_back(block);
-  }
+  const bool waits = block != kNoBlock && overlaps() && block != weights_.impl()->block;
+  if (waits) wait_for_streams(tensor);
   drop_data(tensor);
+}
+
+void DeepSpeedZero3::wait_for_streams(const Tensor& tensor) {
+  tape.record_stream(tensor);
+  waiting_.push_back(tensor.impl()->block);
 }
 
 void DeepSpeedZero3::streams_are_done() {
@@ -253,15 +259,13 @@ void DeepSpeedZero3::streams_are_done() {
 
 // reduce_independent_p_g_buckets_and_remove_grads, __add_grad_to_ipg_bucket
 void DeepSpeedZero3::gradient_ready(std::size_t i) {
+  streams_are_done();
   const SharedParameter& param = params_[i];
   Tensor& gradient = param.tensor.impl()->grad;
   const std::int64_t bucket_size = bucket_.elements();
   if (bucket_elements_ + param.elements > bucket_size && bucket_elements_ > 0) reduce_bucket();
   if (bucket_elements_ + param.elements <= bucket_size) {
-    if (overlaps()) {
-      tape.record_stream(gradient);
-      waiting_.push_back(gradient.impl()->block);
-    }
+    if (overlaps()) wait_for_streams(gradient);
     gradient = tape.alias(bucket_, param.tensor.shape(), param.tensor.strides(), true);
   }
   bucket_params_.push_back(i);
@@ -282,10 +286,8 @@ void DeepSpeedZero3::reduce_bucket() {
   for (const std::size_t i : bucket_params_) {
     keep_part(params_[i]);
     Tensor& gradient = params_[i].tensor.impl()->grad;
-    if (overlaps() && gradient.impl()->block != bucket_.impl()->block) {  // larger than the bucket
-      tape.record_stream(gradient);
-      waiting_.push_back(gradient.impl()->block);
-    }
+    const bool is_larger = gradient.impl()->block != bucket_.impl()->block;  // than the bucket
+    if (overlaps() && is_larger) wait_for_streams(gradient);
     gradient.reset();
   }
   bucket_params_.clear();
@@ -301,19 +303,21 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
   if (dtype != DType::kFloat32) tape.scratch(param.part * size_of(DType::kFloat32), kToCopy);
 }
 
-void DeepSpeedZero3::after_backward(bool /*last*/) {
+void DeepSpeedZero3::after_backward(bool last) {
   reduce_bucket();
   coordinator_->release_leftovers();
   tape.module_hooks = nullptr;
+  DeepSpeedEngine::after_backward(last);
 }
 
 // --- step()
 
 bool DeepSpeedZero3::step() {
   coordinator_->release_all();
+  streams_are_done();
   if (dtype == DType::kFloat16) check_overflow();
   if (overflows()) {
-    streams_are_done();
+    global_norm_.reset();
     return true;
   }
   if (offloads_states()) {
@@ -322,7 +326,6 @@ bool DeepSpeedZero3::step() {
   } else {
     for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
   }
-  streams_are_done();
   for (std::size_t i = 0; i < sub_groups_.size() && !offloads_states(); ++i) step_sub_group(i);
   gather_persistent();
   return true;
@@ -386,10 +389,9 @@ std::vector<HeldRow> DeepSpeedZero3::held() const {
   if (!offloads_states()) rows.push_back({"gradients", gradients_.bytes(), "of the parts, always there"});
   rows.push_back({"gradient bucket", bucket_.bytes(), "reduce_bucket_size elements, always there"});
   if (!offloads_states()) {
-    const Bytes copy = dtype == DType::kFloat32 ? 0 : checked_multiply(master_elements(), size_of(DType::kFloat32));
+    const Bytes copy = checked_multiply(master_elements(), size_of(DType::kFloat32));
     rows.push_back({"optimizer states", checked_add(copy, state_bytes()),
-                    dtype == DType::kFloat32 ? "the optimizer's states of the parts"
-                                             : "a float32 copy of the parts and the optimizer's states of it"});
+                    "a float32 copy of the parts and the optimizer's states of it"});
   }
   return rows;
 }

@@ -67,6 +67,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   void reduce_bucket();
   void keep_part(const SharedParameter& param);
   void free_later(Tensor& tensor);
+  void wait_for_streams(const Tensor& tensor);
   void streams_are_done();
   void check_overflow();
   void step_sub_group(std::size_t i);
