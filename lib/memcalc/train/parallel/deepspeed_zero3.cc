@@ -137,7 +137,10 @@ ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& ba
   tape.module_hooks = this;  // and in backward, for layers that are recomputed
   ModelOutput output = module(batch);
   if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
-  tape.before_backward_of(output.loss, [this] { coordinator_->fetch(model_with_head_, true); });
+  tape.before_backward_of(output.loss, [this] {
+    in_backward_ = true;
+    coordinator_->fetch(model_with_head_, true);
+  });
   return output;
 }
 
@@ -251,6 +254,8 @@ void DeepSpeedZero3::wait_for_streams(const Tensor& tensor) {
 }
 
 void DeepSpeedZero3::streams_are_done() {
+  // What a recomputed layer saved are detached tensors, which keep a gathered weight until its own backward.
+  if (run.checkpointing != Checkpointing::kNone && in_backward_) return;
   for (const BlockId block : waiting_) tape.streams_done(block);
   waiting_.clear();
 }
@@ -304,6 +309,7 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
 }
 
 void DeepSpeedZero3::after_backward(bool last) {
+  in_backward_ = false;
   reduce_bucket();
   coordinator_->release_leftovers();
   tape.module_hooks = nullptr;

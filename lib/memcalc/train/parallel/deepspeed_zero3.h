@@ -90,6 +90,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   std::vector<std::size_t> bucket_params_;
   std::unordered_map<int, Tensor> flats_;  // of gathers of several parameters, by their first
   std::vector<BlockId> waiting_;           // freed, but other streams are not known to be done with them
+  bool in_backward_ = false;
   bool checked_ = false;
 };
 
