@@ -21,6 +21,12 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
     parallel.context = *world;
     const bool rotates = case_json.optional_string("rotate").value_or("allgather") == "alltoall";
     parallel.context_type = rotates ? ContextParallel::kRing : ContextParallel::kAllGather;
+  } else if (mode == "pp") {
+    parallel.pipeline = *world;
+    parallel.schedule = enum_from<PipelineSchedule>(kScheduleNames, case_json.required_string("schedule")).value();
+    parallel.virtual_stages = case_json.optional_int("chunks").value_or(1);
+    parallel.micro_batches = case_json.required_int("micro_batches");
+    options.batch_size = options.batch_size.value() / parallel.micro_batches;  // of all of them
   } else {
     parallel.data_parallel = enum_from<DataParallel>(kDataParallelNames, mode).value();
   }

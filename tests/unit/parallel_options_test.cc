@@ -69,6 +69,85 @@ const Refusal kRefusals[] = {
        o.parallel.ddp_bucket_view = true;
      },
      "accepted: --parallel ddp or zero1"},
+    {"FsdpStatesAloneOnTheHost",
+     [](RunOptions& o) {
+       o.gpus = 2;
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+       o.parallel.offload_states = OffloadTo::kHost;
+     },
+     "give --offload-parameters host"},
+    {"FsdpOnNvme",
+     [](RunOptions& o) {
+       o.gpus = 2;
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+       o.parallel.offload_parameters = OffloadTo::kNvme;
+     },
+     "accepted: host"},
+    {"Fsdp1InTheTrainer",
+     [](RunOptions& o) {
+       o.gpus = 2;
+       o.loop = Loop::kTrainer;
+       o.parallel.data_parallel = DataParallel::kFsdp1;
+     },
+     "accepted: --loop bare, or --parallel ddp, dp or fsdp2"},
+    {"Fsdp2WithALossScaler",
+     [](RunOptions& o) {
+       o.gpus = 2;
+       o.loop = Loop::kTrainer;
+       o.precision = Precision::kAmpFp16;
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+     },
+     "accepted: --precision amp-bf16, bf16, fp32"},
+    {"PipelinesInTheTrainer",
+     [](RunOptions& o) {
+       o.loop = Loop::kTrainer;
+       o.parallel.pipeline = 2;
+     },
+     "accelerate prepares a model for pp"},
+    {"HostsThatDoNotDivide",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.nodes = 3;
+     },
+     "nodes 3 does not divide gpus 4"},
+    {"UlyssesOfTorch",
+     [](RunOptions& o) {
+       o.parallel.context = 2;
+       o.parallel.context_type = ContextParallel::kUlysses;
+     },
+     "accepted: all-gather, ring"},
+    {"SequenceThatBalancingCannotCut", [](RunOptions& o) { o.parallel.context = 3; }, "no multiple of 2 x cp = 6"},
+    {"ContextParallelWithMasks",
+     [](RunOptions& o) {
+       o.parallel.context = 2;
+       o.padding = true;
+     },
+     "takes no attention mask"},
+    {"StagesBesideOtherRanks",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.pipeline = 2;
+     },
+     "accepted: --gpus 2"},
+    {"ZeroBubbleOfTorch",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.schedule = PipelineSchedule::kZeroBubble;
+     },
+     "accepted: gpipe, 1f1b"},
+    {"InterleavedWithOneStage",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.schedule = PipelineSchedule::kInterleaved;
+     },
+     "give --virtual-stages 2"},
+    {"FewerMicroBatchesThanStages",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 4;
+       o.parallel.micro_batches = 3;
+     },
+     "as many as stages, 4"},
+    {"MoreStagesThanLayers", [](RunOptions& o) { o.parallel.pipeline = 32; }, "more stages than the 16 layers"},
     {"ForeachOverDTensors", [](RunOptions& o) { o.parallel.tensor = 2; }, "adamw-for"},
 };
 
@@ -89,6 +168,15 @@ TEST_P(Refusals, SayWhy) {
 INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::ValuesIn(kRefusals),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Trainer, Fsdp2ShardsDecodersWithATiedHead) {
+  RunOptions options = bare();
+  options.loop = Loop::kTrainer;
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  EXPECT_NO_THROW((void)resolve(model("llama-3.2-1b"), options));
+  EXPECT_THROW((void)resolve(model("llama-3-8b"), options), Error);  // its head is its own
+}
+
 TEST(Defaults, AreFilledInAndSaid) {
   RunOptions options = bare();
   options.gpus = 4;
@@ -101,6 +189,15 @@ TEST(Defaults, AreFilledInAndSaid) {
   const ResolvedRun tensor = resolve(model("llama-3.2-1b"), options);
   EXPECT_EQ(tensor.run.parallel.gpus, 2);
   EXPECT_EQ(data_parallel_size(tensor.run.parallel), 1);
+  options = bare();
+  options.gpus = 4;
+  options.parallel.context = 2;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  options.parallel.offload_parameters = OffloadTo::kHost;
+  const ResolvedRun context = resolve(model("llama-3.2-1b"), options);
+  EXPECT_EQ(sharing_ranks(context.run.parallel), 4);  // shards of parameters, over 2 x 2 ranks
+  EXPECT_EQ(context.run.parallel.offload_states, OffloadTo::kHost);
+  EXPECT_THAT(context.assumptions, ::testing::Contains(HasSubstr("CPUOffloadPolicy")));
 }
 
 }  // namespace

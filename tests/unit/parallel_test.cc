@@ -154,6 +154,60 @@ TEST(SumOverRanks, OfTensorParallelSharesTheMatricesOfTheLayers) {
   EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * (whole.parameters + twice));
 }
 
+TEST(SumOverRanks, OfHsdpIsACopyForEachGroup) {
+  const Whole whole = whole_model();
+  RunSpec run = run_on(4, DataParallel::kFsdp2);
+  run.parallel.hsdp_shard = 2;
+  const Held sum = sum_over_ranks(run);
+  EXPECT_EQ(of(sum, Category::kWeights), 2 * padded(whole, 2) + 4 * whole.buffers);
+  EXPECT_EQ(of(sum, Category::kGradients), 2 * padded(whole, 2));
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * 2 * whole.parameters);
+}
+
+TEST(SumOverRanks, OfOffloadedFsdp2IsOnTheHost) {
+  RunSpec run = run_on(2, DataParallel::kFsdp2);
+  run.parallel.offload_parameters = run.parallel.offload_states = OffloadTo::kHost;
+  const Held sum = sum_over_ranks(run);
+  EXPECT_EQ(of(sum, Category::kWeights), 2 * whole_model().buffers);
+  EXPECT_EQ(of(sum, Category::kGradients), 0);
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 0);
+}
+
+RunSpec context_run(std::int64_t ranks, DataParallel mode) {
+  RunOptions options{.batch_size = 2, .sequence_length = 48, .precision = Precision::kBf16, .loop = Loop::kBare};
+  options.parallel.context = ranks;
+  options.parallel.data_parallel = mode;
+  return resolve(small_llama(), options).run;
+}
+
+// What is shared under context parallelism is what is shared without; here in two bytes.
+TEST(SumOverRanks, OfContextParallelIsACopyForEachOrOfFsdp2TheWhole) {
+  const Whole whole = whole_model();
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    const Held copies = sum_over_ranks(context_run(ranks, DataParallel::kNone));
+    EXPECT_EQ(of(copies, Category::kWeights), ranks * (whole.parameters / 2 + whole.buffers)) << ranks;
+    EXPECT_EQ(of(copies, Category::kGradients), ranks * whole.parameters / 2) << ranks;
+    EXPECT_EQ(of(copies, Category::kOptimizerStates), ranks * whole.parameters) << ranks;
+    EXPECT_EQ(of(copies, Category::kCommunication), 0) << ranks;
+    const Held shards = sum_over_ranks(context_run(ranks, DataParallel::kFsdp2));
+    EXPECT_EQ(of(shards, Category::kWeights), padded(whole, ranks) / 2 + ranks * whole.buffers) << ranks;
+    EXPECT_EQ(of(shards, Category::kOptimizerStates), whole.parameters) << ranks;
+  }
+}
+
+TEST(SumOverRanks, OfAPipelineIsTheWholeOnce) {
+  const Whole whole = whole_model();
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
+  options.parallel.pipeline = 2;
+  options.parallel.micro_batches = 3;
+  const Held sum = sum_over_ranks(resolve(small_llama(), options).run);
+  EXPECT_EQ(of(sum, Category::kWeights), whole.parameters + 2 * whole.buffers);
+  EXPECT_EQ(of(sum, Category::kGradients), whole.parameters);
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * whole.parameters);
+  // A buffer for each micro-batch's input or gradient that arrives: 2 x 16 x 48 numbers.
+  EXPECT_EQ(of(sum, Category::kCommunication), 2 * 3 * (2 * 16 * 48 * 4));
+}
+
 TEST(DataParallelModule, HoldsEverythingOnItsFirstGpu) {
   const Whole whole = whole_model();
   const RunSpec run = run_on(2, DataParallel::kDp);
@@ -178,6 +232,8 @@ TEST(DistinctRanks, AreThoseThatHoldOtherSizes) {
   // 48, 24 and 100 rows are even over 2 ranks, 101 are not.
   EXPECT_THAT(names(run_on(2, DataParallel::kFsdp2)), ElementsAre("rank 0", "rank 1"));
   EXPECT_THAT(names(run_on(3, DataParallel::kDp)), ElementsAre("GPU 0", "GPUs 1 to 2"));
+  EXPECT_THAT(names(context_run(4, DataParallel::kNone)),
+              ElementsAre("context rank 0", "context ranks 1 to 2", "context rank 3"));
 }
 
 TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {

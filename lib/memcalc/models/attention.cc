@@ -149,8 +149,10 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
   key = std::move(rotated_key);
 }
 
+Tensor arange(Tape& tape, std::int64_t sequence) { return tape.empty({sequence}, DType::kInt64, kArange); }
+
 Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
-  Tensor range = tape.empty({sequence}, DType::kInt64, kArange);
+  Tensor range = arange(tape, sequence);
   Tensor shifted = tape.empty({sequence}, DType::kInt64, kAdd);
   range.reset();
   return unsqueeze(shifted, 0);

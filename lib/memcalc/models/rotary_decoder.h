@@ -2,6 +2,7 @@
 // gated MLP, the loop over the layers, the language-model head. A family's file says how its layer goes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <memory>
@@ -11,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/base/error.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/pipeline_stages.h"
 #include "memcalc/models/sequence_classifier.h"
+#include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
@@ -169,7 +173,7 @@ struct MaskPlan {
 ///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast;
 ///   kPositionIdsFirst: the layers are called with position_ids before the positions.
 template <typename Family>
-class RotaryDecoderForCausalLm : public Model {
+class RotaryDecoderForCausalLm : public Model, public PipelineStages {
   using Spec = typename Family::Spec;
   using Layer = typename Family::Layer;
   using Rotary = typename Family::Rotary;
@@ -227,7 +231,67 @@ class RotaryDecoderForCausalLm : public Model {
     return output;
   }
 
+  void keep_stages(const std::vector<ModelStage>& stages) override {
+    if (Family::kRotaryByLayerType || Family::kPositionIdsFirst || masks_.sliding || final_softcap_ || classifier_) {
+      throw Error(ErrorCode::kUnsupported, "pp: how the layers of this model would be called in a stage is not known");
+    }
+    std::vector<Parameter> kept;
+    std::vector<Layer> layers;
+    first_layers_.clear();
+    for (const ModelStage& stage : stages) {
+      for (const Parameter& each : parameters) {
+        if (stage.holds(each.name)) kept.push_back(each);
+      }
+      first_layers_.push_back(static_cast<std::int64_t>(layers.size()) - stage.first_layer);
+      for (std::int64_t i = 0; i < stage.layers; ++i) {
+        layers.push_back(std::move(layers_[static_cast<std::size_t>(stage.first_layer + i)]));
+      }
+    }
+    stages_ = stages;
+    parameters.swap(kept);
+    kept.clear();
+    layers_.swap(layers);
+    layers.clear();
+    const auto any = [&](bool ModelStage::*does) {
+      return std::any_of(stages.begin(), stages.end(), [&](const ModelStage& each) { return each.*does; });
+    };
+    if (!any(&ModelStage::embeds)) embed_tokens_ = {};
+    if (!any(&ModelStage::predicts)) {
+      norm_ = {};
+      lm_head_ = {};
+    }
+  }
+
+  // As torch.distributed.pipelining's examples write a stage of transformers' modules: positions, rotary embedding and
+  // layers without a mask or a cache.
+  [[nodiscard]] Tensor forward_stage(const ModelStage& stage, const Tensor& x) override {
+    Tensor hidden_states = stage.embeds ? embed_tokens_(x) : x;
+    Tensor position_ids = unsqueeze(arange(hidden_states.tape(), hidden_states.size(1)), 0);
+    RotaryPositions positions = rotary_emb_[0].forward(hidden_states, position_ids, std::nullopt);
+    for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
+      const Layer& layer = layers_[index_of(stage, i)];
+      const KeptTensors keywords = {Tensor(), positions.cos, positions.sin, position_ids};
+      hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer](const KeptTensors& kept) {
+        return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], nullptr);
+      });
+    }
+    if (stage.predicts) {
+      const Tensor normed = norm_(hidden_states);
+      hidden_states = lm_head_(normed);
+    }
+    drop(position_ids, positions.cos, positions.sin);
+    return hidden_states;
+  }
+
  private:
+  /// Where a layer of a stage that was kept stands.
+  [[nodiscard]] std::size_t index_of(const ModelStage& stage, std::int64_t layer) const {
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      if (stages_[i].first_layer == stage.first_layer) return static_cast<std::size_t>(layer + first_layers_[i]);
+    }
+    return static_cast<std::size_t>(layer);
+  }
+
   [[nodiscard]] Layer make_layer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, std::int64_t i) const {
     if constexpr (std::is_constructible_v<Layer, ModuleBuilder&, const Spec&, const RunSpec&, bool, LayerIndex>) {
       return Layer(b, spec, run, masks_.is_sliding(i), LayerIndex{i});
@@ -285,6 +349,8 @@ class RotaryDecoderForCausalLm : public Model {
   bool final_softcap_;
   typename Family::WordEmbedding embed_tokens_;
   std::vector<Layer> layers_;
+  std::vector<ModelStage> stages_;          // of a pipeline, where only these were kept
+  std::vector<std::int64_t> first_layers_;  // of each: from a layer's number to its place
   typename Family::Norm norm_;
   bool has_full_layers_ = false, has_sliding_layers_ = false;
   std::array<Rotary, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType

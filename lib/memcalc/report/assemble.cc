@@ -150,7 +150,8 @@ std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, c
   const auto& loaded = cudnn ? device.kernel_bytes_with_cudnn : device.kernel_bytes;
   if (!device.context_bytes || !loaded) return std::nullopt;
   const bool communicates = run.parallel.is_parallel();
-  if (communicates && !device.nccl_bytes) return std::nullopt;
+  // Measured within a host; what NCCL takes for the network between hosts is not known.
+  if (communicates && (!device.nccl_bytes || run.parallel.nodes > 1)) return std::nullopt;
   const Bytes nccl = communicates ? *device.nccl_bytes : 0;
   return checked_add(reserved, checked_add(*device.context_bytes, checked_add(*loaded, nccl)));
 }
@@ -173,8 +174,9 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
   report.fits = report.device_used_bytes.value_or(reserved) <= report.device.memory_bytes;
   if (!report.device_used_bytes) {
     const bool no_nccl = report.run.parallel.is_parallel() && report.device.context_bytes.has_value();
+    const bool hosts = no_nccl && report.run.parallel.nodes > 1;
     report.assumptions.push_back(std::string(no_nccl ? "what NCCL takes on " : "the CUDA context of ") +
-                                 report.device.name +
+                                 report.device.name + (hosts ? " for the network between hosts" : "") +
                                  " is not known: reserved memory alone is compared with the card's");
   }
   if (!report.device.validated) {

@@ -11,7 +11,7 @@ std::vector<std::string> split_of(const Parallel& p) {
   std::vector<std::string> words = {std::to_string(p.gpus) + " GPUs"};
   if (p.nodes > 1) words.back() += " in " + std::to_string(p.nodes) + " hosts";
   if (p.data_parallel != DataParallel::kNone) {
-    words.push_back(std::string(name_of(p.data_parallel)) + " over " + std::to_string(data_parallel_size(p)));
+    words.push_back(std::string(name_of(p.data_parallel)) + " over " + std::to_string(sharing_ranks(p)));
     if (p.hsdp_shard > 0) words.back() += " in groups of " + std::to_string(p.hsdp_shard);
   }
   const auto add = [&](const char* name, std::int64_t size) {

@@ -104,10 +104,10 @@ void check_options(const Parallel& p) {
     if (!p.reshard_after_forward) {
       refuse("no reshard after forward: the mode is " + mode + "; accepted: --parallel fsdp2 or fsdp1");
     }
-  } else if (p.hsdp_shard != 0 && (p.hsdp_shard == 1 || data_parallel_size(p) % p.hsdp_shard != 0 ||
-                                   p.hsdp_shard == data_parallel_size(p))) {
+  } else if (p.hsdp_shard != 0 &&
+             (p.hsdp_shard == 1 || sharing_ranks(p) % p.hsdp_shard != 0 || p.hsdp_shard == sharing_ranks(p))) {
     refuse("hsdp shard " + std::to_string(p.hsdp_shard) + ": expected a divisor of the " +
-           std::to_string(data_parallel_size(p)) + " data-parallel ranks that is neither 1 nor all of them");
+           std::to_string(sharing_ranks(p)) + " data-parallel ranks that is neither 1 nor all of them");
   }
   if ((p.ddp_bucket_view || p.ddp_static_graph) && p.data_parallel != DataParallel::kDdp &&
       p.data_parallel != DataParallel::kZero1) {
@@ -167,34 +167,169 @@ void check_deepspeed(const RunSpec& run) {
   }
 }
 
+/// torch.distributed.tensor.experimental.context_parallel.
+void check_context_parallel(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string cp = "cp " + std::to_string(p.context);
+  if (p.context_type == ContextParallel::kUlysses) {
+    refuse(
+        "cp type ulysses: torch's context_parallel gathers keys and values or passes them on; accepted: all-gather, "
+        "ring; with --framework megatron: ulysses");
+  }
+  if (run.task != Task::kCausalLm) {
+    refuse(cp + ": context_parallel's load balancing needs causal attention; accepted: --task causal");
+  }
+  if (run.sequence_length % (2 * p.context) != 0) {
+    refuse(cp + ": sequence length " + std::to_string(run.sequence_length) +
+           " is no multiple of 2 x cp = " + std::to_string(2 * p.context) + ", into which load balancing cuts it");
+  }
+  if (run.attention != Attention::kSdpa)
+    refuse(cp + ": only scaled_dot_product_attention is replaced; accepted: --attn sdpa");
+  if (run.padding) refuse(cp + ": context_parallel takes no attention mask; accepted: no --padding");
+  if (p.tensor > 1) refuse(cp + " beside tp is not modelled yet");
+  if (run.checkpointing == Checkpointing::kSelective) {
+    refuse(cp + ": selective checkpointing around ring attention is not modelled yet; accepted: full, none");
+  }
+}
+
+std::optional<std::int64_t> decoder_layers(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::optional<std::int64_t> {
+        if constexpr (requires { spec.num_hidden_layers; }) return spec.num_hidden_layers;
+        return std::nullopt;
+      },
+      model.architecture);
+}
+
+/// torch.distributed.pipelining.
+void check_pipeline(const ModelSpec& model, const RunSpec& run) {
+  constexpr std::int64_t kMostMicroBatches = 256;
+  const Parallel& p = run.parallel;
+  const std::string pp = "pp " + std::to_string(p.pipeline);
+  const std::int64_t micro_batches = p.micro_batches == 0 ? p.pipeline : p.micro_batches;
+  if (p.gpus > p.pipeline)
+    refuse(pp + " beside other ways to use the " + std::to_string(p.gpus) +
+           " GPUs is not modelled "
+           "under torch; accepted: --gpus " +
+           std::to_string(p.pipeline) + ", or --framework megatron");
+  const std::optional<std::int64_t> layers = decoder_layers(model);
+  if (!layers) refuse(pp + ": " + model.model_type + " cannot be cut into stages; accepted: decoders such as llama");
+  if (p.pipeline * p.virtual_stages > *layers) {
+    refuse(pp + (p.virtual_stages > 1 ? " x " + std::to_string(p.virtual_stages) + " virtual stages" : "") +
+           ": more stages than the " + std::to_string(*layers) + " layers of " + model.name);
+  }
+  if (run.task != Task::kCausalLm) refuse(pp + ": stages are modelled of decoders; accepted: --task causal");
+  if (run.fine_tuning.lora) refuse(pp + ": adapters in stages are not modelled yet");
+  if (run.padding) refuse(pp + ": stages get no attention mask; accepted: no --padding");
+  if (run.precision == Precision::kAmpFp16) {
+    refuse(pp +
+           ": torch's schedules run the backward themselves and know no loss scaler; accepted: amp-bf16, bf16, fp32");
+  }
+  if (run.accumulation_steps > 1) refuse(pp + ": a step's micro-batches are the pipeline's; accepted: --micro-batches");
+  if (micro_batches > kMostMicroBatches) {
+    refuse("micro batches " + std::to_string(micro_batches) + ": under torch at most " +
+           std::to_string(kMostMicroBatches) + " are modelled");
+  }
+  switch (p.schedule) {
+    case PipelineSchedule::kZeroBubble:
+      refuse(
+          "schedule zero-bubble: what torch keeps between the two halves of a backward is not modelled; accepted: "
+          "gpipe, 1f1b, interleaved");
+    case PipelineSchedule::kInterleaved: {
+      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
+      const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / p.pipeline);
+      if (micro_batches % rounds != 0) {
+        refuse("micro batches " + std::to_string(micro_batches) + ": ScheduleInterleaved1F1B wants a multiple of its " +
+               std::to_string(rounds) + " rounds");
+      }
+      break;
+    }
+    default:
+      if (p.virtual_stages > 1) refuse("virtual stages: accepted with --schedule interleaved");
+      if (p.schedule == PipelineSchedule::kOneForwardOneBackward && micro_batches < p.pipeline) {
+        refuse("micro batches " + std::to_string(micro_batches) + ": Schedule1F1B wants as many as stages, " +
+               std::to_string(p.pipeline) + ", or more");
+      }
+  }
+}
+
+/// fully_shard's CPUOffloadPolicy.
+void check_offload(const Parallel& p) {
+  if (p.offload_states == OffloadTo::kNowhere && p.offload_parameters == OffloadTo::kNowhere) return;
+  if (p.data_parallel != DataParallel::kFsdp2) {
+    refuse("offload of " + std::string(name_of(p.data_parallel)) +
+           "'s states is not modelled; accepted: --parallel fsdp2, or --framework deepspeed");
+  }
+  if (p.offload_states == OffloadTo::kNvme || p.offload_parameters == OffloadTo::kNvme) {
+    refuse("offload to nvme: torch's FSDP offloads to host memory; accepted: host");
+  }
+  if (p.offload_parameters == OffloadTo::kNowhere) {
+    refuse(
+        "offload states: FSDP2's CPUOffloadPolicy moves parameters, gradients and states together; give "
+        "--offload-parameters host");
+  }
+}
+
+bool ties_embeddings(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) {
+        if constexpr (requires { spec.tie_word_embeddings; }) return spec.tie_word_embeddings;
+        return false;
+      },
+      model.architecture);
+}
+
+/// What accelerate 1.15 makes of a model on several GPUs.
+void check_trainer(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  if (p.tensor > 1 || p.context > 1 || p.pipeline > 1) {
+    refuse("loop trainer: how accelerate prepares a model for " +
+           std::string(p.tensor > 1    ? "tp"
+                       : p.context > 1 ? "cp"
+                                       : "pp") +
+           " is not modelled; accepted: --loop bare");
+  }
+  if (p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp) return;
+  const std::string mode(name_of(p.data_parallel));
+  if (p.data_parallel != DataParallel::kFsdp2) {
+    refuse("loop trainer: how accelerate prepares a model for " + mode +
+           " is not modelled; accepted: --loop bare, or --parallel ddp, dp or fsdp2");
+  }
+  if (run.task != Task::kCausalLm || !ties_embeddings(model)) {
+    refuse(
+        "loop trainer: accelerate makes units of the embedding and of the final norm with the head, which is modelled "
+        "where the two share their weight (causal models with tied embeddings); accepted: --loop bare");
+  }
+  if (run.precision == Precision::kAmpFp16) {
+    refuse("loop trainer: fsdp2 with a loss scaler is not modelled; accepted: --precision amp-bf16, bf16, fp32");
+  }
+}
+
 /// What the modelled modes are; the rest is refused.
-void check_modelled(const RunSpec& run) {
+void check_modelled(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   const auto not_modelled = [](const std::string& what) { refuse(what + " is not modelled yet"); };
   if (p.framework == Framework::kDeepSpeed) check_deepspeed(run);
-  if (p.pipeline > 1) not_modelled("pp");
-  if (p.context > 1) not_modelled("cp");
+  if (p.framework == Framework::kDeepSpeed && p.pipeline > 1) not_modelled("pp");
+  if (p.framework == Framework::kDeepSpeed && p.context > 1) not_modelled("cp");
+  if (p.pipeline > 1) check_pipeline(model, run);
   if (p.expert > 1) not_modelled("ep");
   if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
-  if (p.nodes > 1) not_modelled("more than one host");
   if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
-  if (p.framework != Framework::kDeepSpeed &&
-      (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere)) {
-    not_modelled("offload of sharded states");
-  }
-  const bool in_trainer = p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp;
-  if (run.loop == Loop::kTrainer && (!in_trainer || p.tensor > 1)) {
-    refuse("loop trainer: how accelerate prepares a model for " +
-           std::string(p.tensor > 1 ? "tp" : name_of(p.data_parallel)) +
-           " is not modelled; accepted: --loop bare, or --parallel ddp or dp");
-  }
+  if (run.loop == Loop::kTrainer) check_trainer(model, run);
   if (run.fine_tuning.quantization != Quantization::kNone) not_modelled("a quantised base on several GPUs");
+  if (p.context > 1) check_context_parallel(run);
   if (p.tensor > 1) check_tensor_parallel(run);
+  if (p.framework != Framework::kDeepSpeed) check_offload(p);
 }
 
 }  // namespace
 
 std::int64_t data_parallel_size(const Parallel& p) { return p.gpus / model_ranks(p); }
+
+std::int64_t sharing_ranks(const Parallel& p) {
+  return data_parallel_size(p) * (p.framework == Framework::kTorch ? p.context : 1);
+}
 
 Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::optional<Framework> framework,
                           std::vector<std::string>& assumptions) {
@@ -223,9 +358,15 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
     assumptions.push_back(std::to_string(p.gpus / ranks) +
                           " data-parallel ranks hold a whole copy each: DistributedDataParallel (--parallel)");
   }
-  if (p.gpus == ranks && p.data_parallel != DataParallel::kNone && ranks > 1 && p.framework != Framework::kMegatron) {
+  if (p.gpus % ranks == 0 && sharing_ranks(p) == 1 && p.data_parallel != DataParallel::kNone &&
+      p.framework != Framework::kMegatron) {
     refuse("parallel " + std::string(name_of(p.data_parallel)) + ": " + product_of(p) +
            " takes all GPUs, and no two ranks see different data");
+  }
+  if (p.data_parallel == DataParallel::kFsdp2 && p.offload_parameters == OffloadTo::kHost &&
+      p.offload_states == OffloadTo::kNowhere) {
+    p.offload_states = OffloadTo::kHost;
+    assumptions.emplace_back("FSDP2's CPUOffloadPolicy keeps gradients and optimizer states on the host, too");
   }
   return p;
 }
@@ -241,7 +382,7 @@ void check_parallel(const ModelSpec& model, const RunSpec& run) {
   if (!p.is_parallel()) return;
   check_options(p);
   check_heads(model, p);
-  check_modelled(run);
+  check_modelled(model, run);
 }
 
 }  // namespace memcalc

@@ -20,6 +20,10 @@ namespace memcalc {
 /// Ranks that see different data: gpus / (tp x cp x pp).
 [[nodiscard]] std::int64_t data_parallel_size(const Parallel& parallel);
 
+/// Ranks that share parameters, gradients and optimizer states: those that see different data or, under torch's context
+/// parallelism, different parts of a sequence.
+[[nodiscard]] std::int64_t sharing_ranks(const Parallel& parallel);
+
 /// Throws Error(kUsage) for sizes that cannot be, and for combinations that the framework refuses or that are not
 /// modelled.
 void check_parallel(const ModelSpec& model, const RunSpec& run);

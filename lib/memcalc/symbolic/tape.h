@@ -240,6 +240,7 @@ class Tape {
   bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
+  std::int64_t context_rank = 0;           // this one
   bool context_rotates = false;            // or passes them on, rank by rank
   bool offload_saved = false;              // what autograd saves goes to host memory
   GraphCapture* capture = nullptr;         // writes down the graph; meanwhile nothing is an event of the trace

@@ -50,8 +50,10 @@ int steps_without_padding(const RunSpec& run) {
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                        bool sync) {
+  // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters.
+  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2;
   const auto module = [&](const Batch& batch) {
-    tape.autocast = autocast_dtype(run.precision);
+    tape.autocast = autocasts ? autocast_dtype(run.precision) : std::nullopt;
     ModelOutput outputs = [&] {
       const ForwardPass pass(tape, run);
       return model.forward(batch);

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop_megatron.h"
+#include "memcalc/train/loop_pipeline.h"
 #include "memcalc/train/parallel/deepspeed_zero.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
@@ -84,10 +85,30 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
   return groups;
 }
 
+/// Ranks of torch's context parallelism: the first, the last and those between do other halves of the attention.
+std::vector<RankGroup> context_groups(const Parallel& p) {
+  const std::int64_t last = p.context - 1;
+  const std::int64_t replicas = p.gpus / p.context;
+  std::vector<RankGroup> groups;
+  const auto add = [&](std::int64_t first, std::int64_t count, std::string name) {
+    groups.push_back({.first = first,
+                      .count = count * replicas,
+                      .name = std::move(name),
+                      .holds = "attends in " + std::to_string(first) + " turns to half of the keys, in " +
+                               std::to_string(last - first) + " with half of its queries"});
+  };
+  add(0, 1, "context rank 0");
+  if (last == 2) add(1, 1, "context rank 1");
+  if (last > 2) add(1, last - 1, "context ranks 1 to " + std::to_string(last - 1));
+  add(last, 1, "context rank " + std::to_string(last));
+  return groups;
+}
+
 }  // namespace
 
 std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
   if (run.parallel.framework == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
+  if (run.parallel.pipeline > 1) return pipeline_ranks(spec, run);
   const std::int64_t gpus = run.parallel.gpus;
   const DataParallel mode = run.parallel.data_parallel;
   if (mode == DataParallel::kDp) {
@@ -105,12 +126,13 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     Tape tape(device);
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype_of(run));
     apply_fine_tuning(tape, *model, run);
-    const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : data_parallel_size(run.parallel);
+    const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : sharing_ranks(run.parallel);
     std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
     for (RankGroup& group : groups) group.count *= gpus / ranks;  // HSDP: in each copy
     tape.stop();
     if (!groups.empty()) return groups;
   }
+  if (run.parallel.context > 1) return context_groups(run.parallel);
   return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
 }
 

@@ -14,6 +14,7 @@
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/loop_megatron.h"
+#include "memcalc/train/loop_pipeline.h"
 #include "memcalc/train/measured_modes.h"
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
@@ -140,11 +141,16 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   tape.allow_tf32 = run.precision == Precision::kTf32 || run.loop == Loop::kTrainer;
   SymbolicRun result;
   bool uses_sdpa = true;
+  const bool pipelined = run.parallel.pipeline > 1;
   {
-    const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));
+    const std::unique_ptr<Model> model = build_model(pipelined ? untied(spec) : spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
-    const std::unique_ptr<ParallelWrapper> wrapper = make_wrapper(tape, run, rank);
-    if (run.inference) {
+    const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
+    if (pipelined) {
+      for (const Parameter& each : model->parameters) result.parameters_of_model += each.tensor.elements();
+      run_pipeline_loop(tape, *model, spec, run, rank);
+      result.assumptions = pipeline_assumptions(run);
+    } else if (run.inference) {
       const InferenceCalls calls = run_inference(tape, *model, run, spec.model_type);
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;

@@ -17,34 +17,58 @@ def lora(m, case):
     import peft
     return peft.get_peft_model(m, peft.LoraConfig(r=case["lora"], target_modules="all-linear", lora_dropout=0.0, bias="none"))
 
-def pipeline_stage(m, rank, world, torch):
-    """The model's layers split evenly; the first stage embeds, the last has the norm and the head."""
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-    n = len(m.model.layers); per = n // world; inner = m.model
+def pipeline_stage(m, index, stages, torch):
+    """The model's layers split evenly over `stages`; the first embeds, the last has the norm and the head. It holds
+    nothing else of the model, so that the rest dies with `m`."""
+    per = len(m.model.layers) // stages
     class Stage(torch.nn.Module):
-        def __init__(s):
+        def __init__(s, embed_tokens, layers, rotary_emb, norm, lm_head):
             super().__init__()
-            s.first, s.last = rank == 0, rank == world - 1
-            if s.first: s.embed_tokens = inner.embed_tokens
-            s.layers = torch.nn.ModuleList(inner.layers[rank * per:(rank + 1) * per])
-            s.rotary_emb = inner.rotary_emb
-            if s.last: s.norm, s.lm_head = inner.norm, m.lm_head
+            s.embed_tokens, s.layers, s.rotary_emb, s.norm, s.lm_head = embed_tokens, layers, rotary_emb, norm, lm_head
         def forward(s, x):
-            h = s.embed_tokens(x) if s.first else x
+            h = s.embed_tokens(x) if s.embed_tokens is not None else x
             pos = torch.arange(h.shape[1], device=h.device).unsqueeze(0)
             pe = s.rotary_emb(h, pos)
             for l in s.layers:
                 h = l(h, attention_mask=None, position_ids=pos, position_embeddings=pe)
                 h = h[0] if isinstance(h, tuple) else h
-            return s.lm_head(s.norm(h)) if s.last else h
-    return Stage()
+            return s.lm_head(s.norm(h)) if s.lm_head is not None else h
+    first, last = index == 0, index == stages - 1
+    return Stage(m.model.embed_tokens if first else None, torch.nn.ModuleList(m.model.layers[index * per:(index + 1) * per]), m.model.rotary_emb,
+                 m.model.norm if last else None, m.lm_head if last else None)
+
+def pipeline(m, case, cfg, rank, world, torch):
+    """This rank's stages as one module, and the schedule that runs them."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
+    kind = case["schedule"]; chunks = case.get("chunks", 1); n = world * chunks
+    mine = [rank, 2 * world - 1 - rank] if kind == "zbv" else [rank + c * world for c in range(chunks)]
+    modules = [pipeline_stage(m, i, n, torch) for i in mine]
+    stages = [PipelineStage(x, i, n, torch.device("cuda", rank)) for x, i in zip(modules, mine)]
+    loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
+    cls = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B, "zero-bubble": ScheduleInterleavedZeroBubble, "zbv": ScheduleZBVZeroBubble}[kind]
+    schedule = cls(stages if chunks > 1 else stages[0], case["micro_batches"], loss_fn=loss_fn)
+    return torch.nn.ModuleList(modules), schedule, 0 in mine, n - 1 in mine
+
+def write_history(case, rank, marks, r, outdir, torch):
+    tr = torch.cuda.memory._snapshot()["device_traces"][rank]; streams = {}
+    addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
+    with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
+        f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
+        for k in marks: f.write("# " + json.dumps(k) + "\n")
+        f.write("action\taddress\tsize\tstream\n")
+        for e in tr:
+            s = streams.setdefault(e.get("stream", 0), len(streams))
+            line = "%s\t%d\t%d\t%d" % (e["action"], e.get("addr", 0) - low, e["size"], s)
+            if case.get("stacks") and e["action"] == "alloc": line += "\t" + "<".join("%s:%s" % (os.path.basename(q["filename"]), q["name"]) for q in e.get("frames", [])[:6])
+            f.write(line + "\n")
 
 def run_case(case, rank, world, outdir):
     import torch, torch.distributed as dist
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
     torch.cuda.set_device(rank); r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="bare")
     r["nvml_before_context"] = nvml(rank); torch.zeros(1, device="cuda"); torch.cuda.synchronize(); r["nvml_context"] = nvml(rank)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); dist.barrier(); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(rank)
+    if case["mode"] == "dp": case = dict(case, batch=case["batch"] * world)  # one process; nn.DataParallel splits the batch
+    else: dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); dist.barrier(); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(rank)
     import measure as M
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
     gc.collect(); torch.cuda.empty_cache(); base = A()
@@ -84,12 +108,9 @@ def run_case(case, rank, world, outdir):
         mesh = init_device_mesh("cuda", (world,)); set_rotate_method(case.get("rotate", "allgather"))
         cp = lambda: context_parallel(mesh, buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
     elif mode == "pp":
-        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B
-        run = pipeline_stage(m, rank, world, torch); del m
-        stage = PipelineStage(run, rank, world, torch.device("cuda", rank))
-        vocab = cfg.vocab_size
-        loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
-        schedule = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}[case["schedule"]](stage, case["micro_batches"], loss_fn=loss_fn)
+        run, schedule, feeds, predicts = pipeline(m, case, cfg, rank, world, torch); del m
+    elif mode == "dp":
+        run = torch.nn.DataParallel(m)
     gc.collect(); torch.cuda.empty_cache(); mark("wrapped"); r["alloc_after_wrap"] = A() - base
     ps = [p for p in run.parameters() if p.requires_grad]
     if mode == "zero1":
@@ -99,8 +120,9 @@ def run_case(case, rank, world, outdir):
     accum = case.get("accum", 1); phases = []; overall = 0
     def forward():
         if amp is not None:
-            with torch.autocast("cuda", dtype=amp): return run(**batch).loss
-        return run(**batch).loss
+            with torch.autocast("cuda", dtype=amp): l = run(**batch).loss
+        else: l = run(**batch).loss
+        return l.mean() if mode == "dp" else l
     def phase(step, name, f, *a):
         nonlocal overall
         torch.cuda.reset_peak_memory_stats(); b = A(); x = f(*a)
@@ -113,9 +135,7 @@ def run_case(case, rank, world, outdir):
         if schedule is not None:
             ids, labels = batch["input_ids"], batch["labels"]
             def pp_step():
-                if rank == 0: schedule.step(ids)
-                elif rank == world - 1: schedule.step(target=labels, losses=[])
-                else: schedule.step()
+                schedule.step(*([ids] if feeds else []), **(dict(target=labels, losses=[]) if predicts else {}))
             phase(step, "backward", pp_step)
         else:
             with (cp() if cp else nullcontext()):
@@ -123,42 +143,70 @@ def run_case(case, rank, world, outdir):
                     l = phase(step, "forward", forward); phase(step, "backward", (l / accum if accum > 1 else l).backward); del l
         phase(step, "optimizer", opt.step); peak_reserved = max(peak_reserved, torch.cuda.max_memory_reserved())
     torch.cuda.synchronize()
+    if mode == "dp": r.update(peak_allocated_by_rank=[P(i) for i in range(world)], peak_reserved_by_rank=[torch.cuda.max_memory_reserved(i) for i in range(world)])  # of the last phase, and of all
     r.update(phases=phases, peak_allocated=overall, peak_reserved=max(x[5] for x in phases), nvml_after=nvml(rank), retries=torch.cuda.memory_stats()["num_alloc_retries"])
-    if history and rank in case.get("ranks", [0]):
-        tr = torch.cuda.memory._snapshot()["device_traces"][rank]; streams = {}
-        addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
-        with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
-            f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
-            for k in marks: f.write("# " + json.dumps(k) + "\n")
-            f.write("action\taddress\tsize\tstream\n")
-            for e in tr:
-                s = streams.setdefault(e.get("stream", 0), len(streams))
-                line = "%s\t%d\t%d\t%d" % (e["action"], e.get("addr", 0) - low, e["size"], s)
-                if case.get("stacks") and e["action"] == "alloc": line += "\t" + "<".join("%s:%s" % (os.path.basename(q["filename"]), q["name"]) for q in e.get("frames", [])[:6])
-                f.write(line + "\n")
+    if history:
+        for i in case.get("ranks", [0]):
+            if i == rank or mode == "dp": write_history(case, i, marks, r, outdir, torch)
+    return r
+
+def run_trainer_case(case, rank, world, outdir):
+    """transformers' Trainer as torchrun (or, for dp, a plain python) would start it. Peaks are those of the steps."""
+    import torch, tempfile, transformers as tf, measure as M, measure_trainer as T
+    mode = case["mode"]
+    if mode != "dp": os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
+    torch.cuda.set_device(rank); torch.zeros(1, device="cuda")
+    r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="trainer", nvml_context=nvml(rank))
+    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch"], max_steps=case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
+              gradient_checkpointing=case.get("ckpt") == "full", report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
+    if mode.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(mode[-1])))
+    args = tf.TrainingArguments(**kw)
+    A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
+    base = A(); history = case.get("history", False); marks = []
+    if history: torch.cuda.memory._record_memory_history(enabled="all", context="alloc" if case.get("stacks") else None, stacks="python", max_entries=1000000)
+    n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][rank]) if history else 0
+    mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
+    mark("start")
+    m, batch, cfg, task = M.build(dict(case, precision={"amp-bf16": "fp32"}.get(case["precision"], case["precision"]), ckpt="none"))
+    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch"] * world * 8); del batch
+    m = m.cpu(); gc.collect(); torch.cuda.empty_cache(); mark("model on the host")  # as from_pretrained leaves it
+    r["params"] = sum(p.numel() for p in m.parameters())
+    class Marks(tf.TrainerCallback):
+        def on_step_begin(self, args, state, *a, **k):
+            if state.global_step == 0: r["alloc_after_wrap"] = A() - base; [torch.cuda.reset_peak_memory_stats(i) for i in range(world if mode == "dp" else 0)] or torch.cuda.reset_peak_memory_stats()
+            mark("step %d begin" % state.global_step)
+        def on_step_end(self, args, state, *a, **k): torch.cuda.synchronize(); mark("step %d end" % (state.global_step - 1))
+    t = tf.Trainer(model=m, args=args, train_dataset=items, data_collator=collate, callbacks=[Marks()]); t.train()
+    r["optim"] = str(args.optim); r["wrapped"] = type(t.model_wrapped).__name__
+    r.update(peak_allocated=P() - base, peak_reserved=torch.cuda.max_memory_reserved(), alloc_end=A() - base, nvml_after=nvml(rank))
+    if mode == "dp": r.update(peak_allocated_by_rank=[P(i) for i in range(world)], peak_reserved_by_rank=[torch.cuda.max_memory_reserved(i) for i in range(world)])
+    if history:
+        for i in case.get("ranks", [0]):
+            if i == rank or mode == "dp": write_history(case, i, marks, r, outdir, torch)
     return r
 
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=190); a = ap.parse_args(); t0 = time.time()
     os.makedirs(a.outdir, exist_ok=True)
     import torch, transformers, peft, torch.distributed.fsdp, torch.distributed.tensor.parallel, torch.distributed.pipelining, torch.distributed.optim, torch.distributed.tensor.experimental
-    import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert
+    import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert, accelerate
+    from transformers import Trainer, TrainingArguments, TrainerCallback, default_data_collator
     print("imports %.1f" % (time.time() - t0), flush=True)
     for i, l in enumerate(open(a.cases)):
         if not l.strip(): continue
         c = json.loads(l); c["port"] = 29600 + i
         if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); break
         t = time.time(); pids = []
-        for rank in range(c["world"]):
+        for rank in range(1 if c["mode"] == "dp" else c["world"]):
             pid = os.fork()
             if pid == 0:
-                try: r = run_case(c, rank, c["world"], a.outdir)
+                try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["world"], a.outdir)
                 except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
                 with open(os.path.join(a.outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
                 print(c["id"], rank, (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:220], flush=True)
                 os._exit(0)
             pids.append(pid)
-        deadline = time.time() + 25; left = set(pids)
+        deadline = time.time() + c.get("limit", 25); left = set(pids)
         while left and time.time() < deadline:
             for p in list(left):
                 if os.waitpid(p, os.WNOHANG)[0]: left.discard(p)

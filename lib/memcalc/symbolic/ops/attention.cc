@@ -7,11 +7,13 @@
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/ring_attention.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -19,47 +21,16 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCudnn{"aten::_cudnn_attention_forward"};
 constexpr Operator kCudnnNode{"ScaledDotProductCudnnAttentionBackward0"};
-constexpr Operator kCudnnBackward{"aten::_cudnn_attention_backward"};
 constexpr Operator kEfficient{"aten::_efficient_attention_forward"};
 constexpr Operator kEfficientNode{"ScaledDotProductEfficientAttentionBackward0"};
 constexpr Operator kEfficientBackward{"aten::_efficient_attention_backward"};
-constexpr Operator kFlash{"aten::_flash_attention_forward"};
 constexpr Operator kFlashNode{"ScaledDotProductFlashAttentionBackward0"};
-constexpr Operator kFlashBackward{"aten::_flash_attention_backward"};
 constexpr Operator kConvertMask{"aten::convert_boolean_attn_mask"};
 constexpr Operator kOnes{"aten::ones"}, kTril{"aten::tril"}, kWhere{"aten::where"};
 
-struct AttentionShape {
-  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
-};
-
-AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value) {
-  return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3), value.size(3)};
-}
-
 /// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
 Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
-
-/// Two products of B*H*S*S*D each forward, five backward (flop_counter.py, sdpa_flop_count): the causal half is not
-/// taken off.
-void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, const AttentionShape& s, DType dtype,
-                            bool backward, bool causal, bool dropout) {
-  constexpr KernelKind kSame = KernelKind::kPartOfPrevious;
-  const std::int64_t batch = s.batch * s.heads;
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim, kind);  // q k^T
-  if (Kernel* kernel = tape.last_kernel()) {
-    kernel->causal = causal;
-    kernel->dropout = dropout;
-    kernel->backward = backward;
-  }
-  if (!backward) return tape.contraction(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
-  tape.contraction(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv
-  tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys, kSame);        // dq
-  tape.contraction(op, dtype, batch, s.keys, s.dim, s.queries, kSame);        // dk
-}
 
 constexpr int kCausal = 2, kDropout = 3;  // attributes of the nodes, for the time of the backward
 
@@ -69,48 +40,16 @@ void remember(Node* node, bool causal, double dropout) {
   node->attributes[kDropout] = dropout > 0 ? 1 : 0;
 }
 
-// --- cuDNN (native/cudnn/MHA.cpp)
-
-/// Measured on 1,199 cases, cuDNN 9.19 (tests/measured/harness/op_requests.py): a float32 accumulator of dQ, the
-/// softmax sums, and with fewer key heads dK and dV of every query head. Causality, mask, dropout do not change it.
-Bytes cudnn_backward_workspace(const AttentionShape& s) {
-  Bytes bytes = 4 * s.batch * s.heads * s.queries * (s.dim + 1) + 256;
-  if (s.kv_heads != s.heads) bytes += 2 * s.batch * s.heads * s.keys * (s.dim + s.value_dim);
-  return bytes;
-}
+// --- cuDNN
 
 void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
   const int first = call.node.saved_count - 7;
-  const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
-  Tape& tape = call.tape;
-  const AttentionShape s = shape_of(query, key, value);
-  Tensor dq =
-      tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kCudnnBackward);
-  Tensor dk = tape.empty_strided(key.shape(), like_strides(key.shape(), key.strides()), key.dtype(), kCudnnBackward);
-  Tensor dv =
-      tape.empty_strided(value.shape(), like_strides(value.shape(), value.strides()), value.dtype(), kCudnnBackward);
-  tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
-  attention_contractions(tape, kCudnnBackward, KernelKind::kCudnnAttention, s, query.dtype(), true,
-                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
-  call.set(0, std::move(dq));
-  call.set(1, std::move(dk));
-  call.set(2, std::move(dv));
-}
-
-/// seed, offset, output, logsumexp.
-std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    bool computes_logsumexp, const SdpaOptions& options) {
-  Tape& tape = query.tape();
-  std::array<Tensor, 4> outputs;
-  for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, kCudnn);
-  Shape shape = query.shape();
-  shape[3] = value.size(3);
-  outputs[2] = tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), kCudnn);
-  if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
-  if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
-  attention_contractions(tape, kCudnn, KernelKind::kCudnnAttention, shape_of(query, key, value), query.dtype(), false,
-                         options.causal, options.dropout > 0);
-  return outputs;
+  AttentionGradients gradients =
+      cudnn_gradients(call.saved(first + 1), call.saved(first), call.saved(first + 2),
+                      call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
+  call.set(0, std::move(gradients.query));
+  call.set(1, std::move(gradients.key));
+  call.set(2, std::move(gradients.value));
 }
 
 Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
@@ -232,75 +171,15 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   return std::move(out);
 }
 
-// --- flash (native/transformers/cuda/flash_attn/flash_api.cpp)
+// --- flash
 
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
-  const Tensor &key = call.saved(0), &query = call.saved(1), &value = call.saved(2);
-  Tape& tape = call.tape;
-  const AttentionShape s = shape_of(query, key, value);
-  const auto gradient_like = [&](const Tensor& x) {
-    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlashBackward);
-  };
-  Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
-  const std::int64_t rounded = round_up(s.queries, 128);
-  const Tensor softmax_d = tape.empty({s.batch, s.heads, rounded}, DType::kFloat32, kFlashBackward);
-  const Tensor dq_accumulator =
-      tape.empty({s.batch, rounded, s.heads, round_up(s.dim, 32)}, DType::kFloat32, kFlashBackward);
-  Tensor dk_expanded, dv_expanded;
-  if (s.kv_heads != s.heads) {
-    dk_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
-    dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
-  }
-  attention_contractions(tape, kFlashBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
-                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
-  call.set(0, std::move(dq));
-  call.set(1, std::move(dk));
-  call.set(2, std::move(dv));
-}
-
-/// num_splits_heuristic: with fewer blocks of queries than the card can run at once, the keys are split as well; the
-/// smallest number of splits that keeps it within 85 % of the best use.
-std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device) {
-  const std::int64_t block_keys = s.dim <= 64 ? 256 : s.dim <= 128 ? 128 : 64;
-  const std::int64_t key_blocks = ceil_div(s.keys, block_keys);
-  const std::int64_t blocks = s.batch * s.heads * ceil_div(s.queries, 64);
-  const std::int64_t slots = 2 * device.multiprocessors;
-  if (10 * blocks >= 8 * slots) return 1;
-  const std::int64_t most = std::min({std::int64_t{128}, slots, key_blocks});
-  const auto efficiency = [&](std::int64_t splits) {
-    const bool same_as_fewer = splits > 1 && ceil_div(key_blocks, splits) == ceil_div(key_blocks, splits - 1);
-    if (same_as_fewer) return 0.0;
-    const double waves = static_cast<double>(blocks * splits) / static_cast<double>(slots);
-    return waves / std::ceil(waves);
-  };
-  double best = 0;
-  for (std::int64_t splits = 1; splits <= most; ++splits) best = std::max(best, efficiency(splits));
-  for (std::int64_t splits = 1; splits <= most; ++splits) {
-    if (efficiency(splits) >= 0.85 * best) return splits;
-  }
-  return 1;
-}
-
-/// output, logsumexp, rng_state, unused.
-std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value, double dropout,
-                                    bool causal) {
-  Tape& tape = query.tape();
-  const AttentionShape s = shape_of(query, key, value);
-  std::array<Tensor, 4> outputs;
-  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
-  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
-  Tensor partial_logsumexp, partial_out;  // set_params_splitkv
-  const std::int64_t splits = dropout == 0 ? flash_key_splits(s, tape.device) : 1;
-  if (splits > 1) {
-    partial_logsumexp = tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
-    partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
-  }
-  outputs[2] = tape.empty({2}, DType::kInt64, kFlash);
-  outputs[3] = tape.empty({}, DType::kInt64, kFlash);
-  if (dropout > 0) tape.scratch(16, kFlash);  // the generator's seed and offset
-  drop(partial_logsumexp, partial_out);
-  attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout > 0);
-  return outputs;
+  AttentionGradients gradients =
+      flash_gradients(call.saved(1), call.saved(0), call.saved(2), call.node.attributes[kCausal] != 0,
+                      call.node.attributes[kDropout] != 0);
+  call.set(0, std::move(gradients.query));
+  call.set(1, std::move(gradients.key));
+  call.set(2, std::move(gradients.value));
 }
 
 /// `listed`: as an operator of ATen; the flash-attn package's is not on selective checkpointing's list.
@@ -424,6 +303,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   SdpaOptions chosen = options;
   chosen.grouped_heads = q.size(1) != k.size(1);
   const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
+  if (q.tape().context_ranks > 1) return ring_attention(q, k, v, bias, options, backend);
   if (boolean) bias = additive_mask(mask, q.dtype());
   switch (backend) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);

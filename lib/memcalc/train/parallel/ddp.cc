@@ -92,7 +92,7 @@ void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
     in_flight.push_back(bucket.size() == 1 ? tape.detach(first)  // a view of the tensor itself
                                            : tape.empty({elements}, first.dtype(), kCat, Category::kCommunication));
     tape.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
-                    data_parallel_size(run.parallel));
+                    sharing_ranks(run.parallel));
   }
   while (!in_flight.empty()) in_flight.pop_front();
 }
@@ -217,7 +217,7 @@ void Ddp::finalize() {
 
 void Ddp::all_reduce(const Bucket& bucket) {
   tape.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
-                  data_parallel_size(run.parallel));
+                  sharing_ranks(run.parallel));
 }
 
 }  // namespace memcalc

@@ -85,7 +85,7 @@ void Fsdp1::wrap(Model& model) {
       throw Error(ErrorCode::kUnsupported, "parallel fsdp1: frozen parameters are not modelled; accepted: fsdp2");
     }
   }
-  ranks_ = data_parallel_size(run.parallel);
+  ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
   assumptions.emplace_back(
       "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "

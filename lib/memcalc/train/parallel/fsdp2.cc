@@ -59,9 +59,19 @@ std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::i
 }
 
 Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank) : ParallelWrapper(tape, run, rank) {
-  const std::int64_t ranks = data_parallel_size(run.parallel);
+  const std::int64_t ranks = sharing_ranks(run.parallel);
   shards_ = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : ranks;
   replicas_ = ranks / shards_;
+  // accelerate/utils/dataclasses.py, set_mixed_precision: bf16=True of the Trainer is the policy, in place of autocast.
+  const bool policy = run.loop == Loop::kTrainer && run.precision == Precision::kAmpBf16;
+  const std::optional<DType> usual = policy ? std::optional(DType::kBFloat16) : std::nullopt;
+  param_dtype_ = run.parallel.fsdp_param_dtype ? run.parallel.fsdp_param_dtype : usual;
+  reduce_dtype_ = run.parallel.fsdp_reduce_dtype ? run.parallel.fsdp_reduce_dtype : usual;
+}
+
+// CPUOffloadPolicy: shards, gradients and with them the optimizer are on the host.
+ParameterGroup Fsdp2::optimizer_parameters(const Model& model) const {
+  return offloads() ? ParameterGroup{} : ParallelWrapper::optimizer_parameters(model);
 }
 
 // --- fully_shard
@@ -80,6 +90,20 @@ void Fsdp2::wrap(Model& model) {
   groups_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i]);
   shard(groups_.back(), units.rest);
+  if (offloads()) {
+    Bytes shards = 0;
+    for (const Group& group : groups_) {
+      for (const ShardedParameter& each : group.params) shards += each.shard_elements * size_of(each.sharded.dtype());
+    }
+    assumptions.push_back("in host memory, for each rank: " + std::to_string(shards) +
+                          " bytes of pinned shards, as much in gradients, and the optimizer's states");
+  }
+  if (run.loop == Loop::kTrainer) {
+    // fsdp2_prepare_model (accelerate 1.15): embedding, final norm and the head that shares its weight are one unit,
+    // which is gathered at the start of forward and stays until its backward.
+    groups_.back().reshards_after_forward = false;
+    assumptions.emplace_back("accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit");
+  }
 }
 
 void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters) {
@@ -112,7 +136,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
     param.sharded.impl()->shape[0] = own;
     param.sharded.impl()->elements = param.sharded.shape().elements();
   }
-  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(orig_dtype);
+  const DType param_dtype = param_dtype_.value_or(orig_dtype);
   param.gathered = tape.empty_resizable({param.shard_elements * shards_}, param_dtype);
   tape.on_meta_device = true;  // the module's tensor changes its type and its storage; nothing is allocated
   tape.convert(whole, param_dtype, kEmpty);
@@ -129,7 +153,7 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   reduces_ = sync;
   Group& root = groups_.back();
   tape.layer_hooks = this;
-  const Batch inputs = cast_inputs(batch, run.parallel.fsdp_param_dtype);
+  const Batch inputs = cast_inputs(batch, param_dtype_);
   pre_forward(root);
   ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
@@ -137,7 +161,9 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
     throw Error(ErrorCode::kUnsupported, "parallel fsdp2: which parameters belong to which layer is not known");
   }
   post_forward(root);
-  tape.before_backward_of(output.loss, [this, &root] { pre_backward(root); });
+  // In the Trainer the unit ends with the head, so that the last layer is not prefetched before the loss's backward.
+  const bool ends_with_head = run.loop == Loop::kTrainer && output.logits.defined();
+  tape.before_backward_of(ends_with_head ? output.logits : output.loss, [this, &root] { pre_backward(root); });
   all_gather_state_.reset();
   return output;
 }
@@ -151,7 +177,7 @@ void Fsdp2::before_layer(std::int64_t layer, KeptTensors& arguments) {
     }
     return;
   }
-  if (const auto dtype = run.parallel.fsdp_param_dtype) {  // cast_forward_inputs
+  if (const auto dtype = param_dtype_) {  // cast_forward_inputs
     for (Tensor& argument : arguments) {
       if (argument.defined() && is_floating(argument.dtype()) && argument.dtype() != *dtype) {
         argument = to_dtype(argument, *dtype);
@@ -268,7 +294,7 @@ void Fsdp2::post_backward(Group& group) {
     for (ShardedParameter& param : group.params) {
       Tensor& gradient = param.unsharded.impl()->grad;
       if (!gradient.defined() || param.accumulated.defined()) continue;
-      const DType dtype = run.parallel.fsdp_reduce_dtype.value_or(gradient.dtype());
+      const DType dtype = reduce_dtype_.value_or(gradient.dtype());
       if (dtype == gradient.dtype()) continue;
       Tensor cast = tape.empty(gradient.shape(), dtype, kToCopy, Category::kGradients);
       gradient.reset();
@@ -307,7 +333,7 @@ void Fsdp2::unshard(Group& group) {
     }
   }
   if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
-    inputs.push_back(tape.empty({cast_elements}, *run.parallel.fsdp_param_dtype, kEmpty, Category::kCommunication));
+    inputs.push_back(tape.empty({cast_elements}, *param_dtype_, kEmpty, Category::kCommunication));
     const DType sharded = group.params.front().sharded.dtype();
     copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
@@ -338,7 +364,7 @@ void Fsdp2::reshard(Group& group) {
 
 // foreach_reduce
 void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients) {
-  const DType reduce_dtype = run.parallel.fsdp_reduce_dtype.value_or(gradients.front().dtype());
+  const DType reduce_dtype = reduce_dtype_.value_or(gradients.front().dtype());
   const DType orig_dtype = with_gradient.front()->sharded.dtype();
   std::int64_t elements = 0;  // of this rank's part
   for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;

@@ -20,6 +20,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
 
@@ -68,10 +69,11 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
 
   [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
 
-  std::int64_t shards_ = 1;    // ranks that share one copy
-  std::int64_t replicas_ = 1;  // HSDP: copies
-  std::vector<Group> groups_;  // the layers, then the root
-  bool reduces_ = true;        // set_requires_gradient_sync
+  std::int64_t shards_ = 1;                          // ranks that share one copy
+  std::int64_t replicas_ = 1;                        // HSDP: copies
+  std::vector<Group> groups_;                        // the layers, then the root
+  std::optional<DType> param_dtype_, reduce_dtype_;  // MixedPrecisionPolicy
+  bool reduces_ = true;                              // set_requires_gradient_sync
   bool final_callback_queued_ = false;
   std::vector<Group*> post_forward_order_;
   Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out

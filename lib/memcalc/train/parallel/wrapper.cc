@@ -1,8 +1,11 @@
 #include "memcalc/train/parallel/wrapper.h"
 
+#include <utility>
+
 #include "memcalc/base/error.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/parallel/context_parallel.h"
 #include "memcalc/train/parallel/data_parallel.h"
 #include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/deepspeed_zero.h"
@@ -35,9 +38,10 @@ Tensor ParallelWrapper::averaged_loss(const Tensor& loss) {
   return run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
 }
 
-std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
-  if (!run.parallel.is_parallel()) return nullptr;
-  if (run.parallel.tensor > 1) return std::make_unique<TensorParallel>(tape, run, rank);
+namespace {
+
+/// What the ranks do that share parameters, gradients and optimizer states.
+std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, std::int64_t rank) {
   switch (run.parallel.data_parallel) {
     case DataParallel::kDp: return std::make_unique<DataParallelModule>(tape, run, rank);
     case DataParallel::kDdp: return std::make_unique<Ddp>(tape, run, rank);
@@ -51,6 +55,17 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
   }
   throw Error(ErrorCode::kUnsupported,
               "parallel " + std::string(name_of(run.parallel.data_parallel)) + " is not modelled yet");
+}
+
+}  // namespace
+
+std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
+  const Parallel& p = run.parallel;
+  if (!p.is_parallel()) return nullptr;
+  if (p.tensor > 1) return std::make_unique<TensorParallel>(tape, run, rank);
+  if (p.context == 1) return make_sharing(tape, run, rank);
+  auto inner = p.data_parallel == DataParallel::kNone ? nullptr : make_sharing(tape, run, rank);
+  return std::make_unique<ContextParallelism>(tape, run, rank, std::move(inner));
 }
 
 }  // namespace memcalc

@@ -51,7 +51,7 @@ void Zero1::wrap(Model& model) {
     elements.push_back(parameter.tensor.elements());
     broadcast_bytes_ += parameter.tensor.bytes();
   }
-  const ZeroPartition partition = zero_partition(elements, data_parallel_size(run.parallel));
+  const ZeroPartition partition = zero_partition(elements, sharing_ranks(run.parallel));
   for (const std::size_t i : partition.order) {
     if (partition.rank_of[i] == rank) mine_.push_back(trained[i]);
   }
@@ -67,7 +67,7 @@ ParameterGroup Zero1::optimizer_parameters(const Model& /*model*/) const { retur
 void Zero1::after_step() {
   Ddp::after_step();
   tape.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32), broadcast_bytes_,
-                  data_parallel_size(run.parallel));
+                  sharing_ranks(run.parallel));
 }
 
 }  // namespace memcalc

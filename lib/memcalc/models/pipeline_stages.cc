@@ -1,0 +1,30 @@
+#include "memcalc/models/pipeline_stages.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace memcalc {
+
+bool ModelStage::holds(const std::string& parameter) const {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (parameter.starts_with(kLayers)) {
+    std::int64_t layer = 0;
+    const char* const begin = parameter.data() + kLayers.size();
+    std::from_chars(begin, parameter.data() + parameter.size(), layer);
+    return layer >= first_layer && layer < first_layer + layers;
+  }
+  return parameter.starts_with("model.embed_tokens") ? embeds : predicts;
+}
+
+std::vector<ModelStage> model_stages(std::int64_t layers, std::int64_t stages) {
+  std::vector<ModelStage> result;
+  for (std::int64_t i = 0, first = 0; i < stages; ++i) {
+    const std::int64_t own = layers / stages + (i < layers % stages ? 1 : 0);
+    result.push_back({.first_layer = first, .layers = own, .embeds = i == 0, .predicts = i + 1 == stages});
+    first += own;
+  }
+  return result;
+}
+
+}  // namespace memcalc

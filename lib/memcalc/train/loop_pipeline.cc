@@ -1,0 +1,290 @@
+// torch/distributed/pipelining/schedules.py (_step_microbatches) and stage.py (forward_one_chunk, backward_one_chunk).
+#include "memcalc/train/loop_pipeline.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/clip_grad.h"
+#include "memcalc/train/loop.h"
+#include "memcalc/train/optimizer.h"
+#include "memcalc/train/parallel/pipeline_schedule.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kReceiveBuffer{"pipelining::recv_buffer"}, kZerosLike{"aten::zeros_like"};
+constexpr Operator kRandint{"aten::randint"}, kSend{"c10d::send"}, kMerge{"aten::cat"}, kDivide{"aten::div_"};
+
+/// One _PipelineStage of a rank.
+class Stage {
+ public:
+  Stage(Tape& tape, PipelineStages& model, const RunSpec& run, const ModelStage& modules, std::int64_t hidden_size)
+      : tape_(tape), model_(model), run_(run), modules_(modules), hidden_size_(hidden_size) {}
+
+  /// _prepare_forward_infra, _prepare_backward_infra: the shapes are found by running the stage once; then a buffer is
+  /// made for each micro-batch's input and for its output's gradient.
+  void initialize(std::int64_t micro_batches) {
+    if (initialized_) return;
+    initialized_ = true;
+    {
+      const NoGrad no_grad(tape_);
+      const Tensor sample = modules_.embeds
+                                ? tape_.empty({run_.batch_size, run_.sequence_length}, DType::kInt64, kZerosLike)
+                                : boundary(kZerosLike);
+      const Tensor output = model_.forward_stage(modules_, sample);
+    }
+    for (std::int64_t m = 0; m < micro_batches && !modules_.embeds; ++m) {
+      inputs_.push_back(boundary(kReceiveBuffer));
+    }
+    for (std::int64_t m = 0; m < micro_batches && !modules_.predicts; ++m) {
+      output_gradients_.push_back(boundary(kReceiveBuffer));
+    }
+    outputs_.resize(static_cast<std::size_t>(micro_batches));
+    losses_.resize(static_cast<std::size_t>(micro_batches));
+  }
+
+  /// clear_runtime_states
+  void clear() {
+    while (!output_chunks_.empty()) output_chunks_.pop_back();
+  }
+
+  void forward(std::size_t m, const Tensor& ids, const Tensor& labels) {
+    tape_.phase = Phase::kForward;
+    const ForwardPass pass(tape_, run_);
+    tape_.autocast = autocast_dtype(run_.precision);
+    if (!modules_.embeds) tape_.require_gradient(inputs_[m]);
+    Tensor output = model_.forward_stage(modules_, modules_.embeds ? micro_batch(ids, m) : inputs_[m]);
+    if (modules_.predicts) {
+      losses_[m] = cross_entropy(view(output, {-1, output.size(-1)}), view(micro_batch(labels, m), {-1}));
+      output_chunks_.push_back(tape_.detach(output));  // detach_(), once its backward has run
+    } else {
+      tape_.collective(kSend, Collective::kSend, output.dtype(), output.bytes(), 2);
+    }
+    tape_.autocast.reset();
+    tape_.clear_cast_cache();
+    outputs_[m] = std::move(output);
+  }
+
+  void backward(std::size_t m) {
+    tape_.phase = Phase::kBackward;
+    Tensor output = std::move(outputs_[m]);
+    if (modules_.predicts) {
+      backward_from(losses_[m]);
+    } else {
+      tape_.backward(output, output_gradients_[m]);
+    }
+    if (modules_.embeds) return;
+    Tensor gradient = std::move(inputs_[m].impl()->grad);
+    tape_.collective(kSend, Collective::kSend, gradient.dtype(), gradient.bytes(), 2);
+    if (waits_for_sends_) {
+      sent_.push_back(std::move(gradient));
+    } else {
+      sent_gradient_ = std::move(gradient);  // bwd_sends holds it until the next
+    }
+  }
+
+  /// The gradient that was sent has arrived.
+  void let_go_of_sent() { sent_gradient_.reset(); }
+
+  /// GPipe waits for what it sent when all is done.
+  void wait_for_sends_at_the_end() { waits_for_sends_ = true; }
+
+  /// The locals of the schedule's step die; return_outputs: the micro-batches' outputs, put together.
+  void finish() {
+    tape_.phase = Phase::kDelete;
+    sent_gradient_.reset();
+    sent_.clear();
+    for (Tensor& loss : losses_) loss.reset();
+    if (!modules_.predicts || output_chunks_.empty()) return;
+    Shape shape = output_chunks_.front().shape();
+    shape[0] *= static_cast<std::int64_t>(output_chunks_.size());
+    const Tensor merged = tape_.empty(shape, output_chunks_.front().dtype(), kMerge);
+  }
+
+ private:
+  /// What passes from stage to stage.
+  [[nodiscard]] Tensor boundary(const Operator& op) const {
+    const DType dtype = autocast_dtype(run_.precision).has_value() ? DType::kFloat32 : weights_dtype_of(run_);
+    return tape_.empty({run_.batch_size, run_.sequence_length, hidden_size_}, dtype, op, Category::kCommunication);
+  }
+  /// tensor_split of the whole batch: a view.
+  [[nodiscard]] Tensor micro_batch(const Tensor& whole, std::size_t m) const {
+    return slice(whole, 0, static_cast<std::int64_t>(m) * run_.batch_size, run_.batch_size);
+  }
+
+  Tape& tape_;
+  PipelineStages& model_;
+  const RunSpec& run_;
+  ModelStage modules_;
+  std::int64_t hidden_size_;
+  bool initialized_ = false;
+  bool waits_for_sends_ = false;
+  std::vector<Tensor> inputs_, output_gradients_;  // args_recv_info, grad_recv_info: a buffer each, for good
+  std::vector<Tensor> outputs_;                    // fwd_cache
+  std::vector<Tensor> output_chunks_;              // the last stage's, until the next step begins
+  std::vector<Tensor> losses_;
+  Tensor sent_gradient_;
+  std::vector<Tensor> sent_;
+};
+
+std::int64_t hidden_size_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::int64_t {
+        if constexpr (requires { spec.hidden_size; }) return spec.hidden_size;
+        return 0;
+      },
+      model.architecture);
+}
+
+std::string holds(const std::vector<ModelStage>& stages, std::int64_t in_flight) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (const ModelStage& each : stages) {
+    if (each.embeds) add("embedding");
+    const std::int64_t last = each.first_layer + each.layers - 1;
+    if (each.layers == 1) add("layer " + std::to_string(last));
+    if (each.layers > 1) add("layers " + std::to_string(each.first_layer) + " to " + std::to_string(last));
+    if (each.predicts) add("head and the logits of every micro-batch");
+  }
+  return text + "; " + std::to_string(in_flight) + (stages.size() > 1 ? " chunk" : "") +
+         (in_flight == 1 ? " micro-batch" : " micro-batches") + " in flight";
+}
+
+bool alike(const std::vector<ModelStage>& a, const std::vector<ModelStage>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ModelStage& x, const ModelStage& y) {
+    return x.layers == y.layers && x.embeds == y.embeds && x.predicts == y.predicts;
+  });
+}
+
+}  // namespace
+
+std::int64_t layers_of(const ModelSpec& model) {
+  return std::visit(
+      [&](const auto& spec) -> std::int64_t {
+        if constexpr (requires { spec.num_hidden_layers; }) return spec.num_hidden_layers;
+        throw Error(ErrorCode::kUnsupported, "pp: the layers of " + model.name + " cannot be cut into stages");
+      },
+      model.architecture);
+}
+
+ModelSpec untied(ModelSpec model) {
+  std::visit(
+      [](auto& spec) {
+        if constexpr (requires { spec.tie_word_embeddings; }) spec.tie_word_embeddings = false;
+      },
+      model.architecture);
+  return model;
+}
+
+std::vector<ModelStage> stages_of_rank(const Parallel& p, std::int64_t layers, std::int64_t rank) {
+  const std::vector<ModelStage> all = model_stages(layers, p.pipeline * p.virtual_stages);
+  std::vector<ModelStage> own;
+  for (std::int64_t chunk = 0; chunk < p.virtual_stages; ++chunk) {
+    own.push_back(all[static_cast<std::size_t>(rank % p.pipeline + chunk * p.pipeline)]);
+  }
+  return own;
+}
+
+std::vector<RankGroup> pipeline_ranks(const ModelSpec& model, const RunSpec& run) {
+  constexpr std::int64_t kMostListed = 8;
+  const Parallel& p = run.parallel;
+  const Pipeline pipeline = pipeline_of(p, run.accumulation_steps);
+  const std::int64_t layers = layers_of(model);
+  std::vector<RankGroup> groups;
+  std::vector<ModelStage> before;
+  std::int64_t first = 0;
+  for (std::int64_t rank = 0; rank < p.pipeline; ++rank) {
+    const std::vector<ModelStage> stages = stages_of_rank(p, layers, rank);
+    if (p.pipeline > kMostListed && rank > 0 && alike(before, stages)) {
+      ++groups.back().count;
+      groups.back().name = "stages " + std::to_string(first) + " to " + std::to_string(rank);
+      continue;
+    }
+    before = stages;
+    first = rank;
+    groups.push_back({.first = rank,
+                      .count = 1,
+                      .name = "stage " + std::to_string(rank),
+                      .holds = holds(stages, most_in_flight(pipeline, rank))});
+  }
+  return groups;
+}
+
+std::vector<std::string> pipeline_assumptions(const RunSpec& run) {
+  std::vector<std::string> said = {
+      "each rank builds the whole model and keeps its stages; the peaks are those of the steps",
+      "stages are made of transformers' modules without masks and caches; an embedding that is tied to the head is "
+      "held "
+      "by both stages",
+      "the loss is F.cross_entropy of a micro-batch's logits; schedule.step() returns them, so that the last stage "
+      "keeps "
+      "those of all micro-batches until the next step (return_outputs)"};
+  if (run.parallel.schedule == PipelineSchedule::kInterleaved) {
+    said.emplace_back("interleaved stages send and receive between steps of the schedule, as it orders them");
+  }
+  return said;
+}
+
+void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run, std::int64_t rank) {
+  auto* const stages_of_model = dynamic_cast<PipelineStages*>(&model);
+  if (stages_of_model == nullptr) {
+    throw Error(ErrorCode::kUnsupported, "pp: " + spec.model_type +
+                                             " cannot be cut into stages yet; accepted: llama, "
+                                             "mistral, qwen2, qwen3 and other decoders with rotary positions");
+  }
+  const Pipeline pipeline = pipeline_of(run.parallel, run.accumulation_steps);
+  const Shape whole_batch{run.batch_size * pipeline.micro_batches, run.sequence_length};
+  const Tensor ids = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
+  const Tensor labels = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
+  tape.empty_cache();
+  const std::vector<ModelStage> own = stages_of_rank(run.parallel, layers_of(spec), rank);
+  stages_of_model->keep_stages(own);
+  tape.empty_cache();
+  std::vector<Stage> stages;
+  for (const ModelStage& each : own) stages.emplace_back(tape, *stages_of_model, run, each, hidden_size_of(spec));
+  if (pipeline.schedule == PipelineSchedule::kGpipe) {
+    for (Stage& each : stages) each.wait_for_sends_at_the_end();
+  }
+  OptimizerSteps optimizer(tape, run, {updated_parameters(model, nullptr)});
+  const std::vector<PipelineStep> steps = pipeline_steps(pipeline, rank);
+  for (tape.step = 0; tape.step < kSteps; ++tape.step) {
+    tape.record_kernels = tape.step == kSteps - 1;
+    tape.phase = Phase::kZero;
+    optimizer.zero_grad();
+    tape.phase = Phase::kForward;
+    for (Stage& each : stages) each.clear();
+    for (Stage& each : stages) each.initialize(pipeline.micro_batches);
+    for (const PipelineStep& step : steps) {
+      Stage& stage = stages[static_cast<std::size_t>(step.chunk)];
+      const auto m = static_cast<std::size_t>(step.micro_batch);
+      // PipelineScheduleMulti waits for its messages after each step.
+      if (pipeline.chunks > 1) std::for_each(stages.begin(), stages.end(), [](Stage& each) { each.let_go_of_sent(); });
+      if (step.action == PipelineAction::kForward) {
+        stage.forward(m, ids, labels);
+      } else {
+        stage.backward(m);
+      }
+    }
+    for (const Parameter& each : model.parameters) {  // scale_grads
+      const Bytes bytes = each.tensor.bytes();
+      tape.kernel(kDivide, OperatorClass::kElementwise, each.tensor.dtype(),
+                  static_cast<double>(each.tensor.elements()), 2.0 * static_cast<double>(bytes));
+    }
+    for (Stage& each : stages) each.finish();
+    tape.phase = Phase::kOptimizer;
+    if (run.max_grad_norm) clip_grad_norm(tape, model.parameters);
+    optimizer.step();
+  }
+  tape.stop();
+}
+
+}  // namespace memcalc

@@ -1,0 +1,35 @@
+// torch.distributed.pipelining (PyTorch 2.11): one rank of a pipeline in a plain loop.
+//   schedule = Schedule1F1B(PipelineStage(stage, …), micro_batches, loss_fn); schedule.step(ids, target=labels)
+// Covered by tests/unit/pipeline_loop_test.cc and tests/measured/parallel_rows_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memcalc/models/model.h"
+#include "memcalc/models/pipeline_stages.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/train/ranks.h"
+
+namespace memcalc {
+
+/// The stages of a rank: every pp-th, as many as --virtual-stages says.
+[[nodiscard]] std::vector<ModelStage> stages_of_rank(const Parallel& parallel, std::int64_t layers, std::int64_t rank);
+
+/// One group a stage; of more than eight, stages that hold alike modules are one group, told by its first.
+[[nodiscard]] std::vector<RankGroup> pipeline_ranks(const ModelSpec& model, const RunSpec& run);
+
+/// The rank keeps its stages of `model` and trains them. Throws Error(kUnsupported) for a family that cannot be cut.
+void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run, std::int64_t rank);
+
+/// What is taken for granted of such a run.
+[[nodiscard]] std::vector<std::string> pipeline_assumptions(const RunSpec& run);
+
+/// The model with an output layer of its own: a weight that two stages share becomes two.
+[[nodiscard]] ModelSpec untied(ModelSpec model);
+
+/// Of the decoder layers. Throws Error(kUnsupported) for a family without any.
+[[nodiscard]] std::int64_t layers_of(const ModelSpec& model);
+
+}  // namespace memcalc
