@@ -251,6 +251,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   set_fine_tuning(case_json, options);
   set_parallel(case_json, options);
+  if (skipped_steps().has(result.id)) options.skipped_steps = skipped_steps().required_int(result.id);
   result.run = resolve(result.spec, options).run;
   return result;
 }

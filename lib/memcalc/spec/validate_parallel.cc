@@ -358,7 +358,7 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
     assumptions.push_back(std::to_string(p.gpus / ranks) +
                           " data-parallel ranks hold a whole copy each: DistributedDataParallel (--parallel)");
   }
-  if (p.gpus % ranks == 0 && sharing_ranks(p) == 1 && p.data_parallel != DataParallel::kNone &&
+  if (ranks > 1 && p.gpus % ranks == 0 && sharing_ranks(p) == 1 && p.data_parallel != DataParallel::kNone &&
       p.framework != Framework::kMegatron) {
     refuse("parallel " + std::string(name_of(p.data_parallel)) + ": " + product_of(p) +
            " takes all GPUs, and no two ranks see different data");
