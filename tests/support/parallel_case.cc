@@ -14,22 +14,27 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
   const auto flag = [&](const char* key) { return case_json.optional_bool(key).value_or(false); };
   options.gpus = world;
   Parallel& parallel = options.parallel;
+  // "tp", "cp", "pp": sizes of a mesh's dimensions; without them all ranks work as `mode` says.
   const std::string mode = case_json.required_string("mode");
-  if (mode == "tp") {
-    parallel.tensor = *world;
-  } else if (mode == "cp") {
-    parallel.context = *world;
+  const auto size = [&](const char* dimension) {
+    const bool has_others = case_json.has("tp") || case_json.has("cp") || case_json.has("pp");
+    return case_json.optional_int(dimension).value_or(mode == dimension && !has_others ? *world : 1);
+  };
+  parallel.tensor = size("tp");
+  parallel.context = size("cp");
+  parallel.pipeline = size("pp");
+  parallel.expert = size("ep");
+  if (parallel.context > 1) {
     const bool rotates = case_json.optional_string("rotate").value_or("allgather") == "alltoall";
     parallel.context_type = rotates ? ContextParallel::kRing : ContextParallel::kAllGather;
-  } else if (mode == "pp") {
-    parallel.pipeline = *world;
+  }
+  if (parallel.pipeline > 1) {
     parallel.schedule = enum_from<PipelineSchedule>(kScheduleNames, case_json.required_string("schedule")).value();
     parallel.virtual_stages = case_json.optional_int("chunks").value_or(1);
     parallel.micro_batches = case_json.required_int("micro_batches");
     options.batch_size = options.batch_size.value() / parallel.micro_batches;  // of all of them
-  } else {
-    parallel.data_parallel = enum_from<DataParallel>(kDataParallelNames, mode).value();
   }
+  if (const auto named = enum_from<DataParallel>(kDataParallelNames, mode)) parallel.data_parallel = *named;
   if (flag("mp")) {
     parallel.fsdp_param_dtype = DType::kBFloat16;
     const bool bf16 = case_json.optional_string("reduce").value_or("fp32") == "bf16";

@@ -123,12 +123,51 @@ const Refusal kRefusals[] = {
        o.padding = true;
      },
      "takes no attention mask"},
-    {"StagesBesideOtherRanks",
+    {"StagesBesideFsdp1",
      [](RunOptions& o) {
        o.gpus = 4;
        o.parallel.pipeline = 2;
+       o.parallel.data_parallel = DataParallel::kFsdp1;
      },
-     "accepted: --gpus 2"},
+     "accepted: fsdp2, ddp"},
+    {"StagesBesideContextParallel",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.context = 2;
+     },
+     "pp 2 beside cp"},
+    {"VirtualStagesOfShards",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.pipeline = 2;
+       o.parallel.virtual_stages = 2;
+       o.parallel.schedule = PipelineSchedule::kInterleaved;
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+     },
+     "accepted: --schedule gpipe, 1f1b"},
+    {"TensorParallelBesideZero1",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.tensor = 2;
+       o.parallel.data_parallel = DataParallel::kZero1;
+     },
+     "accepted: fsdp2, ddp"},
+    {"ClippingOverTwoMeshes",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.tensor = 2;
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+       o.max_grad_norm = 1.0;
+     },
+     "DTensors of two meshes"},
+    {"HsdpOfFsdp1",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.data_parallel = DataParallel::kFsdp1;
+       o.parallel.hsdp_shard = 2;
+     },
+     "HYBRID_SHARD"},
+    {"ExpertsOfADenseModel", [](RunOptions& o) { o.parallel.expert = 2; }, "llama has no experts"},
     {"ZeroBubbleOfTorch",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;

@@ -66,7 +66,7 @@ struct DeepseekMoe {
         })) {}
 
   [[nodiscard]] Tensor forward(const Tensor& residuals) const {
-    const Routing routing = gate.forward(residuals);
+    const Routing routing = experts.local(gate.forward(residuals));
     Tensor hidden_states = view(residuals, {-1, residuals.size(-1)});
     hidden_states = view(experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights), residuals.shape());
     return hidden_states + shared_experts.forward(residuals);

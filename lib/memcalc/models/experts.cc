@@ -1,6 +1,7 @@
 #include "memcalc/models/experts.h"
 
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/all_reduce.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -13,6 +14,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kNe{"aten::ne"}, kGt{"aten::gt"}, kLt{"aten::lt"}, kEq{"aten::eq"}, kFmod{"aten::fmod"};
 constexpr Operator kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"}, kClamp{"aten::clamp"};
 
 /// _default_apply_gate
@@ -98,8 +100,35 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   return to_dtype(final_hidden_states, hidden_states.dtype());
 }
 
+// transformers/distributed/tensor_parallel.py, EpRouterParallel.transform_output_post_forward.
+Routing Experts::local(Routing routing) const {
+  if (ranks() == 1) return routing;
+  Tensor &router_scores = routing.top_k_weights, &router_indices = routing.top_k_index;
+  router_scores = all_reduce_backward(router_scores, ranks());
+  const auto mask_of = [](const Operator& op, const Tensor& x) { return pointwise(op, {&x}, 1, DType::kBool); };
+  const Tensor non_local_mask = mask_of(kNe, pointwise(kFloorDivide, {&router_indices}, 1));
+  router_scores = masked_fill(router_scores, non_local_mask);
+  router_indices = masked_fill(router_indices, non_local_mask);
+  if (gate_up_proj.size(0) > 1) {
+    router_indices = pointwise(kFmod, {&router_indices}, 1);
+  } else {
+    router_indices = masked_fill(router_indices, mask_of(kGt, router_indices));
+    router_indices = masked_fill(router_indices, mask_of(kLt, router_indices));
+  }
+  router_indices = masked_fill(router_indices, mask_of(kEq, router_indices));
+  return routing;
+}
+
+// MoeExpertsParallel: every rank has all tokens; what its experts make of theirs is summed.
 Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
   if (hidden_states.tape().phase == Phase::kDecode) return forward_batched(hidden_states, top_k_index, top_k_weights);
+  if (ranks() == 1) return forward_grouped(hidden_states, top_k_index, top_k_weights);
+  const Tensor whole = all_reduce_backward(hidden_states, ranks());
+  return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights), ranks());
+}
+
+Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
+                                const Tensor& top_k_weights) const {
   Selection sorted;
   Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
   Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;
@@ -114,7 +143,7 @@ Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, 
   selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
   sample_weights_g = index_rows(sample_weights, perm);
   histc_input = to_dtype(expert_ids_g, DType::kInt32);
-  tokens_per_expert = count_values(histc_input, num_experts);
+  tokens_per_expert = count_values(histc_input, gate_up_proj.size(0));
   offsets = cumulative_sum(tokens_per_expert);
   sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 

@@ -43,12 +43,20 @@ struct Experts {
 
   Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options);
 
+  /// Ranks among which the experts are shared out: each holds as many (train/parallel/expert_parallel.h).
+  [[nodiscard]] std::int64_t ranks() const { return num_experts / gate_up_proj.size(0); }
+  /// What the router hands to the experts of this rank: EpRouterParallel masks the others.
+  [[nodiscard]] Routing local(Routing routing) const;
+
   /// grouped_mm_experts_forward, the default: tokens are sorted by expert, each as often as it has experts. What it
   /// allocates depends on the number of tokens, not on the experts they chose.
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& top_k_index,
                                const Tensor& top_k_weights) const;
 
  private:
+  /// The experts that are here, whether all or some.
+  [[nodiscard]] Tensor forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
+                                       const Tensor& top_k_weights) const;
   /// batched_mm_experts_forward, to which generate() switches after the prompt (_optimize_model_for_decode): the
   /// matrices of the chosen experts are copied, for each token and expert.
   [[nodiscard]] Tensor forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,

@@ -153,7 +153,7 @@ struct GptOssMlp {
   /// The output and the router's scores.
   [[nodiscard]] std::pair<Tensor, Tensor> forward(const Tensor& input) const {
     Tensor hidden_states = reshape(input, {-1, input.size(-1)});
-    const Routing routing = router.forward(hidden_states);
+    const Routing routing = experts.local(router.forward(hidden_states));
     hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
     return {reshape(hidden_states, input.shape()), routing.top_k_weights};
   }

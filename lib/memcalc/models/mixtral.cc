@@ -41,7 +41,7 @@ struct MixtralSparseMoeBlock {
 
   [[nodiscard]] Tensor forward(const Tensor& input) const {
     Tensor hidden_states = view(input, {-1, input.size(-1)});
-    const Routing routing = gate.forward(hidden_states);
+    const Routing routing = experts.local(gate.forward(hidden_states));
     hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
     return reshape(hidden_states, input.shape());
   }

@@ -41,7 +41,7 @@ struct Qwen3MoeSparseMoeBlock {
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
     const Tensor hidden_states_reshaped = view(hidden_states, {-1, hidden_states.size(-1)});
-    const Routing routing = gate.forward(hidden_states_reshaped);
+    const Routing routing = experts.local(gate.forward(hidden_states_reshaped));
     const Tensor final_hidden_states =
         experts.forward(hidden_states_reshaped, routing.top_k_index, routing.top_k_weights);
     return reshape(final_hidden_states, hidden_states.shape());

@@ -16,6 +16,7 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/parallel/pipeline_schedule.h"
+#include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
 
@@ -27,8 +28,10 @@ constexpr Operator kRandint{"aten::randint"}, kSend{"c10d::send"}, kMerge{"aten:
 /// One _PipelineStage of a rank.
 class Stage {
  public:
-  Stage(Tape& tape, PipelineStages& model, const RunSpec& run, const ModelStage& modules, std::int64_t hidden_size)
-      : tape_(tape), model_(model), run_(run), modules_(modules), hidden_size_(hidden_size) {}
+  /// `wrapper`: what shards or shares the stage's module; null where it is called itself.
+  Stage(Tape& tape, PipelineStages& model, const RunSpec& run, ParallelWrapper* wrapper, const ModelStage& modules,
+        std::int64_t hidden_size)
+      : tape_(tape), model_(model), run_(run), wrapper_(wrapper), modules_(modules), hidden_size_(hidden_size) {}
 
   /// _prepare_forward_infra, _prepare_backward_infra: the shapes are found by running the stage once; then a buffer is
   /// made for each micro-batch's input and for its output's gradient.
@@ -40,7 +43,8 @@ class Stage {
       const Tensor sample = modules_.embeds
                                 ? tape_.empty({run_.batch_size, run_.sequence_length}, DType::kInt64, kZerosLike)
                                 : boundary(kZerosLike);
-      const Tensor output = model_.forward_stage(modules_, sample);
+      const ForwardPass pass(tape_, run_);
+      const Tensor output = call(sample);
     }
     for (std::int64_t m = 0; m < micro_batches && !modules_.embeds; ++m) {
       inputs_.push_back(boundary(kReceiveBuffer));
@@ -62,7 +66,7 @@ class Stage {
     const ForwardPass pass(tape_, run_);
     tape_.autocast = autocast_dtype(run_.precision);
     if (!modules_.embeds) tape_.require_gradient(inputs_[m]);
-    Tensor output = model_.forward_stage(modules_, modules_.embeds ? micro_batch(ids, m) : inputs_[m]);
+    Tensor output = call(modules_.embeds ? micro_batch(ids, m) : inputs_[m]);
     if (modules_.predicts) {
       losses_[m] = cross_entropy(view(output, {-1, output.size(-1)}), view(micro_batch(labels, m), {-1}));
       output_chunks_.push_back(tape_.detach(output));  // detach_(), once its backward has run
@@ -76,6 +80,7 @@ class Stage {
 
   void backward(std::size_t m) {
     tape_.phase = Phase::kBackward;
+    if (wrapper_ != nullptr && m + 1 == outputs_.size()) wrapper_->before_last_backward();
     Tensor output = std::move(outputs_[m]);
     if (modules_.predicts) {
       backward_from(losses_[m]);
@@ -111,9 +116,24 @@ class Stage {
   }
 
  private:
+  /// submod(x): all micro-batches in no_sync(), whose gradients are exchanged after the last backward.
+  [[nodiscard]] Tensor call(const Tensor& x) const {
+    if (wrapper_ == nullptr) return model_.forward_stage(modules_, x);
+    Batch batch;
+    batch.input_ids = x;
+    ModelOutput output = wrapper_->forward(
+        [this](const Batch& inputs) {
+          ModelOutput of_stage;
+          of_stage.logits = model_.forward_stage(modules_, inputs.input_ids);
+          return of_stage;
+        },
+        batch, false);
+    return std::move(output.logits);
+  }
   /// What passes from stage to stage.
   [[nodiscard]] Tensor boundary(const Operator& op) const {
-    const DType dtype = autocast_dtype(run_.precision).has_value() ? DType::kFloat32 : weights_dtype_of(run_);
+    const DType computed = run_.parallel.fsdp_param_dtype.value_or(weights_dtype_of(run_));
+    const DType dtype = autocast_dtype(run_.precision).has_value() ? DType::kFloat32 : computed;
     return tape_.empty({run_.batch_size, run_.sequence_length, hidden_size_}, dtype, op, Category::kCommunication);
   }
   /// tensor_split of the whole batch: a view.
@@ -124,6 +144,7 @@ class Stage {
   Tape& tape_;
   PipelineStages& model_;
   const RunSpec& run_;
+  ParallelWrapper* wrapper_;
   ModelStage modules_;
   std::int64_t hidden_size_;
   bool initialized_ = false;
@@ -189,7 +210,7 @@ std::vector<ModelStage> stages_of_rank(const Parallel& p, std::int64_t layers, s
   const std::vector<ModelStage> all = model_stages(layers, p.pipeline * p.virtual_stages);
   std::vector<ModelStage> own;
   for (std::int64_t chunk = 0; chunk < p.virtual_stages; ++chunk) {
-    own.push_back(all[static_cast<std::size_t>(rank % p.pipeline + chunk * p.pipeline)]);
+    own.push_back(all[static_cast<std::size_t>(rank / (p.gpus / p.pipeline) + chunk * p.pipeline)]);
   }
   return own;
 }
@@ -202,19 +223,20 @@ std::vector<RankGroup> pipeline_ranks(const ModelSpec& model, const RunSpec& run
   std::vector<RankGroup> groups;
   std::vector<ModelStage> before;
   std::int64_t first = 0;
-  for (std::int64_t rank = 0; rank < p.pipeline; ++rank) {
-    const std::vector<ModelStage> stages = stages_of_rank(p, layers, rank);
-    if (p.pipeline > kMostListed && rank > 0 && alike(before, stages)) {
-      ++groups.back().count;
-      groups.back().name = "stages " + std::to_string(first) + " to " + std::to_string(rank);
+  const std::int64_t of_stage = p.gpus / p.pipeline;  // ranks; the first of those that shard it holds most
+  for (std::int64_t stage = 0; stage < p.pipeline; ++stage) {
+    const std::vector<ModelStage> stages = stages_of_rank(p, layers, stage * of_stage);
+    if (p.pipeline > kMostListed && stage > 0 && alike(before, stages)) {
+      groups.back().count += of_stage;
+      groups.back().name = "stages " + std::to_string(first) + " to " + std::to_string(stage);
       continue;
     }
     before = stages;
-    first = rank;
-    groups.push_back({.first = rank,
-                      .count = 1,
-                      .name = "stage " + std::to_string(rank),
-                      .holds = holds(stages, most_in_flight(pipeline, rank))});
+    first = stage;
+    groups.push_back({.first = stage * of_stage,
+                      .count = of_stage,
+                      .name = "stage " + std::to_string(stage),
+                      .holds = holds(stages, most_in_flight(pipeline, stage))});
   }
   return groups;
 }
@@ -231,10 +253,18 @@ std::vector<std::string> pipeline_assumptions(const RunSpec& run) {
   if (run.parallel.schedule == PipelineSchedule::kInterleaved) {
     said.emplace_back("interleaved stages send and receive between steps of the schedule, as it orders them");
   }
+  if (run.parallel.data_parallel == DataParallel::kFsdp2) {
+    said.emplace_back(
+        "gradients of a stage stay whole and in its ranks' memory until the step's last backward: PipelineStage "
+        "reduces "
+        "them then (perform_reduce_grad, not validated); where rows do not divide, a stage's first rank is shown, "
+        "which holds most");
+  }
   return said;
 }
 
-void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run, std::int64_t rank) {
+void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run, ParallelWrapper* wrapper,
+                       std::int64_t rank) {
   auto* const stages_of_model = dynamic_cast<PipelineStages*>(&model);
   if (stages_of_model == nullptr) {
     throw Error(ErrorCode::kUnsupported, "pp: " + spec.model_type +
@@ -248,14 +278,17 @@ void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const Ru
   tape.empty_cache();
   const std::vector<ModelStage> own = stages_of_rank(run.parallel, layers_of(spec), rank);
   stages_of_model->keep_stages(own);
+  if (wrapper != nullptr) wrapper->wrap(model);
   tape.empty_cache();
   std::vector<Stage> stages;
-  for (const ModelStage& each : own) stages.emplace_back(tape, *stages_of_model, run, each, hidden_size_of(spec));
+  for (const ModelStage& each : own) {
+    stages.emplace_back(tape, *stages_of_model, run, wrapper, each, hidden_size_of(spec));
+  }
   if (pipeline.schedule == PipelineSchedule::kGpipe) {
     for (Stage& each : stages) each.wait_for_sends_at_the_end();
   }
-  OptimizerSteps optimizer(tape, run, {updated_parameters(model, nullptr)});
-  const std::vector<PipelineStep> steps = pipeline_steps(pipeline, rank);
+  OptimizerSteps optimizer(tape, run, {updated_parameters(model, wrapper)});
+  const std::vector<PipelineStep> steps = pipeline_steps(pipeline, rank / (run.parallel.gpus / run.parallel.pipeline));
   for (tape.step = 0; tape.step < kSteps; ++tape.step) {
     tape.record_kernels = tape.step == kSteps - 1;
     tape.phase = Phase::kZero;
@@ -274,6 +307,7 @@ void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const Ru
         stage.backward(m);
       }
     }
+    if (wrapper != nullptr) wrapper->reduce_gradients();
     for (const Parameter& each : model.parameters) {  // scale_grads
       const Bytes bytes = each.tensor.bytes();
       tape.kernel(kDivide, OperatorClass::kElementwise, each.tensor.dtype(),
@@ -283,6 +317,7 @@ void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const Ru
     tape.phase = Phase::kOptimizer;
     if (run.max_grad_norm) clip_grad_norm(tape, model.parameters);
     optimizer.step();
+    if (wrapper != nullptr) wrapper->after_step();
   }
   tape.stop();
 }

@@ -37,7 +37,8 @@ OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<Param
       groups_(std::move(groups)),
       memory_(tape, run.loop),
       data_parallel_(run.parallel.data_parallel),
-      tensor_parallel_(run.parallel.tensor) {
+      tensor_parallel_(run.parallel.tensor),
+      expert_parallel_(run.parallel.framework == Framework::kTorch ? run.parallel.expert : 1) {
   if (run.offload_gradients) drop_offloaded_gradients(groups_);
   if (run.offload_optimizer) {
     for (const ParameterGroup& group : groups_) {
@@ -80,9 +81,12 @@ void OptimizerSteps::record_cost(const ParameterGroup& group) {
   record_cost(dtensors, true);
 }
 
-// fully_shard's parameters are DTensors, and those of the Linears that parallelize_module split.
+// fully_shard's parameters are DTensors, and those of the Linears that parallelize_module split, unless DDP made plain
+// tensors of them.
 bool OptimizerSteps::is_dtensor(const Parameter& parameter) const {
+  if (data_parallel_ == DataParallel::kDdp) return false;
   if (data_parallel_ == DataParallel::kFsdp2) return true;
+  if (parameter.name.find(".experts.") != std::string::npos) return expert_parallel_ > 1;
   return tensor_parallel_ > 1 && parameter.tensor.rank() == 2 &&
          parameter.name.find_first_of("0123456789") != std::string::npos;
 }

@@ -36,6 +36,7 @@ class OptimizerSteps {
   OptimizerMemory memory_;
   DataParallel data_parallel_;
   std::int64_t tensor_parallel_;
+  std::int64_t expert_parallel_;
 };
 
 }  // namespace memcalc

@@ -15,6 +15,7 @@
 #include "memcalc/train/parallel/deepspeed_zero.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
+#include "memcalc/train/parallel/tensor_parallel.h"
 #include "memcalc/train/parallel/zero1.h"
 
 namespace memcalc {
@@ -49,15 +50,26 @@ std::vector<Holding> holdings_of(Model& model, const RunSpec& run, std::int64_t 
   }
 }
 
+/// The first rank of a context-parallel group, the last and those between do other halves of the attention.
+bool attend_alike(const Parallel& p, std::int64_t a, std::int64_t b) {
+  const std::int64_t x = a % p.context, y = b % p.context;
+  return x == y || (std::min(x, y) > 0 && std::max(x, y) + 1 < p.context);
+}
+
+/// None where all hold the same.
 std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>& holdings) {
+  const auto differs = [&](const Holding& each) { return each != holdings.front(); };
+  if (std::none_of(holdings.begin(), holdings.end(), differs)) return {};
   std::vector<std::pair<const Holding*, std::vector<std::int64_t>>> alike;
-  for (std::size_t rank = 0; rank < holdings.size(); ++rank) {
-    const auto same = [&](const auto& each) { return *each.first == holdings[rank]; };
+  for (std::size_t i = 0; i < holdings.size(); ++i) {
+    const auto rank = static_cast<std::int64_t>(i);
+    const auto same = [&](const auto& each) {
+      return *each.first == holdings[i] && attend_alike(run.parallel, each.second.front(), rank);
+    };
     auto found = std::find_if(alike.begin(), alike.end(), same);
-    if (found == alike.end()) found = alike.insert(found, {&holdings[rank], {}});
-    found->second.push_back(static_cast<std::int64_t>(rank));
+    if (found == alike.end()) found = alike.insert(found, {&holdings[i], {}});
+    found->second.push_back(rank);
   }
-  if (alike.size() == 1) return {};
   std::vector<RankGroup> groups;
   if (alike.size() > kMostGroups) {
     const auto most = std::max_element(alike.begin(), alike.end(), [](const auto& a, const auto& b) {
@@ -91,7 +103,7 @@ std::vector<RankGroup> context_groups(const Parallel& p) {
   const std::int64_t replicas = p.gpus / p.context;
   std::vector<RankGroup> groups;
   const auto add = [&](std::int64_t first, std::int64_t count, std::string name) {
-    groups.push_back({.first = first,
+    groups.push_back({.first = first * p.tensor,
                       .count = count * replicas,
                       .name = std::move(name),
                       .holds = "attends in " + std::to_string(first) + " turns to half of the keys, in " +
@@ -126,9 +138,15 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     Tape tape(device);
     const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype_of(run));
     apply_fine_tuning(tape, *model, run);
+    const std::int64_t tensor = run.parallel.tensor;
+    if (tensor > 1) split_layers(tape, *model, tensor);
     const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : sharing_ranks(run.parallel);
     std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
-    for (RankGroup& group : groups) group.count *= gpus / ranks;  // HSDP: in each copy
+    for (RankGroup& group : groups) {
+      group.count *= gpus / ranks;  // HSDP: in each copy; and each rank of tensor parallelism
+      group.first *= tensor;
+      if (tensor > 1) group.name = "data-parallel " + group.name;
+    }
     tape.stop();
     if (!groups.empty()) return groups;
   }

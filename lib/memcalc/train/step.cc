@@ -145,10 +145,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   {
     const std::unique_ptr<Model> model = build_model(pipelined ? untied(spec) : spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
-    const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
+    const std::unique_ptr<ParallelWrapper> wrapper = make_wrapper(tape, run, rank);
     if (pipelined) {
       for (const Parameter& each : model->parameters) result.parameters_of_model += each.tensor.elements();
-      run_pipeline_loop(tape, *model, spec, run, rank);
+      run_pipeline_loop(tape, *model, spec, run, wrapper.get(), rank);
       result.assumptions = pipeline_assumptions(run);
     } else if (run.inference) {
       const InferenceCalls calls = run_inference(tape, *model, run, spec.model_type);
@@ -160,8 +160,8 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       run_bare_loop(tape, *model, run, wrapper.get());
     }
     result.parameters = parameters_of(*model, wrapper.get());
-    if (wrapper) result.assumptions = wrapper->assumptions;
     if (wrapper) {
+      result.assumptions.insert(result.assumptions.end(), wrapper->assumptions.begin(), wrapper->assumptions.end());
       result.held = wrapper->held();
       result.held_on_host = wrapper->held_on_host();
     }

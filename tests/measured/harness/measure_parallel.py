@@ -1,5 +1,7 @@
-"""Runs on 2 GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history (from the
-model's construction through three steps), rank by rank.
+"""Runs on several GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history (from
+the model's construction through three steps), rank by rank. A case's "mode" is what ranks do that see different data
+(ddp, fsdp2, ...) or the only way that all of them work together (tp, cp, pp, ep); "tp", "cp", "pp" beside it are sizes of
+the other dimensions of the mesh, "hsdp" is how many ranks share one copy.
 usage: measure_parallel.py CASES.jsonl OUTDIR --budget SECONDS"""
 import argparse, gc, gzip, json, os, sys, time, traceback, warnings
 warnings.filterwarnings("ignore")
@@ -16,6 +18,35 @@ def layers_of(m):
 def lora(m, case):
     import peft
     return peft.get_peft_model(m, peft.LoraConfig(r=case["lora"], target_modules="all-linear", lora_dropout=0.0, bias="none"))
+
+TP_PLAN = dict(columns=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"), rows=("self_attn.o_proj", "mlp.down_proj"))
+
+def split_layers(m, mesh):
+    from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
+    for l in layers_of(m): parallelize_module(l, mesh, {**{k: ColwiseParallel() for k in TP_PLAN["columns"]}, **{k: RowwiseParallel() for k in TP_PLAN["rows"]}})
+
+def shard(m, case, mesh, torch):
+    from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
+    kw = dict(reshard_after_forward=case.get("reshard", True))
+    if mesh is not None: kw["mesh"] = mesh
+    if case.get("mp"): kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype={"fp32": torch.float32, "bf16": torch.bfloat16}[case.get("reduce", "fp32")])
+    if case.get("offload"): kw["offload_policy"] = CPUOffloadPolicy()
+    for l in layers_of(m): fully_shard(l, **kw)
+    fully_shard(m, **kw)
+
+def meshes(case, world):
+    """The mesh of a case with more than one dimension, in the order in which ranks are numbered, and its parts by name."""
+    from torch.distributed.device_mesh import init_device_mesh
+    pp, cp, tp, hsdp = (case.get(k, 1) for k in ("pp", "cp", "tp", "hsdp"))
+    dp = world // (pp * cp * tp)
+    sizes = dict(pp=pp, replicate=dp // hsdp if hsdp > 1 else 1, shard=hsdp if hsdp > 1 else dp, cp=cp, tp=tp)
+    sizes = {k: v for k, v in sizes.items() if v > 1}
+    mesh = init_device_mesh("cuda", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    parts = {k: mesh[k] for k in sizes if k in ("pp", "cp", "tp")}
+    shared = [k for k in ("replicate", "shard", "cp") if k in sizes]
+    if "cp" in shared and len(shared) > 1: parts["dp"] = mesh[tuple(shared)]._flatten("dp_cp")
+    elif shared: parts["dp"] = mesh[tuple(shared)] if len(shared) > 1 else mesh[shared[0]]
+    return parts
 
 def pipeline_stage(m, index, stages, torch):
     """The model's layers split evenly over `stages`; the first embeds, the last has the norm and the head. It holds
@@ -37,13 +68,19 @@ def pipeline_stage(m, index, stages, torch):
     return Stage(m.model.embed_tokens if first else None, torch.nn.ModuleList(m.model.layers[index * per:(index + 1) * per]), m.model.rotary_emb,
                  m.model.norm if last else None, m.lm_head if last else None)
 
-def pipeline(m, case, cfg, rank, world, torch):
-    """This rank's stages as one module, and the schedule that runs them."""
+def pipeline(m, case, parts, rank, world, torch):
+    """This rank's stages as one module, and the schedule that runs them. `parts`: of the mesh, where there are others."""
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
+    group = parts["pp"].get_group() if parts else None
+    if parts: rank, world = parts["pp"].get_local_rank(), parts["pp"].size()
     kind = case["schedule"]; chunks = case.get("chunks", 1); n = world * chunks
     mine = [rank, 2 * world - 1 - rank] if kind == "zbv" else [rank + c * world for c in range(chunks)]
     modules = [pipeline_stage(m, i, n, torch) for i in mine]
-    stages = [PipelineStage(x, i, n, torch.device("cuda", rank)) for x, i in zip(modules, mine)]
+    for x in modules:
+        if "tp" in parts: split_layers(x, parts["tp"])
+        if case["mode"] == "fsdp2": shard(x, case, parts["dp"], torch)
+    if case["mode"] == "ddp": modules = [torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()) for x in modules]
+    stages = [PipelineStage(x, i, n, torch.device("cuda", torch.cuda.current_device()), group=group) for x, i in zip(modules, mine)]
     loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
     cls = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B, "zero-bubble": ScheduleInterleavedZeroBubble, "zbv": ScheduleZBVZeroBubble}[kind]
     schedule = cls(stages if chunks > 1 else stages[0], case["micro_batches"], loss_fn=loss_fn)
@@ -84,31 +121,40 @@ def run_case(case, rank, world, outdir):
     r["params"] = sum(p.numel() for p in m.parameters()); mode = case["mode"]; m.train()
     from torch.distributed.device_mesh import init_device_mesh
     run = m; schedule = None; cp = None
-    if mode in ("ddp", "zero1"):
-        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False))
+    parts = meshes(case, world) if any(case.get(k) for k in ("tp", "cp", "pp", "hsdp")) else {}
+    torch.cuda.synchronize(); r["nvml_mesh"] = nvml(rank)
+    if "tp" in parts and "pp" not in parts: split_layers(m, parts["tp"])
+    if "cp" in parts:
+        from torch.distributed.tensor.experimental import context_parallel
+        from torch.distributed.tensor.experimental._attention import set_rotate_method
+        set_rotate_method(case.get("rotate", "allgather"))
+        cp = lambda: context_parallel(parts["cp"], buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
+    if "pp" in parts:
+        run, schedule, feeds, predicts = pipeline(m, case, parts, rank, world, torch); del m
+    elif mode in ("ddp", "zero1"):
+        kw = dict(device_mesh=parts["dp"]) if parts else {}
+        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False), **kw)
     elif mode == "fsdp2":
-        from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
-        kw = dict(reshard_after_forward=case.get("reshard", True))
-        if case.get("mp"): kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype={"fp32": torch.float32, "bf16": torch.bfloat16}[case.get("reduce", "fp32")])
-        if case.get("offload"): kw["offload_policy"] = CPUOffloadPolicy()
-        for l in layers_of(m): fully_shard(l, **kw)
-        fully_shard(m, **kw)
+        shard(m, case, parts.get("dp"), torch)
+    elif mode == "ep":  # as from_pretrained(distributed_config=DistributedConfig(tp_size=world, enable_expert_parallel=True))
+        from transformers.distributed import DistributedConfig
+        from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+        m.config.distributed_config = DistributedConfig(tp_size=world, tp_plan="auto", enable_expert_parallel=True)
+        apply_tensor_parallelism(m, init_device_mesh("cuda", (world,)))
     elif mode == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
         mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
         run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=rank, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
-    elif mode == "tp":
-        from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
-        mesh = init_device_mesh("cuda", (world,))
-        for l in layers_of(m): parallelize_module(l, mesh, {"self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(), "self_attn.o_proj": RowwiseParallel(), "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel()})
-    elif mode == "cp":
+    elif mode == "tp" and not parts:
+        split_layers(m, init_device_mesh("cuda", (world,)))
+    elif mode == "cp" and not parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
         mesh = init_device_mesh("cuda", (world,)); set_rotate_method(case.get("rotate", "allgather"))
         cp = lambda: context_parallel(mesh, buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
     elif mode == "pp":
-        run, schedule, feeds, predicts = pipeline(m, case, cfg, rank, world, torch); del m
+        run, schedule, feeds, predicts = pipeline(m, case, {}, rank, world, torch); del m
     elif mode == "dp":
         run = torch.nn.DataParallel(m)
     gc.collect(); torch.cuda.empty_cache(); mark("wrapped"); r["alloc_after_wrap"] = A() - base

@@ -17,7 +17,7 @@ ContextParallelism::ContextParallelism(Tape& tape, const RunSpec& run, std::int6
                                        std::unique_ptr<ParallelWrapper> inner)
     : ParallelWrapper(tape, run, rank), inner_(std::move(inner)) {
   tape.context_ranks = run.parallel.context;
-  tape.context_rank = rank % run.parallel.context;
+  tape.context_rank = rank / run.parallel.tensor % run.parallel.context;
   tape.context_rotates = run.parallel.context_type == ContextParallel::kRing;
 }
 
@@ -26,7 +26,8 @@ void ContextParallelism::wrap(Model& model) {
     inner_->wrap(model);
     whole_shapes = std::move(inner_->whole_shapes);
     assumptions = std::move(inner_->assumptions);
-  } else {
+  }
+  if (run.parallel.data_parallel == DataParallel::kNone) {
     assumptions.emplace_back(
         "no rank hears of the others' gradients: torch's context_parallel leaves that to DDP or FSDP (--parallel)");
   }

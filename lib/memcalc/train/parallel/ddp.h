@@ -28,6 +28,7 @@ class Ddp : public ParallelWrapper {
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   void after_step() override { in_flight_.clear(); }
+  void before_last_backward() override { syncs_ = true; }
 
  private:
   struct Bucket {

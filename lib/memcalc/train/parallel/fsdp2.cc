@@ -15,9 +15,6 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kNewZeros{"aten::new_zeros"}, kEmpty{"aten::empty"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"}, kCopyOut{"fsdp::split_with_sizes_copy"};
-constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
-constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
 constexpr Operator kRegisterPostBackward{"RegisterPostBackwardFunctionBackward"};
 
 /// _fsdp_common.py, _get_dim_chunked_size: rows of `rank`, as torch.chunk cuts them.
@@ -29,19 +26,6 @@ std::int64_t rows_of(std::int64_t rows, std::int64_t ranks, std::int64_t rank) {
 Shape with_rows(Shape shape, std::int64_t rows) {
   shape[0] = rows;
   return shape;
-}
-
-/// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
-void copy_from_host(Tape& tape, const Tensor& moved) {
-  tape.kernel(kToCopy, OperatorClass::kMovement, moved.dtype(), 0, static_cast<double>(moved.bytes()),
-              KernelKind::kCopyToDevice);
-  if (Kernel* kernel = tape.last_kernel()) kernel->flag = true;
-}
-
-/// A kernel over a list of `tensors` that moves `bytes`, read and written.
-void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
-  tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
-  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(tensors);
 }
 
 }  // namespace
@@ -122,7 +106,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
   const Tensor& whole = parameter.tensor;
   if (whole.rank() == 0) throw Error(ErrorCode::kUnsupported, "fully_shard: " + parameter.name + " has no dimension");
   const std::int64_t rows = ceil_div(whole.size(0), shards_);
-  const std::int64_t own = rows_of(whole.size(0), shards_, rank % shards_);
+  const std::int64_t own = rows_of(whole.size(0), shards_, place_among_sharing(run.parallel, rank) % shards_);
   const DType orig_dtype = whole.dtype();
   ShardedParameter param;
   param.unsharded = whole;
@@ -151,6 +135,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
 
 ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool sync) {
   reduces_ = sync;
+  if (run.parallel.pipeline > 1) is_last_backward_ = reshards_after_backward_ = false;
   Group& root = groups_.back();
   tape.layer_hooks = this;
   const Batch inputs = cast_inputs(batch, param_dtype_);
@@ -162,8 +147,9 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   }
   post_forward(root);
   // In the Trainer the unit ends with the head, so that the last layer is not prefetched before the loss's backward.
-  const bool ends_with_head = run.loop == Loop::kTrainer && output.logits.defined();
-  tape.before_backward_of(ends_with_head ? output.logits : output.loss, [this, &root] { pre_backward(root); });
+  const bool ends_with_head = (run.loop == Loop::kTrainer && output.logits.defined()) || !output.loss.defined();
+  const Tensor& last = ends_with_head ? output.logits : output.loss;
+  if (last.requires_grad()) tape.before_backward_of(last, [this, &root] { pre_backward(root); });
   all_gather_state_.reset();
   return output;
 }
@@ -228,18 +214,31 @@ void Fsdp2::root_post_backward() {
   for (Group* group : all) {
     if (group->state != State::kPostBackward) post_backward(*group);
     group->state = State::kIdle;
+    if (!is_last_backward_) continue;
     group->all_reduce_state.reset();
     group->all_gather_result.reset();
     group->post_forward_indices.clear();
   }
+  final_callback_queued_ = false;
+  if (!is_last_backward_) return;
   post_forward_order_.clear();
   reduce_scatter_state_.reset();
-  final_callback_queued_ = false;
+}
+
+// In a pipeline gradients stay whole, and parameters gathered, until the last micro-batch's backward is done
+// (pipelining/ stage.py, perform_reduce_grad).
+void Fsdp2::reduce_gradients() {
+  is_last_backward_ = reshards_after_backward_ = reduces_ = true;
+  post_backward(groups_.back());
+  for (std::size_t i = 0; i + 1 < groups_.size(); ++i) post_backward(groups_[i]);
+  root_post_backward();
 }
 
 // --- FSDPParamGroup
 
+// Of a root without parameters of its own (a stage of nothing but layers) torch makes no group.
 void Fsdp2::pre_forward(Group& group) {
+  if (group.params.empty()) return;
   group.state = State::kForward;
   record_host_work(tape, HostWork::kFsdp2Forward);
   unshard(group);
@@ -247,6 +246,7 @@ void Fsdp2::pre_forward(Group& group) {
 }
 
 void Fsdp2::post_forward(Group& group) {
+  if (group.params.empty()) return;
   reshard(group);
   group.post_forward_indices.push_back(post_forward_order_.size());
   post_forward_order_.push_back(&group);
@@ -255,7 +255,7 @@ void Fsdp2::post_forward(Group& group) {
 
 void Fsdp2::pre_backward(Group& group) {
   register_final_callback();
-  if (group.state == State::kPreBackward) return;
+  if (group.state == State::kPreBackward || group.params.empty()) return;
   group.state = State::kPreBackward;
   unshard(group);  // nothing where it was prefetched
   wait_for_unshard(group);
@@ -270,6 +270,7 @@ void Fsdp2::backward_prefetch(Group& group) {
 }
 
 void Fsdp2::post_backward(Group& group) {
+  if (group.params.empty()) return;
   group.state = State::kPostBackward;
   record_host_work(tape, HostWork::kFsdp2Backward);
   std::vector<ShardedParameter*> with_gradient;
@@ -289,7 +290,7 @@ void Fsdp2::post_backward(Group& group) {
     }
     with_gradient.push_back(&param);
   }
-  reshard(group);
+  if (reshards_after_backward_) reshard(group);
   if (!reduces_) {  // to_accumulated_grad_if_needed: in the reduction's type
     for (ShardedParameter& param : group.params) {
       Tensor& gradient = param.unsharded.impl()->grad;
@@ -306,97 +307,6 @@ void Fsdp2::post_backward(Group& group) {
   reduce_scatter_state_.reset();
   group.all_reduce_state.reset();
   reduce(group, with_gradient, gradients);
-}
-
-// foreach_all_gather, on the streams of get_all_gather_streams. Its output holds its input as a slice.
-void Fsdp2::unshard(Group& group) {
-  if (group.all_gather_result.defined() || group.is_unsharded || group.params.empty()) return;
-  const OnStream on_copy_in(tape, CudaStream::kAllGatherCopyIn);
-  std::int64_t cast_elements = 0;
-  Bytes bytes = 0;  // of this rank's part
-  std::vector<Tensor> inputs;
-  DType dtype = group.params.front().gathered.dtype();
-  for (const ShardedParameter& param : group.params) {
-    if (param.gathered.dtype() != dtype) dtype = DType::kUInt8;
-  }
-  for (const ShardedParameter& param : group.params) {
-    const DType gathered = param.gathered.dtype();
-    const bool casts = gathered != param.sharded.dtype();
-    bytes += param.shard_elements * size_of(gathered);
-    if (offloads()) {  // FSDPParam.all_gather_inputs, one by one
-      Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), kToCopy, Category::kCommunication);
-      copy_from_host(tape, moved);
-      if (casts) moved = tape.empty({param.shard_elements}, gathered, kToCopy, Category::kCommunication);
-      inputs.push_back(std::move(moved));
-    } else if (casts) {
-      cast_elements += param.shard_elements;
-    }
-  }
-  if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
-    inputs.push_back(tape.empty({cast_elements}, *param_dtype_, kEmpty, Category::kCommunication));
-    const DType sharded = group.params.front().sharded.dtype();
-    copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
-  }
-  group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
-  const OnStream on_all_gather(tape, CudaStream::kAllGather);
-  tape.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
-  while (!inputs.empty()) inputs.pop_back();
-}
-
-void Fsdp2::wait_for_unshard(Group& group) {
-  if (!group.all_gather_result.defined()) return;
-  if (group.state == State::kForward) all_gather_state_.reset();
-  for (const ShardedParameter& param : group.params) {
-    tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
-  }
-  copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
-              group.params.size());
-  group.is_unsharded = true;
-  if (group.state == State::kForward) all_gather_state_ = group.all_gather_result;
-  group.all_gather_result.reset();
-}
-
-void Fsdp2::reshard(Group& group) {
-  if (group.state == State::kForward && !group.reshards_after_forward) return;
-  if (!std::exchange(group.is_unsharded, false)) return;
-  for (const ShardedParameter& param : group.params) tape.empty_storage(param.gathered);
-}
-
-// foreach_reduce
-void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients) {
-  const DType reduce_dtype = reduce_dtype_.value_or(gradients.front().dtype());
-  const DType orig_dtype = with_gradient.front()->sharded.dtype();
-  std::int64_t elements = 0;  // of this rank's part
-  for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;
-  reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
-  const Bytes each = size_of(gradients.front().dtype()) + size_of(reduce_dtype);
-  copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size());
-  while (!gradients.empty()) gradients.pop_back();
-
-  const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);
-  Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
-  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(), shards_);
-  if (replicas_ > 1) {
-    const OnStream on_all_reduce(tape, CudaStream::kAllReduce);
-    tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
-    if (Kernel* kernel = tape.last_kernel()) kernel->k = shards_;  // ranks between two of the group
-    group.all_reduce_state = output;
-  }
-  if (orig_dtype != reduce_dtype) {
-    const OnStream on_all_reduce(tape, replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter);
-    output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
-  }
-  for (ShardedParameter* param : with_gradient) {
-    Tensor& gradient = param->sharded.impl()->grad;
-    if (gradient.defined()) continue;  // += in place
-    if (offloads()) {
-      tape.on_meta_device = true;
-      gradient = tape.empty(param->sharded.shape(), orig_dtype, kToCopy);
-      tape.on_meta_device = false;
-    } else {
-      gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
-    }
-  }
 }
 
 }  // namespace memcalc

@@ -23,6 +23,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
+  void reduce_gradients() override;
 
  private:
   enum class State : std::uint8_t { kIdle, kForward, kPreBackward, kPostBackward };
@@ -74,6 +75,8 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   std::vector<Group> groups_;                        // the layers, then the root
   std::optional<DType> param_dtype_, reduce_dtype_;  // MixedPrecisionPolicy
   bool reduces_ = true;                              // set_requires_gradient_sync
+  bool reshards_after_backward_ = true;              // set_reshard_after_backward
+  bool is_last_backward_ = true;                     // set_is_last_backward
   bool final_callback_queued_ = false;
   std::vector<Group*> post_forward_order_;
   Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out

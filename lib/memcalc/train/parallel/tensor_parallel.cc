@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
@@ -31,7 +33,8 @@ LinearSplit split_of(std::string_view name) {
 /// "model.layers.3.mlp.up_proj", not "lm_head".
 bool in_layer(std::string_view name) { return name.find_first_of("0123456789") != std::string_view::npos; }
 
-/// distribute_tensor(param, mesh, [Shard(dim)]): a tensor of its own, into which the shard is scattered.
+}  // namespace
+
 void keep_shard(Tape& tape, const Tensor& parameter, int dim, std::int64_t ranks) {
   Shape shape = parameter.shape();
   if (shape[dim] % ranks != 0) {
@@ -43,11 +46,14 @@ void keep_shard(Tape& tape, const Tensor& parameter, int dim, std::int64_t ranks
   tape.replace_parameter(parameter, shard);
 }
 
-}  // namespace
-
-void TensorParallel::wrap(Model& model) {
-  const std::int64_t ranks = run.parallel.tensor;
-  for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
+void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
+  std::unordered_map<std::string_view, const Tensor*> parameters;  // a stage of a pipeline has some of the layers
+  for (const Parameter& each : model.parameters) {
+    parameters.emplace(each.name, &each.tensor);
+    if (each.name.find(".experts.") != std::string::npos) {
+      throw Error(ErrorCode::kUnsupported, "tp: the plan that splits experts is not modelled; accepted: --ep");
+    }
+  }
   bool any = false;
   for (const auto& layer : model.linear_layers) {
     layer->split = split_of(layer->name);
@@ -60,20 +66,54 @@ void TensorParallel::wrap(Model& model) {
                       "v_proj, o_proj, gate_proj, up_proj, down_proj (llama, mistral, qwen2, qwen3, gemma, olmo2)");
     }
     any = true;
+    const std::string weight_name = layer->name + ".weight", bias_name = layer->name + ".bias";
+    const auto weight = parameters.find(weight_name), bias = parameters.find(bias_name);
+    if (weight == parameters.end()) continue;
     const bool columns = layer->split == LinearSplit::kColumns;
-    if (!columns && layer->last_parameter > layer->first_parameter) {
+    if (!columns && bias != parameters.end()) {
       throw Error(ErrorCode::kUnsupported, "tp: the bias of " + layer->name + ", split by rows, is not modelled");
     }
-    keep_shard(tape, model.parameters[layer->first_parameter].tensor, columns ? 0 : 1, ranks);
-    if (layer->last_parameter > layer->first_parameter) {
-      keep_shard(tape, model.parameters[layer->last_parameter].tensor, 0, ranks);
-    }
+    keep_shard(tape, *weight->second, columns ? 0 : 1, ranks);
+    if (bias != parameters.end()) keep_shard(tape, *bias->second, 0, ranks);
   }
   if (!any) throw Error(ErrorCode::kUnsupported, "tp: this model has no linear layers that could be split");
 }
 
-ModelOutput TensorParallel::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
-  return module(batch);
+TensorParallel::TensorParallel(Tape& tape, const RunSpec& run, std::int64_t rank,
+                               std::unique_ptr<ParallelWrapper> inner)
+    : ParallelWrapper(tape, run, rank), inner_(std::move(inner)) {}
+
+void TensorParallel::wrap(Model& model) {
+  for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
+  split_layers(tape, model, run.parallel.tensor);
+  if (!inner_) return;
+  inner_->wrap(model);
+  assumptions = std::move(inner_->assumptions);
+  assumptions.emplace_back(
+      "layers are split over tp first, then " +
+      std::string(run.parallel.data_parallel == DataParallel::kFsdp2
+                      ? "sharded: fully_shard on the other dimension of the mesh (not validated)"
+                      : "wrapped: DistributedDataParallel on the other dimension of the mesh (not validated)"));
+}
+
+ModelOutput TensorParallel::forward(const ModuleForward& module, const Batch& batch, bool sync) {
+  return inner_ ? inner_->forward(module, batch, sync) : module(batch);
+}
+
+ParameterGroup TensorParallel::optimizer_parameters(const Model& model) const {
+  return inner_ ? inner_->optimizer_parameters(model) : ParallelWrapper::optimizer_parameters(model);
+}
+
+void TensorParallel::after_step() {
+  if (inner_) inner_->after_step();
+}
+
+void TensorParallel::before_last_backward() {
+  if (inner_) inner_->before_last_backward();
+}
+
+void TensorParallel::reduce_gradients() {
+  if (inner_) inner_->reduce_gradients();
 }
 
 }  // namespace memcalc

@@ -1,7 +1,12 @@
 // Tensor parallelism of torch (PyTorch 2.11): parallelize_module of each layer with ColwiseParallel and RowwiseParallel
 // on its linear layers, as transformers' base_model_tp_plan has it. Everything else is a whole copy on each rank.
+// Beside it, where the run asks for it, what ranks do that see different data: fully_shard of the split layers (each
+// parameter a DTensor on both meshes), or DistributedDataParallel around the module, whose parameters are then the
+// local tensors of the DTensors (torch/distributed/tensor/parallel/ddp.py).
 // Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
 #pragma once
+
+#include <memory>
 
 #include "memcalc/train/parallel/wrapper.h"
 
@@ -9,10 +14,25 @@ namespace memcalc {
 
 class TensorParallel : public ParallelWrapper {
  public:
-  using ParallelWrapper::ParallelWrapper;
+  /// `inner` may be null: all ranks see the same data.
+  TensorParallel(Tape& tape, const RunSpec& run, std::int64_t rank, std::unique_ptr<ParallelWrapper> inner);
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
+  void after_step() override;
+  void before_last_backward() override;
+  void reduce_gradients() override;
+
+ private:
+  std::unique_ptr<ParallelWrapper> inner_;
 };
+
+/// parallelize_module: the model's linear layers and their parameters are this rank's part.
+void split_layers(Tape& tape, Model& model, std::int64_t ranks);
+
+/// distribute_tensor(parameter, mesh, [Shard(dim)]): this rank's part is a tensor of its own in the parameter's place.
+/// Throws Error(kUnsupported) where the ranks do not divide it.
+void keep_shard(Tape& tape, const Tensor& parameter, int dim, std::int64_t ranks);
 
 }  // namespace memcalc

@@ -4,12 +4,14 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/parallel/context_parallel.h"
 #include "memcalc/train/parallel/data_parallel.h"
 #include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/deepspeed_zero.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
+#include "memcalc/train/parallel/expert_parallel.h"
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/tensor_parallel.h"
@@ -59,13 +61,21 @@ std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, st
 
 }  // namespace
 
+std::int64_t place_among_sharing(const Parallel& parallel, std::int64_t rank) {
+  return rank / parallel.tensor % sharing_ranks(parallel);
+}
+
+// From the inside out: what shares or shards parameters takes them as tensor parallelism leaves them, and attention
+// becomes a ring around both.
 std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
   const Parallel& p = run.parallel;
   if (!p.is_parallel()) return nullptr;
-  if (p.tensor > 1) return std::make_unique<TensorParallel>(tape, run, rank);
-  if (p.context == 1) return make_sharing(tape, run, rank);
-  auto inner = p.data_parallel == DataParallel::kNone ? nullptr : make_sharing(tape, run, rank);
-  return std::make_unique<ContextParallelism>(tape, run, rank, std::move(inner));
+  if (p.expert > 1) return std::make_unique<ExpertParallel>(tape, run, rank);
+  std::unique_ptr<ParallelWrapper> wrapper;
+  if (p.data_parallel != DataParallel::kNone) wrapper = make_sharing(tape, run, rank);
+  if (p.tensor > 1) wrapper = std::make_unique<TensorParallel>(tape, run, rank, std::move(wrapper));
+  if (p.context > 1) wrapper = std::make_unique<ContextParallelism>(tape, run, rank, std::move(wrapper));
+  return wrapper;
 }
 
 }  // namespace memcalc

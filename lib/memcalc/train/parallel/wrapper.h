@@ -48,6 +48,11 @@ class ParallelWrapper {
   [[nodiscard]] virtual bool step() { return false; }
   /// After optimizer.step().
   virtual void after_step() {}
+  /// PipelineStage.backward_maybe_with_nosync: the backward of the last micro-batch comes, all forwards were in
+  /// no_sync().
+  virtual void before_last_backward() {}
+  /// PipelineStage.perform_reduce_grad: what no backward pass has reduced yet.
+  virtual void reduce_gradients() {}
 
   /// Of model.parameters before wrap(), where it replaced them.
   std::vector<Shape> whole_shapes;
@@ -61,11 +66,15 @@ class ParallelWrapper {
   const std::int64_t rank;
 };
 
+/// Of `rank` among those that share parameters, gradients and optimizer states. Ranks are numbered as
+/// init_device_mesh(("pp", "dp", "cp", "tp")) has it: the ranks of a tensor-parallel group are neighbours.
+[[nodiscard]] std::int64_t place_among_sharing(const Parallel& parallel, std::int64_t rank);
+
 /// What the root's forward gets under mixed precision: floating-point inputs in `dtype`, copied where they have another
 /// one (_fsdp_state.py, cast_forward_inputs; _runtime_utils.py, _root_cast_forward_input).
 [[nodiscard]] Batch cast_inputs(const Batch& batch, std::optional<DType> dtype);
 
-/// Null on one GPU.
+/// Null on one GPU, and where nothing but a pipeline uses the others.
 [[nodiscard]] std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank);
 
 }  // namespace memcalc

@@ -1,0 +1,246 @@
+#include "memcalc/spec/validate_torch.h"
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_parallel.h"
+
+namespace memcalc {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kUsage, message); }
+
+/// torch's: parallelize_module of the layers. What is not split stays a plain tensor, or becomes a DTensor on the
+/// data-parallel dimension of the mesh alone (fsdp2); under ddp all are plain, the local tensors of DTensors.
+/// The same holds for experts, which are DTensors, and the rest.
+void check_tensor_parallel(const RunSpec& run) {
+  const DataParallel mode = run.parallel.data_parallel;
+  const std::string name = run.parallel.tensor > 1 ? "tp" : "ep";
+  if (mode != DataParallel::kNone && mode != DataParallel::kDdp && mode != DataParallel::kFsdp2) {
+    refuse("tp beside parallel " + std::string(name_of(mode)) + " is not modelled; accepted: fsdp2, ddp");
+  }
+  if (run.fine_tuning.lora) refuse("tp: adapters on layers that ranks share are not modelled yet");
+  const bool mixes = mode == DataParallel::kNone;
+  if (mixes && run.optimizer != Optimizer::kAdamWForLoop && run.optimizer != Optimizer::kAdagradForLoop) {
+    refuse("optimizer " + std::string(name_of(run.optimizer)) +
+           ": foreach and fused optimizers refuse a mixture of DTensors and tensors, which " + name +
+           " makes of a model's parameters; accepted: adamw-for, adagrad-for");
+  }
+  if (mode == DataParallel::kDdp) return;
+  const std::string kinds = mixes ? "DTensors and tensors" : "DTensors of two meshes";
+  if (run.max_grad_norm) {
+    refuse("gradient clipping: clip_grad_norm_ stacks the norms of all gradients, which " + name + " makes " + kinds +
+           "; accepted: no clipping");
+  }
+  if (mixes && run.precision == Precision::kAmpFp16) {
+    refuse("precision amp-fp16: the loss scaler unscales all gradients at once, which " + name + " makes " + kinds +
+           "; accepted: amp-bf16, bf16, fp32");
+  }
+  if (!mixes && run.optimizer == Optimizer::kAdafactorTorch) {
+    refuse(
+        "optimizer adafactor-torch: it changes DTensors on two dimensions of a mesh in place, which torch refuses; "
+        "accepted: adamw");
+  }
+}
+
+std::optional<std::int64_t> experts_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::optional<std::int64_t> {
+        if constexpr (requires { spec.experts.count; }) return spec.experts.count;
+        return std::nullopt;
+      },
+      model.architecture);
+}
+
+/// transformers' base_model_ep_plan, in the place of its plan for tensor parallelism; beside fully_shard its
+/// DistributedConfig takes neither.
+void check_expert_parallel(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string ep = "ep " + std::to_string(p.expert);
+  const std::optional<std::int64_t> experts = experts_of(model);
+  if (!experts)
+    refuse(ep + ": " + model.model_type + " has no experts; accepted: mixtral, qwen3_moe, deepseek, gpt_oss");
+  if (*experts % p.expert != 0) {
+    refuse(ep + " does not divide the " + std::to_string(*experts) + " experts of " + model.name);
+  }
+  if (p.gpus > p.expert) {
+    refuse(ep + " beside other ways to use the " + std::to_string(p.gpus) +
+           " GPUs: transformers applies its expert parallel plan alone; accepted: --gpus " + std::to_string(p.expert) +
+           ", or --framework megatron");
+  }
+  if (run.fine_tuning.lora) refuse(ep + ": adapters beside experts that ranks share are not modelled yet");
+}
+
+/// nn.DataParallel.
+void check_module_replicas(const RunSpec& run) {
+  if (run.parallel.nodes > 1) refuse("dp: nn.DataParallel is one process on one host; accepted: --parallel ddp");
+  if (run.use_cache) refuse("use_cache: nn.DataParallel cannot gather a key/value cache");
+  if (run.accumulation_steps > 1) refuse("dp: micro-batches that accumulate are not modelled; accepted: --accum 1");
+}
+
+/// torch.distributed.tensor.experimental.context_parallel.
+void check_context_parallel(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string cp = "cp " + std::to_string(p.context);
+  if (p.context_type == ContextParallel::kUlysses) {
+    refuse(
+        "cp type ulysses: torch's context_parallel gathers keys and values or passes them on; accepted: all-gather, "
+        "ring; with --framework megatron: ulysses");
+  }
+  if (run.task != Task::kCausalLm) {
+    refuse(cp + ": context_parallel's load balancing needs causal attention; accepted: --task causal");
+  }
+  if (run.sequence_length % (2 * p.context) != 0) {
+    refuse(cp + ": sequence length " + std::to_string(run.sequence_length) +
+           " is no multiple of 2 x cp = " + std::to_string(2 * p.context) + ", into which load balancing cuts it");
+  }
+  if (run.attention != Attention::kSdpa)
+    refuse(cp + ": only scaled_dot_product_attention is replaced; accepted: --attn sdpa");
+  if (run.padding) refuse(cp + ": context_parallel takes no attention mask; accepted: no --padding");
+  if (run.checkpointing == Checkpointing::kSelective) {
+    refuse(cp + ": selective checkpointing around ring attention is not modelled yet; accepted: full, none");
+  }
+}
+
+std::optional<std::int64_t> decoder_layers(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::optional<std::int64_t> {
+        if constexpr (requires { spec.num_hidden_layers; }) return spec.num_hidden_layers;
+        return std::nullopt;
+      },
+      model.architecture);
+}
+
+/// torch.distributed.pipelining.
+void check_pipeline(const ModelSpec& model, const RunSpec& run) {
+  constexpr std::int64_t kMostMicroBatches = 256;
+  const Parallel& p = run.parallel;
+  const std::string pp = "pp " + std::to_string(p.pipeline);
+  const std::int64_t micro_batches = p.micro_batches == 0 ? p.pipeline : p.micro_batches;
+  const DataParallel mode = p.data_parallel;
+  if (mode != DataParallel::kNone && mode != DataParallel::kDdp && mode != DataParallel::kFsdp2) {
+    refuse(pp + " beside parallel " + std::string(name_of(mode)) + " is not modelled; accepted: fsdp2, ddp");
+  }
+  if (p.context > 1) refuse(pp + " beside cp is not modelled under torch; accepted: --framework megatron");
+  if (mode != DataParallel::kNone && p.virtual_stages > 1) {
+    refuse(pp + " with virtual stages beside parallel " + std::string(name_of(mode)) +
+           " is not modelled under torch; accepted: --schedule gpipe, 1f1b");
+  }
+  if (mode == DataParallel::kDdp && p.ddp_static_graph) {
+    refuse(pp + ": PipelineStage prepares DDP's reducer for the last backward itself; accepted: no --ddp-static-graph");
+  }
+  if (p.offload_parameters != OffloadTo::kNowhere) {
+    refuse(pp + ": offloaded stages are not modelled; accepted: no --offload-parameters");
+  }
+  const std::optional<std::int64_t> layers = decoder_layers(model);
+  if (!layers) refuse(pp + ": " + model.model_type + " cannot be cut into stages; accepted: decoders such as llama");
+  if (p.pipeline * p.virtual_stages > *layers) {
+    refuse(pp + (p.virtual_stages > 1 ? " x " + std::to_string(p.virtual_stages) + " virtual stages" : "") +
+           ": more stages than the " + std::to_string(*layers) + " layers of " + model.name);
+  }
+  if (run.task != Task::kCausalLm) refuse(pp + ": stages are modelled of decoders; accepted: --task causal");
+  if (run.fine_tuning.lora) refuse(pp + ": adapters in stages are not modelled yet");
+  if (run.padding) refuse(pp + ": stages get no attention mask; accepted: no --padding");
+  if (run.precision == Precision::kAmpFp16) {
+    refuse(pp +
+           ": torch's schedules run the backward themselves and know no loss scaler; accepted: amp-bf16, bf16, fp32");
+  }
+  if (run.accumulation_steps > 1) refuse(pp + ": a step's micro-batches are the pipeline's; accepted: --micro-batches");
+  if (micro_batches > kMostMicroBatches) {
+    refuse("micro batches " + std::to_string(micro_batches) + ": under torch at most " +
+           std::to_string(kMostMicroBatches) + " are modelled");
+  }
+  switch (p.schedule) {
+    case PipelineSchedule::kZeroBubble:
+      refuse(
+          "schedule zero-bubble: what torch keeps between the two halves of a backward is not modelled; accepted: "
+          "gpipe, 1f1b, interleaved");
+    case PipelineSchedule::kInterleaved: {
+      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
+      const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / p.pipeline);
+      if (micro_batches % rounds != 0) {
+        refuse("micro batches " + std::to_string(micro_batches) + ": ScheduleInterleaved1F1B wants a multiple of its " +
+               std::to_string(rounds) + " rounds");
+      }
+      break;
+    }
+    default:
+      if (p.virtual_stages > 1) refuse("virtual stages: accepted with --schedule interleaved");
+      if (p.schedule == PipelineSchedule::kOneForwardOneBackward && micro_batches < p.pipeline) {
+        refuse("micro batches " + std::to_string(micro_batches) + ": Schedule1F1B wants as many as stages, " +
+               std::to_string(p.pipeline) + ", or more");
+      }
+  }
+}
+
+/// fully_shard's CPUOffloadPolicy.
+void check_offload(const Parallel& p) {
+  if (p.offload_states == OffloadTo::kNowhere && p.offload_parameters == OffloadTo::kNowhere) return;
+  if (p.data_parallel != DataParallel::kFsdp2) {
+    refuse("offload of " + std::string(name_of(p.data_parallel)) +
+           "'s states is not modelled; accepted: --parallel fsdp2, or --framework deepspeed");
+  }
+  if (p.offload_states == OffloadTo::kNvme || p.offload_parameters == OffloadTo::kNvme) {
+    refuse("offload to nvme: torch's FSDP offloads to host memory; accepted: host");
+  }
+  if (p.offload_parameters == OffloadTo::kNowhere) {
+    refuse(
+        "offload states: FSDP2's CPUOffloadPolicy moves parameters, gradients and states together; give "
+        "--offload-parameters host");
+  }
+}
+
+bool ties_embeddings(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) {
+        if constexpr (requires { spec.tie_word_embeddings; }) return spec.tie_word_embeddings;
+        return false;
+      },
+      model.architecture);
+}
+
+/// What accelerate 1.15 makes of a model on several GPUs.
+void check_trainer(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  if (p.tensor > 1 || p.context > 1 || p.pipeline > 1 || p.expert > 1) {
+    refuse("loop trainer: how accelerate prepares a model for " +
+           std::string(p.tensor > 1     ? "tp"
+                       : p.context > 1  ? "cp"
+                       : p.pipeline > 1 ? "pp"
+                                        : "ep") +
+           " is not modelled; accepted: --loop bare");
+  }
+  if (p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp) return;
+  const std::string mode(name_of(p.data_parallel));
+  if (p.data_parallel != DataParallel::kFsdp2) {
+    refuse("loop trainer: how accelerate prepares a model for " + mode +
+           " is not modelled; accepted: --loop bare, or --parallel ddp, dp or fsdp2");
+  }
+  if (run.task != Task::kCausalLm || !ties_embeddings(model)) {
+    refuse(
+        "loop trainer: accelerate makes units of the embedding and of the final norm with the head, which is modelled "
+        "where the two share their weight (causal models with tied embeddings); accepted: --loop bare");
+  }
+  if (run.precision == Precision::kAmpFp16) {
+    refuse("loop trainer: fsdp2 with a loss scaler is not modelled; accepted: --precision amp-bf16, bf16, fp32");
+  }
+}
+
+}  // namespace
+
+void check_torch_parallel(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  if (p.pipeline > 1) check_pipeline(model, run);
+  if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
+  if (run.loop == Loop::kTrainer) check_trainer(model, run);
+  if (p.context > 1) check_context_parallel(run);
+  if (p.expert > 1) check_expert_parallel(model, run);
+  if (p.tensor > 1 || p.expert > 1) check_tensor_parallel(run);
+  if (p.framework != Framework::kDeepSpeed) check_offload(p);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,123 @@
+// What a group of FSDP2 gathers and reduces, and on which streams: torch/distributed/fsdp/_fully_shard/
+// _fsdp_collectives.py and the methods of _fsdp_param_group.py that call it.
+#include <utility>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/train/parallel/fsdp2.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kEmpty{"aten::empty"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"}, kCopyOut{"fsdp::split_with_sizes_copy"};
+constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
+constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
+
+/// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
+void copy_from_host(Tape& tape, const Tensor& moved) {
+  tape.kernel(kToCopy, OperatorClass::kMovement, moved.dtype(), 0, static_cast<double>(moved.bytes()),
+              KernelKind::kCopyToDevice);
+  if (Kernel* kernel = tape.last_kernel()) kernel->flag = true;
+}
+
+/// A kernel over a list of `tensors` that moves `bytes`, read and written.
+void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
+  tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
+  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(tensors);
+}
+
+}  // namespace
+
+// foreach_all_gather, on the streams of get_all_gather_streams. Its output holds its input as a slice.
+void Fsdp2::unshard(Group& group) {
+  if (group.all_gather_result.defined() || group.is_unsharded || group.params.empty()) return;
+  const OnStream on_copy_in(tape, CudaStream::kAllGatherCopyIn);
+  std::int64_t cast_elements = 0;
+  Bytes bytes = 0;  // of this rank's part
+  std::vector<Tensor> inputs;
+  DType dtype = group.params.front().gathered.dtype();
+  for (const ShardedParameter& param : group.params) {
+    if (param.gathered.dtype() != dtype) dtype = DType::kUInt8;
+  }
+  for (const ShardedParameter& param : group.params) {
+    const DType gathered = param.gathered.dtype();
+    const bool casts = gathered != param.sharded.dtype();
+    bytes += param.shard_elements * size_of(gathered);
+    if (offloads()) {  // FSDPParam.all_gather_inputs, one by one
+      Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), kToCopy, Category::kCommunication);
+      copy_from_host(tape, moved);
+      if (casts) moved = tape.empty({param.shard_elements}, gathered, kToCopy, Category::kCommunication);
+      inputs.push_back(std::move(moved));
+    } else if (casts) {
+      cast_elements += param.shard_elements;
+    }
+  }
+  if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
+    inputs.push_back(tape.empty({cast_elements}, *param_dtype_, kEmpty, Category::kCommunication));
+    const DType sharded = group.params.front().sharded.dtype();
+    copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
+  }
+  group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
+  const OnStream on_all_gather(tape, CudaStream::kAllGather);
+  tape.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
+  while (!inputs.empty()) inputs.pop_back();
+}
+
+void Fsdp2::wait_for_unshard(Group& group) {
+  if (!group.all_gather_result.defined()) return;
+  if (group.state == State::kForward) all_gather_state_.reset();
+  for (const ShardedParameter& param : group.params) {
+    tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
+  }
+  copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
+              group.params.size());
+  group.is_unsharded = true;
+  if (group.state == State::kForward) all_gather_state_ = group.all_gather_result;
+  group.all_gather_result.reset();
+}
+
+void Fsdp2::reshard(Group& group) {
+  if (group.state == State::kForward && !group.reshards_after_forward) return;
+  if (!std::exchange(group.is_unsharded, false)) return;
+  for (const ShardedParameter& param : group.params) tape.empty_storage(param.gathered);
+}
+
+// foreach_reduce
+void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients) {
+  const DType reduce_dtype = reduce_dtype_.value_or(gradients.front().dtype());
+  const DType orig_dtype = with_gradient.front()->sharded.dtype();
+  std::int64_t elements = 0;  // of this rank's part
+  for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;
+  reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
+  const Bytes each = size_of(gradients.front().dtype()) + size_of(reduce_dtype);
+  copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size());
+  while (!gradients.empty()) gradients.pop_back();
+
+  const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);
+  Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
+  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(), shards_);
+  if (replicas_ > 1) {
+    const OnStream on_all_reduce(tape, CudaStream::kAllReduce);
+    tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
+    if (Kernel* kernel = tape.last_kernel()) kernel->k = shards_;  // ranks between two of the group
+    group.all_reduce_state = output;
+  }
+  if (orig_dtype != reduce_dtype) {
+    const OnStream on_all_reduce(tape, replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter);
+    output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
+  }
+  for (ShardedParameter* param : with_gradient) {
+    Tensor& gradient = param->sharded.impl()->grad;
+    if (gradient.defined()) continue;  // += in place
+    if (offloads()) {
+      tape.on_meta_device = true;
+      gradient = tape.empty(param->sharded.shape(), orig_dtype, kToCopy);
+      tape.on_meta_device = false;
+    } else {
+      gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
+    }
+  }
+}
+
+}  // namespace memcalc
