@@ -1,6 +1,8 @@
 #include "memcalc/models/model.h"
 
 #include "memcalc/base/error.h"
+#include "memcalc/models/litgpt.h"
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -67,7 +69,9 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
   tape.on_meta_device = run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained builds it
   std::unique_ptr<Model> model =
-      std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
+      spec.model_type == kLitGptType
+          ? build_litgpt(spec, run, builder)
+          : std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
   tape.on_meta_device = false;
   model->parameters = std::move(builder.parameters);
   model->inactive_parameters = builder.inactive_parameters;

@@ -9,6 +9,7 @@
 #include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/spec_file.h"
@@ -41,6 +42,9 @@ ModelSpec SpecRegistry::model(const std::string& reference, const ArchitectureCh
   }
   const bool ours = is_model_file(document.root());
   const JsonObject config = ours ? document.root().required_object("config") : document.root();
+  if (is_lit_config(config)) {
+    throw Error(ErrorCode::kUsage, config.file() + ": sizes of a lit_config.json are changed in the file itself");
+  }
   const std::string model_type = config.required_string("model_type");
   if (model_type == "torchvision") {
     refuse_changes(reference, "one of torchvision's models, whose layers are fixed; accepted: no sizes as options (" +

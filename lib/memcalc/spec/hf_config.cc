@@ -8,6 +8,7 @@
 #include "memcalc/spec/hf_decoders.h"
 #include "memcalc/spec/hf_families.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
@@ -207,6 +208,7 @@ const Family& family_of(const JsonObject& config, const std::string& model_type)
 std::span<const std::string_view> modelled_types() { return kModelledTypes; }
 
 ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
+  if (is_lit_config(config)) return model_from_lit_config(config, std::move(name));
   const std::string model_type = config.required_string("model_type");
   const Family& family = family_of(config, model_type);
   HfReader reader(config, model_type);

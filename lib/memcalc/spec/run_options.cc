@@ -7,6 +7,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/inference.h"
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/spec/validate_parallel.h"
@@ -211,7 +212,7 @@ bool keeps_packed_inputs(const RunOptions& options) {
   return version < kKeepsNoInputs;
 }
 
-FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::string>& assumptions) {
+FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::vector<std::string>& assumptions) {
   FineTuning tuning;
   tuning.frozen = options.frozen;
   tuning.liger = options.liger;
@@ -247,7 +248,7 @@ FineTuning resolve_fine_tuning(const RunOptions& options, std::vector<std::strin
   if (is_prequantized(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
-  } else if (quantized) {
+  } else if (quantized && !is_litgpt) {
     assumptions.emplace_back(
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
   }
@@ -319,7 +320,7 @@ RunOptions with_megatron_defaults(RunOptions options) {
 }  // namespace
 
 ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
-  const RunOptions options = with_megatron_defaults(asked);
+  const RunOptions options = with_litgpt_defaults(model, with_megatron_defaults(asked));
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
@@ -354,7 +355,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.padding = options.padding;
   run.dropout = options.dropout;
   if (!options.inference) run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
-  run.fine_tuning = resolve_fine_tuning(options, assumptions);
+  run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
   run.parallel = resolve_parallel(options.parallel, options.gpus, options.framework, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/custom_shapes.h"
 #include "memcalc/spec/inference.h"
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate_parallel.h"
 
@@ -386,6 +387,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_attention(model, run);
   check_precision(run);
+  check_litgpt(model, run);
   check_fine_tuning(model, run);
   check_inference(model, run);
   if (!run.inference) check_optimizer(run);

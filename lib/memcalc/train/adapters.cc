@@ -8,6 +8,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/own_adapters.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
@@ -81,6 +82,10 @@ void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
 
 void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   const Lora& lora = *run.fine_tuning.lora;
+  if (const auto* own = dynamic_cast<const OwnAdapters*>(&model)) {  // mark_only_lora_as_trainable
+    for (const Parameter& each : model.parameters) tape.set_trainable(each.tensor, own->is_adapter(each.name));
+    return;
+  }
   check_targets(lora, model);
   for (const Parameter& parameter : model.parameters) tape.set_trainable(parameter.tensor, false);
   const bool trains_head =

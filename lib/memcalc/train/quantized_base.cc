@@ -7,6 +7,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/own_adapters.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/train/fine_tuning.h"
@@ -57,6 +58,9 @@ const Tensor& weight_of(const Model& model, const FineTunedLinear& layer) {
   return model.parameters[layer.first_parameter].tensor;
 }
 
+/// Lightning's BitsandbytesPrecision packs each weight as it meets it, by way of float16.
+bool is_lightning(const Model& model) { return dynamic_cast<const OwnAdapters*>(&model) != nullptr; }
+
 /// What gptqmodel's Marlin kernel takes: marlin.py, SUPPORTS_…; tiles of 128 x 64.
 void check_marlin(const FineTunedLinear& layer) {
   const std::int64_t group = layer.quantized.group_size;
@@ -71,7 +75,8 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   std::vector<LoadedParameter> order;
   order.reserve(model.parameters.size());
   for (const Parameter& parameter : model.parameters) order.push_back({&parameter, nullptr});
-  bool has_head = false;
+  const bool lightning = is_lightning(model);
+  bool has_head = lightning;  // which packs every linear layer
   for (const auto& layer : model.linear_layers) {
     const bool is_head = is_output_embedding(layer->name);
     if (is_head && !run.fine_tuning.packs_head) continue;  // get_keys_to_not_convert
@@ -81,10 +86,10 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
     layer->quantized.out_features = layer->out_features;
     layer->quantized.in_features = layer->in_features;
     layer->quantized.group_size = run.fine_tuning.group_size;
-    if (is_prequantized(layer->quantized.kind)) {
+    if (is_prequantized(layer->quantized.kind) || lightning) {
       layer->quantized.dtype = weight_of(model, *layer).dtype();
-      check_marlin(*layer);
     }
+    if (is_prequantized(layer->quantized.kind)) check_marlin(*layer);
     order[layer->first_parameter].quantized = layer.get();
   }
   if (run.fine_tuning.packs_head && !has_head) {
@@ -115,7 +120,8 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
   for (const LoadedParameter& loaded : order) {
     total = checked_add(total, packed_bytes(loaded, run.fine_tuning.quantization));
   }
-  tape.scratch(total, kWarmup);
+  const bool lightning = is_lightning(model);
+  if (!lightning) tape.scratch(total, kWarmup);
   for (const LoadedParameter& loaded : order) {
     const Tensor& parameter = loaded.parameter->tensor;
     if (loaded.quantized != nullptr && is_prequantized(loaded.quantized->quantized.kind)) {
@@ -124,7 +130,8 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
       tape.set_trainable(parameter, false);
       continue;
     }
-    Tensor source = tape.empty(parameter.shape(), parameter.dtype(), kToDevice, Category::kWeights);
+    const DType source_dtype = lightning && loaded.quantized != nullptr ? DType::kFloat16 : parameter.dtype();
+    Tensor source = tape.empty(parameter.shape(), source_dtype, kToDevice, Category::kWeights);
     if (loaded.quantized != nullptr) {
       Tensor packed = quantize(source, loaded.quantized->quantized);
       source.reset();

@@ -19,6 +19,8 @@ constexpr Operator kNewZeros{"aten::new_zeros"};
 constexpr Operator kGather{"aten::gather"}, kGatherBackward{"GatherBackward0"};
 constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedFillBackward{"MaskedFillBackward0"};
 constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBackward0"};
+constexpr Operator kIndexCopy{"aten::index_copy"}, kIndexCopyBackward{"IndexCopyBackward0"};
+constexpr Operator kIndexSelect{"aten::index_select"};
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
@@ -92,6 +94,13 @@ Node* record_masked_fill(const Tensor& x, const Tensor& mask) {
   Node* node = tape.record(kMaskedFillBackward, masked_fill_backward, inputs, 1);
   if (node != nullptr) tape.save(*node, mask);
   return node;
+}
+
+/// derivatives.yaml: grad.index_select(dim, index).expand_as(source), for which it keeps the source.
+void index_copy_backward(BackwardCall& call) {  // saved: index, source
+  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), kIndexSelect);
+  move_kernel(kIndexSelect, result);
+  call.set(0, std::move(result));
 }
 
 void pad_backward(BackwardCall& call) {
@@ -170,6 +179,23 @@ Tensor roll(const Tensor& x) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kRollBackward, roll_backward, inputs, 1);
   Tensor result = roll_twice(x);
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor index_copy_to_zeros(Arg source, const Tensor& columns, std::int64_t width) {
+  const OperatorCall call(source);
+  Tape& tape = source->tape();
+  const Shape shape{source->size(0), width};
+  const Tensor zeros = tape.empty(shape, source->dtype(), kNewZeros);
+  const Tensor* inputs[] = {&*source};
+  Node* node = tape.record(kIndexCopyBackward, index_copy_backward, inputs, 1);
+  if (node != nullptr) {
+    tape.save(*node, columns);
+    tape.save(*node, *source);
+  }
+  Tensor result = tape.empty(shape, source->dtype(), kIndexCopy);
+  move_kernel(kIndexCopy, result);
   tape.set_history(node, result);
   return result;
 }

@@ -17,6 +17,9 @@ namespace memcalc {
 [[nodiscard]] Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask);
 /// F.pad with zeros up to `shape`: a copy even where nothing is added.
 [[nodiscard]] Tensor pad_to(const Tensor& x, const Shape& shape);
+/// x.new_zeros(…).index_copy(1, columns, source) for x [rows, n] and int64 indices of all of its columns: [rows,
+/// width].
+[[nodiscard]] Tensor index_copy_to_zeros(Arg source, const Tensor& columns, std::int64_t width);
 /// torch.roll over two dimensions: one after the other.
 [[nodiscard]] Tensor roll(const Tensor& x);
 

@@ -87,7 +87,10 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
     scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
     shifted = tape.empty({blocks_of(weight)}, DType::kFloat32, kAdd);
   }
-  Tensor unpacked = tape.empty({weight.out_features, weight.in_features}, weight.dtype, kDequantize);
+  // The old MatMul4Bit unpacks to the type that was packed and converts; gemm_4bit to that of the product.
+  const DType dtype = weight.keeps_input ? weight.source_dtype : weight.dtype;
+  Tensor unpacked = tape.empty({weight.out_features, weight.in_features}, dtype, kDequantize);
+  unpacked = to_dtype(unpacked, weight.dtype);
   Tensor result = linear(x, unpacked, bias);
   drop(scales, shifted, unpacked);
   return result;
