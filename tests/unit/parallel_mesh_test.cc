@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ostream>
+#include <string>
 
+#include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
 #include "support/small_llama.h"
@@ -124,6 +127,71 @@ ModelSpec small_mixtral() {
           "num_experts_per_tok": 2, "max_position_embeddings": 64, "tie_word_embeddings": false})";
   return model_from_hf_config(JsonDocument::parse(kConfig, "small").root(), "small");
 }
+
+// What once crashed, or was answered as something else.
+struct Odd {
+  const char* name;
+  const char* model;
+  void (*ask)(RunOptions& options);
+  const char* message;  // nullptr: it is answered
+};
+
+void PrintTo(const Odd& odd, std::ostream* out) { *out << odd.name; }
+
+constexpr Odd kOdd[] = {
+    {"SpeechOnFsdp2WithRecomputation", "whisper-base",
+     [](RunOptions& o) {
+       o.parallel.data_parallel = DataParallel::kFsdp2;
+       o.parallel.fsdp_param_dtype = DType::kBFloat16;
+       o.checkpointing = Checkpointing::kFull;
+     },
+     nullptr},
+    {"FrozenPositionsOnZero3", "whisper-base",
+     [](RunOptions& o) {
+       o.parallel.data_parallel = DataParallel::kDsZero3;
+       o.precision = Precision::kBf16;
+     },
+     "embed_positions.weight does not train"},
+    {"ScalarOnFsdp1", "clip-vit-base-patch32", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp1; },
+     "logit_scale has no dimension"},
+    {"ScalarOnFsdp2", "clip-vit-base-patch32", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp2; },
+     "logit_scale has no dimension"},
+    {"SequentialOnFsdp1", "vgg16", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp1; },
+     "the layers of this model"},
+    {"NormsOverAllHeads", "olmo-2-7b",
+     [](RunOptions& o) {
+       o.parallel.tensor = 2;
+       o.optimizer = Optimizer::kAdamWForLoop;
+     },
+     "q_norm.weight is over all heads"},
+    {"ExpertsOfTensorParallel", "mixtral-8x7b",
+     [](RunOptions& o) {
+       o.parallel.tensor = 2;
+       o.optimizer = Optimizer::kAdamWForLoop;
+     },
+     "accepted: --ep"},
+};
+
+class OddRuns : public ::testing::TestWithParam<Odd> {};
+
+TEST_P(OddRuns, AreAnsweredOrRefusedInALine) {
+  const ModelSpec model = SpecRegistry(test::specs_dir().string()).model(GetParam().model);
+  RunOptions options{.batch_size = 2, .loop = Loop::kBare};
+  options.gpus = 2;
+  GetParam().ask(options);
+  const auto ask = [&] { (void)run_symbolically(model, resolve(model, options).run, device(), 0); };
+  if (GetParam().message == nullptr) return ask();
+  try {
+    ask();
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_NE(error.code(), ErrorCode::kInternal);
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OddRuns, ::testing::ValuesIn(kOdd),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ExpertParallel, SharesTheExpertsAndCopiesTheRest) {
   RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};

@@ -83,13 +83,21 @@ const Refusal kRefusals[] = {
        o.parallel.offload_parameters = OffloadTo::kNvme;
      },
      "accepted: host"},
-    {"Fsdp1InTheTrainer",
+    {"Zero1InTheTrainer",
      [](RunOptions& o) {
        o.gpus = 2;
        o.loop = Loop::kTrainer;
+       o.parallel.data_parallel = DataParallel::kZero1;
+     },
+     "accepted: --loop bare, or --parallel ddp, dp, fsdp1 or fsdp2"},
+    {"Fsdp1OfAClassifierInTheTrainer",
+     [](RunOptions& o) {
+       o.gpus = 2;
+       o.loop = Loop::kTrainer;
+       o.task = Task::kSequenceClassification;
        o.parallel.data_parallel = DataParallel::kFsdp1;
      },
-     "accepted: --loop bare, or --parallel ddp, dp or fsdp2"},
+     "accepted: --task causal"},
     {"Fsdp2WithALossScaler",
      [](RunOptions& o) {
        o.gpus = 2;

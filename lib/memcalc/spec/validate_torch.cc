@@ -216,17 +216,23 @@ void check_trainer(const ModelSpec& model, const RunSpec& run) {
   }
   if (p.data_parallel == DataParallel::kDdp || p.data_parallel == DataParallel::kDp) return;
   const std::string mode(name_of(p.data_parallel));
-  if (p.data_parallel != DataParallel::kFsdp2) {
+  if (p.data_parallel != DataParallel::kFsdp2 && p.data_parallel != DataParallel::kFsdp1) {
     refuse("loop trainer: how accelerate prepares a model for " + mode +
-           " is not modelled; accepted: --loop bare, or --parallel ddp, dp or fsdp2");
+           " is not modelled; accepted: --loop bare, or --parallel ddp, dp, fsdp1 or fsdp2");
+  }
+  if (run.precision == Precision::kAmpFp16) {
+    refuse("loop trainer: " + mode + " with a loss scaler is not modelled; accepted: --precision amp-bf16, bf16, fp32");
+  }
+  if (p.data_parallel == DataParallel::kFsdp1) {  // accelerate wraps _no_split_modules: of decoders their layers
+    if (run.task == Task::kCausalLm) return;
+    refuse(
+        "loop trainer: fsdp1 is modelled of decoders, of which accelerate wraps the layers alone; accepted: --task "
+        "causal, or --loop bare");
   }
   if (run.task != Task::kCausalLm || !ties_embeddings(model)) {
     refuse(
         "loop trainer: accelerate makes units of the embedding and of the final norm with the head, which is modelled "
         "where the two share their weight (causal models with tied embeddings); accepted: --loop bare");
-  }
-  if (run.precision == Precision::kAmpFp16) {
-    refuse("loop trainer: fsdp2 with a loss scaler is not modelled; accepted: --precision amp-bf16, bf16, fp32");
   }
 }
 

@@ -82,6 +82,11 @@ void DeepSpeedZero3::wrap(Model& model) {
 void DeepSpeedZero3::partition_parameters(Model& model) {
   std::vector<Tensor> parts;
   for (const Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) {
+      throw Error(ErrorCode::kUnsupported, "parallel ds-zero3: " + parameter.name +
+                                               " does not train, and frozen parameters are not modelled; accepted: "
+                                               "ds-zero2, fsdp2");
+    }
     SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
     shared.elements = parameter.tensor.elements();
     shared.part = ceil_div(shared.elements, ranks);

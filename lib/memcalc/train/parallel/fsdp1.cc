@@ -31,7 +31,7 @@ struct FlatLayout {
 };
 
 FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& run, std::int64_t ranks) {
-  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(parameters.front()->tensor.dtype());
+  const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(parameters.front()->tensor.dtype());
   const std::int64_t aligned = kAlignment / size_of(param_dtype);
   FlatLayout layout;
   for (const Parameter* parameter : parameters) {
@@ -84,6 +84,10 @@ void Fsdp1::wrap(Model& model) {
     if (!parameter.tensor.requires_grad()) {
       throw Error(ErrorCode::kUnsupported, "parallel fsdp1: frozen parameters are not modelled; accepted: fsdp2");
     }
+    if (parameter.tensor.rank() == 0) {  // _init_utils.py, _verify_managed_params
+      throw Error(ErrorCode::kUnsupported,
+                  "parallel fsdp1: " + parameter.name + " has no dimension, and FSDP takes no scalar parameters");
+    }
   }
   ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
@@ -91,7 +95,7 @@ void Fsdp1::wrap(Model& model) {
       "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "
       "build it on the meta device)");
   Units units = units_of(model);
-  if (units.layers.empty()) {
+  if (units.layers.empty() || units.rest.empty()) {
     throw Error(ErrorCode::kUnsupported,
                 "parallel fsdp1: the layers of this model, which would be wrapped one by one, "
                 "are not known");
@@ -105,7 +109,7 @@ void Fsdp1::wrap(Model& model) {
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
 void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
   const DType dtype = parameters.front()->tensor.dtype();
-  const DType param_dtype = run.parallel.fsdp_param_dtype.value_or(dtype);
+  const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(dtype);
   const FlatLayout layout = layout_of(parameters, run, ranks_);
   handle.elements = layout.elements;
   const std::int64_t shard = handle.elements / ranks_;
@@ -163,7 +167,7 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   reset_gradients();
   Handle& root = handles_.back();
   tape.layer_hooks = this;
-  const Batch inputs = cast_inputs(batch, run.parallel.fsdp_param_dtype);
+  const Batch inputs = cast_inputs(batch, mixed_precision_of(run).param_dtype);
   pre_forward(root);
   ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
@@ -246,7 +250,8 @@ void Fsdp1::pre_backward(Handle& handle) {
   handle.in_backward = true;
   if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
   handle.needs_pre_backward_unshard = false;
-  if (handle.post_forward_index > 0) {
+  // BACKWARD_PRE is FullyShardedDataParallel's default; accelerate's is NO_PREFETCH (FSDP_BACKWARD_PREFETCH).
+  if (handle.post_forward_index > 0 && run.loop == Loop::kBare) {
     Handle& target = *post_forward_order_[handle.post_forward_index - 1];
     if (target.needs_pre_backward_unshard && !target.is_prefetched) {
       unshard(target);
@@ -298,8 +303,8 @@ void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
 
 void Fsdp1::reduce(Handle& handle, Tensor gradient) {
   const OnStream on_post_backward(tape, kPostBackward);
-  const DType reduce_dtype =
-      run.parallel.fsdp_reduce_dtype.value_or(run.parallel.fsdp_param_dtype.value_or(gradient.dtype()));
+  const MixedPrecisionPolicy policy = mixed_precision_of(run);
+  const DType reduce_dtype = policy.reduce_dtype.value_or(policy.param_dtype.value_or(gradient.dtype()));
   const BlockId computed = gradient.impl()->block;
   tape.record_stream(gradient);
   cast_kernel(tape, handle.elements, gradient.dtype(), reduce_dtype);  // and divides

@@ -46,11 +46,9 @@ Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank) : ParallelWrappe
   const std::int64_t ranks = sharing_ranks(run.parallel);
   shards_ = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : ranks;
   replicas_ = ranks / shards_;
-  // accelerate/utils/dataclasses.py, set_mixed_precision: bf16=True of the Trainer is the policy, in place of autocast.
-  const bool policy = run.loop == Loop::kTrainer && run.precision == Precision::kAmpBf16;
-  const std::optional<DType> usual = policy ? std::optional(DType::kBFloat16) : std::nullopt;
-  param_dtype_ = run.parallel.fsdp_param_dtype ? run.parallel.fsdp_param_dtype : usual;
-  reduce_dtype_ = run.parallel.fsdp_reduce_dtype ? run.parallel.fsdp_reduce_dtype : usual;
+  const MixedPrecisionPolicy policy = mixed_precision_of(run);  // in the Trainer it takes the place of autocast
+  param_dtype_ = policy.param_dtype;
+  reduce_dtype_ = policy.reduce_dtype;
 }
 
 // CPUOffloadPolicy: shards, gradients and with them the optimizer are on the host.

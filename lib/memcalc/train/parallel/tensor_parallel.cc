@@ -63,13 +63,21 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
       throw Error(ErrorCode::kUnsupported,
                   "tp: no plan is modelled that splits " + layer->name +
                       "; accepted: families with q_proj, k_proj, "
-                      "v_proj, o_proj, gate_proj, up_proj, down_proj (llama, mistral, qwen2, qwen3, gemma, olmo2)");
+                      "v_proj, o_proj, gate_proj, up_proj, down_proj (llama, mistral, qwen2, qwen3, gemma)");
     }
     any = true;
     const std::string weight_name = layer->name + ".weight", bias_name = layer->name + ".bias";
     const auto weight = parameters.find(weight_name), bias = parameters.find(bias_name);
     if (weight == parameters.end()) continue;
     const bool columns = layer->split == LinearSplit::kColumns;
+    // OLMo 2 normalises all heads of a token together.
+    const std::string norm_name = layer->name.substr(0, layer->name.rfind('_')) + "_norm.weight";  // "….q_norm.weight"
+    const auto norm = parameters.find(norm_name);
+    if (norm != parameters.end() && norm->second->elements() == weight->second->size(0)) {
+      throw Error(ErrorCode::kUnsupported, "tp: " + norm_name +
+                                               " is over all heads, and a plan that gathers them for it "
+                                               "is not modelled; accepted: norms of one head, or none");
+    }
     if (!columns && bias != parameters.end()) {
       throw Error(ErrorCode::kUnsupported, "tp: the bias of " + layer->name + ", split by rows, is not modelled");
     }

@@ -27,6 +27,14 @@ ParameterGroup ParallelWrapper::optimizer_parameters(const Model& model) const {
   return group;
 }
 
+MixedPrecisionPolicy mixed_precision_of(const RunSpec& run) {
+  const bool policy = run.loop == Loop::kTrainer && run.precision == Precision::kAmpBf16;
+  const std::optional<DType> usual = policy ? std::optional(DType::kBFloat16) : std::nullopt;
+  const Parallel& p = run.parallel;
+  return {.param_dtype = p.fsdp_param_dtype ? p.fsdp_param_dtype : usual,
+          .reduce_dtype = p.fsdp_reduce_dtype ? p.fsdp_reduce_dtype : usual};
+}
+
 Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
   Batch inputs = batch;
   if (!dtype) return inputs;

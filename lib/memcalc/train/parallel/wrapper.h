@@ -70,6 +70,15 @@ class ParallelWrapper {
 /// init_device_mesh(("pp", "dp", "cp", "tp")) has it: the ranks of a tensor-parallel group are neighbours.
 [[nodiscard]] std::int64_t place_among_sharing(const Parallel& parallel, std::int64_t rank);
 
+/// FSDP's mixed precision: in which types parameters are gathered and gradients reduced; absent: their own.
+struct MixedPrecisionPolicy {
+  std::optional<DType> param_dtype, reduce_dtype;
+};
+
+/// The run's, or what accelerate makes of the Trainer's bf16=True (accelerate/utils/dataclasses.py,
+/// set_mixed_precision).
+[[nodiscard]] MixedPrecisionPolicy mixed_precision_of(const RunSpec& run);
+
 /// What the root's forward gets under mixed precision: floating-point inputs in `dtype`, copied where they have another
 /// one (_fsdp_state.py, cast_forward_inputs; _runtime_utils.py, _root_cast_forward_input).
 [[nodiscard]] Batch cast_inputs(const Batch& batch, std::optional<DType> dtype);
