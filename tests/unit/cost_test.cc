@@ -103,6 +103,7 @@ TEST(Cost, AMicroBatchStandsForOthers) {
 }
 
 // A full queue lets the host catch up with the card within the micro-batch that stands for others; they do not wait so.
+// Behind 100 ms of the card and a queue of 15, 385 launches of 10 us are left to the host.
 TEST(Cost, AMicroBatchThatWaitsForTheQueueStandsForOthersThatDoNot) {
   DeviceRates few = rates();
   few.host.queue_kernels = 15;
@@ -115,7 +116,8 @@ TEST(Cost, AMicroBatchThatWaitsForTheQueueStandsForOthersThatDoNot) {
     list.push_back(kernel(1e6));
     return cost(list, device(), few).step_seconds;
   };
-  EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.05 * step_with(20, 1));
+  EXPECT_NEAR(step_with(20, 1), 100e-3 + 385 * 10e-6, 0.1e-3);
+  EXPECT_NEAR(step_with(1, 20), step_with(20, 1), 0.05e-3);
 }
 
 // The host, ten times as fast, may run ahead of one group of micro-batches and not wait for the queue in the next.
@@ -172,6 +174,31 @@ TEST(Cost, HostWorkTakesTheHostAndNothingOfTheCard) {
   EXPECT_NEAR(time.step_seconds, 310e-6, 1e-9);
   EXPECT_EQ(time.kernels, 1);
   EXPECT_EQ(host_work_of(kernel(1e6)), std::nullopt);
+}
+
+// Python of 2 us a tensor, then 4 passes over 100 tensors of 1 us each: the card, 1 ms long, starts with the first.
+TEST(Cost, TheCardStartsWithTheFirstPassOverAList) {
+  DeviceRates slow = rates();
+  slow.host.optimizer_tensor_us = 2;
+  slow.host.tensor_us = 1;
+  slow.multi_tensor = slow.vectorized;
+  Kernel loop = kernel(0, Phase::kOptimizer);
+  loop.kind = KernelKind::kPartOfPrevious;
+  loop.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kOptimizerTensor)];
+  loop.m = 100;
+  Kernel step = kernel(1e9, Phase::kOptimizer);
+  step.kind = KernelKind::kMultiTensor;
+  step.elements = 1e9 / 4 / 4;  // float32
+  step.m = 100;
+  KernelList list;
+  list.push_back(loop);
+  list.push_back(step);
+  Kernel wait = kernel(0);
+  wait.kind = KernelKind::kSynchronize;
+  list.push_back(wait);
+  const double issuing = 10e-6 + 400e-6;
+  EXPECT_NEAR(host_seconds(step, slow.host), issuing, 1e-12);
+  EXPECT_NEAR(cost(list, device(), slow).step_seconds, 200e-6 + issuing / 4 + 1e-3, 1e-9);
 }
 
 // A rate limiter: the host may not issue the third kernel before the first has finished.

@@ -54,6 +54,83 @@ TEST(StepTimes, ProductsOfTheTrainerAreNotInTf32) {
   EXPECT_LT(seconds_of(step_of(bert, options), TimeClass::kContraction), 0.5 * bare);
 }
 
+// The fused kernels of float32 attention do not ask whether TF32 is allowed: where they are nearly all of the
+// products, it saves little.
+TEST(StepTimes, AttentionIsNotInTf32) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 16384;
+  options.loop = Loop::kBare;
+  options.precision = Precision::kFp32;
+  const std::string config = R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 256, "num_hidden_layers": 1,)"
+                             R"( "num_attention_heads": 4, "intermediate_size": 64})";
+  const ModelSpec model = model_from_hf_config(JsonDocument::parse(config, "llama").root(), "llama");
+  const double float32 = seconds_of(step_of(model, options), TimeClass::kContraction);
+  options.precision = Precision::kTf32;
+  EXPECT_GT(seconds_of(step_of(model, options), TimeClass::kContraction), 0.9 * float32);
+}
+
+// A decoder's flash kernels leave out the blocks above the diagonal, an encoder's do not.
+TEST(StepTimes, FlashAttentionOfADecoderIsCausal) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 16384;
+  options.precision = Precision::kBf16;
+  options.loop = Loop::kBare;
+  options.attention = Attention::kFlash;
+  const auto contraction = [&](const std::string& family) {
+    const std::string config = R"({"vocab_size": 64, "hidden_size": 256, "num_hidden_layers": 1, )"
+                               R"("num_attention_heads": 4, "intermediate_size": 256, )"
+                               R"("max_position_embeddings": 16384, "model_type": ")" +
+                               family + R"("})";
+    const ModelSpec model = model_from_hf_config(JsonDocument::parse(config, "model").root(), "model");
+    return seconds_of(step_of(model, options), TimeClass::kContraction);
+  };
+  const double decoder = contraction("llama");
+  const double encoder = contraction("bert");
+  EXPECT_LT(decoder, 0.75 * encoder);
+  EXPECT_GT(decoder, 0.4 * encoder);
+}
+
+// Without a KV cache transformers looks for packed sequences in forward, and Python waits for the answer: the card
+// has nothing to do until the host has issued what comes next. With a cache it does not look.
+TEST(StepTimes, ADecoderWithoutCacheWaitsInForward) {
+  RunOptions options;
+  options.batch_size = 4;
+  options.sequence_length = 2048;
+  options.precision = Precision::kBf16;
+  options.loop = Loop::kBare;
+  options.use_cache = true;
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  EXPECT_EQ(seconds_of(step_of(model, options), TimeClass::kHost), 0);
+  options.use_cache = false;
+  EXPECT_GT(seconds_of(step_of(model, options), TimeClass::kHost), 100e-6);
+}
+
+// A checkpointed region is set up in forward and again where it is computed a second time, and each tensor that
+// autograd saves in it passes through Python both times.
+TEST(StepTimes, CheckpointingTakesTheHostInBothForwards) {
+  RunOptions options;
+  options.batch_size = 1;
+  options.sequence_length = 128;
+  options.loop = Loop::kBare;
+  const auto host_of = [&](int layers) {
+    ModelSpec model = gpt2(layers);
+    const double kept = step_of(model, options).host_seconds;
+    options.checkpointing = Checkpointing::kFull;
+    const double computed = step_of(model, options).host_seconds;
+    options.checkpointing = Checkpointing::kNone;
+    return computed - kept;
+  };
+  const HostRates& host = registry().device("h100-sxm").rates->host;
+  const double regions = host.checkpoint_forward_us + host.checkpoint_backward_us;
+  constexpr double kSavedTensors = 29;  // of GPT-2's layer in float32, with dropout
+  const double hooks = kSavedTensors * (host.packed_tensor_us + host.unpacked_tensor_us);
+  const double one_more = host_of(3) - host_of(2);
+  EXPECT_GT(one_more, (regions + hooks) * 1e-6) << "beside the operators of the second forward";
+  EXPECT_LT(one_more, 2 * (regions + hooks) * 1e-6);
+}
+
 TEST(StepTimes, TheTrainersPythonTakesTheHost) {
   RunOptions options;
   options.batch_size = 1;

@@ -22,6 +22,16 @@ bool is_copy(const Kernel& kernel) {
   return kernel.kind == KernelKind::kCopyToDevice || kernel.kind == KernelKind::kCopyToHost;
 }
 
+/// A foreach or fused step over a list of tensors: one kernel stands for its passes.
+bool is_list(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0;
+}
+
+/// How often the list is gone through: each pass is issued by itself, so the card starts with the first.
+double list_passes(const Kernel& kernel) {
+  return std::max(1.0, kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype))));
+}
+
 double host_work_microseconds(HostWork work, const HostRates& rates) {
   switch (work) {
     case HostWork::kTrainerStep: return rates.trainer_step_us;
@@ -34,6 +44,11 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kDistributedLinear: return rates.distributed_linear_us;
     case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
     case HostWork::kReducedTensor: return rates.reduced_tensor_us;
+    case HostWork::kCheckpointForward: return rates.checkpoint_forward_us;
+    case HostWork::kCheckpointBackward: return rates.checkpoint_backward_us;
+    case HostWork::kPackedTensor: return rates.packed_tensor_us;
+    case HostWork::kUnpackedTensor: return rates.unpacked_tensor_us;
+    case HostWork::kOptimizerTensor: return rates.optimizer_tensor_us;
   }
   return 0;
 }
@@ -84,25 +99,19 @@ class Timeline {
       const std::int64_t repeats = kernels_[i].repeats;
       std::size_t end = i;
       while (end < kernels_.size() && kernels_[end].repeats == repeats) ++end;
-      StepTime part;
-      const double host_before = host_, compute_before = compute_;
-      for (; i < end; ++i) {
-        issue(i, part);
-        finished_[i] = compute_;
+      // The first may live on the host's lead; those after it take as long as the second.
+      for (std::int64_t left = repeats; left > 0;) {
+        const std::int64_t alike = left == repeats ? 1 : left;
+        group(i, end, static_cast<double>(alike), result);
+        left -= alike;
       }
-      add(part, static_cast<double>(repeats), result);
-      // Micro-batches that were not executed take as long as the one that stands for them. A host that waits for room
-      // in the queue goes as fast as the card does, though it caught up in the first of them.
-      const auto others = static_cast<double>(repeats - 1);
-      const double taken = compute_ - compute_before;
-      host_ += others * std::min(host_ - host_before, taken);
-      compute_ += others * taken;
-      communication_ += others * taken;
+      i = end;
     }
     result.step_seconds = compute_ - begin;
   }
 
  private:
+  void group(std::size_t begin, std::size_t end, double alike, StepTime& result);
   void issue(std::size_t i, StepTime& part);
   void communicate(std::size_t i, StepTime& part);
   void launch(double issuing, double seconds, const Kernel& kernel, StepTime& part);
@@ -116,11 +125,28 @@ class Timeline {
   std::vector<double> queue_;     // when the kernels launched last will have finished, a ring
   std::size_t launched_ = 0;
   Phase phase_ = Phase::kZero;  // of the kernel issued last
-  bool recomputed_ = false;
   double host_ = 0;
   double compute_ = 0;        // when the compute stream is free
   double communication_ = 0;  // when the stream of collectives is
 };
+
+/// The kernels of a micro-batch, which stands for `alike` of them, one after the other.
+void Timeline::group(std::size_t begin, std::size_t end, double alike, StepTime& result) {
+  StepTime part;
+  const double host_before = host_, compute_before = compute_;
+  for (std::size_t i = begin; i < end; ++i) {
+    issue(i, part);
+    finished_[i] = compute_;
+  }
+  add(part, alike, result);
+  // Those that were not executed take as long as the one that stands for them. A host that waits for room in the
+  // queue goes as fast as the card does, though it caught up in the first of them.
+  const double others = alike - 1;
+  const double taken = compute_ - compute_before;
+  host_ += others * std::min(host_ - host_before, taken);
+  compute_ += others * taken;
+  communication_ += others * taken;
+}
 
 void Timeline::advance(double until, TimeClass time_class, const Kernel& kernel, StepTime& part) {
   const double seconds = until - compute_;
@@ -137,9 +163,6 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   double issuing = host_seconds(kernel, rates_.host);
   if (kernel.phase != phase_ && kernel.phase == Phase::kForward) issuing += rates_.host.forward_us * kMicrosecond;
   if (kernel.phase != phase_ && kernel.phase == Phase::kBackward) issuing += rates_.host.backward_us * kMicrosecond;
-  // checkpoint.py: hooks pack and unpack every saved tensor in Python; a region shows where it is computed again.
-  if (kernel.recomputed && !recomputed_) issuing += rates_.host.region_us * kMicrosecond;
-  recomputed_ = kernel.recomputed;
   phase_ = kernel.phase;
   part.host_seconds += issuing;
   const bool launches_kernels = runs_on_card(kernel) && kernel.collective == Collective::kNone;
@@ -159,7 +182,9 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   part.kernel_seconds += seconds_[i];
   if (uses_tensor_cores(kernel)) part.tensor_core_seconds += seconds_[i];
   const double launches = kernel.launches;
-  for (std::int32_t n = 0; n < kernel.launches; ++n) launch(issuing / launches, seconds_[i] / launches, kernel, part);
+  const double first = is_list(kernel) ? issuing / list_passes(kernel) : issuing;
+  for (std::int32_t n = 0; n < kernel.launches; ++n) launch(first / launches, seconds_[i] / launches, kernel, part);
+  host_ += issuing - first;
   if (is_copy(kernel) && !kernel.flag) host_ = std::max(host_, compute_);  // of pageable memory the driver waits
 }
 
@@ -232,9 +257,9 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++.
   const bool python = kernel.phase == Phase::kForward || kernel.recomputed;
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
-  if (kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0) {
-    const double passes = kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype)));
-    microseconds += static_cast<double>(kernel.m) * passes * (of_dtensors ? rates.sharded_tensor_us : rates.tensor_us);
+  if (is_list(kernel)) {
+    const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
+    microseconds += static_cast<double>(kernel.m) * list_passes(kernel) * per_pass;
   }
   return microseconds * kMicrosecond;
 }

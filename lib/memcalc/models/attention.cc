@@ -75,12 +75,14 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
 }
 
 /// flash_attention_forward: padding is taken out of the sequences first, which is not modelled (step.cc says so).
-AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                const AttentionOptions& options) {
+  const bool causal = options.causal && query.size(2) > 1;
   if (value.size(3) != query.size(3)) {  // padded to the query's head dimension, cropped afterwards
-    Tensor attn_output = flash_attention_2(query, key, pad_to(value, key.shape()), dropout);
+    Tensor attn_output = flash_attention_2(query, key, pad_to(value, key.shape()), options.dropout, causal);
     return {slice(transpose(attn_output, 1, 2), -1, 0, value.size(3)), {}};
   }
-  Tensor attn_output = flash_attention_2(query, key, value, dropout);
+  Tensor attn_output = flash_attention_2(query, key, value, options.dropout, causal);
   return {contiguous(transpose(attn_output, 1, 2)), {}};
 }
 
@@ -111,7 +113,7 @@ AttentionResult attention_interface(const Tensor& query, const Tensor& key, cons
   if (options.implementation == Attention::kEager) {
     return eager_attention(query, key, value, mask, options, position_bias);
   }
-  if (options.implementation == Attention::kFlash) return flash_attention(query, key, value, options.dropout);
+  if (options.implementation == Attention::kFlash) return flash_attention(query, key, value, options);
   return sdpa_attention(query, key, value, mask, options, position_bias);
 }
 

@@ -18,7 +18,8 @@ constexpr Operator kAdd{"aten::add"}, kNewOnes{"aten::new_ones"}, kCompare{"aten
 constexpr Operator kClone{"aten::clone"}, kIndex{"aten::index"}, kWhere{"aten::where"};
 constexpr Operator kScalarTensor{"aten::scalar_tensor"};
 
-/// find_packed_sequence_indices: looks for positions that restart. There are none, but looking takes memory.
+/// find_packed_sequence_indices: looks for positions that restart. There are none, but looking takes memory, and Python
+/// waits for the answer: `if (packed_sequence_mask[:, -1] == 0).all()`.
 void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequence) {
   Tensor first_dummy = tape.empty({batch, 1}, DType::kInt64, kSub);
   Tensor joined = tape.empty({batch, sequence + 1}, DType::kInt64, kCat);
@@ -33,13 +34,15 @@ void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequ
   restarts.reset();
   Tensor single = tape.empty({batch}, DType::kBool, kEq);
   Tensor all = tape.empty({}, DType::kBool, kAll);
+  if (tape.capture == nullptr) tape.synchronize(kAll);
   drop(single, all, first_dummy, difference, packed);
 }
 
-/// fast_all: mask.sum() == mask.numel().
+/// fast_all: mask.sum() == mask.numel(), which Python waits for.
 void fast_all(const Tensor& mask) {
   Tensor counted = count(mask);
   Tensor equal = mask.tape().empty({}, DType::kBool, kEq);
+  mask.tape().synchronize(kEq);
   drop(counted, equal);
 }
 
@@ -198,7 +201,8 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   // Of the encoder's sequence, for cross attention.
   const std::int64_t keys = padding.defined() ? padding.size(1) : queries;
   if (!tracing) {
-    tape.scratch(1, kAll);  // padding_mask.all()
+    tape.scratch(1, kAll);  // padding_mask.all(), which Python waits for
+    tape.synchronize(kAll);
     if (!inputs.padded) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.

@@ -75,10 +75,14 @@ struct HostRates {
   double queue_kernels = 1;      // launches that the driver queues before the host has to wait
   double gap_us = 1;             // of the card between two kernels of a stream, beyond the sweep's graphs
   double launch_latency_us = 1;  // from the host's call to the kernel's start on an idle card
-  double region_us = 1;          // a checkpointed region: its hooks, in both of its forwards
   double collective_us = 1;      // a call of c10d
   double copy_us = 1;            // of a tensor to or from host memory
   // Loops and wrappers: HostWork
+  double checkpoint_forward_us = 1;   // a checkpointed region in forward: random states, contexts
+  double checkpoint_backward_us = 1;  // the same where it is computed again
+  double packed_tensor_us = 1;        // each tensor that autograd saves there: its hook in forward,
+  double unpacked_tensor_us = 1;      // both hooks in backward
+  double optimizer_tensor_us = 1;     // the optimizer's own loop over its parameters
   double trainer_step_us = 1;
   double trainer_batch_us = 1;
   double trainer_tensor_us = 1;
@@ -213,9 +217,13 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("host", "queue_kernels", rates.host.queue_kernels);
   visit("host", "gap_us", rates.host.gap_us);
   visit("host", "launch_latency_us", rates.host.launch_latency_us);
-  visit("host", "region_us", rates.host.region_us);
   visit("host", "collective_us", rates.host.collective_us);
   visit("host", "copy_us", rates.host.copy_us);
+  visit("host", "checkpoint_forward_us", rates.host.checkpoint_forward_us);
+  visit("host", "checkpoint_backward_us", rates.host.checkpoint_backward_us);
+  visit("host", "packed_tensor_us", rates.host.packed_tensor_us);
+  visit("host", "unpacked_tensor_us", rates.host.unpacked_tensor_us);
+  visit("host", "optimizer_tensor_us", rates.host.optimizer_tensor_us);
   visit("host", "trainer_step_us", rates.host.trainer_step_us);
   visit("host", "trainer_batch_us", rates.host.trainer_batch_us);
   visit("host", "trainer_tensor_us", rates.host.trainer_tensor_us);

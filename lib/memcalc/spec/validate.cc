@@ -166,8 +166,10 @@ void check_precision(const RunSpec& run) {
     refuse("precision " + std::string(name_of(run.precision)) + " computes in the dtype of its weights, which is not " +
            std::string(name_of(weights)) + "; change one of the two or use amp-bf16 or amp-fp16");
   }
-  // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit.
-  if (run.attention == Attention::kFlash && pure && !is_half(weights)) {
+  // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit, and so they are where
+  // FSDP gathers parameters in 16 bits.
+  const bool gathered = run.parallel.fsdp_param_dtype && is_half(*run.parallel.fsdp_param_dtype);
+  if (run.attention == Attention::kFlash && pure && !is_half(weights) && !gathered) {
     refuse("attention flash needs 16-bit tensors: use precision bf16, fp16, amp-bf16 or amp-fp16");
   }
 }

@@ -1,5 +1,7 @@
 #include "memcalc/symbolic/checkpoint.h"
 
+#include "memcalc/symbolic/host_work.h"
+
 namespace memcalc {
 
 namespace {
@@ -64,7 +66,10 @@ Tensor CheckpointFrame::run() {
     if (i < positional_count_ && kept_[i].defined()) kept_[i] = tape.to_host(kept_[i]);
   }
   const FrameScope scope(tape, FrameHandle(this));
-  return region_(arguments_on_host_ ? arguments : kept_);
+  record_host_work(tape, HostWork::kCheckpointForward);
+  Tensor result = region_(arguments_on_host_ ? arguments : kept_);
+  record_host_work(tape, HostWork::kPackedTensor, static_cast<std::int64_t>(wanted_.size()));
+  return result;
 }
 
 void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
@@ -105,6 +110,8 @@ void CheckpointFrame::recompute(Tape& tape) {
   const bool grad_before = std::exchange(tape.grad_enabled, true);
   const bool recomputing_before = std::exchange(tape.recomputing, true);
   tape.autocast = autocast_;  // a region of its own, with a weight cache of its own
+  record_host_work(tape, HostWork::kCheckpointBackward);
+  record_host_work(tape, HostWork::kUnpackedTensor, static_cast<std::int64_t>(wanted_.size()));
   try {
     const Tensor result = region_(arguments_on_host_ ? arguments : kept_);
   } catch (const StopRecomputation&) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/host_work.h"
 
 namespace memcalc {
 
@@ -22,6 +23,7 @@ void reentrant_backward(BackwardCall& call) {
   const bool recomputing_before = std::exchange(tape.recomputing, true);
   tape.grad_enabled = true;
   tape.autocast = region.autocast;
+  record_host_work(tape, HostWork::kCheckpointBackward);
   Tensor output = region.run(inputs);
   tape.autocast.reset();
   tape.clear_cast_cache();
@@ -59,6 +61,7 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
   Tensor output;
   {
     const NoGrad no_grad(tape);
+    record_host_work(tape, HostWork::kCheckpointForward);
     output = region(kept);
   }
   tape.set_history(node, output);

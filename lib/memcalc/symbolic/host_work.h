@@ -25,8 +25,13 @@ enum class HostWork : std::uint8_t {
   kDistributedLinear,          // a Linear of DTensors (tensor parallel), in forward
   kDistributedLinearBackward,  // and in backward
   kReducedTensor,              // DDP's hook of a parameter
+  kCheckpointForward,          // a checkpointed region: random states and contexts
+  kCheckpointBackward,         // and where it is computed again
+  kPackedTensor,               // each tensor that autograd saves in it: torch/utils/checkpoint.py's hooks are Python
+  kUnpackedTensor,
+  kOptimizerTensor,  // the optimizer's loop over its parameters before its first kernel
 };
-inline constexpr std::size_t kHostWorkCount = 10;
+inline constexpr std::size_t kHostWorkCount = 15;
 
 /// In the KernelList host work is an operator of these: it has no kernel of its own (KernelKind::kPartOfPrevious) and
 /// happens `m` times.
@@ -40,7 +45,12 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"FullyShardedDataParallel: hooks of backward"},
      {"DTensor: Linear"},
      {"DTensor: LinearBackward"},
-     {"Reducer: autograd_hook"}}};
+     {"Reducer: autograd_hook"},
+     {"checkpoint: forward"},
+     {"checkpoint: recompute_fn"},
+     {"checkpoint: pack_hook"},
+     {"checkpoint: unpack_hook"},
+     {"Optimizer._init_group"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

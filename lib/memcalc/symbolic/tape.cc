@@ -316,7 +316,9 @@ void Tape::contraction(const Operator& op, DType dtype, std::int64_t batch, std:
          real(batch) * elements * real(size_of(dtype)), kind);
   Kernel& last = kernels.back();
   last.transposed = transposed;
-  last.flag = allow_tf32 && dtype == DType::kFloat32;
+  // Attention's kernels do not ask whether TF32 is allowed.
+  const bool asks = kind == KernelKind::kMatrixProduct || kind == KernelKind::kConvolution;
+  last.flag = asks && allow_tf32 && dtype == DType::kFloat32;
   last.batch = batch;
   last.m = m;
   last.n = n;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/offload.h"
 
@@ -68,6 +69,7 @@ void OptimizerSteps::step() {
     const ParameterGroup stepped = with_gradient(group);
     if (stepped.empty()) continue;
     rule_.step(memory_, stepped);
+    record_host_work(memory_.tape, HostWork::kOptimizerTensor, static_cast<std::int64_t>(stepped.size()));
     record_cost(stepped);
   }
   memory_.end_step();

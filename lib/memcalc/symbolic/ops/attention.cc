@@ -314,7 +314,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   return math_attention(q, k, v, bias, chosen);
 }
 
-Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& value, double dropout) {
+Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool causal) {
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
@@ -322,8 +322,7 @@ Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& v
     throw Error(ErrorCode::kUsage,
                 "--attn flash needs 16-bit operands; accepted: --precision amp-fp16, amp-bf16, bf16, fp16");
   }
-  // The caller passes no causality; a decoder's halves the work (not told apart here: the full work is counted).
-  return flash_attention(q, k, v, dropout, false, false);
+  return flash_attention(q, k, v, dropout, causal, false);
 }
 
 }  // namespace memcalc

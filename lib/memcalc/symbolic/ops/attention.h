@@ -29,6 +29,7 @@ struct SdpaOptions {
                                                   const Tensor& mask, const SdpaOptions& options);
 
 /// The flash-attention-2 package: its kernels allocate as PyTorch's own flash kernels do. 16-bit operands only.
-[[nodiscard]] Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& value, double dropout);
+[[nodiscard]] Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& value, double dropout,
+                                       bool causal);
 
 }  // namespace memcalc
