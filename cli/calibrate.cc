@@ -35,6 +35,7 @@ ExitStatus run_calibrate(const CalibrateArguments& arguments) {
   }
   Calibration calibration = calibrate_device(device, *device.rates, rows, arguments.files.front());
   calibration.rates.measured_on = device.name;
+  if (device.rates->predicted) calibration.rates.scaling = {};  // it was of another card
   calibration.rates.command = command + " --gpu " + arguments.gpu;
   if (!arguments.date.empty()) calibration.rates.date = arguments.date;
   for (const FitSummary& each : calibration.summary) {

@@ -84,6 +84,7 @@ int write_device_file(const DeviceFile& file, const std::string& rows, const std
   device.cublaslt_workspace_bytes = file.cublaslt_workspace_bytes;
   Calibration calibration = calibrate_device(device, registry.measured_rates(), rows, "the probe's rows");
   calibration.rates.measured_on = file.name;
+  calibration.rates.scaling = {};  // of the card that was measured first
   calibration.rates.command = "memcalc-probe measure";
   for (const FitSummary& each : calibration.summary) {
     std::fprintf(stderr, "%-24s %4zu rows  median error %5.1f %%\n", each.name.c_str(), each.rows,

@@ -312,6 +312,22 @@ TEST(Collectives, RingsByHand) {
   EXPECT_EQ(collective_seconds(all_reduce, device(), rates().link), 0);
 }
 
+// 2 ps a byte on a card of 1 TB/s, of which the memory takes 0.5: on one of 2 TB/s 0.25 + 1.5 ps, which is 0.57 TB/s;
+// with twice the multiprocessors 0.25 + 0.75. A kernel at the memory's own rate is twice as fast.
+TEST(MemoryScaling, ByHand) {
+  const auto carried = [](double bandwidth, double bytes_per_second, double multiprocessors) {
+    DeviceRates rates;
+    rates.scaling = {.bytes_per_second = 1e12, .multiprocessors = 100, .share = 0.5, .source = ""};
+    rates.strided.bandwidth = bandwidth;
+    carry_over(rates, bytes_per_second, multiprocessors);
+    return rates.strided.bandwidth;
+  };
+  EXPECT_NEAR(carried(0.5, 2e12, 100), 1 / (1.75e-12 * 2e12), 1e-9);
+  EXPECT_NEAR(carried(0.5, 2e12, 200), 0.5, 1e-9);
+  EXPECT_NEAR(carried(2, 2e12, 100), 2, 1e-9);
+  EXPECT_EQ(carried(0.5, 0.5e12, 50), 0.5) << "slower memory: the share holds";
+}
+
 // 256 x 128 tiles without prologue: one wave of 100 tiles of 2 * 256 * 128 * 4096 FLOPs each on 1/100 of 1 PFLOP/s.
 TEST(Products, OneWaveByHand) {
   Kernel product = kernel(0);

@@ -30,6 +30,11 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
                      "  \"command\": " + quoted(rates.command) + ",\n" + margin + "  \"date\": " + quoted(rates.date);
   if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + quoted(rates.host_source);
   if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + quoted(rates.link_source);
+  if (const MemoryScaling& scaling = rates.scaling; scaling.bytes_per_second > 0) {
+    text += ",\n" + margin + "  \"memory_scaling\": {\"bytes_per_second\": " + digits(scaling.bytes_per_second, 6) +
+            ", \"multiprocessors\": " + digits(scaling.multiprocessors, 6) +
+            ", \"share\": " + digits(scaling.share, 4) + ", \"source\": " + quoted(scaling.source) + "}";
+  }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

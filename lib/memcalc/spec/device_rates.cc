@@ -1,4 +1,8 @@
 #include "memcalc/spec/device_rates.h"
+
+#include <algorithm>
+#include <optional>
+
 #include "memcalc/spec/spec_file.h"
 
 namespace memcalc {
@@ -10,10 +14,30 @@ DeviceRates read_device_rates(const JsonObject& json) {
   rates.date = json.required_string("date");
   rates.host_source = json.optional_string("host_source").value_or("");
   rates.link_source = json.optional_string("link_source").value_or("");
+  if (const std::optional<JsonObject> scaling = json.nullable_object("memory_scaling")) {
+    rates.scaling.bytes_per_second = scaling->required_double("bytes_per_second", {1, 1e18});
+    rates.scaling.multiprocessors = scaling->required_double("multiprocessors", {1, 1e6});
+    rates.scaling.share = scaling->required_double("share", {0, 10});
+    rates.scaling.source = scaling->required_string("source");
+  }
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     value = json.required_object(group).required_double(name, {1e-12, 1e15});
   });
   return rates;
+}
+
+void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
+  const MemoryScaling& from = rates.scaling;
+  if (from.bytes_per_second <= 0 || bytes_per_second <= from.bytes_per_second) return;
+  const double more = multiprocessors > 0 ? multiprocessors / from.multiprocessors : 1;
+  for (MemoryRates* const each :
+       {&rates.vectorized, &rates.converting, &rates.strided, &rates.random, &rates.rowwise, &rates.row_sum,
+        &rates.column_sum, &rates.image, &rates.indexed, &rates.multi_tensor}) {
+    const double measured = 1 / (each->bandwidth * from.bytes_per_second);  // seconds a byte
+    const double of_memory = std::min(measured, from.share / from.bytes_per_second);
+    const double here = from.share / bytes_per_second + (measured - of_memory) / std::max(more, 1.0);
+    each->bandwidth = 1 / (here * bytes_per_second);
+  }
 }
 
 }  // namespace memcalc

@@ -122,6 +122,14 @@ struct LinkRates {
   std::string network_source;  // empty: a guess
 };
 
+/// How memory-bound kernels change on a card whose memory is faster than that of the one that was measured.
+struct MemoryScaling {
+  double bytes_per_second = 0;  // the measured card's datasheet; 0: nothing is scaled
+  double multiprocessors = 0;
+  double share = 1;  // seconds a byte that the memory takes, for one over its datasheet's bytes a second
+  std::string source;
+};
+
 struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
@@ -138,7 +146,13 @@ struct DeviceRates {
   HostRates host;
   TransferRates transfer;
   LinkRates link;
+  MemoryScaling scaling;
 };
+
+/// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a
+/// memory-bound kernel only a part is the memory's; the rest is the multiprocessors', which a faster memory leaves as
+/// it is. Cards with slower memory have fewer or slower multiprocessors as well: the shares of the datasheet hold.
+void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
 
 /// Calls visit(group, name, value) for each number, in the order of the file.
 template <typename Rates, typename Visit>

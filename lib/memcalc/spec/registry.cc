@@ -227,6 +227,8 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   if (!path) return device;
   DeviceRates rates = read_device_rates(JsonDocument::read_file(path->string()).root());
   rates.predicted = !measured;
+  if (!measured)
+    carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
   for (const std::string& directory : directories) {
     const fs::path networks = fs::path(directory) / "networks.json";
     if (!is_file(networks)) continue;
