@@ -9,6 +9,7 @@
 #include "answer_arguments.h"
 #include "arguments.h"
 #include "command.h"
+#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 
@@ -77,7 +78,7 @@ std::vector<Framework> frameworks_of(const std::string& framework, Emit emit) {
   switch (emit) {
     case Emit::kTorchrun:
     case Emit::kTrainer: return {Framework::kTorch};
-    case Emit::kDeepSpeed: return {Framework::kTorch, Framework::kDeepSpeed};
+    case Emit::kDeepSpeed: return {Framework::kDeepSpeed};
     case Emit::kMegatron: return {Framework::kMegatron};
     case Emit::kNothing: break;
   }
@@ -93,7 +94,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   }
   RunArguments one = arguments.run;  // the run on one GPU, of which the rest follows
   one.parallel = {};
-  if (one.loop.empty()) one.loop = "bare";  // most parallel modes are modelled there
+  // Most parallel modes are modelled in a plain loop.
+  if (one.loop.empty()) one.loop = emit == Emit::kTrainer ? "trainer" : "bare";
   Question question = resolve_arguments(one);
   PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
   asked.frameworks = frameworks_of(arguments.run.parallel.framework, emit);

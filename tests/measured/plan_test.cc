@@ -169,28 +169,6 @@ TEST(Plan, CandidatesAreWhatCanBe) {
   EXPECT_TRUE(experts);
 }
 
-TEST(Plan, OptionsAndSettingsSayTheSame) {
-  RunSpec run;
-  run.batch_size = 2;
-  run.accumulation_steps = 4;
-  run.checkpointing = Checkpointing::kFull;
-  run.precision = Precision::kFp32;
-  run.parallel.gpus = 8;
-  run.parallel.data_parallel = DataParallel::kFsdp2;
-  run.parallel.fsdp_param_dtype = DType::kBFloat16;
-  run.parallel.fsdp_reduce_dtype = DType::kFloat32;
-  const ModelSpec model = registry().model("gpt2");
-  EXPECT_EQ(
-      options_of(run),
-      "--precision fp32 --gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 --bs 2 --accum 4 "
-      "--checkpointing full");
-  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("--nproc-per-node=8"));
-  EXPECT_THAT(settings_of(model, run, Emit::kTorchrun), HasSubstr("fully_shard(model, mesh=mesh, mp_policy=policy"));
-  EXPECT_THAT(settings_of(model, run, Emit::kDeepSpeed), HasSubstr("\"stage\": 3"));
-  EXPECT_THAT(settings_of(model, run, Emit::kTrainer), HasSubstr("per_device_train_batch_size=2"));
-  EXPECT_THAT(settings_of(model, run, Emit::kMegatron), HasSubstr("--global-batch-size 64"));  // 2 x 4 x 8
-}
-
 TEST(Ladder, EndsAtTheFirstThatFits) {
   const ModelSpec model = registry().model("gpt2-xl");
   const ResolvedRun run = resolve(model, {.batch_size = 8});

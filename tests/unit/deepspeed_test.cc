@@ -7,23 +7,13 @@
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/train/step.h"
+#include "support/small_models.h"
 #include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
 
-ModelSpec llama() {
-  LlamaSpec spec;
-  spec.vocab_size = 1000;
-  spec.hidden_size = 256;
-  spec.num_hidden_layers = 4;
-  spec.num_attention_heads = spec.num_key_value_heads = 8;
-  spec.head_dim = 32;
-  spec.intermediate_size = 512;
-  spec.max_position_embeddings = 2048;
-  spec.hidden_act = "silu";
-  return {.name = "small", .model_type = "llama", .architecture = spec};
-}
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(4)}; }
 
 RunSpec run_on(std::int64_t gpus, DataParallel mode) {
   RunSpec run;

@@ -8,28 +8,17 @@
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/models/megatron_config.h"
+#include "support/small_models.h"
 #include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
 
-LlamaSpec small_llama() {
-  LlamaSpec spec;
-  spec.vocab_size = 1000;
-  spec.hidden_size = 256;
-  spec.num_hidden_layers = 8;
-  spec.num_attention_heads = spec.num_key_value_heads = 8;
-  spec.head_dim = 32;
-  spec.intermediate_size = 512;
-  spec.max_position_embeddings = 4096;
-  return spec;
-}
-
-ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = small_llama()}; }
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(8)}; }
 
 ModelSpec deepseek() {
   DeepseekV2Spec spec;
-  static_cast<RotaryDecoderSpec&>(spec) = small_llama();
+  static_cast<RotaryDecoderSpec&>(spec) = test::small_llama(8);
   spec.latent = {
       .q_lora_rank = 64, .kv_lora_rank = 32, .qk_nope_head_dim = 32, .qk_rope_head_dim = 16, .v_head_dim = 32};
   spec.experts = {.count = 16, .per_token = 2, .intermediate_size = 64};
@@ -167,7 +156,7 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
 }
 
 TEST(MegatronTest, AlikeStagesAreOneGroupOfALongPipeline) {
-  LlamaSpec spec = small_llama();
+  LlamaSpec spec = test::small_llama(8);
   spec.num_hidden_layers = 32;
   const ModelSpec model{.name = "deep", .model_type = "llama", .architecture = spec};
   RunSpec run = run_on(64);

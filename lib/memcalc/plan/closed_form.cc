@@ -58,6 +58,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
   // By way: the accounting, and peaks of forward with one and with two sequences by checkpointing.
   constexpr std::size_t kEach = 1 + kSavingCount * kBatches.size();
   std::vector<std::optional<Report>> reports(kWayCount * kEach);
+  ClosedForms forms;
   const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
   (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
     const std::size_t place = i % kEach;
@@ -71,9 +72,9 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     } catch (const Error& error) {
       const bool refused = error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported;
       if (i == 0 || !refused) throw;  // the first is the run as asked
+      if (place == 0) forms.refusals[i / kEach] = error.what();
     }
   });
-  ClosedForms forms;
   for (std::size_t way = 0; way < kWayCount; ++way) {
     const auto* of_way = &reports[way * kEach];
     if (!of_way[0]) continue;
@@ -93,8 +94,9 @@ double least_bytes(const ClosedForm& form, const PlanQuestion& question, const C
   const Shares shares = shares_of(c.data_parallel, static_cast<double>(replicas_of(question, c)));
   const double parts = static_cast<double>(c.tensor) * c.pipeline * c.expert;
   const double states = c.offload_states ? 0 : form.state_bytes * shares.states;
-  const double fixed = (form.weight_bytes * shares.weights + states) / parts;
-  const double gradients = form.gradient_bytes * shares.gradients / parts;
+  const double weights = c.offload_parameters ? 0 : form.weight_bytes * shares.weights;
+  const double fixed = (weights + states) / parts;
+  const double gradients = c.offload_parameters ? 0 : form.gradient_bytes * shares.gradients / parts;
   double activations = 0;
   if (!c.offload_activations && c.checkpoint_every == 1) {
     activations = form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch /
@@ -143,7 +145,8 @@ double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, con
     traffic += kHostOverLink * 2 * form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch *
                micro_batches / (static_cast<double>(c.tensor) * c.context * c.pipeline);
   }
-  if (c.offload_states) traffic += kHostOverLink * 2 * form.gradient_bytes / replicas;
+  if (c.offload_states) traffic += kHostOverLink * 2 * std::max(form.gradient_bytes, form.weight_bytes) / replicas;
+  if (c.offload_parameters) traffic += kHostOverLink * 2 * form.weight_bytes / replicas * micro_batches;
   return std::max(seconds, data_traffic / network) + traffic / link;
 }
 

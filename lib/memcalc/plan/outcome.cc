@@ -17,6 +17,12 @@ double bubble_seconds(const Report& report) {
   return busy * static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * micro_batches);
 }
 
+/// Copies to and from the host are not all among the kernels that are timed, nor is the arithmetic there.
+bool works_on_host(const RunSpec& run) {
+  return run.offload_activations || run.offload_optimizer || run.parallel.offload_states != OffloadTo::kNowhere ||
+         run.parallel.offload_parameters != OffloadTo::kNowhere;
+}
+
 }  // namespace
 
 Outcome outcome_of(const Report& report) {
@@ -26,8 +32,7 @@ Outcome outcome_of(const Report& report) {
                   .fits = report.fits,
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak};
-  // The copies of offloaded activations are not among the kernels that are timed.
-  if (report.time && !report.run.offload_activations) {
+  if (report.time && !works_on_host(report.run)) {
     const double busy = report.time->step.step_seconds;
     const double seconds = busy + bubble_seconds(report);
     const double share = seconds > 0 ? busy / seconds : 1;

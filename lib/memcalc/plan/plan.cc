@@ -16,13 +16,20 @@ namespace {
 
 constexpr std::size_t kWave = 8;  // candidates that are simulated before the next decision: the same on any threads
 
-/// A message without its numbers, so that refusals of one kind are counted together.
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// A message without its numbers, so that refusals of one kind are counted together. Digits of a name (bf16) stay.
 std::string rule_of(const std::string& message) {
   std::string rule;
+  bool in_name = false;
   for (const char c : message) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) rule += c;
-    if (digit && (rule.empty() || rule.back() != '#')) rule += '#';
+    in_name = is_letter(c) || (in_name && is_digit(c));
+    if (!is_digit(c) || in_name) {
+      rule += c;
+    } else if (rule.empty() || rule.back() != '#') {
+      rule += '#';
+    }
   }
   return rule;
 }
@@ -43,7 +50,7 @@ bool is_alike(const Choice& a, const Choice& b) {
   return a.way == b.way && a.data_parallel == b.data_parallel && a.reshard == b.reshard &&
          a.checkpointing == b.checkpointing && a.checkpoint_every == b.checkpoint_every &&
          a.offload_activations == b.offload_activations && a.offload_states == b.offload_states &&
-         (a.pipeline > 1) == (b.pipeline > 1);
+         a.offload_parameters == b.offload_parameters && (a.pipeline > 1) == (b.pipeline > 1);
 }
 
 /// What became of one candidate before it was simulated.
@@ -102,7 +109,7 @@ class Planner {
   [[nodiscard]] Sifted sifted_of(const Choice& choice) const {
     if (const char* rule = contradiction_in(question_, choice)) return {rule, 0, 0};
     const ClosedForm* form = forms_.of(choice);
-    if (form == nullptr) return {"Megatron-core does not build this model so", 0, 0};
+    if (form == nullptr) return {rule_of(forms_.refusals[static_cast<std::size_t>(choice.way)]), 0, 0};
     Sifted sifted;
     sifted.least = least_bytes(*form, question_, choice);
     if (sifted.least > static_cast<double>(question_.device.memory_bytes)) {

@@ -10,6 +10,7 @@
 
 #include "memcalc/plan/outcome.h"
 #include "memcalc/plan/search_control.h"
+#include "memcalc/plan/settings.h"
 #include "memcalc/report/answer.h"
 
 namespace memcalc {
@@ -57,15 +58,7 @@ struct Plan {
 /// model on one GPU with batch 1.
 [[nodiscard]] Plan make_plan(const PlanQuestion& question, const SearchControl& control = {});
 
-/// --emit: the first of the front as settings to copy.
-enum class Emit : std::uint8_t { kNothing, kTorchrun, kDeepSpeed, kMegatron, kTrainer };
-
+/// With `emit`, the first of the front as settings to copy.
 [[nodiscard]] Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit = Emit::kNothing);
-
-/// The options of `memcalc estimate` that make this entry: "--gpus 8 --parallel fsdp2 --bs 2 --accum 4".
-[[nodiscard]] std::string options_of(const RunSpec& run);
-
-/// Settings of a framework for this run, lines that end with a newline.
-[[nodiscard]] std::string settings_of(const ModelSpec& model, const RunSpec& run, Emit emit);
 
 }  // namespace memcalc

@@ -18,22 +18,37 @@ std::vector<std::int32_t> powers_up_to(std::int64_t limit) {
   return powers;
 }
 
-/// What ranks that see different data share. FSDP1 is not searched: FSDP2 shards the same.
+/// What ranks that see different data share, and what of it lives on the host. FSDP1 is not searched: FSDP2 shards the
+/// same.
 struct Sharding {
   DataParallel mode;
-  bool megatron;
-  bool reshard;
-  bool offloads_states;
+  Framework framework;
+  bool reshard = true;
+  bool offloads_states = false;
+  bool offloads_parameters = false;
 };
-constexpr Sharding kShardings[] = {
-    {DataParallel::kDdp, false, true, false},         {DataParallel::kZero1, false, true, false},
-    {DataParallel::kFsdp2, false, true, false},       {DataParallel::kFsdp2, false, false, false},
-    {DataParallel::kDsZero1, false, true, false},     {DataParallel::kDsZero1, false, true, true},
-    {DataParallel::kDsZero2, false, true, false},     {DataParallel::kDsZero2, false, true, true},
-    {DataParallel::kDsZero3, false, true, false},     {DataParallel::kDsZero3, false, true, true},
-    {DataParallel::kMegatronDist, true, true, false}, {DataParallel::kDdp, true, true, false}};
-constexpr Sharding kNoReplicas[] = {{DataParallel::kNone, false, true, false},
-                                    {DataParallel::kNone, true, true, false}};
+constexpr Framework kTorch = Framework::kTorch, kDeepSpeed = Framework::kDeepSpeed, kMegatron = Framework::kMegatron;
+constexpr Sharding kShardings[] = {{DataParallel::kDdp, kTorch},
+                                   {DataParallel::kZero1, kTorch},
+                                   {DataParallel::kFsdp2, kTorch},
+                                   {DataParallel::kFsdp2, kTorch, false},
+                                   {DataParallel::kFsdp2, kTorch, true, true, true},  // CPUOffloadPolicy moves both
+                                   {DataParallel::kDsZero1, kDeepSpeed},
+                                   {DataParallel::kDsZero1, kDeepSpeed, true, true},
+                                   {DataParallel::kDsZero2, kDeepSpeed},
+                                   {DataParallel::kDsZero2, kDeepSpeed, true, true},
+                                   {DataParallel::kDsZero3, kDeepSpeed},
+                                   {DataParallel::kDsZero3, kDeepSpeed, true, true},
+                                   {DataParallel::kDsZero3, kDeepSpeed, true, true, true},
+                                   {DataParallel::kMegatronDist, kMegatron},
+                                   {DataParallel::kDdp, kMegatron}};
+constexpr Sharding kNoReplicas[] = {{DataParallel::kNone, kTorch}, {DataParallel::kNone, kMegatron}};
+// DeepSpeed on one GPU: nothing is shared, but its states may live on the host.
+constexpr Sharding kOneGpu[] = {{DataParallel::kNone, kTorch},
+                                {DataParallel::kDsZero2, kDeepSpeed},
+                                {DataParallel::kDsZero2, kDeepSpeed, true, true},
+                                {DataParallel::kDsZero3, kDeepSpeed, true, true, true},
+                                {DataParallel::kNone, kMegatron}};
 
 struct Saving {
   Checkpointing how;
@@ -55,10 +70,6 @@ constexpr Timing kTimings[] = {{PipelineSchedule::kOneForwardOneBackward, 1},
                                {PipelineSchedule::kInterleaved, 4},
                                {PipelineSchedule::kZeroBubble, 1}};
 
-bool is_deepspeed(DataParallel mode) {
-  return mode == DataParallel::kDsZero1 || mode == DataParallel::kDsZero2 || mode == DataParallel::kDsZero3;
-}
-
 std::int64_t experts_of(const ModelSpec& model) {
   return std::visit(
       [](const auto& spec) -> std::int64_t {
@@ -71,15 +82,16 @@ std::int64_t experts_of(const ModelSpec& model) {
       model.architecture);
 }
 
-Framework framework_of(const Sharding& sharding) {
-  if (sharding.megatron) return Framework::kMegatron;
-  return is_deepspeed(sharding.mode) ? Framework::kDeepSpeed : Framework::kTorch;
-}
-
 Way way_of(const PlanQuestion& question, const Sharding& sharding) {
-  if (sharding.megatron) return Way::kMegatron;
+  if (sharding.framework == Framework::kMegatron) return Way::kMegatron;
+  if (sharding.framework == Framework::kDeepSpeed) return Way::kDeepSpeed;
   const bool mixes = sharding.mode == DataParallel::kFsdp2 && question.run.precision == Precision::kAmpBf16;
   return mixes ? Way::kFsdpMixed : Way::kAsAsked;
+}
+
+std::span<const Sharding> shardings_of(const PlanQuestion& question, const Choice& layout) {
+  if (replicas_of(question, layout) > 1) return kShardings;
+  return question.gpus == 1 ? std::span<const Sharding>(kOneGpu) : kNoReplicas;
 }
 
 /// Sizes of a layout and its pipeline's schedule.
@@ -119,9 +131,9 @@ Precision without_autocast(Precision precision) {
 }
 
 void set_way(RunSpec& run, Way way) {
-  if (way == Way::kMegatron) {
+  if (way == Way::kMegatron || way == Way::kDeepSpeed) {
     run.precision = without_autocast(run.precision);
-    run.parallel.framework = Framework::kMegatron;
+    run.parallel.framework = way == Way::kMegatron ? Framework::kMegatron : Framework::kDeepSpeed;
   }
   if (way == Way::kFsdpMixed) {
     // torchtitan's mixed precision: float32 shards, gathered in bfloat16, reduced in float32; no autocast.
@@ -138,16 +150,20 @@ std::vector<Choice> choices_of(const PlanQuestion& question) {
   const std::vector<std::int32_t> micro_batches =
       powers_up_to(std::min<std::int64_t>(kMostMicroBatch, question.global_batch));
   for (const Choice& layout : layouts_of(question)) {
-    const std::span<const Sharding> shardings =
-        replicas_of(question, layout) > 1 ? std::span<const Sharding>(kShardings) : kNoReplicas;
-    for (const Sharding& sharding : shardings) {
+    for (const Sharding& sharding : shardings_of(question, layout)) {
       const std::vector<Framework>& wanted = question.frameworks;
-      if (std::find(wanted.begin(), wanted.end(), framework_of(sharding)) == wanted.end()) continue;
+      if (std::find(wanted.begin(), wanted.end(), sharding.framework) == wanted.end()) continue;
+      // ZeRO shares among data-parallel ranks alone.
+      if (sharding.framework == Framework::kDeepSpeed && replicas_of(question, layout) < question.gpus) continue;
+      if (sharding.framework == Framework::kDeepSpeed && layout.expert > 1) continue;
+      // Each micro-batch copies them to the card: ranks that share sequences would copy them more often.
+      if (sharding.offloads_parameters && layout.context > 1) continue;
       Choice choice = layout;
       choice.data_parallel = sharding.mode;
       choice.way = way_of(question, sharding);
       choice.reshard = sharding.reshard;
       choice.offload_states = sharding.offloads_states;
+      choice.offload_parameters = sharding.offloads_parameters;
       for (const Saving& saving : kSavings) {
         choice.checkpointing = saving.how;
         choice.checkpoint_every = saving.every;
@@ -195,7 +211,7 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   p.virtual_stages = c.virtual_stages;
   p.reshard_after_forward = c.reshard;
   if (c.offload_states) p.offload_states = OffloadTo::kHost;
-  if (is_deepspeed(c.data_parallel)) p.framework = Framework::kDeepSpeed;
+  if (c.offload_parameters) p.offload_parameters = OffloadTo::kHost;
   set_way(run, c.way);
   p.sequence_parallel = c.way == Way::kMegatron && c.tensor > 1;
   run.batch_size = c.micro_batch;
@@ -220,6 +236,7 @@ RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
     run.precision = activations ? Precision::kBf16 : Precision::kFp32;
   } else {
     set_way(run, way);
+    if (way == Way::kDeepSpeed) run.parallel.data_parallel = DataParallel::kDsZero2;
   }
   return run;
 }

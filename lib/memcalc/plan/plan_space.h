@@ -12,11 +12,12 @@ namespace memcalc {
 
 /// Whose modules run, and in which precision: what a closed form has to tell apart.
 enum class Way : std::uint8_t {
-  kAsAsked,    // torch or DeepSpeed, in the precision of the question
+  kAsAsked,    // torch, in the precision of the question
   kFsdpMixed,  // FSDP2's mixed precision instead of autocast
+  kDeepSpeed,
   kMegatron,
 };
-inline constexpr std::size_t kWayCount = 3;
+inline constexpr std::size_t kWayCount = 4;
 
 /// One candidate; run_of() makes a RunSpec of it.
 struct Choice {
@@ -31,6 +32,7 @@ struct Choice {
   bool reshard = true;
   bool offload_activations = false;
   bool offload_states = false;
+  bool offload_parameters = false;
   bool operator==(const Choice&) const = default;
 };
 

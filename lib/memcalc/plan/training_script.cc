@@ -1,0 +1,295 @@
+#include "memcalc/plan/training_script.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/report/quantity.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+std::string_view torch_type(DType dtype) {
+  if (dtype == DType::kBFloat16) return "torch.bfloat16";
+  return dtype == DType::kFloat16 ? "torch.float16" : "torch.float32";
+}
+
+/// Imports are gathered while the lines are written, and stand above them.
+class Script {
+ public:
+  void import(const std::string& line) { imports_.insert(line); }
+  void add(const std::string& line = "") { lines_ += line + "\n"; }
+
+  [[nodiscard]] std::string text(const std::string& head) const {
+    std::string text = head;
+    for (const char* kind : {"import ", "from "}) {
+      for (const std::string& line : imports_) {
+        if (line.starts_with(kind)) text += line + "\n";
+      }
+    }
+    return text + "\n" + lines_;
+  }
+
+ private:
+  std::set<std::string> imports_;
+  std::string lines_;
+};
+
+void add_checkpointing(const RunSpec& run, Script& script) {
+  if (run.checkpointing == Checkpointing::kNone) return;
+  script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper");
+  if (run.checkpointing == Checkpointing::kFull) {
+    const bool all = run.checkpoint_every == 1;
+    script.add("for i in range(0, len(layers), " + number(run.checkpoint_every) + "):  # " +
+               (all ? "every layer" : "every " + number(run.checkpoint_every) + "th layer"));
+    script.add("    layers[i] = checkpoint_wrapper(layers[i])");
+    return;
+  }
+  script.import("from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts");
+  script.add("aten = torch.ops.aten");
+  script.add("kept = {aten._scaled_dot_product_cudnn_attention.default,");
+  script.add("        aten._scaled_dot_product_flash_attention.default,");
+  script.add("        aten._scaled_dot_product_efficient_attention.default}");
+  script.add();
+  script.add("def selective():  # fused attention and every second product are kept, the rest is computed again");
+  script.add("    products = {False: 0, True: 0}");
+  script.add("    def policy(context, op, *args, **kwargs):");
+  script.add("        keeps = op in kept");
+  script.add("        if op == aten.mm.default:");
+  script.add("            products[context.is_recompute] += 1");
+  script.add("            keeps = products[context.is_recompute] % 2 == 1");
+  script.add("        return CheckpointPolicy.MUST_SAVE if keeps else CheckpointPolicy.PREFER_RECOMPUTE");
+  script.add("    return create_selective_checkpoint_contexts(policy)");
+  script.add();
+  script.add("for i in range(len(layers)):");
+  script.add("    layers[i] = checkpoint_wrapper(layers[i], context_fn=selective)");
+}
+
+void add_fsdp2(const Parallel& p, Script& script) {
+  script.import("from torch.distributed.fsdp import fully_shard");
+  std::string more = "mesh=shards";
+  if (p.fsdp_param_dtype || p.fsdp_reduce_dtype) {
+    script.import("from torch.distributed.fsdp import MixedPrecisionPolicy");
+    const auto type = [](const auto& dtype) { return dtype ? std::string(torch_type(*dtype)) : std::string("None"); };
+    script.add("policy = MixedPrecisionPolicy(param_dtype=" + type(p.fsdp_param_dtype) +
+               ", reduce_dtype=" + type(p.fsdp_reduce_dtype) + ")");
+    more += ", mp_policy=policy";
+  }
+  if (p.offload_parameters == OffloadTo::kHost) {
+    script.import("from torch.distributed.fsdp import CPUOffloadPolicy");
+    more += ", offload_policy=CPUOffloadPolicy()";
+  }
+  // The root's default is to keep what it gathered.
+  more += std::string(", reshard_after_forward=") + (p.reshard_after_forward ? "True" : "False");
+  script.add("for layer in layers:");
+  script.add("    fully_shard(layer, " + more + ")");
+  script.add("fully_shard(model, " + more + ")");
+}
+
+void add_mesh(const Parallel& p, Script& script) {
+  script.import("from torch.distributed.device_mesh import init_device_mesh");
+  const std::int64_t data = p.gpus / (p.context * p.tensor);
+  if (p.context > 1) {
+    script.add("mesh = init_device_mesh(\"cuda\", (" + number(data) + ", " + number(p.context) +
+               "), mesh_dim_names=(\"data\", \"context\"))");
+    if (data > 1) script.add("shards = mesh[\"data\", \"context\"]._flatten(\"shards\")");
+    if (data == 1) script.add("shards = mesh[\"context\"]");
+    script.import("from torch.distributed.tensor.experimental._attention import set_rotate_method");
+    const bool ring = p.context_type == ContextParallel::kRing;
+    script.add(std::string("set_rotate_method(\"") + (ring ? "alltoall" : "allgather") + "\")");
+  } else if (p.hsdp_shard > 0) {
+    script.add("shards = init_device_mesh(\"cuda\", (" + number(data / p.hsdp_shard) + ", " + number(p.hsdp_shard) +
+               "), mesh_dim_names=(\"copies\", \"shards\"))");
+  } else {
+    script.add("shards = init_device_mesh(\"cuda\", (" + number(p.gpus) + ",))");
+  }
+}
+
+void add_tensor_parallel(const Parallel& p, Script& script) {
+  script.import("from torch.distributed.device_mesh import init_device_mesh");
+  script.import("from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module");
+  script.add("mesh = init_device_mesh(\"cuda\", (" + number(p.tensor) + ",))");
+  script.add("for layer in layers:");
+  script.add("    parallelize_module(layer, mesh, {");
+  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}) {
+    script.add("        \"" + std::string(name) + "\": ColwiseParallel(),");
+  }
+  script.add("        \"self_attn.o_proj\": RowwiseParallel(),");
+  script.add("        \"mlp.gate_proj\": ColwiseParallel(), \"mlp.up_proj\": ColwiseParallel(),");
+  script.add("        \"mlp.down_proj\": RowwiseParallel()})");
+}
+
+void add_pipeline(const RunSpec& run, Script& script) {
+  const Parallel& p = run.parallel;
+  const std::int64_t micro_batches = std::max(p.micro_batches, p.pipeline);
+  const std::string stages = number(p.pipeline * p.virtual_stages);
+  const bool interleaved = p.schedule == PipelineSchedule::kInterleaved;
+  const std::string schedule = interleaved                              ? "ScheduleInterleaved1F1B"
+                               : p.schedule == PipelineSchedule::kGpipe ? "ScheduleGPipe"
+                                                                        : "Schedule1F1B";
+  script.import("from torch.distributed.pipelining import PipelineStage, " + schedule);
+  script.add("# stage_of(i, n): the i-th of n parts of the model, with an equal share of its layers");
+  script.add("# loss_of(logits, labels): of the last of them");
+  script.add("places = range(rank, " + stages + ", " + number(p.pipeline) + ")");
+  script.add("model = torch.nn.ModuleList(stage_of(i, " + stages + ") for i in places)");
+  script.add("stages = [PipelineStage(part, i, " + stages + ", device) for part, i in zip(model, places)]");
+  script.add("schedule = " + schedule + "(" + (interleaved ? "stages" : "stages[0]") +
+             ", n_microbatches=" + number(micro_batches) + ", loss_fn=loss_of)");
+}
+
+void add_data_parallel(const Parallel& p, Script& script) {
+  switch (p.data_parallel) {
+    case DataParallel::kFsdp2: return add_fsdp2(p, script);
+    case DataParallel::kFsdp1:
+      script.import("import functools");
+      script.import("from torch.distributed.fsdp import FullyShardedDataParallel");
+      script.import("from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy");
+      script.add("wraps = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={type(layers[0])})");
+      script.add("model = FullyShardedDataParallel(model, auto_wrap_policy=wraps, use_orig_params=True)");
+      return;
+    case DataParallel::kDp: script.add("model = torch.nn.DataParallel(model)"); return;
+    case DataParallel::kDdp:
+    case DataParallel::kZero1: {
+      script.import("from torch.nn.parallel import DistributedDataParallel");
+      std::string more = "device_ids=[rank_on_host]";
+      if (p.ddp_bucket_view) more += ", gradient_as_bucket_view=True";
+      if (p.ddp_static_graph) more += ", static_graph=True";
+      script.add("model = DistributedDataParallel(model, " + more + ")");
+      return;
+    }
+    default: return;
+  }
+}
+
+struct TorchOptimizer {
+  Optimizer optimizer;
+  const char* name;
+  const char* more;
+};
+constexpr TorchOptimizer kTorchOptimizers[] = {{Optimizer::kAdamWForeach, "AdamW", ""},
+                                               {Optimizer::kAdamWFused, "AdamW", ", fused=True"},
+                                               {Optimizer::kAdamWForLoop, "AdamW", ", foreach=False"},
+                                               {Optimizer::kSgd, "SGD", ""},
+                                               {Optimizer::kSgdMomentum, "SGD", ", momentum=0.9"},
+                                               {Optimizer::kSgdWeightDecay, "SGD", ", weight_decay=0.01"},
+                                               {Optimizer::kAdam, "Adam", ""},
+                                               {Optimizer::kAdamWAmsgrad, "AdamW", ", amsgrad=True"},
+                                               {Optimizer::kNAdam, "NAdam", ""},
+                                               {Optimizer::kRAdam, "RAdam", ""},
+                                               {Optimizer::kAdamax, "Adamax", ""},
+                                               {Optimizer::kAdagrad, "Adagrad", ""},
+                                               {Optimizer::kAdagradForLoop, "Adagrad", ", foreach=False"},
+                                               {Optimizer::kRmsprop, "RMSprop", ""},
+                                               {Optimizer::kAdafactorTorch, "Adafactor", ""}};
+
+void add_optimizer(const RunSpec& run, Script& script) {
+  const auto* found = std::find_if(std::begin(kTorchOptimizers), std::end(kTorchOptimizers),
+                                   [&](const TorchOptimizer& each) { return each.optimizer == run.optimizer; });
+  if (found == std::end(kTorchOptimizers)) {
+    script.add("# optimizer: " + std::string(name_of(run.optimizer)) + " (docs/cli.md says which class that is)");
+  } else if (run.parallel.data_parallel == DataParallel::kZero1) {
+    script.import("from torch.distributed.optim import ZeroRedundancyOptimizer");
+    script.add("optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim." + std::string(found->name) +
+               found->more + ")");
+  } else {
+    script.add("optimizer = torch.optim." + std::string(found->name) + "(model.parameters()" + found->more + ")");
+  }
+  if (run.precision == Precision::kAmpFp16) script.add("scaler = torch.amp.GradScaler(\"cuda\")");
+}
+
+/// What stands around the forward pass; "" where nothing does.
+std::string contexts_of(const RunSpec& run, Script& script) {
+  std::vector<std::string> contexts;
+  if (run.parallel.context > 1) {
+    script.import("from torch.distributed.tensor.experimental import context_parallel");
+    contexts.emplace_back(
+        "context_parallel(mesh[\"context\"], buffers=list(batch.values()), "
+        "buffer_seq_dims=[1] * len(batch))");
+  }
+  if (is_autocast(run.precision)) {
+    const DType dtype = run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16;
+    contexts.emplace_back("torch.autocast(\"cuda\", dtype=" + std::string(torch_type(dtype)) + ")");
+  }
+  if (run.offload_activations) contexts.emplace_back("torch.autograd.graph.save_on_cpu(pin_memory=True)");
+  std::string text;
+  for (const std::string& each : contexts) text += (text.empty() ? "" : ", ") + each;
+  return text;
+}
+
+void add_step(const RunSpec& run, Script& script) {
+  script.add();
+  if (run.parallel.pipeline > 1) {
+    const std::string contexts = contexts_of(run, script);
+    const std::string indent = contexts.empty() ? "    " : "        ";
+    script.add("def step(ids, labels):  # of all micro-batches, " + number(run.batch_size) + " sequences each");
+    script.add("    optimizer.zero_grad()");
+    if (!contexts.empty()) script.add("    with " + contexts + ":");
+    script.add(indent + "inputs = (ids,) if 0 in places else ()");
+    script.add(indent + "targets = {\"target\": labels, \"losses\": []} if " +
+               number(run.parallel.pipeline * run.parallel.virtual_stages - 1) + " in places else {}");
+    script.add(indent + "schedule.step(*inputs, **targets)");
+    script.add("    optimizer.step()");
+    return;
+  }
+  const bool scales = run.precision == Precision::kAmpFp16;
+  const std::string contexts = contexts_of(run, script);
+  const bool accumulates = run.accumulation_steps > 1;
+  script.add("def step(batches):  # " + number(run.accumulation_steps) + " of " + number(run.batch_size) +
+             " sequences on each GPU");
+  script.add("    optimizer.zero_grad()");
+  script.add("    for batch in batches:");
+  std::string indent = "        ";
+  if (!contexts.empty()) {
+    script.add(indent + "with " + contexts + ":");
+    indent += "    ";
+  }
+  script.add(indent + "loss = model(**batch).loss" + (accumulates ? " / len(batches)" : ""));
+  // The sequence is whole again where context_parallel ends, so backward runs inside.
+  if (run.parallel.context == 1) indent = "        ";
+  script.add(indent + (scales ? "scaler.scale(loss).backward()" : "loss.backward()"));
+  if (run.max_grad_norm) {
+    if (scales) script.add("    scaler.unscale_(optimizer)");
+    script.add("    torch.nn.utils.clip_grad_norm_(model.parameters(), " + format_exact(*run.max_grad_norm) + ")");
+  }
+  script.add(scales ? "    scaler.step(optimizer)\n    scaler.update()" : "    optimizer.step()");
+}
+
+}  // namespace
+
+std::string training_script(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  Script script;
+  script.import("import torch");
+  const bool alone = p.gpus == 1 || p.data_parallel == DataParallel::kDp;
+  if (!alone) {
+    script.import("import os");
+    script.add("rank, rank_on_host = int(os.environ[\"RANK\"]), int(os.environ[\"LOCAL_RANK\"])");
+    script.add("device = torch.device(\"cuda\", rank_on_host)");
+    script.add("torch.cuda.set_device(device)");
+    script.add("torch.distributed.init_process_group(\"nccl\", device_id=device)");
+  }
+  if (run.precision == Precision::kTf32) script.add("torch.backends.cuda.matmul.allow_tf32 = True");
+  const DType weights = weights_dtype_of(run);
+  script.add("# model: " + model.name + " on this GPU, its weights " + std::string(torch_type(weights)));
+  script.add("# layers: the ModuleList of its transformer layers, such as model.model.layers");
+  if (p.tensor > 1) add_tensor_parallel(p, script);
+  add_checkpointing(run, script);
+  if (p.pipeline > 1) {
+    add_pipeline(run, script);
+  } else if (!alone) {
+    if (p.data_parallel == DataParallel::kFsdp2 || p.context > 1) add_mesh(p, script);
+  }
+  if (p.pipeline == 1) add_data_parallel(p, script);
+  add_optimizer(run, script);
+  add_step(run, script);
+  const std::string start =
+      alone ? "# python train.py"
+            : "# torchrun --nnodes=" + number(p.nodes) + " --nproc-per-node=" + number(p.gpus / p.nodes) + " train.py";
+  return script.text(start + "  (torch 2.11)\n");
+}
+
+}  // namespace memcalc

@@ -1,0 +1,269 @@
+// plan/settings.h: a run as options of memcalc and as settings of other programs. That Python, JSON and a shell read
+// them is tests/cli/settings_test.py's.
+#include "memcalc/plan/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/error.h"
+#include "support/small_models.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(8)}; }
+
+RunSpec plain() {
+  RunSpec run;
+  run.batch_size = 2;
+  run.accumulation_steps = 4;
+  run.sequence_length = 512;
+  run.loop = Loop::kBare;
+  run.precision = Precision::kFp32;
+  run.optimizer = Optimizer::kAdamWForeach;
+  return run;
+}
+
+struct SettingsCase {
+  const char* name;
+  Emit emit;
+  std::function<void(RunSpec&)> change;
+  std::vector<const char*> said;
+  std::vector<const char*> not_said;
+};
+
+void PrintTo(const SettingsCase& c, std::ostream* out) { *out << c.name; }
+
+void shard(RunSpec& run) {
+  run.parallel.gpus = 8;
+  run.parallel.data_parallel = DataParallel::kFsdp2;
+  run.parallel.fsdp_param_dtype = DType::kBFloat16;
+  run.parallel.fsdp_reduce_dtype = DType::kFloat32;
+}
+
+void deepspeed(RunSpec& run, DataParallel mode) {
+  run.parallel.gpus = 8;
+  run.parallel.framework = Framework::kDeepSpeed;
+  run.parallel.data_parallel = mode;
+  run.precision = Precision::kBf16;
+}
+
+void megatron(RunSpec& run) {
+  run.parallel.gpus = 16;
+  run.parallel.framework = Framework::kMegatron;
+  run.parallel.data_parallel = DataParallel::kMegatronDist;
+  run.precision = Precision::kBf16;
+}
+
+const SettingsCase kCases[] = {
+    {"OneGpu",
+     Emit::kTorchrun,
+     [](RunSpec& r) { r.precision = Precision::kAmpFp16; },
+     {"# python train.py", "torch.autocast(\"cuda\", dtype=torch.float16)", "torch.optim.AdamW(model.parameters())",
+      "scaler.step(optimizer)", "/ len(batches)"},
+     {"torch.distributed", "clip_grad_norm_"}},
+    {"Clipping",
+     Emit::kTorchrun,
+     [](RunSpec& r) { r.max_grad_norm = 1.0; },
+     {"clip_grad_norm_(model.parameters(), 1)"},
+     {}},
+    {"Fsdp2",
+     Emit::kTorchrun,
+     shard,
+     {"--nnodes=1 --nproc-per-node=8", "init_device_mesh(\"cuda\", (8,))",
+      "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
+      "fully_shard(model, mesh=shards, mp_policy=policy, reshard_after_forward=True)"},
+     {"CPUOffloadPolicy", "autocast"}},
+    {"Fsdp2ThatKeepsAndOffloads",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       shard(r);
+       r.parallel.reshard_after_forward = false;
+       r.parallel.offload_parameters = OffloadTo::kHost;
+     },
+     {"offload_policy=CPUOffloadPolicy(), reshard_after_forward=False"},
+     {}},
+    {"TwoHosts",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       shard(r);
+       r.parallel.nodes = 2;
+     },
+     {"--nnodes=2 --nproc-per-node=4"},
+     {}},
+    {"ContextBesideShards",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       shard(r);
+       r.parallel.context = 2;
+       r.parallel.context_type = ContextParallel::kRing;
+     },
+     {"(4, 2), mesh_dim_names=(\"data\", \"context\")", "_flatten(\"shards\")", "set_rotate_method(\"alltoall\")",
+      "context_parallel(mesh[\"context\"]"},
+     {}},
+    {"EverySecondLayer",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.checkpointing = Checkpointing::kFull;
+       r.checkpoint_every = 2;
+     },
+     {"range(0, len(layers), 2)", "checkpoint_wrapper(layers[i])"},
+     {"selective"}},
+    {"SelectiveInZero1",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.checkpointing = Checkpointing::kSelective;
+       r.parallel.gpus = 2;
+       r.parallel.data_parallel = DataParallel::kZero1;
+       r.optimizer = Optimizer::kAdamWFused;
+     },
+     {"context_fn=selective", "DistributedDataParallel(model, device_ids=[rank_on_host])",
+      "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, fused=True)"},
+     {}},
+    {"TensorParallel",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.parallel.gpus = r.parallel.tensor = 4;
+       r.optimizer = Optimizer::kAdamWForLoop;
+     },
+     {"parallelize_module(layer, mesh, {", "\"self_attn.o_proj\": RowwiseParallel()", "foreach=False"},
+     {"DistributedDataParallel"}},
+    {"InterleavedPipeline",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.parallel.gpus = r.parallel.pipeline = 4;
+       r.parallel.virtual_stages = 2;
+       r.parallel.micro_batches = 8;
+       r.parallel.schedule = PipelineSchedule::kInterleaved;
+     },
+     {"ScheduleInterleaved1F1B(stages, n_microbatches=8", "range(rank, 8, 4)", "if 7 in places"},
+     {}},
+    {"OneStageARank",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.parallel.gpus = r.parallel.pipeline = 4;
+       r.parallel.micro_batches = 8;
+     },
+     {"Schedule1F1B(stages[0], n_microbatches=8", "if 3 in places"},
+     {}},
+    {"ZeRO3",
+     Emit::kDeepSpeed,
+     [](RunSpec& r) {
+       deepspeed(r, DataParallel::kDsZero3);
+       r.max_grad_norm = 1.0;
+       r.parallel.deepspeed.prefetch_bucket_size = 0;
+       r.parallel.offload_states = r.parallel.offload_parameters = OffloadTo::kHost;
+     },
+     {"\"train_micro_batch_size_per_gpu\": 2", "\"gradient_accumulation_steps\": 4", "\"gradient_clipping\": 1",
+      "\"bf16\": {\"enabled\": true}", "\"stage\": 3", "\"stage3_prefetch_bucket_size\": 0", "\"offload_optimizer\"",
+      "\"offload_param\"", "\"zero_force_ds_cpu_optimizer\": false"},
+     {"fp16", "reduce_bucket_size"}},
+    {"ZeRO1InFloat16",
+     Emit::kDeepSpeed,
+     [](RunSpec& r) {
+       deepspeed(r, DataParallel::kDsZero1);
+       r.precision = Precision::kFp16;
+     },
+     {"\"stage\": 1", "\"fp16\": {\"enabled\": true}"},
+     {"bf16", "offload", "clipping", "force"}},
+    // 16 GPUs: 2 x 2 x 2 leave two replicas, of 2 sequences x 8 micro-batches each.
+    {"MegatronLayout",
+     Emit::kMegatron,
+     [](RunSpec& r) {
+       megatron(r);
+       r.parallel.tensor = r.parallel.pipeline = r.parallel.context = 2;
+       r.parallel.virtual_stages = 2;
+       r.parallel.sequence_parallel = true;
+       r.parallel.micro_batches = 8;
+       r.accumulation_steps = 1;
+       r.checkpointing = Checkpointing::kFull;
+     },
+     {"--micro-batch-size 2", "--global-batch-size 32", "--seq-length 512", "--bf16", "--tensor-model-parallel-size 2",
+      "--sequence-parallel", "--context-parallel-size 2", "--cp-comm-type all_gather",
+      "--pipeline-model-parallel-size 2", "--num-virtual-stages-per-pipeline-rank 2", "--use-distributed-optimizer",
+      "--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"},
+     {"--expert-model-parallel-size", "--num-experts"}},
+    {"MegatronModel",
+     Emit::kMegatron,
+     megatron,
+     {"--num-layers 8", "--hidden-size 256", "--ffn-hidden-size 512", "--num-attention-heads 8", "--kv-channels 32",
+      "--vocab-size 1000", "--position-embedding-type rope", "--normalization RMSNorm", "--swiglu",
+      "--disable-bias-linear", "--attention-backend fused"},
+     {"--group-query-attention", "--add-qkv-bias", "--recompute"}},
+    {"TrainerAlone",
+     Emit::kTrainer,
+     [](RunSpec& r) {
+       r.loop = Loop::kTrainer;
+       r.precision = Precision::kAmpBf16;
+       r.optimizer = Optimizer::kAdamWFused;
+       r.max_grad_norm = 1.0;
+       r.checkpointing = Checkpointing::kFull;
+     },
+     {"per_device_train_batch_size=2", "gradient_accumulation_steps=4", "bf16=True", "optim=\"adamw_torch_fused\"",
+      "max_grad_norm=1,", "gradient_checkpointing=True", "\"use_reentrant\": False"},
+     {"fsdp", "tf32"}},
+    {"TrainerSharded",
+     Emit::kTrainer,
+     [](RunSpec& r) {
+       shard(r);
+       r.checkpointing = Checkpointing::kFull;
+     },
+     {"fsdp=True", "\"version\": 2, \"reshard_after_forward\": True", "\"activation_checkpointing\": True",
+      "max_grad_norm=0,", "optim=\"adamw_torch\""},
+     {"gradient_checkpointing=True"}},
+};
+
+class Settings : public ::testing::TestWithParam<SettingsCase> {};
+
+TEST_P(Settings, AreThoseOfTheRun) {
+  const SettingsCase& c = GetParam();
+  RunSpec run = plain();
+  c.change(run);
+  const std::string settings = settings_of(llama(), run, c.emit);
+  for (const char* words : c.said) EXPECT_THAT(settings, HasSubstr(words));
+  for (const char* words : c.not_said) EXPECT_THAT(settings, Not(HasSubstr(words)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Settings, ::testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+
+TEST(Settings, OptionsOfARun) {
+  RunSpec run = plain();
+  shard(run);
+  run.checkpointing = Checkpointing::kFull;
+  EXPECT_EQ(options_of(run),
+            "--precision fp32 --loop bare --gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 "
+            "--bs 2 --accum 4 --checkpointing full");
+  run.parallel.offload_states = run.parallel.offload_parameters = OffloadTo::kHost;
+  EXPECT_THAT(options_of(run), HasSubstr("--offload-states host --offload-parameters host"));
+}
+
+TEST(Settings, WhatHasNoPlaceInThemIsSaidBeside) {
+  RunSpec run = plain();
+  EXPECT_THAT(beside_settings(run, Emit::kNothing), IsEmpty());
+  EXPECT_THAT(beside_settings(run, Emit::kTorchrun), IsEmpty());
+  run.checkpointing = Checkpointing::kSelective;
+  EXPECT_THAT(beside_settings(run, Emit::kDeepSpeed), Contains(HasSubstr("checkpointing is the script's")));
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("selective has no argument")));
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("a plain loop")));
+  run.parallel.gpus = run.parallel.context = 2;
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("say nothing of tp, cp")));
+  run.optimizer = Optimizer::kMuon;
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("no name for the optimizer muon")));
+}
+
+TEST(Settings, MegatronBuildsNotEveryModel) {
+  const ModelSpec bert{.name = "small", .model_type = "bert", .architecture = BertSpec{}};
+  EXPECT_THROW((void)settings_of(bert, plain(), Emit::kMegatron), Error);
+}
+
+}  // namespace
+}  // namespace memcalc
