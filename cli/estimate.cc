@@ -9,6 +9,7 @@
 #include "command.h"
 #include "memcalc/planning.h"
 #include "output.h"
+#include "question.h"
 #include "run_arguments.h"
 
 namespace memcalc::cli {

@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "combinations.h"
 #include "command.h"
+#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 

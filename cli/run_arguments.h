@@ -4,7 +4,6 @@
 #include <array>
 #include <string>
 
-#include "memcalc/memcalc.h"
 #include "parallel_arguments.h"
 
 namespace CLI {
@@ -18,7 +17,7 @@ namespace memcalc::cli {
 inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
                                                             "h200-sxm"};
 
-/// As typed; parsed by resolve_arguments().
+/// As typed; parsed by resolve_arguments() (question.h).
 struct RunArguments {
   std::string model, task, batch, sequence, target_sequence, image;
   std::string family, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, max_positions;
@@ -52,17 +51,5 @@ struct RunArguments {
 
 /// Declares the options on a command; `arguments` must outlive it.
 void add_run_options(CLI::App& command, RunArguments& arguments);
-
-/// Everything that an estimate needs.
-struct Question {
-  SpecRegistry registry;
-  ModelSpec model;
-  ResolvedRun run;
-  DeviceSpec device;
-  bool device_assumed = false;
-};
-
-/// Throws UsageError or Error(kUsage, kInput).
-[[nodiscard]] Question resolve_arguments(const RunArguments& arguments);
 
 }  // namespace memcalc::cli

@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "combinations.h"
 #include "command.h"
+#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 #include "spec_path.h"

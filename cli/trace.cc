@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "output.h"
+#include "question.h"
 #include "run_arguments.h"
 
 namespace memcalc::cli {

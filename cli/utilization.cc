@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "files.h"
+#include "question.h"
 #include "run_arguments.h"
 #include "spec_path.h"
 
