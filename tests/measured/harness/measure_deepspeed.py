@@ -1,15 +1,12 @@
 """DeepSpeed's ZeRO on 1 or 2 GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history
 (from the model's construction through three steps), rank by rank.
 usage: measure_deepspeed.py CASES.jsonl OUTDIR --budget SECONDS [--cpu]"""
-import argparse, gc, gzip, json, os, sys, time, traceback, warnings
+import argparse, gc, json, os, sys, time, traceback, warnings
 warnings.filterwarnings("ignore")
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 CPU = "--cpu" in sys.argv
 os.environ["DS_ACCELERATOR"] = "cpu" if CPU else "cuda"
-
-def nvml(i):
-    import pynvml
-    pynvml.nvmlInit(); return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(i)).used
+from measure_parallel import nvml, write_history
 
 def ds_config(case):
     prec = case["precision"]
@@ -88,17 +85,7 @@ def run_case(case, rank, outdir):
             for k in range(accum): engine.backward(forward()); engine.step()
         sync(); r["step_ms"] = (time.time() - t) / 4 * 1e3
     if history and rank in case.get("ranks", [0]):
-        tr = torch.cuda.memory._snapshot()["device_traces"][rank]; streams = {}
-        addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
-        with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
-            f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
-            for k in marks: f.write("# " + json.dumps(k) + "\n")
-            f.write("action\taddress\tsize\tstream\n")
-            for e in tr:
-                s = streams.setdefault(e.get("stream", 0), len(streams))
-                line = "%s\t%d\t%d\t%d" % (e["action"], e.get("addr", 0) - low, e["size"], s)
-                if case.get("stacks") and e["action"] == "alloc": line += "\t" + "<".join("%s:%s:%d" % (os.path.basename(q["filename"]), q["name"], q["line"]) for q in e.get("frames", [])[:6])
-                f.write(line + "\n")
+        write_history(case, rank, marks, r, outdir, torch)
     return r
 
 def build(M, case, device):

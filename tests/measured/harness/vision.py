@@ -1,9 +1,9 @@
 """Vision on one GPU: allocator histories of torchvision and ViT models, and the workspace that cuDNN takes for every
 distinct convolution of torchvision's classifiers, by batch size and dtype.
 
-usage: vision.py history | convolutions | channels_last | small OUT_DIR     (--jobs N --budget SECONDS)
+usage: vision.py history | convolutions | channels_last | small | sequences OUT_DIR     (--jobs N --budget SECONDS)
 convolutions: one line each, [mode, batch, in, H, W, out, groups, kh, kw, stride, padding, backends, forward, dgrad, wgrad]: bytes
-requested beyond the result (-1: refused, -2: out of memory).
+requested beyond the result (-1: refused, -2: out of memory). sequences: Whisper's, over 3,000 frames, as images of one row (H and kh are 1).
 """
 import argparse, json, os, sys, time, types
 os.environ.setdefault("TORCH_SYMBOLIZE_MODE", "dladdr")
@@ -100,11 +100,20 @@ def small_shapes():
     return list(dict.fromkeys(keys))
 
 
-def convolutions(out, jobs, budget, channels_last=False, small=False):
+def sequence_shapes():
+    """Whisper's two convolutions over the frames, of all its widths, and a few of other lengths."""
+    keys = [(mel, 1, 3000, d, 1, 1, 3, 1, 1) for mel, widths in ((80, (384, 512, 768, 1024, 1280)), (128, (1280,))) for d in widths]
+    keys += [(d, 1, 3000, d, 1, 1, 3, 2, 1) for d in (384, 512, 768, 1024, 1280)]
+    return keys + [(c, 1, length, c, 1, 1, k, 1, k // 2) for c in (128, 256) for length in (128, 512) for k in (3, 5)]
+
+
+def convolutions(out, jobs, budget, which):
     import torch
     from op_requests import pool
+    channels_last = which == "channels_last"; line = which == "sequences"
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    keys = channels_last_shapes() if channels_last else small_shapes() if small else shapes(); print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
+    keys = dict(convolutions=shapes, channels_last=channels_last_shapes, small=small_shapes, sequences=sequence_shapes)[which]()
+    print(len(keys), "shapes, imports %.1f" % (time.time() - T0), flush=True)
     jobs_list = [(b, mode) for mode in MODES for b in BATCHES]
     jobs_list.sort(key=lambda j: BATCHES.index(j[0]) + 3 * MODES.index(j[1]))
     def one(b, mode):
@@ -123,11 +132,15 @@ def convolutions(out, jobs, budget, channels_last=False, small=False):
                 ci, h, w, co, g, kh, kw, s, p = k
                 if b * max(ci * h * w, co * h * w // (s * s)) * size > 3.4e9: continue
                 if time.time() - T0 > budget: break
-                x = torch.zeros(b, ci, h, w, device="cuda", dtype=dtype).to(memory_format=layout); wt = torch.zeros(co, ci // g, kh, kw, device="cuda", dtype=dtype)
-                backend = str(torch._C._select_conv_backend(x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g)).split(".")[-1]
-                fw = beyond(lambda: torch.nn.functional.conv2d(x, wt, None, s, p, 1, g), lambda r: r.numel() * size)
-                dy = torch.zeros(b, co, (h + 2 * p - kh) // s + 1, (w + 2 * p - kw) // s + 1, device="cuda", dtype=dtype).to(memory_format=layout)
-                bw = lambda mask: beyond(lambda: torch.ops.aten.convolution_backward(dy, x, wt, None, (s, s), (p, p), (1, 1), False, (0, 0), g, mask), lambda r: sum(t.numel() for t in r if t is not None) * size)
+                images, kernel = ((b, ci, w), (kw,)) if line else ((b, ci, h, w), (kh, kw)); n = len(kernel)
+                x = torch.zeros(images, device="cuda", dtype=dtype); wt = torch.zeros(co, ci // g, *kernel, device="cuda", dtype=dtype)
+                if not line: x = x.to(memory_format=layout)
+                backend = str(torch._C._select_conv_backend(x, wt, None, (s,) * n, (p,) * n, (1,) * n, False, (0,) * n, g)).split(".")[-1]
+                convolve = torch.nn.functional.conv1d if line else torch.nn.functional.conv2d
+                fw = beyond(lambda: convolve(x, wt, None, s, p, 1, g), lambda r: r.numel() * size)
+                dy = torch.zeros(b, co, *((i + 2 * p - k) // s + 1 for i, k in zip(images[2:], kernel)), device="cuda", dtype=dtype)
+                if not line: dy = dy.to(memory_format=layout)
+                bw = lambda mask: beyond(lambda: torch.ops.aten.convolution_backward(dy, x, wt, None, (s,) * n, (p,) * n, (1,) * n, False, (0,) * n, g, mask), lambda r: sum(t.numel() for t in r if t is not None) * size)
                 f.write(json.dumps([mode, b, *k, backend, fw, bw((True, False, False)), bw((False, True, False))]) + "\n"); del x, wt, dy
     pool([("%s-%d" % (m, b), (lambda b=b, m=m: one(b, m))) for b, m in jobs_list], jobs, lambda s: print(s, flush=True), T0 + budget + 10)
 
@@ -136,4 +149,4 @@ if __name__ == "__main__":
     ap = argparse.ArgumentParser(); ap.add_argument("what"); ap.add_argument("out"); ap.add_argument("--jobs", type=int, default=6); ap.add_argument("--budget", type=float, default=300)
     a = ap.parse_args(); os.makedirs(a.out, exist_ok=True)
     if a.what == "history": histories(a.out, a.jobs, a.budget)
-    else: convolutions(a.out, a.jobs, a.budget, a.what == "channels_last", a.what == "small")
+    else: convolutions(a.out, a.jobs, a.budget, a.what)
