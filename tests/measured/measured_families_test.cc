@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,21 +38,7 @@ void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
 
 std::set<FamilyAndTask> recorded() {
   std::set<FamilyAndTask> found;
-  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
-    const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".jsonl")) continue;
-    if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
-    std::ifstream lines(entry.path());
-    for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
-  }
-  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
-    std::string path = entry.path().string();
-    path.resize(path.size() - std::string(".gz").size());
-    std::istringstream text = open_recorded(path);
-    std::string head;
-    std::getline(text, head);
-    add(JsonDocument::parse(head.substr(2), path).root(), found);
-  }
+  for_each_record([&](const std::string& /*file*/, const JsonObject& record) { add(record, found); });
   return found;
 }
 

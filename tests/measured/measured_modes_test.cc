@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -53,22 +52,10 @@ void add(const JsonObject& record, Recorded& recorded) {
 const Recorded& recorded() {
   static const Recorded all = [] {
     Recorded found;
-    for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
-      const std::string name = entry.path().filename().string();
-      if (!name.ends_with(".jsonl")) continue;
-      if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
-      if (name.starts_with("rows_max_batch") || name.starts_with("rows_parallel")) continue;
-      std::ifstream lines(entry.path());
-      for (std::string line; std::getline(lines, line);) add(JsonDocument::parse(line, name).root(), found);
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
-      std::string path = entry.path().string();
-      path.resize(path.size() - std::string(".gz").size());
-      std::istringstream text = open_recorded(path);
-      std::string head;
-      std::getline(text, head);
-      add(JsonDocument::parse(head.substr(2), path).root(), found);
-    }
+    for_each_record([&](const std::string& file, const JsonObject& record) {
+      if (file.starts_with("rows_max_batch") || file.starts_with("rows_parallel")) return;
+      add(record, found);
+    });
     return found;
   }();
   return all;

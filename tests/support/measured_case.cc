@@ -158,6 +158,10 @@ void set_checkpointing(const JsonObject& case_json, RunOptions& options) {
   }
 }
 
+void set_skipped_steps(const std::string& id, RunOptions& options) {
+  if (skipped_steps().has(id)) options.skipped_steps = skipped_steps().required_int(id);
+}
+
 bool flag(const JsonObject& case_json, std::string_view key) { return case_json.optional_bool(key).value_or(false); }
 
 std::vector<std::string> strings(const JsonObject& case_json, std::string_view key) {
@@ -251,7 +255,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
       loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   set_fine_tuning(case_json, options);
   set_parallel(case_json, options);
-  if (skipped_steps().has(result.id)) options.skipped_steps = skipped_steps().required_int(result.id);
+  set_skipped_steps(result.id, options);
   result.run = resolve(result.spec, options).run;
   return result;
 }
@@ -282,7 +286,7 @@ MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::stri
   options.accumulation_steps = case_json.optional_int("accum");
   options.compile = flag(case_json, "compile");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
-  if (skipped_steps().has(result.id)) options.skipped_steps = skipped_steps().required_int(result.id);
+  set_skipped_steps(result.id, options);
   result.run = resolve(result.spec, options).run;
   return result;
 }

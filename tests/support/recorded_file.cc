@@ -3,8 +3,10 @@
 #include <zlib.h>
 
 #include <array>
-#include <string>
+#include <fstream>
 #include <utility>
+
+#include "support/paths.h"
 
 namespace memcalc::measured {
 
@@ -23,6 +25,24 @@ std::istringstream open_recorded(const std::filesystem::path& path) {
   std::istringstream stream(std::move(text));
   if (count < 0) stream.setstate(std::ios::failbit);  // absent, or a damaged archive
   return stream;
+}
+
+void for_each_record(const std::function<void(const std::string& file, const JsonObject& record)>& each) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".jsonl")) continue;
+    if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
+    std::ifstream lines(entry.path());
+    for (std::string line; std::getline(lines, line);) each(name, JsonDocument::parse(line, name).root());
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {
+    std::string path = entry.path().string();
+    path.resize(path.size() - std::string(".gz").size());
+    std::istringstream text = open_recorded(path);
+    std::string head;
+    std::getline(text, head);
+    each(entry.path().filename().string(), JsonDocument::parse(head.substr(std::string("# ").size()), path).root());
+  }
 }
 
 }  // namespace memcalc::measured

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace memcalc {
 namespace {
@@ -55,55 +56,79 @@ struct Chain {
   std::vector<int> modules;
 };
 
-TEST(ParameterCoordinatorTest, TheFirstPassGathersWhatEachModuleNeedsAndLetsItGo) {
-  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 1000});
-  chain.coordinator.begin_pass();
-  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
-  EXPECT_EQ(chain.forward(1), "+1, =1, -1");
-  EXPECT_EQ(chain.forward(2), "+2, =2, -2");
-  EXPECT_EQ(chain.backward(2), "+2, =2, -2");
-  EXPECT_EQ(chain.backward(0), "+0, =0, -0");
+struct Use {
+  bool backward;
+  int module;
+  const char* written;
+};
+
+struct PassCase {
+  const char* name;
+  ParameterCoordinator::Limits limits;
+  bool recorded;  // a whole pass came before
+  std::vector<Use> uses;
+};
+
+const PassCase kPasses[] = {
+    {"TheFirstPassGathersWhatEachModuleNeedsAndLetsItGo",
+     {.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 1000},
+     false,
+     {{false, 0, "+0, =0, -0"},
+      {false, 1, "+1, =1, -1"},
+      {false, 2, "+2, =2, -2"},
+      {true, 2, "+2, =2, -2"},
+      {true, 0, "+0, =0, -0"}}},
+    // Module 0 fetches its own, then one bucket: the next parameter. Module 1 finds it on its way. 2 is there, so its
+    // use in backward is passed over; then it is let go all the same and has to be gathered again.
+    {"ARecordedPassGathersTheBucketAhead",
+     {.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0},
+     true,
+     {{false, 0, "+0, =0, +1, -0"},
+      {false, 1, "=1, +2, -1"},
+      {false, 2, "=2, +1, -2"},
+      {true, 2, "+2, =2, +0, -2"},
+      {true, 1, "=1, -1"},
+      {true, 0, "=0, -0"}}},
+    {"WithoutABucketNothingIsGatheredAhead",
+     {.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0},
+     true,
+     {{false, 0, "+0, =0, -0"}, {false, 1, "+1, =1, -1"}}},
+    // Between the uses of 2 lie no elements, of 1 100 (module 2 twice: 200), of 0 400.
+    {"WhatIsUsedAgainSoonIsKept",
+     {.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 201},
+     true,
+     {{false, 0, "+0, =0, -0"},
+      {false, 1, "+1, =1"},
+      {false, 2, "+2, =2"},
+      {true, 2, "-2"},
+      {true, 1, "-1"},
+      {true, 0, "+0, =0, -0"}}},
+    // 100 are there, 50 may be added: one parameter more, which may exceed it.
+    {"NoMoreThanMaxLiveParametersAreGatheredAhead",
+     {.prefetch_bucket = 1000, .max_live = 150, .max_reuse_distance = 0},
+     true,
+     {{false, 0, "+0, =0, +1, -0"}, {false, 1, "=1, +2, -1"}}},
+    // 1 is not the recorded first module: nothing is gathered ahead any more.
+    {"AnotherOrderEndsTheRecordedOne",
+     {.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0},
+     true,
+     {{false, 1, "+1, =1, -1"}, {false, 0, "+0, =0, -0"}}},
+};
+
+class ParameterCoordinatorPass : public ::testing::TestWithParam<PassCase> {};
+
+TEST_P(ParameterCoordinatorPass, GathersAndReleases) {
+  const PassCase& c = GetParam();
+  Chain chain(c.limits);
+  c.recorded ? chain.record() : chain.coordinator.begin_pass();
+  for (const Use& use : c.uses) {
+    EXPECT_EQ(use.backward ? chain.backward(use.module) : chain.forward(use.module), use.written)
+        << (use.backward ? "backward of " : "forward of ") << use.module;
+  }
 }
 
-TEST(ParameterCoordinatorTest, ARecordedPassGathersTheBucketAhead) {
-  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0});
-  chain.record();
-  // Module 0 fetches its own, then one bucket: the next parameter. Module 1 finds it on its way.
-  EXPECT_EQ(chain.forward(0), "+0, =0, +1, -0");
-  EXPECT_EQ(chain.forward(1), "=1, +2, -1");
-  // 2 is there, so its use in backward is passed over; then it is let go all the same and has to be gathered again.
-  EXPECT_EQ(chain.forward(2), "=2, +1, -2");
-  EXPECT_EQ(chain.backward(2), "+2, =2, +0, -2");
-  EXPECT_EQ(chain.backward(1), "=1, -1");
-  EXPECT_EQ(chain.backward(0), "=0, -0");
-}
-
-TEST(ParameterCoordinatorTest, WithoutABucketNothingIsGatheredAhead) {
-  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0});
-  chain.record();
-  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
-  EXPECT_EQ(chain.forward(1), "+1, =1, -1");
-}
-
-TEST(ParameterCoordinatorTest, WhatIsUsedAgainSoonIsKept) {
-  // Between the uses of 2 lie no elements, of 1 100 (module 2 twice: 200), of 0 400.
-  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 201});
-  chain.record();
-  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
-  EXPECT_EQ(chain.forward(1), "+1, =1");
-  EXPECT_EQ(chain.forward(2), "+2, =2");
-  EXPECT_EQ(chain.backward(2), "-2");
-  EXPECT_EQ(chain.backward(1), "-1");
-  EXPECT_EQ(chain.backward(0), "+0, =0, -0");
-}
-
-TEST(ParameterCoordinatorTest, NoMoreThanMaxLiveParametersAreGatheredAhead) {
-  Chain chain({.prefetch_bucket = 1000, .max_live = 150, .max_reuse_distance = 0});
-  chain.record();
-  // 100 are there, 50 may be added: one parameter more, which may exceed it.
-  EXPECT_EQ(chain.forward(0), "+0, =0, +1, -0");
-  EXPECT_EQ(chain.forward(1), "=1, +2, -1");
-}
+INSTANTIATE_TEST_SUITE_P(All, ParameterCoordinatorPass, ::testing::ValuesIn(kPasses),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(ParameterCoordinatorTest, SmallParametersStayOnceThePassIsRecorded) {
   Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0}, {true, false, false});
@@ -127,13 +152,6 @@ TEST(ParameterCoordinatorTest, AParameterOfTwoModulesIsKeptWhileOneOfThemRuns) {
   EXPECT_EQ(log.take(), "+0, =0");
   coordinator.release_leftovers();
   EXPECT_EQ(log.take(), "-0");
-}
-
-TEST(ParameterCoordinatorTest, AnotherOrderEndsTheRecordedOne) {
-  Chain chain({.prefetch_bucket = 100, .max_live = 1000, .max_reuse_distance = 0});
-  chain.record();
-  EXPECT_EQ(chain.forward(1), "+1, =1, -1") << "not the recorded first module: nothing is gathered ahead any more";
-  EXPECT_EQ(chain.forward(0), "+0, =0, -0");
 }
 
 }  // namespace

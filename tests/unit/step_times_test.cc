@@ -143,17 +143,23 @@ TEST(StepTimes, TheTrainersPythonTakesTheHost) {
   EXPECT_GT(step_of(bert, options).host_seconds, bare + 1e-3);
 }
 
-// Of equal stages (p - 1) / (m + p - 1) of the time is bubble; with v chunks a rank a v-th of that.
-TEST(StepTimes, BubblesOfAPipeline) {
-  const ModelSpec model = gpt2(32, 2048);
+/// Megatron's pipeline of four stages, a sequence a micro-batch.
+RunOptions pipeline_of_four(std::int64_t micro_batches, std::int64_t sequence_length, Precision precision) {
   RunOptions options;
   options.batch_size = 1;
-  options.sequence_length = 1024;
-  options.precision = Precision::kBf16;
+  options.sequence_length = sequence_length;
+  options.precision = precision;
   options.framework = Framework::kMegatron;
   options.gpus = 4;
   options.parallel.pipeline = 4;
-  options.parallel.micro_batches = 12;
+  options.parallel.micro_batches = micro_batches;
+  return options;
+}
+
+// Of equal stages (p - 1) / (m + p - 1) of the time is bubble; with v chunks a rank a v-th of that.
+TEST(StepTimes, BubblesOfAPipeline) {
+  const ModelSpec model = gpt2(32, 2048);
+  RunOptions options = pipeline_of_four(12, 1024, Precision::kBf16);
   const StepTime step = step_of(model, options);
   const double busy = step.forward_seconds + step.backward_seconds;
   const double bubble = seconds_of(step, TimeClass::kBubble);
@@ -172,14 +178,7 @@ TEST(StepTimes, BubblesOfAPipeline) {
 
 // Float16 gradients are cast to float32 in Megatron's step, after the schedule has copied blocks into the trace.
 TEST(StepTimes, AnInterleavedPipelineInFloat16Answers) {
-  RunOptions options;
-  options.batch_size = 1;
-  options.sequence_length = 256;
-  options.precision = Precision::kFp16;
-  options.framework = Framework::kMegatron;
-  options.gpus = 4;
-  options.parallel.pipeline = 4;
-  options.parallel.micro_batches = 16;
+  RunOptions options = pipeline_of_four(16, 256, Precision::kFp16);
   options.parallel.schedule = PipelineSchedule::kInterleaved;
   options.parallel.virtual_stages = 2;
   EXPECT_GT(report_of(gpt2(16), options).memory.peak_allocated, 0);
