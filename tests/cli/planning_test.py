@@ -33,7 +33,7 @@ CASES = [
     (("ladder", "--model", "gpt2-xl", "--bs", "8", "--gpu", "h100-sxm"), 0),
     (("ladder", "--model", "llama-3-70b", "--gpu", "t4"), 1),
     (("plan", "--model", "gpt2", "--gpus", "2", "--global-batch", "8", "--bf16", "--emit", "torchrun"), 0),
-    (("plan", "--model", "llama-3-70b", "--gpus", "1", "--global-batch", "1", "--bf16"), 1),
+    (("plan", "--model", "llama-3-70b", "--gpus", "1", "--global-batch", "1", "--bf16", "--framework", "torch"), 1),
 ]
 
 

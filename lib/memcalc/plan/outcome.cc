@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "memcalc/spec/host_step.h"
+
 namespace memcalc {
 
 namespace {
@@ -17,12 +19,6 @@ double bubble_seconds(const Report& report) {
   return busy * static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * micro_batches);
 }
 
-/// Copies to and from the host are not all among the kernels that are timed, nor is the arithmetic there.
-bool works_on_host(const RunSpec& run) {
-  return run.offload_activations || run.offload_optimizer || run.parallel.offload_states != OffloadTo::kNowhere ||
-         run.parallel.offload_parameters != OffloadTo::kNowhere;
-}
-
 }  // namespace
 
 Outcome outcome_of(const Report& report) {
@@ -31,8 +27,9 @@ Outcome outcome_of(const Report& report) {
                   .needed = report.device_used_bytes.value_or(report.memory.peak_reserved),
                   .fits = report.fits,
                   .categories = report.memory.categories_at_peak,
-                  .slack = report.memory.slack_at_peak};
-  if (report.time && !works_on_host(report.run)) {
+                  .slack = report.memory.slack_at_peak,
+                  .host = report.host_memory.total};
+  if (report.time && !steps_on_host(report.run)) {
     const double busy = report.time->step.step_seconds;
     const double seconds = busy + bubble_seconds(report);
     const double share = seconds > 0 ? busy / seconds : 1;

@@ -31,6 +31,7 @@ struct Outcome {
   bool built_whole = false;  // the peak is the whole model at its construction, before it is sharded
   std::array<Bytes, kCategoryCount> categories{};  // at the peak of allocated
   Bytes slack = 0;                                 // the rest of it
+  Bytes host = 0;                                  // of the rank's host: batches and what is offloaded
   std::optional<Speed> speed;                      // where the card's rates are known and all of the run is timed
   [[nodiscard]] bool answered() const { return refusal.empty(); }
 };

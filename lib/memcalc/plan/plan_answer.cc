@@ -57,6 +57,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
                     {"step_seconds", "step", Unit::kSeconds},
                     {"ranking_seconds", "closed form", Unit::kSeconds, true},
                     {"headroom_bytes", "headroom", Unit::kBytes, true},
+                    {"host_bytes", "host, a GPU", Unit::kBytes, true},
                     {"tokens_per_second", "tokens/s", Unit::kRate, true},
                     {"mfu", "MFU", Unit::kShare, true},
                     {"options", "options", Unit::kText, true}};
@@ -80,14 +81,22 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     row.resize(answer.columns.size());
     row[7] = each.ranking_seconds;
     row[8] = each.outcome.headroom;
-    row[11] = options_of(each.run);
+    row[9] = each.outcome.host;
+    row[12] = options_of(each.run);
     if (each.outcome.speed) {
       row[6] = each.outcome.speed->step_seconds;
-      row[9] = each.outcome.speed->tokens_per_second;
-      row[10] = each.outcome.speed->mfu;
+      row[10] = each.outcome.speed->tokens_per_second;
+      row[11] = each.outcome.speed->mfu;
     }
     built_whole = built_whole || each.outcome.built_whole;
     answer.rows.push_back(std::move(row));
+  }
+  const auto hosted =
+      std::max_element(plan.front.begin(), plan.front.end(),
+                       [](const PlanEntry& a, const PlanEntry& b) { return a.outcome.host < b.outcome.host; });
+  if (!plan.front.empty() && hosted->outcome.host > kGiB) {
+    answer.notes.push_back("what is offloaded takes up to " + format_bytes(hosted->outcome.host) +
+                           " of the host's memory for each GPU");
   }
   if (built_whole) {
     answer.notes.emplace_back(
@@ -102,7 +111,8 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
                                    [](const PlanEntry& each) { return !each.outcome.speed.has_value(); });
   if (untimed) {
     answer.notes.emplace_back(
-        "without a predicted step (what is offloaded is not timed), a candidate is ordered by a closed "
+        "without a predicted step (an optimizer that steps on the host is not timed), a candidate is ordered by a "
+        "closed "
         "form, work and traffic at the datasheet's rates with nothing hidden: it ranks, it does not predict");
   }
   if (!plan.complete) answer.notes.emplace_back("stopped early: the best that was found by then");

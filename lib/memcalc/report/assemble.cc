@@ -12,6 +12,7 @@
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/throughput.h"
+#include "memcalc/spec/host_step.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/offload.h"
 
@@ -230,6 +231,9 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.not_modelled.emplace_back("other processes and the display on the same card");
   if (!run.inference) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
   if (!time) report.not_modelled.emplace_back(run.inference ? "the time of a call" : "the time of a step");
+  if (time && steps_on_host(run)) {
+    report.not_modelled.emplace_back("the optimizer's step on the host and its copies: the time of a step lacks them");
+  }
   if (run.expandable_segments) report.not_modelled.emplace_back("retries of the allocator when the card is full");
   report.kv_cache = symbolic.kv_cache;
   fill_parameters(symbolic, run, report);
