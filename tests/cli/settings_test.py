@@ -12,7 +12,7 @@ LLAMA = ("--model", "llama-3.2-1b", "--seq", "512", "--global-batch", "8")
 
 # (arguments, names that the script binds)
 SCRIPTS = [
-    (("--gpus", "1", "--bf16"), {"optimizer", "step"}),
+    (("--gpus", "1", "--bf16"), {"prepared", "optimizer", "step"}),
     (("--gpus", "1", "--fp16", "--optimizer", "sgd"), {"optimizer", "scaler"}),
     (("--gpus", "4", "--bf16"), {"device", "optimizer", "step"}),
 ]

@@ -79,9 +79,9 @@ const SettingsCase kCases[] = {
     {"Fsdp2",
      Emit::kTorchrun,
      shard,
-     {"--nnodes=1 --nproc-per-node=8", "init_device_mesh(\"cuda\", (8,))",
-      "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
-      "fully_shard(model, mesh=shards, mp_policy=policy, reshard_after_forward=True)"},
+     {"--nnodes=1 --nproc-per-node=8", "init_device_mesh(\"cuda\", (8,), mesh_dim_names=(\"data\",))",
+      "shards = mesh[\"data\"]", "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
+      "fully_shard(module, mesh=shards, mp_policy=policy, reshard_after_forward=True)"},
      {"CPUOffloadPolicy", "autocast"}},
     {"Fsdp2ThatKeepsAndOffloads",
      Emit::kTorchrun,
@@ -100,6 +100,41 @@ const SettingsCase kCases[] = {
      },
      {"--nnodes=2 --nproc-per-node=4"},
      {}},
+    {"CopiesOfShards",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       shard(r);
+       r.parallel.hsdp_shard = 4;
+     },
+     {"(2, 4), mesh_dim_names=(\"copies\", \"data\")", "shards = mesh[\"copies\", \"data\"]\n"},
+     {}},
+    {"ThreeDimensions",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       shard(r);
+       r.parallel.tensor = r.parallel.pipeline = 2;
+       r.parallel.micro_batches = 4;
+     },
+     {"(2, 2, 2), mesh_dim_names=(\"pipeline\", \"data\", \"tensor\")", "shards = mesh[\"data\"]\n",
+      "parallelize_module(layer, mesh[\"tensor\"]", "prepared(*stage_of(i, 2))"},
+     {"DistributedDataParallel"}},
+    {"StagesInDdp",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.parallel.gpus = 4;
+       r.parallel.pipeline = 2;
+       r.parallel.data_parallel = DataParallel::kDdp;
+     },
+     {"process_group=mesh[\"data\"].get_group()"},
+     {}},
+    {"Experts",
+     Emit::kTorchrun,
+     [](RunSpec& r) {
+       r.parallel.gpus = r.parallel.expert = 4;
+       r.optimizer = Optimizer::kAdamWForLoop;
+     },
+     {"DistributedConfig(tp_size=4, enable_expert_parallel=True)"},
+     {"init_device_mesh"}},
     {"ContextBesideShards",
      Emit::kTorchrun,
      [](RunSpec& r) {
@@ -107,8 +142,8 @@ const SettingsCase kCases[] = {
        r.parallel.context = 2;
        r.parallel.context_type = ContextParallel::kRing;
      },
-     {"(4, 2), mesh_dim_names=(\"data\", \"context\")", "_flatten(\"shards\")", "set_rotate_method(\"alltoall\")",
-      "context_parallel(mesh[\"context\"]"},
+     {"(4, 2), mesh_dim_names=(\"data\", \"context\")", "mesh[\"data\", \"context\"]._flatten(\"shards\")",
+      "set_rotate_method(\"alltoall\")", "context_parallel(mesh[\"context\"]"},
      {}},
     {"EverySecondLayer",
      Emit::kTorchrun,
@@ -116,7 +151,7 @@ const SettingsCase kCases[] = {
        r.checkpointing = Checkpointing::kFull;
        r.checkpoint_every = 2;
      },
-     {"range(0, len(layers), 2)", "checkpoint_wrapper(layers[i])"},
+     {"range(0, len(layers), 2)", "layers[i] = checkpoint_wrapper(layers[i])"},
      {"selective"}},
     {"SelectiveInZero1",
      Emit::kTorchrun,
@@ -126,7 +161,7 @@ const SettingsCase kCases[] = {
        r.parallel.data_parallel = DataParallel::kZero1;
        r.optimizer = Optimizer::kAdamWFused;
      },
-     {"context_fn=selective", "DistributedDataParallel(model, device_ids=[rank_on_host])",
+     {"context_fn=selective", "DistributedDataParallel(model, device_ids=[rank_on_host], device_mesh=mesh[\"data\"])",
       "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, fused=True)"},
      {}},
     {"TensorParallel",
@@ -135,7 +170,7 @@ const SettingsCase kCases[] = {
        r.parallel.gpus = r.parallel.tensor = 4;
        r.optimizer = Optimizer::kAdamWForLoop;
      },
-     {"parallelize_module(layer, mesh, {", "\"self_attn.o_proj\": RowwiseParallel()", "foreach=False"},
+     {"parallelize_module(layer, mesh[\"tensor\"], {", "foreach=False"},
      {"DistributedDataParallel"}},
     {"InterleavedPipeline",
      Emit::kTorchrun,
@@ -145,7 +180,8 @@ const SettingsCase kCases[] = {
        r.parallel.micro_batches = 8;
        r.parallel.schedule = PipelineSchedule::kInterleaved;
      },
-     {"ScheduleInterleaved1F1B(stages, n_microbatches=8", "range(rank, 8, 4)", "if 7 in places"},
+     {"ScheduleInterleaved1F1B(stages, n_microbatches=8", "range(mesh[\"pipeline\"].get_local_rank(), 8, 4)",
+      "if 7 in places"},
      {}},
     {"OneStageARank",
      Emit::kTorchrun,

@@ -16,20 +16,20 @@ namespace {
 
 constexpr std::size_t kWave = 8;  // candidates that are simulated before the next decision: the same on any threads
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// A message without its numbers, so that refusals of one kind are counted together. Digits of a name (bf16) stay.
+/// A message without its numbers, so that refusals of one kind are counted together. Digits of a name (bf16, 1f1b)
+/// stay.
 std::string rule_of(const std::string& message) {
   std::string rule;
-  bool in_name = false;
-  for (const char c : message) {
-    in_name = is_letter(c) || (in_name && is_digit(c));
-    if (!is_digit(c) || in_name) {
-      rule += c;
-    } else if (rule.empty() || rule.back() != '#') {
-      rule += '#';
-    }
+  for (std::size_t i = 0; i < message.size();) {
+    std::size_t end = i;
+    while (end < message.size() && (is_digit(message[end]) || is_letter(message[end]))) ++end;
+    const std::string word = message.substr(i, std::max<std::size_t>(1, end - i));
+    const bool is_number = std::all_of(word.begin(), word.end(), is_digit);
+    rule += is_number ? "#" : word;
+    i += word.size();
   }
   return rule;
 }
@@ -72,8 +72,7 @@ class Planner {
   }
 
   [[nodiscard]] Plan run() {
-    const std::vector<std::size_t> promising = sift();
-    simulate(promising);
+    simulate(sift());
     keep_front();
     for (auto& [rule, count] : rejected_) plan_.rejections.push_back({rule, count});
     std::stable_sort(plan_.rejections.begin(), plan_.rejections.end(),
@@ -82,8 +81,12 @@ class Planner {
   }
 
  private:
-  /// The candidates that may fit, the fastest by the closed form first.
-  std::vector<std::size_t> sift() {
+  /// The candidates that may fit, by the closed form.
+  struct Order {
+    std::vector<std::size_t> fastest;  // first
+    std::vector<std::size_t> smallest;
+  };
+  Order sift() {
     std::vector<Sifted> sifted(choices_.size());
     constexpr std::size_t kPart = 1024;  // candidates at a time: their work is short
     const SearchControl quiet{.threads = control_.threads, .progress = {}, .stop = control_.stop};
@@ -100,10 +103,14 @@ class Planner {
         ++rejected_[sifted[i].rule];
       }
     }
-    std::stable_sort(left.begin(), left.end(), [&](std::size_t a, std::size_t b) {
+    Order order{left, left};
+    std::stable_sort(order.fastest.begin(), order.fastest.end(), [&](std::size_t a, std::size_t b) {
       return std::tie(sifted[a].ranking, sifted[a].least) < std::tie(sifted[b].ranking, sifted[b].least);
     });
-    return left;
+    std::stable_sort(order.smallest.begin(), order.smallest.end(), [&](std::size_t a, std::size_t b) {
+      return std::tie(sifted[a].least, sifted[a].ranking) < std::tie(sifted[b].least, sifted[b].ranking);
+    });
+    return order;
   }
 
   [[nodiscard]] Sifted sifted_of(const Choice& choice) const {
@@ -124,15 +131,23 @@ class Planner {
     return sifted;
   }
 
-  /// In waves, most promising first, until the limit. Every eighth of a wave comes from the other end, where memory is
-  /// least, so that the front does not end early.
-  void simulate(const std::vector<std::size_t>& order) {
-    std::size_t first = 0;
-    std::size_t last = order.size();
-    while (first < last && plan_.simulated < question_.simulated && !control_.stopped()) {
+  /// In waves, most promising first, until the limit. Every eighth of a wave is one of the smallest, so that the front
+  /// does not end early, and so that what fits alone is found.
+  void simulate(const Order& order) {
+    const std::size_t count = order.fastest.size();
+    std::vector<bool> taken(choices_.size(), false);
+    std::size_t left = count, fastest = 0, smallest = 0;
+    const auto next_of = [&](const std::vector<std::size_t>& sorted, std::size_t& place) {
+      while (taken[sorted[place]]) ++place;
+      taken[sorted[place]] = true;
+      --left;
+      return sorted[place];
+    };
+    while (left > 0 && plan_.simulated < question_.simulated && !control_.stopped()) {
       std::vector<std::size_t> wave;
-      while (wave.size() < std::min(kWave, question_.simulated - plan_.simulated) && first < last) {
-        const std::size_t next = wave.size() % 8 == 7 ? order[--last] : order[first++];
+      while (wave.size() < std::min(kWave, question_.simulated - plan_.simulated) && left > 0) {
+        const std::size_t next =
+            wave.size() % kWave == kWave - 1 ? next_of(order.smallest, smallest) : next_of(order.fastest, fastest);
         if (is_too_large(choices_[next])) {
           ++rejected_["more than the card: a smaller one was simulated"];
         } else if (likely_bytes(choices_[next]) > static_cast<double>(question_.device.memory_bytes)) {
@@ -147,7 +162,7 @@ class Planner {
                                       [&](std::size_t done, std::size_t) {
                                         if (control_.progress) {
                                           control_.progress(plan_.simulated + done,
-                                                            std::min(question_.simulated, order.size()));
+                                                            std::min(question_.simulated, count));
                                         }
                                       },
                                   .stop = control_.stop};
@@ -159,7 +174,7 @@ class Planner {
         if (outcomes[i]) judge(choices_[wave[i]], *std::move(outcomes[i]));
       }
     }
-    if (last > first) rejected_["not among the most promising: not simulated (--simulate)"] += last - first;
+    if (left > 0) rejected_["not among the most promising: not simulated (--simulate)"] += left;
     plan_.complete = plan_.complete && !control_.stopped();
   }
 

@@ -155,7 +155,8 @@ std::vector<Choice> choices_of(const PlanQuestion& question) {
       if (std::find(wanted.begin(), wanted.end(), sharding.framework) == wanted.end()) continue;
       // ZeRO shares among data-parallel ranks alone.
       if (sharding.framework == Framework::kDeepSpeed && replicas_of(question, layout) < question.gpus) continue;
-      if (sharding.framework == Framework::kDeepSpeed && layout.expert > 1) continue;
+      // Under torch all ranks of expert parallelism see the same tokens, so they are no replicas; DeepSpeed has none.
+      if (sharding.framework != Framework::kMegatron && layout.expert > 1) continue;
       // Each micro-batch copies them to the card: ranks that share sequences would copy them more often.
       if (sharding.offloads_parameters && layout.context > 1) continue;
       Choice choice = layout;

@@ -39,16 +39,59 @@ class Script {
   std::string lines_;
 };
 
-void add_checkpointing(const RunSpec& run, Script& script) {
-  if (run.checkpointing == Checkpointing::kNone) return;
-  script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper");
-  if (run.checkpointing == Checkpointing::kFull) {
-    const bool all = run.checkpoint_every == 1;
-    script.add("for i in range(0, len(layers), " + number(run.checkpoint_every) + "):  # " +
-               (all ? "every layer" : "every " + number(run.checkpoint_every) + "th layer"));
-    script.add("    layers[i] = checkpoint_wrapper(layers[i])");
-    return;
+struct Dimension {
+  std::string name;
+  std::int64_t ranks;
+};
+
+/// Of init_device_mesh, in the order in which ranks are numbered; those of one rank are left out.
+std::vector<Dimension> dimensions_of(const Parallel& p) {
+  if (p.data_parallel == DataParallel::kDp) return {};
+  const std::int64_t data = p.gpus / (p.pipeline * p.context * p.tensor * p.expert);
+  const std::int64_t shard = p.hsdp_shard > 0 ? p.hsdp_shard : data;
+  std::vector<Dimension> all = {{"pipeline", p.pipeline},
+                                {"copies", data / shard},
+                                {"data", shard},
+                                {"context", p.context},
+                                {"tensor", p.tensor}};
+  std::erase_if(all, [](const Dimension& each) { return each.ranks == 1; });
+  return all;
+}
+
+std::string part(const std::string& names) { return "mesh[" + names + "]"; }
+std::string part_of(const char* name) { return part("\"" + std::string(name) + "\""); }
+
+/// The ranks that hold the same parameters, or parts of them.
+std::string sharing_ranks(const Parallel& p) {
+  std::string names;
+  std::size_t count = 0;
+  for (const Dimension& each : dimensions_of(p)) {
+    if (each.name == "pipeline" || each.name == "tensor") continue;
+    names += (count++ > 0 ? ", \"" : "\"") + each.name + "\"";
   }
+  return part(names) + (count > 1 && p.context > 1 ? "._flatten(\"shards\")" : "");
+}
+
+void add_mesh(const Parallel& p, Script& script) {
+  const std::vector<Dimension> all = dimensions_of(p);
+  if (all.empty()) return;
+  script.import("from torch.distributed.device_mesh import init_device_mesh");
+  std::string sizes, names;
+  for (const Dimension& each : all) {
+    sizes += number(each.ranks) + ", ";
+    names += "\"" + each.name + "\", ";
+  }
+  script.add("mesh = init_device_mesh(\"cuda\", (" + sizes.substr(0, sizes.size() - (all.size() > 1 ? 2 : 1)) +
+             "), mesh_dim_names=(" + names.substr(0, names.size() - (all.size() > 1 ? 2 : 1)) + "))");
+  if (p.context > 1) {
+    script.import("from torch.distributed.tensor.experimental._attention import set_rotate_method");
+    const bool ring = p.context_type == ContextParallel::kRing;
+    script.add(std::string("set_rotate_method(\"") + (ring ? "alltoall" : "allgather") + "\")");
+  }
+}
+
+void add_selective_policy(const RunSpec& run, Script& script) {
+  if (run.checkpointing != Checkpointing::kSelective) return;
   script.import("from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts");
   script.add("aten = torch.ops.aten");
   script.add("kept = {aten._scaled_dot_product_cudnn_attention.default,");
@@ -64,18 +107,41 @@ void add_checkpointing(const RunSpec& run, Script& script) {
   script.add("            keeps = products[context.is_recompute] % 2 == 1");
   script.add("        return CheckpointPolicy.MUST_SAVE if keeps else CheckpointPolicy.PREFER_RECOMPUTE");
   script.add("    return create_selective_checkpoint_contexts(policy)");
-  script.add();
-  script.add("for i in range(len(layers)):");
-  script.add("    layers[i] = checkpoint_wrapper(layers[i], context_fn=selective)");
+}
+
+// What follows writes the body of prepared().
+
+void add_tensor_parallel(const Parallel& p, Script& script) {
+  if (p.tensor == 1) return;
+  script.import("from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module");
+  script.add(
+      "    columns = [\"self_attn.q_proj\", \"self_attn.k_proj\", \"self_attn.v_proj\", \"mlp.gate_proj\", "
+      "\"mlp.up_proj\"]");
+  script.add("    rows = [\"self_attn.o_proj\", \"mlp.down_proj\"]");
+  script.add("    for layer in layers:");
+  script.add("        parallelize_module(layer, " + part_of("tensor") +
+             ", {**{name: ColwiseParallel() for name in columns},");
+  script.add("                                                **{name: RowwiseParallel() for name in rows}})");
+}
+
+void add_checkpointing(const RunSpec& run, Script& script) {
+  if (run.checkpointing == Checkpointing::kNone) return;
+  script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper");
+  const bool selective = run.checkpointing == Checkpointing::kSelective;
+  const std::string step = run.checkpoint_every > 1 ? "0, len(layers), " + number(run.checkpoint_every) : "len(layers)";
+  script.add("    for i in range(" + step + "):");
+  script.add("        layers[i] = checkpoint_wrapper(layers[i]" +
+             std::string(selective ? ", context_fn=selective" : "") + ")");
 }
 
 void add_fsdp2(const Parallel& p, Script& script) {
   script.import("from torch.distributed.fsdp import fully_shard");
   std::string more = "mesh=shards";
+  script.add("    shards = " + sharing_ranks(p));
   if (p.fsdp_param_dtype || p.fsdp_reduce_dtype) {
     script.import("from torch.distributed.fsdp import MixedPrecisionPolicy");
     const auto type = [](const auto& dtype) { return dtype ? std::string(torch_type(*dtype)) : std::string("None"); };
-    script.add("policy = MixedPrecisionPolicy(param_dtype=" + type(p.fsdp_param_dtype) +
+    script.add("    policy = MixedPrecisionPolicy(param_dtype=" + type(p.fsdp_param_dtype) +
                ", reduce_dtype=" + type(p.fsdp_reduce_dtype) + ")");
     more += ", mp_policy=policy";
   }
@@ -85,42 +151,45 @@ void add_fsdp2(const Parallel& p, Script& script) {
   }
   // The root's default is to keep what it gathered.
   more += std::string(", reshard_after_forward=") + (p.reshard_after_forward ? "True" : "False");
-  script.add("for layer in layers:");
-  script.add("    fully_shard(layer, " + more + ")");
-  script.add("fully_shard(model, " + more + ")");
+  script.add("    for module in [*layers, model]:");
+  script.add("        fully_shard(module, " + more + ")");
 }
 
-void add_mesh(const Parallel& p, Script& script) {
-  script.import("from torch.distributed.device_mesh import init_device_mesh");
-  const std::int64_t data = p.gpus / (p.context * p.tensor);
-  if (p.context > 1) {
-    script.add("mesh = init_device_mesh(\"cuda\", (" + number(data) + ", " + number(p.context) +
-               "), mesh_dim_names=(\"data\", \"context\"))");
-    if (data > 1) script.add("shards = mesh[\"data\", \"context\"]._flatten(\"shards\")");
-    if (data == 1) script.add("shards = mesh[\"context\"]");
-    script.import("from torch.distributed.tensor.experimental._attention import set_rotate_method");
-    const bool ring = p.context_type == ContextParallel::kRing;
-    script.add(std::string("set_rotate_method(\"") + (ring ? "alltoall" : "allgather") + "\")");
-  } else if (p.hsdp_shard > 0) {
-    script.add("shards = init_device_mesh(\"cuda\", (" + number(data / p.hsdp_shard) + ", " + number(p.hsdp_shard) +
-               "), mesh_dim_names=(\"copies\", \"shards\"))");
-  } else {
-    script.add("shards = init_device_mesh(\"cuda\", (" + number(p.gpus) + ",))");
+void add_data_parallel(const Parallel& p, Script& script) {
+  switch (p.data_parallel) {
+    case DataParallel::kFsdp2: return add_fsdp2(p, script);
+    case DataParallel::kFsdp1:
+      script.import("import functools");
+      script.import("from torch.distributed.fsdp import FullyShardedDataParallel");
+      script.import("from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy");
+      script.add(
+          "    wraps = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={type(layers[0])})");
+      script.add("    model = FullyShardedDataParallel(model, auto_wrap_policy=wraps, use_orig_params=True)");
+      return;
+    case DataParallel::kDp: script.add("    model = torch.nn.DataParallel(model)"); return;
+    case DataParallel::kDdp:
+    case DataParallel::kZero1: {
+      script.import("from torch.nn.parallel import DistributedDataParallel");
+      std::string more = "device_ids=[rank_on_host], device_mesh=" + sharing_ranks(p);
+      if (p.pipeline > 1) more = "process_group=" + sharing_ranks(p) + ".get_group()";
+      if (p.ddp_bucket_view) more += ", gradient_as_bucket_view=True";
+      if (p.ddp_static_graph) more += ", static_graph=True";
+      script.add("    model = DistributedDataParallel(model, " + more + ")");
+      return;
+    }
+    default: return;
   }
 }
 
-void add_tensor_parallel(const Parallel& p, Script& script) {
-  script.import("from torch.distributed.device_mesh import init_device_mesh");
-  script.import("from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module");
-  script.add("mesh = init_device_mesh(\"cuda\", (" + number(p.tensor) + ",))");
-  script.add("for layer in layers:");
-  script.add("    parallelize_module(layer, mesh, {");
-  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}) {
-    script.add("        \"" + std::string(name) + "\": ColwiseParallel(),");
-  }
-  script.add("        \"self_attn.o_proj\": RowwiseParallel(),");
-  script.add("        \"mlp.gate_proj\": ColwiseParallel(), \"mlp.up_proj\": ColwiseParallel(),");
-  script.add("        \"mlp.down_proj\": RowwiseParallel()})");
+/// Tensor parallelism first, then checkpointing, then what shares parameters: as torchtitan does.
+void add_preparation(const RunSpec& run, Script& script) {
+  script.add();
+  script.add("def prepared(model, layers):");
+  add_tensor_parallel(run.parallel, script);
+  add_checkpointing(run, script);
+  add_data_parallel(run.parallel, script);
+  script.add("    return model");
+  script.add();
 }
 
 void add_pipeline(const RunSpec& run, Script& script) {
@@ -132,37 +201,16 @@ void add_pipeline(const RunSpec& run, Script& script) {
                                : p.schedule == PipelineSchedule::kGpipe ? "ScheduleGPipe"
                                                                         : "Schedule1F1B";
   script.import("from torch.distributed.pipelining import PipelineStage, " + schedule);
-  script.add("# stage_of(i, n): the i-th of n parts of the model, with an equal share of its layers");
+  script.add("# stage_of(i, n): the i-th of n parts of the model with an equal share of its layers, and these layers");
   script.add("# loss_of(logits, labels): of the last of them");
-  script.add("places = range(rank, " + stages + ", " + number(p.pipeline) + ")");
-  script.add("model = torch.nn.ModuleList(stage_of(i, " + stages + ") for i in places)");
-  script.add("stages = [PipelineStage(part, i, " + stages + ", device) for part, i in zip(model, places)]");
+  script.add("places = range(" + part_of("pipeline") + ".get_local_rank(), " + stages + ", " + number(p.pipeline) +
+             ")");
+  script.add("model = torch.nn.ModuleList(prepared(*stage_of(i, " + stages + ")) for i in places)");
+  script.add("group = " + part_of("pipeline") + ".get_group()");
+  script.add("stages = [PipelineStage(module, i, " + stages +
+             ", device, group=group) for module, i in zip(model, places)]");
   script.add("schedule = " + schedule + "(" + (interleaved ? "stages" : "stages[0]") +
              ", n_microbatches=" + number(micro_batches) + ", loss_fn=loss_of)");
-}
-
-void add_data_parallel(const Parallel& p, Script& script) {
-  switch (p.data_parallel) {
-    case DataParallel::kFsdp2: return add_fsdp2(p, script);
-    case DataParallel::kFsdp1:
-      script.import("import functools");
-      script.import("from torch.distributed.fsdp import FullyShardedDataParallel");
-      script.import("from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy");
-      script.add("wraps = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={type(layers[0])})");
-      script.add("model = FullyShardedDataParallel(model, auto_wrap_policy=wraps, use_orig_params=True)");
-      return;
-    case DataParallel::kDp: script.add("model = torch.nn.DataParallel(model)"); return;
-    case DataParallel::kDdp:
-    case DataParallel::kZero1: {
-      script.import("from torch.nn.parallel import DistributedDataParallel");
-      std::string more = "device_ids=[rank_on_host]";
-      if (p.ddp_bucket_view) more += ", gradient_as_bucket_view=True";
-      if (p.ddp_static_graph) more += ", static_graph=True";
-      script.add("model = DistributedDataParallel(model, " + more + ")");
-      return;
-    }
-    default: return;
-  }
 }
 
 struct TorchOptimizer {
@@ -267,23 +315,28 @@ std::string training_script(const ModelSpec& model, const RunSpec& run) {
   const bool alone = p.gpus == 1 || p.data_parallel == DataParallel::kDp;
   if (!alone) {
     script.import("import os");
-    script.add("rank, rank_on_host = int(os.environ[\"RANK\"]), int(os.environ[\"LOCAL_RANK\"])");
+    script.add("rank_on_host = int(os.environ[\"LOCAL_RANK\"])");
     script.add("device = torch.device(\"cuda\", rank_on_host)");
     script.add("torch.cuda.set_device(device)");
     script.add("torch.distributed.init_process_group(\"nccl\", device_id=device)");
+    add_mesh(p, script);
   }
   if (run.precision == Precision::kTf32) script.add("torch.backends.cuda.matmul.allow_tf32 = True");
-  const DType weights = weights_dtype_of(run);
-  script.add("# model: " + model.name + " on this GPU, its weights " + std::string(torch_type(weights)));
-  script.add("# layers: the ModuleList of its transformer layers, such as model.model.layers");
-  if (p.tensor > 1) add_tensor_parallel(p, script);
-  add_checkpointing(run, script);
+  add_selective_policy(run, script);
+  add_preparation(run, script);
+  const std::string weights(torch_type(weights_dtype_of(run)));
   if (p.pipeline > 1) {
+    script.add("# weights: " + weights);
     add_pipeline(run, script);
-  } else if (!alone) {
-    if (p.data_parallel == DataParallel::kFsdp2 || p.context > 1) add_mesh(p, script);
+  } else {
+    script.add("# model: " + model.name + " on this GPU, its weights " + weights);
+    if (p.expert > 1) {
+      script.add("#   from_pretrained(..., distributed_config=transformers.distributed.DistributedConfig(tp_size=" +
+                 number(p.expert) + ", enable_expert_parallel=True))");
+    }
+    script.add("# layers: the ModuleList of its transformer layers, such as model.model.layers");
+    script.add("model = prepared(model, layers)");
   }
-  if (p.pipeline == 1) add_data_parallel(p, script);
   add_optimizer(run, script);
   add_step(run, script);
   const std::string start =
