@@ -67,7 +67,8 @@ std::vector<TypedOption> typed_options(const CLI::App& command) {
     const CLI::Option* option = command.get_option_no_throw("--" + name);
     if (option == nullptr || option->count() == 0) continue;
     TypedOption result{.name = name, .flag = option->get_items_expected_max() == 0};
-    const std::string text = result.flag || option->results().empty() ? "" : option->results().front();
+    std::string text = result.flag || option->results().empty() ? "" : option->results().front();
+    if (option->get_items_expected_min() == 0 && (text == "true" || text == "{}")) text.clear();  // no value was given
     const bool whole = std::find(kNeverSplit.begin(), kNeverSplit.end(), name) != kNeverSplit.end();
     result.values = whole || text.empty() ? std::vector<std::string>{text} : values_of("--" + name, text);
     if (name == "gpu" && text == "all") {
@@ -87,7 +88,7 @@ std::shared_ptr<const RunArguments> parsed(const std::vector<TypedOption>& typed
   std::vector<std::string> words;
   for (std::size_t i = 0; i < typed.size(); ++i) {
     const std::string& value = typed[i].values[chosen[i]];
-    const bool bare = typed[i].flag || value.empty() || value == "true" || value == "{}";
+    const bool bare = typed[i].flag || value.empty();
     words.push_back("--" + typed[i].name + (bare ? "" : "=" + value));
   }
   std::reverse(words.begin(), words.end());  // as CLI11 wants them

@@ -16,9 +16,9 @@ std::string contents_of(const std::string& path) {
     return std::move(text).str();
   }
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw UsageError(path + ": cannot be read");
+  if (!in) throw UsageError(one_line(path) + ": cannot be read");
   text << in.rdbuf();
-  if (in.bad()) throw UsageError(path + ": cannot be read");
+  if (in.bad()) throw UsageError(one_line(path) + ": cannot be read");
   return std::move(text).str();
 }
 

@@ -39,14 +39,6 @@ struct LargestArguments {
   std::string margin, multiple_of;
 };
 
-/// "2", "1.5": GiB.
-Bytes margin_of(const std::string& text) {
-  if (text.empty()) return 0;
-  const double gib = parse_number("--margin", text);
-  if (gib > 1e6) throw UsageError("--margin: expected GiB, found '" + one_line(text) + "'");
-  return static_cast<Bytes>(gib * static_cast<double>(kGiB));
-}
-
 /// What is wrong with every combination is a wrong command line.
 void refuse_if_all_are(const std::vector<std::optional<Largest>>& found) {
   const bool answered =
@@ -56,7 +48,7 @@ void refuse_if_all_are(const std::vector<std::optional<Largest>>& found) {
 
 ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, Measure measure) {
   AnswerOutput output(arguments.answer);
-  LargestOptions options{.measure = measure, .margin = margin_of(arguments.margin)};
+  LargestOptions options{.measure = measure, .margin = parse_gib("--margin", arguments.margin)};
   options.multiple_of = measure == Measure::kSequence ? 64 : 1;
   if (!arguments.multiple_of.empty()) options.multiple_of = parse_whole("--multiple-of", arguments.multiple_of, 1);
   const std::string& asked = measure == Measure::kBatch ? arguments.run.batch : arguments.run.sequence;

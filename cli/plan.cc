@@ -105,9 +105,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!arguments.simulate.empty()) {
     asked.simulated = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
   }
-  if (!arguments.margin.empty()) {
-    asked.margin = static_cast<Bytes>(parse_number("--margin", arguments.margin) * static_cast<double>(kGiB));
-  }
+  asked.margin = parse_gib("--margin", arguments.margin);
   const Search search(arguments.search);
   Plan plan = make_plan(asked, search.control());
   plan.assumptions = question.run.assumptions;

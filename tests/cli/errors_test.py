@@ -75,6 +75,7 @@ CASES = [
     ((*BERT, "word"), "unexpected argument 'word'"),
     (("models", "bert"), "unexpected argument 'bert'"),
     ((*BERT, "--fp16=3"), "--fp16: takes no value"),
+    ((*BERT, "--freeze", "a\nb"), "freeze 'a\\nb'"),
     # what contradicts itself, the model or the framework
     ((*BERT, "--fp16", "--bf16"), "--fp16 and --bf16 contradict each other"),
     ((*BERT, "--fp16", "--precision", "fp32"), "--fp16 and --precision contradict each other"),
@@ -130,6 +131,13 @@ class Errors(unittest.TestCase):
         process = run(*BERT, "--gpu", "h100\x1b[31m\nsecond line")
         self.check(process, "unknown GPU")
         self.assertNotIn("\x1b", process.stderr)
+
+    def test_a_batch_beyond_all_sense_is_an_answer(self):
+        """Bytes moved exceed 63 bits there."""
+        for batch in ("1073741824", "2147483648", "4294967296"):
+            process = run("--model", "gpt2", "--bs", batch)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.assertIn("Does NOT fit", process.stdout)
 
     def test_a_failed_run_leaves_no_answer_on_stdout(self):
         process = run(*BERT, "--format", "json", "--seq", "513")

@@ -80,6 +80,10 @@ class Answers(unittest.TestCase):
             report = json.loads(run(*GPT2, "--bs", batch, "--gpu", "rtx-4090", "--format", "json").stdout)
             self.assertEqual(report["fits"], fits)
 
+    def test_a_cache_is_kept_where_nothing_is_checkpointed(self):
+        process = run("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--use-cache", "--simulate", "8")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+
     def test_plots_are_well_formed(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, arguments in (("sweep", ("sweep", *GPT2, "--bs", "1,2")), ("trace", ("trace", *GPT2, "--bs", "2"))):
@@ -157,7 +161,12 @@ class Errors(unittest.TestCase):
         (("sweep", *GPT2, "--bs", "1..9999999"), "more than 10000 values"),
         (("sweep", *GPT2, "--bs", "1,x"), "--bs: expected a whole number"),
         (("compare", *GPT2, "--gpu", "h100,h101x"), "unknown GPU"),
+        (("compare", *GPT2, "--accum", "true"), "--accum: expected a whole number of 1"),
+        (("sweep", *GPT2, "--heads", "{}"), "--heads: expected a whole number of 1"),
+        (("max-batch", *GPT2, "--gpu", "{}"), "unknown GPU"),
         (("plan", *GPT2, "--gpus", "2"), "--global-batch: expected"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--margin", "1e300"), "--margin: expected GiB"),
+        (("check", "/dev/null", "--models", "\n"), "\\n: cannot be read"),
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--bs", "1"), "plan looks for it"),
         (("plan", *GPT2, "--gpus", "4", "--nodes", "3", "--global-batch", "8"), "does not divide gpus"),
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--emit", "x"), "--emit: expected one of"),

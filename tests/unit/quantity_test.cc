@@ -36,6 +36,13 @@ TEST(Quantity, ThreeDigitsDoNotBecomeFour) {
   EXPECT_EQ(format_bytes(100 * kGiB - 1), "100 GiB");  // not "100.0 GiB"
 }
 
+TEST(Quantity, BeyondSixtyThreeBits) {
+  EXPECT_EQ(format_bytes_moved(0x1p70), "1099511627776 GiB");  // 2^40 of 2^30
+  EXPECT_EQ(format_bytes_moved(-1536), "-1.50 KiB");
+  EXPECT_EQ(format_count(whole_number(1e300)), "9,223,372,036,854,774,784");
+  EXPECT_EQ(whole_number(2.5), 3);
+}
+
 TEST(Quantity, Counts) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

@@ -66,6 +66,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     RunSpec run = run_of(question, way, place > 0);
     run.checkpointing = place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
     run.checkpoint_every = 1;
+    if (run.checkpointing != Checkpointing::kNone) run.use_cache = false;
     if (place > 0) run.batch_size = kBatches[(place - 1) % kBatches.size()];
     try {
       reports[i] = estimate(question.model, run, question.device);

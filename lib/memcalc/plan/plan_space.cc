@@ -219,6 +219,7 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   run.checkpointing = c.checkpointing;
   run.checkpoint_every = c.checkpoint_every;
   run.offload_activations = c.offload_activations;
+  if (c.checkpointing != Checkpointing::kNone) run.use_cache = false;  // as transformers does
   const std::int64_t micro_batches = std::max<std::int64_t>(1, micro_batches_of(question, c));
   if (c.pipeline > 1) {
     p.micro_batches = micro_batches;

@@ -31,17 +31,24 @@ std::string format_exact(double value) {
   return {buffer.data(), end.ptr};
 }
 
-std::string format_bytes(Bytes bytes) {
+std::string format_bytes(Bytes bytes) { return format_bytes_moved(static_cast<double>(bytes)); }
+
+std::string format_bytes_moved(double bytes) {
   struct Unit {
     Bytes size;
     const char* name;
   };
   constexpr std::array<Unit, 3> units = {{{kGiB, " GiB"}, {kMiB, " MiB"}, {kKiB, " KiB"}}};
-  const Bytes size = bytes < 0 ? -bytes : bytes;
   for (const Unit& unit : units) {
-    if (size >= unit.size) return three_digits(static_cast<double>(bytes) / static_cast<double>(unit.size)) + unit.name;
+    const auto size = static_cast<double>(unit.size);
+    if (std::fabs(bytes) >= size) return three_digits(bytes / size) + unit.name;
   }
-  return std::to_string(bytes) + " B";
+  return format_fixed(std::trunc(bytes), 0) + " B";
+}
+
+std::int64_t whole_number(double value) {
+  constexpr double kMost = 9223372036854774784.0;  // the largest double below 2^63
+  return static_cast<std::int64_t>(std::clamp(std::round(value), -kMost, kMost));
 }
 
 std::string format_count(std::int64_t count) {

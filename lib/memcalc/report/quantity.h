@@ -21,6 +21,12 @@ namespace memcalc {
 /// Three significant digits in the largest binary unit: "7.37 GiB", "79.2 GiB", "512 MiB", "16.0 KiB", "504 B".
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 
+/// The same of what may exceed 63 bits, as bytes that a step moves.
+[[nodiscard]] std::string format_bytes_moved(double bytes);
+
+/// The nearest whole number; the largest that there is where a value exceeds 63 bits.
+[[nodiscard]] std::int64_t whole_number(double value);
+
 /// 335143938 -> "335,143,938".
 [[nodiscard]] std::string format_count(std::int64_t count);
 

@@ -24,19 +24,18 @@ std::string shown_seconds(double seconds) {
 
 std::string shown_dollars(double dollars) {
   if (dollars < 100) return "$" + format_fixed(dollars, 2);
-  return "$" + format_count(static_cast<std::int64_t>(dollars + 0.5));
+  return "$" + format_count(whole_number(dollars));
 }
 
 std::string shown_number(double number, Unit unit) {
   switch (unit) {
-    case Unit::kBytes:
-      return number < 0 ? "-" + format_bytes(static_cast<Bytes>(-number)) : format_bytes(static_cast<Bytes>(number));
+    case Unit::kBytes: return format_bytes_moved(number);
     case Unit::kSeconds: return shown_seconds(number);
     case Unit::kShare: return format_percent(number, 1);
     case Unit::kFlops: return format_flops(number);
     case Unit::kDollars: return shown_dollars(number);
     case Unit::kRate:
-    case Unit::kCount: return format_count(static_cast<std::int64_t>(number + 0.5));
+    case Unit::kCount: return format_count(whole_number(number));
     case Unit::kText:
     case Unit::kYesNo: break;
   }

@@ -133,7 +133,7 @@ class Explanation {
     write_active_flops();
     term("normalization", format_flops(total_flops(report_.flops[1])), "softmax, layer norm, RMS norm, the loss");
     term("elementwise", format_flops(total_flops(report_.flops[2])), "activations, residual sums, dropout");
-    term("movement", format_bytes(static_cast<Bytes>(report_.flops[3].bytes_moved)),
+    term("movement", format_bytes_moved(report_.flops[3].bytes_moved),
          "embedding, cat, casts, copies: bytes, no FLOPs");
     term("optimizer", format_flops(total_flops(report_.flops[4])), "the update of the weights");
   }

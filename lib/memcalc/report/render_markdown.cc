@@ -84,8 +84,7 @@ std::string flops_table(const Report& report) {
       "| --- | ---: | ---: | ---: | ---: | ---: |\n";
   for (const FlopRow& each : report.flops) {
     out += row({std::string(name_of(each.operator_class)), format_flops(each.forward), format_flops(each.backward),
-                format_flops(each.recomputation), format_flops(each.optimizer),
-                format_bytes(static_cast<Bytes>(each.bytes_moved))});
+                format_flops(each.recomputation), format_flops(each.optimizer), format_bytes_moved(each.bytes_moved)});
   }
   return out;
 }

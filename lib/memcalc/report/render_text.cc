@@ -219,7 +219,7 @@ class TextRenderer {
       const auto figure = [](double flops) { return flops == 0 ? std::string("-") : format_flops(flops); };
       line("  " + pad_right(name_of(row.operator_class), 14) + pad_left(figure(row.forward), 13) +
            pad_left(figure(row.backward), 13) + pad_left(figure(row.recomputation), 13) +
-           pad_left(figure(row.optimizer), 12) + pad_left(format_bytes(static_cast<Bytes>(row.bytes_moved)), 11));
+           pad_left(figure(row.optimizer), 12) + pad_left(format_bytes_moved(row.bytes_moved), 11));
     }
   }
 

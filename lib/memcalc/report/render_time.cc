@@ -19,7 +19,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
   const auto rate = [](double value) {
-    return value < 100 ? format_fixed(value, 2) : format_count(static_cast<std::int64_t>(value + 0.5));
+    return value < 100 ? format_fixed(value, 2) : format_count(whole_number(value));
   };
   rates.emplace_back("samples/s", rate(time.samples_per_second));
   if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", rate(time.tokens_per_second));
@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
 
 std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run) {
   std::vector<std::pair<std::string, std::string>> lines;
-  const auto count = [](double value) { return format_count(static_cast<std::int64_t>(value + 0.5)); };
+  const auto count = [](double value) { return format_count(whole_number(value)); };
   lines.emplace_back("tokens", count(run.tokens) + " in " + count(run.steps) + " steps");
   lines.emplace_back("time", format_seconds(run.seconds) + ", " + count(run.gpu_hours) + " GPU hours");
   if (run.usd_per_hour > 0) {

@@ -32,6 +32,9 @@ void check_numbers(const RunSpec& run) {
            std::to_string(run.accumulation_steps));
   }
   require_positive(run.checkpoint_every, "checkpointing every-N");
+  if (run.use_cache && run.checkpointing != Checkpointing::kNone && !run.inference) {
+    refuse("use_cache beside checkpointing: transformers switches the cache off; accepted: one of them");
+  }
   require_positive(run.prefetch_factor, "prefetch factor");
   constexpr std::int64_t kMostWorkers = 4096;
   if (run.dataloader_workers < 0 || run.dataloader_workers > kMostWorkers) {

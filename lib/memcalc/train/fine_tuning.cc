@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/names.h"
 
 namespace memcalc {
 
@@ -22,7 +23,8 @@ void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>&
       tape.set_trainable(parameter.tensor, false);
     }
     if (!found) {
-      throw Error(ErrorCode::kUsage, "freeze '" + fragment + "': no parameter's name contains it; the first is '" +
+      throw Error(ErrorCode::kUsage, "freeze '" + one_line(fragment) +
+                                         "': no parameter's name contains it; the first is '" +
                                          model.parameters.front().name + "'");
     }
   }

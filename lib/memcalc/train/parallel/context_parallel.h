@@ -20,6 +20,9 @@ class ContextParallelism : public ParallelWrapper {
   [[nodiscard]] bool updates(const Parameter& parameter) const override;
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
   void after_step() override;
+  [[nodiscard]] std::vector<HeldRow> held_on_host() const override {
+    return inner_ ? inner_->held_on_host() : std::vector<HeldRow>{};
+  }
 
  private:
   [[nodiscard]] Batch shard(const Batch& batch);

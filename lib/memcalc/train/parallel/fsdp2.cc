@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -72,20 +73,30 @@ void Fsdp2::wrap(Model& model) {
   groups_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i]);
   shard(groups_.back(), units.rest);
-  if (offloads()) {
-    Bytes shards = 0;
-    for (const Group& group : groups_) {
-      for (const ShardedParameter& each : group.params) shards += each.shard_elements * size_of(each.sharded.dtype());
-    }
-    assumptions.push_back("in host memory, for each rank: " + std::to_string(shards) +
-                          " bytes of pinned shards, as much in gradients, and the optimizer's states");
-  }
   if (run.loop == Loop::kTrainer) {
     // fsdp2_prepare_model (accelerate 1.15): embedding, final norm and the head that shares its weight are one unit,
     // which is gathered at the start of forward and stays until its backward.
     groups_.back().reshards_after_forward = false;
     assumptions.emplace_back("accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit");
   }
+}
+
+std::vector<HeldRow> Fsdp2::held_on_host() const {
+  if (!offloads()) return {};
+  Bytes shards = 0, gradients = 0;
+  StateBytes states;
+  for (const Group& group : groups_) {
+    for (const ShardedParameter& each : group.params) {
+      const OptimizedTensor shard{.shape = {each.shard_elements}, .dtype = each.sharded.dtype()};
+      shards = checked_add(shards, shard.bytes());
+      if (!each.trains) continue;
+      gradients = checked_add(gradients, shard.bytes());
+      states.add(rule_of(run.optimizer).state_bytes(shard, run.loop));
+    }
+  }
+  return {{"offloaded parameters", shards, "this rank's shards, pinned"},
+          {"offloaded gradients", gradients, "of these, pinned"},
+          {"offloaded optimizer states", checked_add(states.tensors, states.scalars), rule_of(run.optimizer).states}};
 }
 
 void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters) {

@@ -24,6 +24,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
   void reduce_gradients() override;
+  [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
 
  private:
   enum class State : std::uint8_t { kIdle, kForward, kPreBackward, kPostBackward };

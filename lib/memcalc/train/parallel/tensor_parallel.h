@@ -23,6 +23,9 @@ class TensorParallel : public ParallelWrapper {
   void after_step() override;
   void before_last_backward() override;
   void reduce_gradients() override;
+  [[nodiscard]] std::vector<HeldRow> held_on_host() const override {
+    return inner_ ? inner_->held_on_host() : std::vector<HeldRow>{};
+  }
 
  private:
   std::unique_ptr<ParallelWrapper> inner_;
