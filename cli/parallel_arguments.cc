@@ -56,7 +56,7 @@ void add_parallel_options(CLI::App& command, ParallelArguments& a) {
   flag("--ddp-bucket-view", a.ddp_bucket_view, "DDP: gradient_as_bucket_view=True");
   flag("--ddp-static-graph", a.ddp_static_graph, "DDP: static_graph=True");
   option("--offload-states", a.offload_states, "TO", "host or nvme: sharded states and gradients");
-  option("--offload-parameters", a.offload_parameters, "TO", "host or nvme: sharded parameters");
+  option("--offload-parameters", a.offload_parameters, "TO", "host or nvme: parameters (--infer: host)");
 }
 
 void set_parallel(const ParallelArguments& a, RunOptions& options) {

@@ -88,6 +88,8 @@ std::vector<Example> examples() {
   head.packs_head = true;
   RunOptions old = packed(Quantization::kNf4);
   old.bitsandbytes = "0.41.1";
+  RunOptions offloaded{.inference = Inference{}};
+  offloaded.parallel.offload_parameters = OffloadTo::kHost;
   return {
       {"lora", {.lora_rank = 4}},
       {"lora dropout", {.lora_rank = 4, .lora_dropout = 0.1}},
@@ -112,6 +114,7 @@ std::vector<Example> examples() {
       {"generation", {.inference = Inference{.new_tokens = 2}}},
       {"beam search", {.inference = Inference{.new_tokens = 2, .beams = 2}}},
       {"expandable segments in inference", {.expandable_segments = true, .inference = Inference{}}},
+      {"inference with offloaded parameters", offloaded},
       {"inference with quantize nf4", inference(Quantization::kNf4)},
       {"inference with quantize nf4-double", inference(Quantization::kNf4Double)},
       {"inference with quantize int8", inference(Quantization::kInt8)},

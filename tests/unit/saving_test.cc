@@ -126,10 +126,44 @@ TEST(Saving, RefusesAnOffloadedOptimizerWhereItWouldGoWrong) {
 TEST(Saving, RefusesToOffloadShardsOfOneGpu) {
   RunOptions parameters;
   parameters.parallel.offload_parameters = OffloadTo::kHost;
-  EXPECT_THAT(error_text([&] { (void)report_of(parameters); }), HasSubstr("accelerate's hooks"));
+  EXPECT_THAT(error_text([&] { (void)report_of(parameters); }), HasSubstr("--parallel ds-zero3 --loop bare"));
   RunOptions states;
   states.parallel.offload_states = OffloadTo::kHost;
   EXPECT_THAT(error_text([&] { (void)report_of(states); }), HasSubstr("--offload-optimizer"));
+}
+
+TEST(Saving, OffloadedWeightsAreOnTheCardWhileTheirModuleRuns) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto report_with = [&](std::int64_t layers, bool offloads) {
+    const ModelSpec model = registry.model("bert-base", {.layers = layers});
+    RunOptions options{.batch_size = 2, .sequence_length = 128, .inference = Inference{}};
+    if (offloads) options.parallel.offload_parameters = OffloadTo::kHost;
+    return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+  };
+  const Report two = report_with(2, true);
+  const Report six = report_with(6, true);
+  EXPECT_EQ(two.memory.exact_peak, six.memory.exact_peak);
+  EXPECT_EQ(two.memory.peak_reserved, six.memory.peak_reserved);
+  // Four projections of 768, the two of the MLP, two norms.
+  constexpr Bytes kLayer = 4 * (4 * (768 * 768 + 768) + 2 * 768 * 3072 + 3072 + 768 + 4 * 768);
+  ASSERT_EQ(six.host_memory.rows.size(), 1U);
+  EXPECT_EQ(six.host_memory.total - two.host_memory.total, 4 * kLayer);
+  EXPECT_EQ(two.host_memory.total, 4 * two.parameters_total);
+  const Bytes embedding = 4 * 30522 * 768;  // the largest module: its weight, while a token's row is looked up
+  const Bytes at_peak = two.memory.categories_at_peak[static_cast<std::size_t>(Category::kWeights)];
+  EXPECT_EQ(at_peak, embedding + 2 * 512 * 8) << "beside it two buffers: position ids, token types";
+  EXPECT_GT(report_with(2, false).memory.exact_peak, two.memory.exact_peak);
+}
+
+TEST(Saving, RefusesToOffloadWeightsThatNoHookedModuleHolds) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const ModelSpec model = registry.model("vit-base-patch16-224");
+  RunOptions options{.batch_size = 2, .inference = Inference{}};
+  options.parallel.offload_parameters = OffloadTo::kHost;
+  EXPECT_THAT(error_text([&] { (void)estimate(model, resolve(model, options), registry.device("h100-sxm")); }),
+              HasSubstr("cls_token"));
+  options.parallel.offload_parameters = OffloadTo::kNvme;
+  EXPECT_THAT(error_text([&] { (void)resolve(model, options); }), HasSubstr("accepted: host"));
 }
 
 TEST(Saving, RefusesWhatTorchRefuses) {

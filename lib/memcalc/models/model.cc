@@ -67,7 +67,8 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.keeps_linear_layers = run.parallel.tensor > 1;
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
-  tape.on_meta_device = run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained builds it
+  const bool offloads_weights = run.inference && run.parallel.offload_parameters == OffloadTo::kHost;
+  tape.on_meta_device = offloads_weights || run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained
   std::unique_ptr<Model> model =
       spec.model_type == kLitGptType
           ? build_litgpt(spec, run, builder)

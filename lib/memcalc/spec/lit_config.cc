@@ -119,7 +119,8 @@ ModelSpec model_from_lit_config(const JsonObject& json, std::string name) {
 
 RunOptions with_litgpt_defaults(const ModelSpec& model, RunOptions options) {
   if (!is_litgpt(model)) return options;
-  if (!options.inference) options.loop = options.loop.value_or(Loop::kBare);
+  if (options.inference) return options;  // refused
+  options.loop = options.loop.value_or(Loop::kBare);
   if (options.lora_rank) {
     options.lora_in_base_dtype = true;
     if (options.lora_targets.empty()) options.lora_targets = {"query", "value"};

@@ -281,18 +281,29 @@ void check_offloaded_optimizer(const RunSpec& run) {
   }
 }
 
-/// Weights that live on the host: FSDP2's CPUOffloadPolicy, DeepSpeed's ZeRO. accelerate's cpu_offload, the one for a
-/// single GPU, puts a weight on the card while its module runs and has no backward pass.
+/// Weights that live on the host: FSDP2's CPUOffloadPolicy, DeepSpeed's ZeRO-3 (validate_parallel.cc), and for
+/// inference accelerate's cpu_offload, which puts a weight on the card while its module runs and has no backward pass.
 void check_offloaded_shards(const RunSpec& run) {
-  if (run.parallel.is_parallel()) return;  // validate_parallel.cc
-  if (run.parallel.offload_parameters != OffloadTo::kNowhere) {
-    refuse(
-        "offload parameters: on one GPU only accelerate's hooks move weights, for inference, and they are not "
-        "modelled; FSDP2 and DeepSpeed offload what is sharded over --gpus 2 or more; accepted: --offload-optimizer, "
-        "--activation-offload, --quantize");
-  }
+  if (run.parallel.is_parallel()) return;
   if (run.parallel.offload_states != OffloadTo::kNowhere) {
-    refuse("offload states: of what is sharded over --gpus 2 or more; on one GPU: --offload-optimizer");
+    refuse(
+        "offload states: on one GPU they are --offload-optimizer's (torchao), or DeepSpeed's: --parallel ds-zero1, "
+        "ds-zero2 or ds-zero3 with --loop bare");
+  }
+  if (run.parallel.offload_parameters == OffloadTo::kNowhere) return;
+  const std::string what = "offload parameters: ";
+  if (!run.inference) {
+    refuse(what +
+           "on one GPU DeepSpeed's ZeRO-3 trains so; accepted: --parallel ds-zero3 --loop bare with "
+           "--offload-parameters host, or --offload-optimizer, --activation-offload, --quantize");
+  }
+  if (run.parallel.offload_parameters == OffloadTo::kNvme) {
+    refuse(what + "accelerate's cpu_offload puts them into host memory; accepted: host");
+  }
+  if (run.fine_tuning.quantization != Quantization::kNone || run.fine_tuning.liger) {
+    refuse(what +
+           "accelerate's hooks around packed weights or Liger's modules are not modelled; accepted: --quantize "
+           "none, no --liger");
   }
 }
 

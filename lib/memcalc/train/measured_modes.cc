@@ -46,6 +46,8 @@ constexpr Mode kModes[] = {
     {"generation", [](const RunSpec& r) { return r.inference && r.inference->new_tokens > 0; }, true},
     {"beam search", [](const RunSpec& r) { return r.inference && r.inference->beams > 1; }, true},
     {"expandable segments in inference", [](const RunSpec& r) { return r.inference && r.expandable_segments; }, false},
+    {"inference with offloaded parameters",
+     [](const RunSpec& r) { return r.inference && r.parallel.offload_parameters == OffloadTo::kHost; }, false},
     {"inference with quantize nf4", &packs<Quantization::kNf4, true>, true},
     {"inference with quantize nf4-double", &packs<Quantization::kNf4Double, true>, true},
     {"inference with quantize int8", &packs<Quantization::kInt8, true>, true},

@@ -16,6 +16,7 @@
 #include "memcalc/train/loop_megatron.h"
 #include "memcalc/train/loop_pipeline.h"
 #include "memcalc/train/measured_modes.h"
+#include "memcalc/train/offloaded_weights.h"
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
 
@@ -151,7 +152,14 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       run_pipeline_loop(tape, *model, spec, run, wrapper.get(), rank);
       result.assumptions = pipeline_assumptions(run);
     } else if (run.inference) {
+      std::optional<OffloadedWeights> offloaded;
+      if (run.parallel.offload_parameters == OffloadTo::kHost) offloaded.emplace(tape, *model);
       const InferenceCalls calls = run_inference(tape, *model, run, spec.model_type);
+      if (offloaded) {
+        offloaded->check_every_parameter_is_hooked();
+        result.held = offloaded->held();
+        result.held_on_host = offloaded->held_on_host();
+      }
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.loop == Loop::kTrainer) {

@@ -136,6 +136,9 @@ def infer(case, rec, m, batch, cfg):
     kw = dict(max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=case.get("beams", 1), pad_token_id=0)
     f = (lambda: m.generate(**batch, **kw)) if new else (lambda: m(**batch))
     amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
+    if case.get("offload_weights"):
+        import accelerate, gc
+        m = accelerate.cpu_offload(m, execution_device=torch.device("cuda:0")); gc.collect(); torch.cuda.empty_cache(); rec.mark("weights offloaded")
     with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
         for i in range(2):
             o = f(); rec.mark("call %d" % i); del o; rec.mark("call %d result dropped" % i)

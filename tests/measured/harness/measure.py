@@ -161,7 +161,7 @@ def run_case(case, trace_dir):
         x = f(*a); torch.cuda.synchronize()
         phases.append([step, name, before - base, P() - base, A() - base, R()]); overall = max(overall, P() - base)
         return x
-    for step in range(3):
+    for step in range(case.get("steps", 3)):
         zero()
         for a in range(accum):
             loss = phase("forward", fwd); phase("backward", bwd, loss); lv = float(loss.detach()); del loss
@@ -209,6 +209,9 @@ def infer(case, r, m, batch, base, torch):
     A = torch.cuda.memory_allocated; P = torch.cuda.max_memory_allocated
     m.eval(); batch.pop("labels", None); new = case.get("new_tokens", 0)
     amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
+    if case.get("offload_weights"):  # accelerate's hooks: a module's weights are on the card while it runs
+        import accelerate
+        m = accelerate.cpu_offload(m, execution_device=torch.device("cuda:0")); gc.collect(); torch.cuda.empty_cache()
     with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
         torch.cuda.reset_peak_memory_stats()
         if new == 0:
