@@ -42,6 +42,9 @@ class Scheduler {
   /// Puts a node behind what it reads. Values that are computed again come right before their first reader, as
   /// reordering_to_mimic_autograd_engine puts them.
   void place(NodeIndex i);
+  /// What only backward reads of a value, such as its conversion, is written by the kernel that reads it or makes it
+  /// (scheduler.py fuses what reads the same buffers), so the value itself can die in forward.
+  void place_what_backward_reads(NodeIndex i);
   [[nodiscard]] bool is_padding(NodeIndex i) const;
   void decide(NodeIndex i);
   [[nodiscard]] bool must_exist(NodeIndex i) const;
@@ -52,6 +55,7 @@ class Scheduler {
   std::vector<bool> returned_;  // to Python, by the forward
   std::vector<bool> placed_, realized_;
   std::vector<bool> is_needed_;
+  bool is_backward_ = false;
   std::vector<NodeIndex> needed_, order_, launched_;
   std::vector<std::vector<NodeIndex>> reads_;  // buffers behind each node's expression
   std::vector<std::ptrdiff_t> last_read_;      // by node: the last launch that reads its buffer; -1: none
@@ -74,9 +78,22 @@ void Scheduler::place(NodeIndex i) {
   placed_[index(i)] = true;
   for (const NodeIndex input : node(i).inputs) place(input);
   order_.push_back(i);
+  if (!is_backward_) place_what_backward_reads(i);
   if (!is_padding(i)) return;
   for (const NodeIndex user : node(node(i).inputs.front()).users) {
     if (is_padding(user) && is_needed_[index(user)]) place(user);
+  }
+}
+
+void Scheduler::place_what_backward_reads(NodeIndex i) {
+  if (graph_.tangents.empty()) return;
+  const auto is_there = [this](NodeIndex input) { return is_given(input) || placed_[index(input)]; };
+  for (const NodeIndex user : node(i).users) {
+    const bool traced_for_backward = user > graph_.tangents.front();
+    const bool follows = node(user).kind == NodeKind::kView || node(user).kind == NodeKind::kPointwise;
+    if (!traced_for_backward || !follows || !is_needed_[index(user)]) continue;
+    const auto& inputs = node(user).inputs;
+    if (std::all_of(inputs.begin(), inputs.end(), is_there)) place(user);
   }
 }
 
@@ -152,6 +169,7 @@ NodeIndex Scheduler::takes_over(NodeIndex i, std::size_t at, bool is_backward) c
 }
 
 Schedule Scheduler::run(std::span<const NodeIndex> given, bool is_backward) {
+  is_backward_ = is_backward;
   std::fill(placed_.begin(), placed_.end(), false);
   // What depends on tangents comes in its order; the rest is placed where it is read.
   for (const NodeIndex i : needed_) {
