@@ -194,6 +194,7 @@ void set_inference(const JsonObject& case_json, RunOptions& options) {
   options.inference = Inference{.new_tokens = case_json.optional_int("new_tokens").value_or(0),
                                 .beams = case_json.optional_int("beams").value_or(1)};
   options.quantization = quantization_of(case_json);
+  if (flag(case_json, "offload_weights")) options.parallel.offload_parameters = OffloadTo::kHost;
 }
 
 }  // namespace
