@@ -232,6 +232,7 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames).value_or(Precision::kFp32);
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.padding = flag(case_json, "padding");
+  options.expandable_segments = flag(case_json, "expandable");
   if (is_inference(case_json)) {
     set_inference(case_json, options);
     result.run = resolve(result.spec, options).run;
@@ -244,7 +245,6 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.max_grad_norm = case_json.optional_double("max_grad_norm");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   options.offload_activations = flag(case_json, "offload_activations");
-  options.expandable_segments = flag(case_json, "expandable");
   options.compile = flag(case_json, "compile");
   const std::string optimizer = case_json.optional_string("optimizer").value_or("");
   options.offload_optimizer = optimizer.starts_with("adamw-offload");
