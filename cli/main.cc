@@ -18,6 +18,7 @@ constexpr const char* kUsage =
     "usage: memcalc [estimate] --model MODEL [OPTIONS]\n"
     "       memcalc max-batch | max-seq | ladder --model MODEL [OPTIONS]\n"
     "       memcalc sweep | compare --model MODEL [OPTIONS]\n"
+    "       memcalc max-model --family FAMILY [OPTIONS]\n"
     "       memcalc plan --model MODEL --gpus N --global-batch N [OPTIONS]\n"
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc weights PATH [OPTIONS]\n"

@@ -1,4 +1,4 @@
-"""docs/cli.md says what --help says, and its examples run."""
+"""docs/cli.md says what --help says; its examples and those of README.md run."""
 import os
 import re
 import shlex
@@ -61,19 +61,21 @@ class Manual(unittest.TestCase):
 
     def test_examples_run(self):
         examples = re.findall(r"^\$ memcalc (.*)$", MANUAL, re.MULTILINE)
+        examples += re.findall(r"^memcalc (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
         for command in COMMANDS:
             examples += re.findall(r"^  memcalc (.*)$", run(command, "--help").stdout, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 8)
         with tempfile.TemporaryDirectory() as folder:
-            with open(f"{folder}/config.json", "w") as file: file.write('{"model_type": "bert"}')
             os.mkdir(f"{folder}/snapshot")
+            for path in ("config.json", "snapshot/config.json"):
+                with open(f"{folder}/{path}", "w") as file: file.write('{"model_type": "bert"}')
             for path in ("model.safetensors", "snapshot/model.safetensors"):
                 checkpoint.write(f"{folder}/{path}", {"a": ("BF16", (2, 3))})
-            os.symlink(ROOT / "tests", f"{folder}/tests")
+            for linked in ("tests", "specs"): os.symlink(ROOT / linked, f"{folder}/{linked}")
             for name, text in FILES.items():
                 with open(f"{folder}/{name}", "w") as file: file.write(text)
             for example in examples:
-                words = shlex.split(re.split(r" \| | && |  #| > ", example)[0])
+                words = shlex.split(re.split(r" \| | && | +#| > |;", example)[0])
                 with self.subTest(example):
                     process = run(*words, cwd=folder)
                     self.assertIn(process.returncode, (0, 1) if "--require-fit" in words else (0,), process.stderr)

@@ -11,33 +11,9 @@ constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kOnes{"aten::ones
 constexpr Operator kAbs{"aten::abs"}, kIsFinite{"aten::isfinite"}, kAll{"aten::all"};
 constexpr std::int64_t kPositionOffset = 2;  // BartLearnedPositionalEmbedding.offset
 
-struct BartLayer {
-  Seq2SeqAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  bool is_decoder;
-  Seq2SeqAttention encoder_attn;  // of a decoder
-  LayerNorm encoder_attn_layer_norm;
-  Seq2SeqFeedForward feed_forward;
-  LayerNorm final_layer_norm;
-  double dropout_p;
-
+struct BartLayer : Seq2SeqLayer {
   BartLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, bool decoder)
-      : is_decoder(decoder), dropout_p(dropout_probability(run, spec.dropout)) {
-    const std::int64_t heads = decoder ? spec.decoder_attention_heads : spec.encoder_attention_heads;
-    AttentionOptions options{.implementation = run.attention,
-                             .dropout = dropout_probability(run, spec.attention_dropout)};
-    const Seq2SeqAttention::Config config{.width = spec.d_model, .heads = heads, .is_whisper = false};
-    options.causal = decoder;
-    self_attn = b.scope("self_attn", [&] { return Seq2SeqAttention(b, config, options); });
-    self_attn_layer_norm = LayerNorm(b, "self_attn_layer_norm", spec.d_model);
-    if (decoder) {
-      options.causal = false;
-      encoder_attn = b.scope("encoder_attn", [&] { return Seq2SeqAttention(b, config, options); });
-      encoder_attn_layer_norm = LayerNorm(b, "encoder_attn_layer_norm", spec.d_model);
-    }
-    feed_forward = Seq2SeqFeedForward(b, spec, run, decoder ? spec.decoder_ffn_dim : spec.encoder_ffn_dim);
-    final_layer_norm = LayerNorm(b, "final_layer_norm", spec.d_model);
-  }
+      : Seq2SeqLayer(b, spec, run, decoder, /*is_whisper=*/false) {}
 
   /// kept: hidden states, mask, and of a decoder the encoder's hidden states and mask.
   [[nodiscard]] Tensor forward(const KeptTensors& kept, EncoderDecoderCache* cache) const {

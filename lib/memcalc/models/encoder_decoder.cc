@@ -70,6 +70,24 @@ Tensor Seq2SeqFeedForward::forward(Tensor hidden_states) const {
   return hidden_states;
 }
 
+Seq2SeqLayer::Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, bool decoder, bool is_whisper)
+    : is_decoder(decoder), dropout_p(dropout_probability(run, spec.dropout)) {
+  const std::int64_t heads = decoder ? spec.decoder_attention_heads : spec.encoder_attention_heads;
+  AttentionOptions options{.implementation = run.attention,
+                           .dropout = dropout_probability(run, spec.attention_dropout)};
+  const Seq2SeqAttention::Config config{.width = spec.d_model, .heads = heads, .is_whisper = is_whisper};
+  options.causal = decoder;
+  self_attn = b.scope("self_attn", [&] { return Seq2SeqAttention(b, config, options); });
+  self_attn_layer_norm = LayerNorm(b, "self_attn_layer_norm", spec.d_model);
+  if (decoder) {
+    options.causal = false;
+    encoder_attn = b.scope("encoder_attn", [&] { return Seq2SeqAttention(b, config, options); });
+    encoder_attn_layer_norm = LayerNorm(b, "encoder_attn_layer_norm", spec.d_model);
+  }
+  feed_forward = Seq2SeqFeedForward(b, spec, run, decoder ? spec.decoder_ffn_dim : spec.encoder_ffn_dim);
+  final_layer_norm = LayerNorm(b, "final_layer_norm", spec.d_model);
+}
+
 Tensor shift_right(const Tensor& labels) {
   Tape& tape = labels.tape();
   Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kNewZeros);

@@ -40,6 +40,20 @@ struct Seq2SeqFeedForward {
   [[nodiscard]] Tensor forward(Tensor hidden_states) const;
 };
 
+/// What a layer of BART and one of Whisper hold, in this order; their forwards differ in where they normalise.
+struct Seq2SeqLayer {
+  Seq2SeqAttention self_attn;
+  LayerNorm self_attn_layer_norm;
+  bool is_decoder;
+  Seq2SeqAttention encoder_attn;  // of a decoder
+  LayerNorm encoder_attn_layer_norm;
+  Seq2SeqFeedForward feed_forward;
+  LayerNorm final_layer_norm;
+  double dropout_p;
+
+  Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, bool decoder, bool is_whisper);
+};
+
 /// shift_tokens_right: the decoder's input ids from the labels.
 [[nodiscard]] Tensor shift_right(const Tensor& labels);
 /// The batch's own, or those; without labels BART shifts its input instead.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/models/experts.h"
+#include "memcalc/models/float32_rms_norm.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
@@ -12,23 +13,6 @@
 namespace memcalc {
 
 namespace {
-
-/// GptOssRMSNorm: the weight is applied in float32.
-struct GptOssRmsNorm {
-  Tensor weight;
-  GptOssRmsNorm() = default;
-  GptOssRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
-
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    const DType input_dtype = x.dtype();
-    Tensor hidden_states = to_dtype(x, DType::kFloat32);
-    Tensor variance = mean_last(power(hidden_states));
-    hidden_states = hidden_states * reciprocal_sqrt(add_scalar(variance));
-    Tensor result = to_dtype(weight * hidden_states, input_dtype);
-    drop(hidden_states, variance);
-    return result;
-  }
-};
 
 /// GptOssRotaryEmbedding: one angle a pair, not repeated for its second half.
 struct GptOssRotary : RotaryEmbedding {
@@ -160,7 +144,7 @@ struct GptOssMlp {
 };
 
 /// GptOssDecoderLayer: the name that held the attention's weights then holds the router's scores.
-struct GptOssLayer : PreNormLayer<GptOssSpec, GptOssAttention, GptOssRmsNorm, GptOssMlp> {
+struct GptOssLayer : PreNormLayer<GptOssSpec, GptOssAttention, Float32RmsNorm, GptOssMlp> {
   using PreNormLayer::PreNormLayer;
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
@@ -185,7 +169,7 @@ struct GptOssLayer : PreNormLayer<GptOssSpec, GptOssAttention, GptOssRmsNorm, Gp
 };
 
 struct GptOss : RotaryFamily<GptOssSpec, GptOssLayer> {
-  using Norm = GptOssRmsNorm;
+  using Norm = Float32RmsNorm;
   using Rotary = GptOssRotary;
 
   [[nodiscard]] static MaskPlan mask_plan(const GptOssSpec& spec) {

@@ -1,4 +1,5 @@
 // OLMo 2: transformers models/olmo2/modeling_olmo2.py.
+#include "memcalc/models/float32_rms_norm.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -7,24 +8,7 @@ namespace memcalc {
 
 namespace {
 
-/// Olmo2RMSNorm: multiplies by its weight before it casts back.
-struct Olmo2RmsNorm {
-  Tensor weight;
-  Olmo2RmsNorm() = default;
-  Olmo2RmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
-
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    const DType input_dtype = x.dtype();
-    Tensor hidden_states = to_dtype(x, DType::kFloat32);
-    Tensor variance = mean_last(power(hidden_states));
-    hidden_states = hidden_states * reciprocal_sqrt(add_scalar(variance));
-    Tensor result = to_dtype(weight * hidden_states, input_dtype);
-    drop(hidden_states, variance);
-    return result;
-  }
-};
-
-/// Its apply_rotary_pos_emb: cos and sin are float32, and the result is cast back.
+/// OLMo 2's apply_rotary_pos_emb: cos and sin are float32, and the result is cast back.
 void apply_rotary_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions) {
   const DType q_type = query.dtype(), k_type = key.dtype();
   const Tensor cos = unsqueeze(positions.cos, 1);
@@ -39,7 +23,7 @@ void apply_rotary_in_float32(Tensor& query, Tensor& key, const RotaryPositions& 
 }
 
 struct SelfAttention : HeadProjections {
-  Olmo2RmsNorm q_norm, k_norm;  // over all heads
+  Float32RmsNorm q_norm, k_norm;  // over all heads
 
   SelfAttention(ModuleBuilder& b, const Olmo2Spec& spec, const AttentionOptions& options)
       : HeadProjections(b, spec, options, /*sliding=*/false, spec.attention_bias, spec.attention_bias),
@@ -62,7 +46,7 @@ struct SelfAttention : HeadProjections {
 struct DecoderLayer {
   SelfAttention self_attn;
   GatedMlp mlp;
-  Olmo2RmsNorm post_attention_layernorm, post_feedforward_layernorm;
+  Float32RmsNorm post_attention_layernorm, post_feedforward_layernorm;
 
   DecoderLayer(ModuleBuilder& b, const Olmo2Spec& spec, const RunSpec& run, bool)
       : self_attn(b.scope("self_attn",
@@ -88,7 +72,7 @@ struct DecoderLayer {
 };
 
 struct Olmo2 : RotaryFamily<Olmo2Spec, DecoderLayer> {
-  using Norm = Olmo2RmsNorm;
+  using Norm = Float32RmsNorm;
   static constexpr bool kFloat32Positions = true;
 };
 

@@ -109,14 +109,7 @@ class OptForCausalLm : public Model {
     ModelOutput output;
     KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = decode(batch, cache);
-    if (classifier_) {
-      classifier_->forward(hidden_states, batch, output);
-      return output;
-    }
-    output.logits = lm_head_(kept_positions(hidden_states, batch));
-    if (batch.labels.defined()) {
-      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
-    }
+    predict(classifier_, lm_head_, hidden_states, batch, output);
     return output;
   }
 

@@ -13,33 +13,9 @@ constexpr Operator kArange{"aten::arange"}, kRepeat{"aten::repeat"}, kMul{"aten:
 constexpr Operator kSin{"aten::sin"}, kCos{"aten::cos"}, kCat{"aten::cat"};
 constexpr std::int64_t kFramesPerPosition = 2;  // the stride of the second convolution
 
-struct WhisperLayer {
-  Seq2SeqAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  bool is_decoder;
-  Seq2SeqAttention encoder_attn;  // of a decoder
-  LayerNorm encoder_attn_layer_norm;
-  Seq2SeqFeedForward feed_forward;
-  LayerNorm final_layer_norm;
-  double dropout_p;
-
+struct WhisperLayer : Seq2SeqLayer {
   WhisperLayer(ModuleBuilder& b, const WhisperSpec& spec, const RunSpec& run, bool decoder)
-      : is_decoder(decoder), dropout_p(dropout_probability(run, spec.dropout)) {
-    const std::int64_t heads = decoder ? spec.decoder_attention_heads : spec.encoder_attention_heads;
-    AttentionOptions options{.implementation = run.attention,
-                             .dropout = dropout_probability(run, spec.attention_dropout)};
-    const Seq2SeqAttention::Config config{.width = spec.d_model, .heads = heads, .is_whisper = true};
-    options.causal = decoder;
-    self_attn = b.scope("self_attn", [&] { return Seq2SeqAttention(b, config, options); });
-    self_attn_layer_norm = LayerNorm(b, "self_attn_layer_norm", spec.d_model);
-    if (decoder) {
-      options.causal = false;
-      encoder_attn = b.scope("encoder_attn", [&] { return Seq2SeqAttention(b, config, options); });
-      encoder_attn_layer_norm = LayerNorm(b, "encoder_attn_layer_norm", spec.d_model);
-    }
-    feed_forward = Seq2SeqFeedForward(b, spec, run, decoder ? spec.decoder_ffn_dim : spec.encoder_ffn_dim);
-    final_layer_norm = LayerNorm(b, "final_layer_norm", spec.d_model);
-  }
+      : Seq2SeqLayer(b, spec, run, decoder, /*is_whisper=*/true) {}
 
   /// kept: hidden states, and of a decoder its mask and the encoder's hidden states.
   [[nodiscard]] Tensor forward(const KeptTensors& kept, EncoderDecoderCache* cache) const {
