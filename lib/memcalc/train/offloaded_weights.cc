@@ -15,7 +15,6 @@ constexpr Operator kToDevice{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
 void drop_storage(const Tensor& parameter) {
   const Tensor nothing = parameter.tape().empty({0}, parameter.dtype(), kToDevice);
   std::swap(parameter.impl()->block, nothing.impl()->block);
-  parameter.impl()->cached_cast = -1;  // the next one on the card is another parameter to autocast
 }
 
 }  // namespace
@@ -45,7 +44,13 @@ Tensor OffloadedWeights::before_module(const void* /*module*/, std::span<const T
 }
 
 void OffloadedWeights::after_module(const void* /*module*/, const Tensor& /*output*/) {
-  for (const Tensor& each : loaded_) drop_storage(each);
+  for (const Tensor& each : loaded_) {
+    if (each.impl()->cached_cast >= 0) {
+      kept_by_autocast_.push_back(tape_.alias(each, each.shape(), each.strides(), false));
+      each.impl()->cached_cast = -1;  // to autocast the next one on the card is another parameter
+    }
+    drop_storage(each);
+  }
   loaded_.clear();
 }
 

@@ -37,6 +37,9 @@ class OffloadedWeights : public ModuleHooks {
   Tape& tape_;
   const Model& model_;
   std::vector<Tensor> loaded_;  // of the module that runs
+  // A 16-bit copy in autocast's cache refers to the parameter that it was made of, so both stay until the region ends,
+  // and every call adds its own.
+  std::vector<Tensor> kept_by_autocast_;
   std::unordered_set<const TensorImpl*> seen_;
 };
 
