@@ -5,8 +5,8 @@
 
 namespace memcalc::test {
 
-/// LLaMA, 256 wide, 8 heads, a vocabulary of 1000.
-[[nodiscard]] inline LlamaSpec small_llama(std::int64_t layers) {
+/// LLaMA with 8 heads and a vocabulary of 1000.
+[[nodiscard]] inline LlamaSpec llama_256_wide(std::int64_t layers) {
   LlamaSpec spec;
   spec.vocab_size = 1000;
   spec.hidden_size = 256;

@@ -13,7 +13,7 @@
 namespace memcalc {
 namespace {
 
-ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(4)}; }
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::llama_256_wide(4)}; }
 
 RunSpec run_on(std::int64_t gpus, DataParallel mode) {
   RunSpec run;

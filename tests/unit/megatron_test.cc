@@ -14,11 +14,11 @@
 namespace memcalc {
 namespace {
 
-ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(8)}; }
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::llama_256_wide(8)}; }
 
 ModelSpec deepseek() {
   DeepseekV2Spec spec;
-  static_cast<RotaryDecoderSpec&>(spec) = test::small_llama(8);
+  static_cast<RotaryDecoderSpec&>(spec) = test::llama_256_wide(8);
   spec.latent = {
       .q_lora_rank = 64, .kv_lora_rank = 32, .qk_nope_head_dim = 32, .qk_rope_head_dim = 16, .v_head_dim = 32};
   spec.experts = {.count = 16, .per_token = 2, .intermediate_size = 64};
@@ -156,7 +156,7 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
 }
 
 TEST(MegatronTest, AlikeStagesAreOneGroupOfALongPipeline) {
-  LlamaSpec spec = test::small_llama(8);
+  LlamaSpec spec = test::llama_256_wide(8);
   spec.num_hidden_layers = 32;
   const ModelSpec model{.name = "deep", .model_type = "llama", .architecture = spec};
   RunSpec run = run_on(64);

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::small_llama(8)}; }
+ModelSpec llama() { return {.name = "small", .model_type = "llama", .architecture = test::llama_256_wide(8)}; }
 
 RunSpec plain() {
   RunSpec run;

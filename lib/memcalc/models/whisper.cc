@@ -149,7 +149,9 @@ class WhisperForConditionalGeneration : public Model {
     check_activation_function(spec.activation_function);
     is_encoder_decoder = true;
     input_features = {spec.num_mel_bins, kFramesPerPosition * spec.max_source_positions};
-    not_modelled.emplace_back("which engines cuDNN picks for the two convolutions: copies of the layout are assumed");
+    not_modelled.emplace_back(
+        "which engines cuDNN picks for the two convolutions: their workspaces are those measured on an H200 over 3,000 "
+        "frames (13 batch sizes, neighbours between them)");
     b.scope("model", [&] {
       encoder_.push_back(b.scope("encoder", [&] { return WhisperEncoder(b, spec, run); }));
       decoder_.push_back(b.scope("decoder", [&] { return WhisperDecoder(b, spec, run); }));

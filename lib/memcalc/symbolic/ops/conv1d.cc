@@ -14,8 +14,11 @@ namespace {
 constexpr Operator kConvolution{"aten::cudnn_convolution"}, kConvolutionBackward{"ConvolutionBackward0"};
 constexpr Operator kConvolutionBackwardOp{"aten::convolution_backward"};
 
+constexpr int kStride = 0, kPadding = 1;  // node attributes
+
 /// As cuDNN sees it: an image of one row.
-ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& result) {
+ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& result, std::int64_t stride,
+                          std::int64_t padding) {
   return {.batch = x[0],
           .in_channels = x[1],
           .height = 1,
@@ -24,7 +27,9 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
           .out_height = 1,
           .out_width = result[2],
           .groups = x[1] / weight[1],
-          .kernel_width = weight[2]};
+          .kernel_width = weight[2],
+          .stride = stride,
+          .padding = padding};
 }
 
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
@@ -37,7 +42,8 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
-  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape());
+  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape(),
+                                          call.node.attributes[kStride], call.node.attributes[kPadding]);
   const Tensor row_major = call.needs(1) ? contiguous(x) : x;
   {
     const Tensor dy = contiguous(call.gradient());
@@ -68,6 +74,8 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   const Tensor* inputs[] = {&input, &filter, &vector};
   Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
+    node->attributes[kStride] = stride;
+    node->attributes[kPadding] = padding;
     tape.save(*node, input);
     tape.save(*node, filter);
   }
@@ -78,8 +86,8 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
     row_major = contiguous(input);
   }
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
-  run_pass(tape, kConvolution, shape_of(input.shape(), filter.shape(), result.shape()), ConvolutionPass::kForward,
-           input.dtype());
+  run_pass(tape, kConvolution, shape_of(input.shape(), filter.shape(), result.shape(), stride, padding),
+           ConvolutionPass::kForward, input.dtype());
   tape.set_history(node, result);
   return result;
 }

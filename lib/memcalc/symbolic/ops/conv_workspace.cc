@@ -10,9 +10,9 @@ namespace memcalc {
 
 namespace {
 
-/// One measured convolution; the last three index kSequences.
+/// One measured convolution; the last three index kSequences. A square image has `height`, a sequence its length there.
 struct Row {
-  int mode, channels_last, in_channels, out_channels, groups, kernel, stride, padding, height;
+  int mode, layout, in_channels, out_channels, groups, kernel, stride, padding, height;
   int forward, input_gradient, weight_gradient;
 };
 
@@ -26,7 +26,9 @@ constexpr std::int64_t kWinograd = -1;  // tiles of 6 x 6 in float32 for weights
 constexpr std::int64_t kCopies = -2;    // input and output in the engine's layout, and 16 bytes
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
+constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes beside them
 
+enum Layout { kRowMajor, kChannelsLast, kSequence };
 enum Mode { kFp32, kTf32, kFp16, kBf16 };
 
 int mode_of(DType dtype, bool allow_tf32) {
@@ -48,23 +50,23 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
     case kCopies: return checked_add(input, output) + 16;
     case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
     case kInputAndWeight: return checked_add(input, weight) + 16;
+    case kAlignedCopiesAndWeight: return checked_add(input, output) + weight + 147;
     default: return 0;
   }
 }
 
 auto identity_of(const Row& r) {
-  return std::tie(r.mode, r.channels_last, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
+  return std::tie(r.mode, r.layout, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
 
-/// The rows of the same weights, stride and padding, by image size.
-std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
-  if (s.kernel_height != s.kernel_width) return {};
+/// The rows of the same weights, stride and padding, by size.
+std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layout) {
   const Row key{mode,
-                s.channels_last ? 1 : 0,
+                layout,
                 static_cast<int>(s.in_channels),
                 static_cast<int>(s.out_channels),
                 static_cast<int>(s.groups),
-                static_cast<int>(s.kernel_height),
+                static_cast<int>(s.kernel_width),
                 static_cast<int>(s.stride),
                 static_cast<int>(s.padding),
                 0,
@@ -75,6 +77,11 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
     return identity_of(a) < identity_of(b);
   });
   return {first, last};
+}
+
+std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
+  if (s.kernel_height != s.kernel_width) return {};
+  return rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor);
 }
 
 int sequence_of(const Row& row, ConvolutionPass pass) {
@@ -152,8 +159,12 @@ bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool al
 
 Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                      bool allow_tf32) {
+  const int mode = mode_of(dtype, allow_tf32);
+  for (const Row& row : rows_like(shape, mode, kSequence)) {
+    if (row.height == shape.width) return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
+  }
   if (shape.kernel_width == 1) return 0;
-  const bool fp32 = mode_of(dtype, allow_tf32) == kFp32;
+  const bool fp32 = mode == kFp32;
   if (shape.groups == 1) {
     const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
     return copies ? formula_bytes(kCopiesAndWeight, shape, dtype) : 0;
