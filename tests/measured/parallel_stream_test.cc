@@ -77,6 +77,14 @@ constexpr Floor kFloors[] = {
     {"llama-4l-pp-1f1b-bf16-w2-rank1", 0.999},
     {"llama-4l-pp-gpipe-bf16-w2-rank0", 1},
     {"llama-4l-pp-gpipe-bf16-w2-rank1", 0.998},
+    {"bertL-2l-dp-w2-rank0", 0.981},
+    {"llama-8l-pp-own-zerobubble-bf16-w2-rank0", 0.999},
+    {"llama-8l-pp-own-zerobubble-bf16-w2-rank1", 0.997},
+    {"trainer-bertL-2l-ddp-w2-rank0", 0.987},
+    {"trainer-bertL-2l-dp-w2-rank0", 0.968},
+    {"trainer-llama-2l-fsdp1-ampbf16-w2-rank0", 0.867},
+    {"trainer-llama-2l-fsdp2-ampbf16-w2-rank0", 0.939},
+    {"trainer-llama-2l-fsdp2-bf16-w2-rank0", 0.954},
     // clang-format on
 };
 

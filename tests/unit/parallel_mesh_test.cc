@@ -98,6 +98,30 @@ TEST(SumOverRanks, OfShardedStagesIsTheWholeAndItsPadding) {
   EXPECT_EQ(of(copies, Category::kGradients), 2 * whole.parameters);
 }
 
+double products(const KernelList& kernels) {
+  double flops = 0;
+  for (const Kernel& kernel : kernels) {
+    if (kernel.operator_class == OperatorClass::kContraction) flops += kernel.flops;
+  }
+  return flops;
+}
+
+TEST(ZeroBubble, ComputesWhatOtherSchedulesCompute) {
+  const Whole whole = whole_model();
+  const RunSpec split = pipeline_run(2, DataParallel::kNone, PipelineSchedule::kZeroBubble);
+  const RunSpec usual = pipeline_run(2, DataParallel::kNone, PipelineSchedule::kOneForwardOneBackward);
+  const Held sum = sum_over_ranks(split);
+  EXPECT_EQ(of(sum, Category::kWeights), whole.parameters + 2 * whole.buffers);
+  // What the second stage has sent back stays with its inputs, 2 x 16 x 48 numbers each, until the next step.
+  EXPECT_EQ(of(sum, Category::kGradients), whole.parameters + 3 * (2 * 16 * 48 * 4));
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * whole.parameters);
+  for (const std::int64_t rank : {0, 1}) {
+    EXPECT_EQ(products(run_symbolically(small_llama(), split, device(), rank).kernels),
+              products(run_symbolically(small_llama(), usual, device(), rank).kernels))
+        << rank;
+  }
+}
+
 // PipelineStage reduces gradients after the last backward: until then each rank of a stage holds them whole.
 TEST(ShardedStages, HoldWholeGradientsUntilTheEndOfTheStep) {
   const auto backward_peak = [](std::int64_t gpus) {

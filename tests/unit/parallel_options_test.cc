@@ -176,12 +176,21 @@ const Refusal kRefusals[] = {
      },
      "HYBRID_SHARD"},
     {"ExpertsOfADenseModel", [](RunOptions& o) { o.parallel.expert = 2; }, "llama has no experts"},
-    {"ZeroBubbleOfTorch",
+    {"ZeroBubbleWithRecomputation",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;
        o.parallel.schedule = PipelineSchedule::kZeroBubble;
+       o.checkpointing = Checkpointing::kFull;
      },
-     "accepted: gpipe, 1f1b"},
+     "accepted: --checkpointing none"},
+    {"UnevenRounds",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.micro_batches = 5;
+       o.parallel.virtual_stages = 2;
+       o.parallel.schedule = PipelineSchedule::kInterleaved;
+     },
+     "a multiple of pp"},
     {"InterleavedWithOneStage",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;

@@ -115,6 +115,13 @@ std::optional<std::int64_t> decoder_layers(const ModelSpec& model) {
       model.architecture);
 }
 
+/// Schedules of several stages a rank run them in rounds of N // (N // pp) micro-batches.
+void check_rounds(const Parallel& p, std::int64_t micro_batches) {
+  if (p.virtual_stages == 1 || micro_batches <= p.pipeline || micro_batches % p.pipeline == 0) return;
+  refuse("micro batches " + std::to_string(micro_batches) + ": rounds of other than pp " + std::to_string(p.pipeline) +
+         " micro-batches are not modelled; accepted: a multiple of pp");
+}
+
 /// torch.distributed.pipelining.
 void check_pipeline(const ModelSpec& model, const RunSpec& run) {
   constexpr std::int64_t kMostMicroBatches = 256;
@@ -156,18 +163,21 @@ void check_pipeline(const ModelSpec& model, const RunSpec& run) {
   }
   switch (p.schedule) {
     case PipelineSchedule::kZeroBubble:
-      refuse(
-          "schedule zero-bubble: what torch keeps between the two halves of a backward is not modelled; accepted: "
-          "gpipe, 1f1b, interleaved");
-    case PipelineSchedule::kInterleaved: {
-      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
-      const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / p.pipeline);
-      if (micro_batches % rounds != 0) {
-        refuse("micro batches " + std::to_string(micro_batches) + ": ScheduleInterleaved1F1B wants a multiple of its " +
-               std::to_string(rounds) + " rounds");
+      if (run.checkpointing != Checkpointing::kNone) {
+        refuse(
+            "schedule zero-bubble: a backward in two halves over recomputed layers is not modelled; accepted: "
+            "--checkpointing none");
       }
+      if (mode != DataParallel::kNone || p.tensor > 1) {
+        refuse("schedule zero-bubble beside other ways to use GPUs is not modelled; accepted: --gpus " +
+               std::to_string(p.pipeline));
+      }
+      check_rounds(p, micro_batches);
       break;
-    }
+    case PipelineSchedule::kInterleaved:
+      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
+      check_rounds(p, micro_batches);
+      break;
     default:
       if (p.virtual_stages > 1) refuse("virtual stages: accepted with --schedule interleaved");
       if (p.schedule == PipelineSchedule::kOneForwardOneBackward && micro_batches < p.pipeline) {

@@ -33,7 +33,8 @@ NodeId Tape::new_node() {
   node.name = nullptr;
   node.backward = nullptr;
   node.hook = -1;
-  node.visited = node.recomputed = node.outputs_differ = false;
+  node.visited = node.recomputed = node.outputs_differ = node.defers = false;
+  node.computes = 0xff;
   return id;
 }
 
@@ -235,6 +236,14 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   ++backward_depth_;
   const auto outer_ready = std::exchange(ready_, {});
   const Operator* const outer_node = current_node;
+  run_ready(first);
+  ready_ = outer_ready;
+  current_node = outer_node;
+  if (--backward_depth_ > 0) return;
+  for (const std::function<void()>& callback : std::exchange(final_callbacks_, {})) callback();
+}
+
+void Tape::run_ready(NodeId first) {
   push_ready(first);
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
@@ -244,10 +253,6 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
     ++pending_nodes;
     evaluate(id);
   }
-  ready_ = outer_ready;
-  current_node = outer_node;
-  if (--backward_depth_ > 0) return;
-  for (const std::function<void()>& callback : std::exchange(final_callbacks_, {})) callback();
 }
 
 void Tape::evaluate(NodeId id) {
@@ -261,6 +266,11 @@ void Tape::evaluate(NodeId id) {
   if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
   if (capture != nullptr) capture->evaluating(node);
   BackwardCall call(*this, node);
+  if (node.defers && deferred_ != nullptr) {  // its prehook
+    for (DeferredNode& each : *deferred_) {
+      if (each.node == id) each.gradient = node.buffer[0];
+    }
+  }
   for (int i = 0; i < node.output_count; ++i) {
     call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);
   }
@@ -274,11 +284,13 @@ void Tape::evaluate(NodeId id) {
   }
   // Order matters: first the incoming gradients die, then what was saved, then results move on.
   for (Tensor& gradient : call.gradients) gradient.reset();
-  for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
-  node.saved_count = 0;
+  if (deferred_ == nullptr) {
+    for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
+    node.saved_count = 0;
+  }
   for (int i = 0; i < node.edge_count; ++i) {
     const Edge edge = node.edges[static_cast<std::size_t>(i)];
-    if (edge.node != kNoNode) deliver(edge, std::move(call.results[static_cast<std::size_t>(i)]));
+    if (call.needs(i)) deliver(edge, std::move(call.results[static_cast<std::size_t>(i)]));
   }
 }
 

@@ -98,6 +98,8 @@ struct Node {
   bool visited = false;
   bool recomputed = false;
   bool outputs_differ = false;     // in shape
+  std::uint8_t computes = 0xff;    // a bit for each edge: whether this backward pass wants its gradient
+  bool defers = false;             // the gradients of its weights to backward_weights()
   std::int32_t hook = -1;          // before its backward; of AccumulateGrad after it
   TensorImpl* variable = nullptr;  // AccumulateGrad only
   std::array<Edge, kMaxEdges> edges;
@@ -110,6 +112,15 @@ struct Node {
   const void* context = nullptr;
   std::shared_ptr<void> owner;  // of the context, where the node owns it
   Tensor kept;                  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
+};
+
+/// A node through which gradients pass to an input, while those of its weights wait (pipelining/_backward.py, a
+/// param_group).
+struct DeferredNode {
+  NodeId node = kNoNode;
+  Tensor gradient;                 // of its output
+  Tensor summed;                   // sum([gradient]) in Python, a copy
+  std::vector<Tensor> of_weights;  // dweights
 };
 
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
@@ -178,6 +189,14 @@ class Tape {
   /// Makes `output` the next output of `node`; without a node nothing. A former history is let go.
   void set_history(Node* node, Tensor& output);
   void backward(const Tensor& root, Tensor root_gradient);
+  /// stage_backward_input of torch.distributed.pipelining: the gradient of `input` alone; the graph is kept. What the
+  /// gradients of `weights` need waits in the result, in the order of the weights.
+  [[nodiscard]] std::vector<DeferredNode> backward_input(const Tensor& root, Tensor root_gradient, const Tensor& input,
+                                                         const std::vector<Tensor>& weights);
+  /// stage_backward_weight: node by node, whose graph may die once its turn is over.
+  void backward_weights(std::vector<DeferredNode>& deferred);
+  /// tensor.detach_()
+  void forget_history(const Tensor& tensor);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
   /// torch.autograd.graph.save_on_cpu: a copy in pinned host memory, and back. No event of the trace but what the card
   /// needs for the copy.
@@ -264,7 +283,10 @@ class Tape {
   void release_node(NodeId id);
   [[nodiscard]] Edge gradient_edge(const Tensor& tensor);
   void count_dependencies(NodeId root);
+  void run_ready(NodeId first);
   void evaluate(NodeId id);
+  void collect_accumulators(NodeId from, std::vector<NodeId>& found);
+  void backward_weight(DeferredNode& deferred);
   void validate(const Edge& edge, Tensor& gradient);
   void deliver(const Edge& edge, Tensor gradient);
   void accumulate_gradient(Node& node, Tensor gradient);
@@ -290,6 +312,7 @@ class Tape {
   std::vector<std::function<void()>> hooks_;
   std::vector<std::function<void()>> final_callbacks_;
   int backward_depth_ = 0;
+  std::vector<DeferredNode>* deferred_ = nullptr;  // of the backward_input() under way, which keeps the graph
   bool closing_ = false;
 };
 
@@ -298,7 +321,9 @@ class BackwardCall {
  public:
   BackwardCall(Tape& owner, Node& evaluated) : tape(owner), node(evaluated) {}
 
-  [[nodiscard]] bool needs(int input) const { return node.edges[static_cast<std::size_t>(input)].node != kNoNode; }
+  [[nodiscard]] bool needs(int input) const {
+    return node.edges[static_cast<std::size_t>(input)].node != kNoNode && (node.computes >> input & 1) != 0;
+  }
   [[nodiscard]] const Tensor& gradient(int output = 0) const { return gradients[static_cast<std::size_t>(output)]; }
   /// The gradient itself, where the result is a view of it.
   [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }

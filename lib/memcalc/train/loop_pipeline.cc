@@ -23,15 +23,22 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kReceiveBuffer{"pipelining::recv_buffer"}, kZerosLike{"aten::zeros_like"};
-constexpr Operator kRandint{"aten::randint"}, kSend{"c10d::send"}, kMerge{"aten::cat"}, kDivide{"aten::div_"};
+constexpr Operator kRandint{"aten::randint"}, kOnesLike{"aten::ones_like"}, kSend{"c10d::send"}, kMerge{"aten::cat"},
+    kDivide{"aten::div_"};
 
 /// One _PipelineStage of a rank.
 class Stage {
  public:
   /// `wrapper`: what shards or shares the stage's module; null where it is called itself.
-  Stage(Tape& tape, PipelineStages& model, const RunSpec& run, ParallelWrapper* wrapper, const ModelStage& modules,
-        std::int64_t hidden_size)
-      : tape_(tape), model_(model), run_(run), wrapper_(wrapper), modules_(modules), hidden_size_(hidden_size) {}
+  Stage(Tape& tape, PipelineStages& model, const std::vector<Parameter>& parameters, const RunSpec& run,
+        ParallelWrapper* wrapper, const ModelStage& modules, std::int64_t hidden_size)
+      : tape_(tape),
+        model_(model),
+        parameters_(parameters),
+        run_(run),
+        wrapper_(wrapper),
+        modules_(modules),
+        hidden_size_(hidden_size) {}
 
   /// _prepare_forward_infra, _prepare_backward_infra: the shapes are found by running the stage once; then a buffer is
   /// made for each micro-batch's input and for its output's gradient.
@@ -54,11 +61,14 @@ class Stage {
     }
     outputs_.resize(static_cast<std::size_t>(micro_batches));
     losses_.resize(static_cast<std::size_t>(micro_batches));
+    deferred_.resize(static_cast<std::size_t>(micro_batches));
+    waiting_outputs_.resize(static_cast<std::size_t>(micro_batches));
   }
 
   /// clear_runtime_states
   void clear() {
     while (!output_chunks_.empty()) output_chunks_.pop_back();
+    for (Tensor& input : inputs_) input.impl()->grad.reset();
   }
 
   void forward(std::size_t m, const Tensor& ids, const Tensor& labels) {
@@ -95,6 +105,29 @@ class Stage {
     } else {
       sent_gradient_ = std::move(gradient);  // bwd_sends holds it until the next
     }
+  }
+
+  /// backward_one_chunk(full_backward=False): the first stage sends no gradient, so it computes none yet.
+  void backward_input(std::size_t m) {
+    if (modules_.embeds) return;
+    tape_.phase = Phase::kBackward;
+    Tensor output = std::move(outputs_[m]);
+    const Tensor& root = modules_.predicts ? losses_[m] : output;
+    Tensor gradient = modules_.predicts ? tape_.empty(root.shape(), root.dtype(), kOnesLike) : output_gradients_[m];
+    const std::vector<Tensor> weights = own_weights();
+    deferred_[m] = tape_.backward_input(root, std::move(gradient), inputs_[m], weights);
+    tape_.forget_history(root);
+    if (!modules_.predicts) waiting_outputs_[m] = std::move(output);  // backward_state
+    const Tensor& sent = inputs_[m].impl()->grad;                     // it stays there until the step is over
+    tape_.collective(kSend, Collective::kSend, sent.dtype(), sent.bytes(), 2);
+  }
+
+  /// backward_weight_one_chunk
+  void backward_weight(std::size_t m) {
+    if (modules_.embeds) return backward(m);
+    tape_.phase = Phase::kBackward;
+    tape_.backward_weights(deferred_[m]);
+    waiting_outputs_[m].reset();
   }
 
   /// The gradient that was sent has arrived.
@@ -136,6 +169,14 @@ class Stage {
     const DType dtype = autocast_dtype(run_.precision).has_value() ? DType::kFloat32 : computed;
     return tape_.empty({run_.batch_size, run_.sequence_length, hidden_size_}, dtype, op, Category::kCommunication);
   }
+  /// submod.parameters()
+  [[nodiscard]] std::vector<Tensor> own_weights() const {
+    std::vector<Tensor> weights;
+    for (const Parameter& each : parameters_) {
+      if (modules_.holds(each.name)) weights.push_back(each.tensor);
+    }
+    return weights;
+  }
   /// tensor_split of the whole batch: a view.
   [[nodiscard]] Tensor micro_batch(const Tensor& whole, std::size_t m) const {
     return slice(whole, 0, static_cast<std::int64_t>(m) * run_.batch_size, run_.batch_size);
@@ -143,6 +184,7 @@ class Stage {
 
   Tape& tape_;
   PipelineStages& model_;
+  const std::vector<Parameter>& parameters_;
   const RunSpec& run_;
   ParallelWrapper* wrapper_;
   ModelStage modules_;
@@ -153,6 +195,8 @@ class Stage {
   std::vector<Tensor> outputs_;                    // fwd_cache
   std::vector<Tensor> output_chunks_;              // the last stage's, until the next step begins
   std::vector<Tensor> losses_;
+  std::vector<std::vector<DeferredNode>> deferred_;  // zero bubble: param_groups of a micro-batch
+  std::vector<Tensor> waiting_outputs_;
   Tensor sent_gradient_;
   std::vector<Tensor> sent_;
 };
@@ -282,7 +326,7 @@ void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const Ru
   tape.empty_cache();
   std::vector<Stage> stages;
   for (const ModelStage& each : own) {
-    stages.emplace_back(tape, *stages_of_model, run, wrapper, each, hidden_size_of(spec));
+    stages.emplace_back(tape, *stages_of_model, model.parameters, run, wrapper, each, hidden_size_of(spec));
   }
   if (pipeline.schedule == PipelineSchedule::kGpipe) {
     for (Stage& each : stages) each.wait_for_sends_at_the_end();
@@ -301,10 +345,11 @@ void run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const Ru
       const auto m = static_cast<std::size_t>(step.micro_batch);
       // PipelineScheduleMulti waits for its messages after each step.
       if (pipeline.chunks > 1) std::for_each(stages.begin(), stages.end(), [](Stage& each) { each.let_go_of_sent(); });
-      if (step.action == PipelineAction::kForward) {
-        stage.forward(m, ids, labels);
-      } else {
-        stage.backward(m);
+      switch (step.action) {
+        case PipelineAction::kForward: stage.forward(m, ids, labels); break;
+        case PipelineAction::kBackward: stage.backward(m); break;
+        case PipelineAction::kInputBackward: stage.backward_input(m); break;
+        case PipelineAction::kWeightBackward: stage.backward_weight(m); break;
       }
     }
     if (wrapper != nullptr) wrapper->reduce_gradients();

@@ -2,6 +2,7 @@
 
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -39,10 +40,10 @@ void pass_gradient(BackwardCall& call) {
 void multiply_backward(BackwardCall& call) {
   // Alphabetical: `other` before `self`. saved: other's factor first (self), then self's (other).
   int next = 0;
-  const int other = call.needs(0) ? next++ : -1;
-  const int self = call.needs(1) ? next++ : -1;
-  if (self >= 0) call.set(1, multiply(call.gradient(), call.saved(self)));
-  if (other >= 0) call.set(0, multiply(call.gradient(), call.saved(other)));
+  const int other = was_recorded(call, 0) ? next++ : -1;
+  const int self = was_recorded(call, 1) ? next++ : -1;
+  if (call.needs(1)) call.set(1, multiply(call.gradient(), call.saved(self)));
+  if (call.needs(0)) call.set(0, multiply(call.gradient(), call.saved(other)));
 }
 
 void multiply_scalar_backward(BackwardCall& call) { call.set(0, pointwise(kMul, {&call.gradient()}, 1)); }

@@ -4,6 +4,7 @@
 
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -56,7 +57,7 @@ Tensor matrix_of_each_group(const Tensor& a, const Tensor& b, std::int64_t group
 constexpr int kColumnMajor = 1;  // attribute: the matrices are a transposed view
 
 void grouped_mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2 as needed, offs, self as needed
-  const int offsets = call.needs(0) ? 1 : 0;
+  const int offsets = was_recorded(call, 0) ? 1 : 0;
   const std::int64_t groups = call.saved(offsets).size(0);
   if (call.needs(1)) {
     const Tensor& self = call.saved(offsets + 1);

@@ -5,6 +5,7 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -66,8 +67,8 @@ void remember_layouts(Node* node, const Tensor& a, const Tensor& b) {
   node->attributes[kSecondColumnMajor] = is_column_major(b.shape(), b.strides()) ? 1 : 0;
 }
 
-void addmm_backward(BackwardCall& call) {  // inputs: bias, mat1, mat2; saved: mat1, mat2 as far as needed
-  const int mat2 = call.needs(2) ? 1 : 0;  // its place among the saved
+void addmm_backward(BackwardCall& call) {          // inputs: bias, mat1, mat2; saved: mat1, mat2 as far as needed
+  const int mat2 = was_recorded(call, 2) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
     call.set(1, first_gradient(call.gradient(), call.saved(mat2), call.node.attributes[kFirstColumnMajor] != 0));
   }
@@ -77,8 +78,8 @@ void addmm_backward(BackwardCall& call) {  // inputs: bias, mat1, mat2; saved: m
   if (call.needs(0)) call.set(0, call.gradient());  // summed to the bias's shape when it is validated
 }
 
-void mm_backward(BackwardCall& call) {     // inputs: self, mat2; saved: mat2, self (alphabetical)
-  const int self = call.needs(0) ? 1 : 0;  // its place among the saved
+void mm_backward(BackwardCall& call) {             // inputs: self, mat2; saved: mat2, self (alphabetical)
+  const int self = was_recorded(call, 0) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
     call.set(1, second_gradient(call.gradient(), call.saved(self), call.node.attributes[kSecondColumnMajor] != 0));
   }
@@ -88,7 +89,7 @@ void mm_backward(BackwardCall& call) {     // inputs: self, mat2; saved: mat2, s
 }
 
 void bmm_backward(BackwardCall& call) {
-  const int self = call.needs(0) ? 1 : 0;  // its place among the saved
+  const int self = was_recorded(call, 0) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) call.set(1, raw_bmm(transpose(call.saved(self), 1, 2), call.gradient()));
   if (call.needs(0)) call.set(0, raw_bmm(call.gradient(), transpose(call.saved(0), 1, 2)));
 }

@@ -1,9 +1,11 @@
 #include "memcalc/train/parallel/data_parallel.h"
 
+#include <array>
 #include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/parallel/ddp.h"
 
 namespace memcalc {
 
@@ -48,10 +50,33 @@ void mean_backward(BackwardCall& call) {
 
 void DataParallelModule::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) params_.push_back(parameter.tensor);
+  for (std::vector<std::size_t>& params : bucket_assignment(params_, std::array{kBufferBytes})) {
+    chunks_.push_back({.params = std::move(params)});
+  }
   if (is_first()) return;
-  for (const Tensor& param : params_) tape.make_resizable(param);  // nothing is here between steps
-  assumptions.emplace_back("a replica's weights stay on its card until the backward pass is done (not validated)");
+  for (Chunk& chunk : chunks_) {
+    std::vector<Tensor> parts;
+    for (const std::size_t i : chunk.params) parts.push_back(params_[i]);
+    chunk.flat = tape.empty_resizable({elements_of(parts)}, parts.front().dtype());
+    for (const std::size_t i : chunk.params) {
+      const Tensor& param = params_[i];
+      tape.on_meta_device = true;  // nothing is here between steps
+      tape.convert(param, param.dtype(), kBroadcast);
+      tape.on_meta_device = false;
+      Tensor view = tape.alias(chunk.flat, param.shape(), param.strides(), false);
+      tape.take_storage(param, view);
+      if (model.parameters[i].is_embedding || !param.requires_grad()) continue;
+      ++chunk.saved;
+      tape.after_gradient_of(param, [this, &chunk] {
+        if (--chunk.pending == 0) let_go(chunk);
+      });
+    }
+  }
 }
+
+// The last view of it dies: those that autograd kept, and the replica's own, which dies as DataParallel.forward
+// returns.
+void DataParallelModule::let_go(Chunk& chunk) { (void)tape.empty_storage(chunk.flat); }
 
 bool DataParallelModule::updates(const Parameter& parameter) const {
   return is_first() && parameter.tensor.requires_grad();
@@ -61,16 +86,20 @@ ParameterGroup DataParallelModule::optimizer_parameters(const Model& model) cons
   return is_first() ? ParallelWrapper::optimizer_parameters(model) : ParameterGroup{};
 }
 
-// replicate(): GPU 0 flattens what fits the buffer and keeps its own weights; the others receive new ones.
+// replicate(): GPU 0 flattens chunks (torch/csrc/cuda/comm.cpp, broadcast_coalesced) and keeps its own weights; the
+// others receive new ones.
 void DataParallelModule::broadcast_weights() {
-  for (const std::vector<Tensor>& chunk : take_tensors(params_)) {
-    const DType dtype = chunk.front().dtype();
+  for (Chunk& chunk : chunks_) {
+    std::int64_t elements = 0;
+    for (const std::size_t i : chunk.params) elements += params_[i].elements();
+    const DType dtype = params_[chunk.params.front()].dtype();
     if (is_first()) {
-      if (chunk.size() > 1) tape.scratch(elements_of(chunk) * size_of(dtype), kCat, Category::kCommunication);
+      if (chunk.params.size() > 1) tape.scratch(elements * size_of(dtype), kCat, Category::kCommunication);
     } else {
-      for (const Tensor& param : chunk) tape.fill_storage(param, kBroadcast, Category::kGatheredWeights);
+      tape.fill_storage(chunk.flat, kBroadcast, Category::kGatheredWeights);
+      chunk.pending = chunk.saved;
     }
-    tape.collective(kBroadcast, Collective::kBroadcast, dtype, elements_of(chunk) * size_of(dtype), run.parallel.gpus);
+    tape.collective(kBroadcast, Collective::kBroadcast, dtype, elements * size_of(dtype), run.parallel.gpus);
   }
 }
 
@@ -90,6 +119,9 @@ ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch
   broadcast_weights();
   ModelOutput output = module(own);
   if (is_first()) gather(output);
+  for (Chunk& chunk : chunks_) {
+    if (!is_first() && chunk.saved == 0) let_go(chunk);
+  }
   tape.at_end_of_backward([this] { reduce_gradients(); });
   return output;
 }
@@ -153,8 +185,8 @@ void DataParallelModule::reduce_gradients() {
   for (std::size_t i = 0; i < trained.size(); ++i) {
     trained[i].impl()->grad = is_first() ? reduced[i] : Tensor();
   }
-  if (!is_first()) {
-    for (const Tensor& param : params_) (void)tape.empty_storage(param);
+  for (Chunk& chunk : chunks_) {
+    if (!is_first() && chunk.pending > 0) let_go(chunk);  // of parameters that got no gradient
   }
   tape.current_node = nullptr;
 }

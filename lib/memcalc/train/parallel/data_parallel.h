@@ -3,6 +3,7 @@
 // 0, as are the gradients. "Rank" means GPU here. Covered by tests/unit/parallel_test.cc.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "memcalc/train/parallel/wrapper.h"
@@ -24,7 +25,17 @@ class DataParallelModule : public ParallelWrapper {
   void gather(ModelOutput& output);
   void reduce_gradients();
 
+  /// comm::broadcast_coalesced: parameters that arrive as views of one tensor.
+  struct Chunk {
+    Tensor flat;                      // of a replica
+    std::vector<std::size_t> params;  // places in params_
+    std::size_t saved = 0;            // of them autograd keeps: all but embeddings
+    std::size_t pending = 0;          // that it still keeps in this backward pass
+  };
+  void let_go(Chunk& chunk);
+
   std::vector<Tensor> params_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace memcalc

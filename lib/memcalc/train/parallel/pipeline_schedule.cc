@@ -66,21 +66,29 @@ Steps interleaved(const Pipeline& pipeline, std::int64_t stage) {
   return steps;
 }
 
-/// ZB-H1 (Qi et al., arXiv 2401.10241, section 2.2): as 1F1B, but only the input's gradient is computed at once; the
-/// weights' follows a stage's number of micro-batches later, in what would be idle time.
+/// ZB-H1 (Qi et al., arXiv 2401.10241, section 2.2): only the input's gradient is computed at once; the weights'
+/// follows a stage's number of backwards later, in what would be idle time. Of several chunks: torch's
+/// ScheduleInterleavedZeroBubble (schedules.py, _calculate_single_rank_operations).
 Steps zero_bubble(const Pipeline& pipeline, std::int64_t stage) {
   Steps steps;
-  std::int64_t inputs_done = 0, weights_done = 0;
-  for (const PipelineStep& each : one_forward_one_backward(pipeline, stage)) {
-    if (each.action == PipelineAction::kForward) {
-      steps.push_back(each);
-      continue;
-    }
-    steps.push_back(step(PipelineAction::kInputBackward, 0, inputs_done++));
+  const std::int64_t total = pipeline.micro_batches * pipeline.chunks;
+  const std::int64_t group = std::min(pipeline.stages, pipeline.micro_batches);
+  const std::int64_t warm_up = std::min(pipeline.stages - stage - 1 + (pipeline.chunks - 1) * group, total);
+  std::int64_t weights_done = 0;
+  const auto backward = [&](std::int64_t k) {
+    steps.push_back(interleaved_step(pipeline, PipelineAction::kInputBackward, k));
     // Stage p puts off p weight gradients: together with its P - p micro-batches in flight as many as 1F1B's first.
-    if (inputs_done - weights_done > stage) steps.push_back(step(PipelineAction::kWeightBackward, 0, weights_done++));
+    if (k >= stage) steps.push_back(interleaved_step(pipeline, PipelineAction::kWeightBackward, weights_done++));
+  };
+  for (std::int64_t k = 0; k < warm_up; ++k) steps.push_back(interleaved_step(pipeline, PipelineAction::kForward, k));
+  for (std::int64_t k = warm_up; k < total; ++k) {
+    steps.push_back(interleaved_step(pipeline, PipelineAction::kForward, k));
+    backward(k - warm_up);
   }
-  while (weights_done < inputs_done) steps.push_back(step(PipelineAction::kWeightBackward, 0, weights_done++));
+  for (std::int64_t k = total - warm_up; k < total; ++k) backward(k);
+  while (weights_done < total) {
+    steps.push_back(interleaved_step(pipeline, PipelineAction::kWeightBackward, weights_done++));
+  }
   return steps;
 }
 
@@ -94,7 +102,7 @@ Pipeline pipeline_of(const Parallel& parallel, std::int64_t accumulation_steps) 
 }
 
 std::vector<PipelineStep> pipeline_steps(const Pipeline& pipeline, std::int64_t stage) {
-  if (pipeline.chunks > 1) return interleaved(pipeline, stage);
+  if (pipeline.chunks > 1 && pipeline.schedule != PipelineSchedule::kZeroBubble) return interleaved(pipeline, stage);
   switch (pipeline.schedule) {
     case PipelineSchedule::kGpipe: return gpipe(pipeline);
     case PipelineSchedule::kZeroBubble: return zero_bubble(pipeline, stage);
