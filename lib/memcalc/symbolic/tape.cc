@@ -364,6 +364,12 @@ void Tape::use_cublas(bool with_lt) {
   }
 }
 
+// aten/src/ATen/cuda/detail/DeviceThreadHandles.h: a pool of handles, to which a thread that ends gives its own back.
+void Tape::forward_thread_ended() {
+  cublas_used_ = {false, cublas_used_[0]};
+  cublaslt_used_ = {false, cublaslt_used_[0]};
+}
+
 const Tensor* Tape::find_cached_cast(const TensorImpl& weight) const {
   return weight.cached_cast < 0 ? nullptr : &cast_cache_[static_cast<std::size_t>(weight.cached_cast)].second;
 }

@@ -163,8 +163,10 @@ class Tape {
   void set_category(const Tensor& tensor, Category category);
   /// tensor.record_stream(…): once freed its memory is not handed out again before streams_done().
   void record_stream(const Tensor& tensor);
-  /// The other streams are done with a block that waited for them.
+  /// The other streams are done with a block that waited for them. Pre: it is free.
   void streams_done(BlockId block);
+  /// Whether some tensor still lies on it.
+  [[nodiscard]] bool is_held(BlockId block) const { return block_references_[static_cast<std::size_t>(block)] > 0; }
 
   // --- storages that are freed and allocated again under the tensors that share them (untyped_storage().resize_)
   /// Frees the storage of `tensor`, which nothing else shares, and gives it one that can be resized; it is empty.
@@ -233,6 +235,8 @@ class Tape {
   void stop() { closing_ = true; }
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.
   void use_cublas(bool with_lt);
+  /// The thread that ran forward is gone: autograd's takes its handle over, the next forward's makes another.
+  void forward_thread_ended();
 
   const DeviceSpec& device;
   Trace trace;

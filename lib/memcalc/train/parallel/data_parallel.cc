@@ -122,6 +122,8 @@ ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch
   for (Chunk& chunk : chunks_) {
     if (!is_first() && chunk.saved == 0) let_go(chunk);
   }
+  // parallel_apply ran the replicas in threads of their own.
+  if (!std::exchange(ran_, true)) tape.forward_thread_ended();
   tape.at_end_of_backward([this] { reduce_gradients(); });
   return output;
 }

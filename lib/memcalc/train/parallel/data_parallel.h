@@ -36,6 +36,7 @@ class DataParallelModule : public ParallelWrapper {
 
   std::vector<Tensor> params_;
   std::vector<Chunk> chunks_;
+  bool ran_ = false;
 };
 
 }  // namespace memcalc

@@ -260,9 +260,15 @@ void DeepSpeedZero3::wait_for_streams(const Tensor& tensor) {
 
 void DeepSpeedZero3::streams_are_done() {
   // What a recomputed layer saved are detached tensors, which keep a gathered weight until its own backward.
-  if (run.checkpointing != Checkpointing::kNone && in_backward_) return;
-  for (const BlockId block : waiting_) tape.streams_done(block);
-  waiting_.clear();
+  std::vector<BlockId> held;
+  for (const BlockId block : waiting_) {
+    if (tape.is_held(block)) {
+      held.push_back(block);
+    } else {
+      tape.streams_done(block);
+    }
+  }
+  waiting_.swap(held);
 }
 
 // --- gradients
