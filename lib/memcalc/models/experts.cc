@@ -15,7 +15,8 @@ namespace {
 
 constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kEmptyLike{"aten::empty_like"};
 constexpr Operator kNe{"aten::ne"}, kGt{"aten::gt"}, kLt{"aten::lt"}, kEq{"aten::eq"}, kFmod{"aten::fmod"};
-constexpr Operator kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"}, kClamp{"aten::clamp"};
+constexpr Operator kIndexPut{"aten::index_put_"}, kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"},
+    kClamp{"aten::clamp"};
 
 /// _default_apply_gate
 Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
@@ -39,6 +40,9 @@ Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& o
 Tensor inverse_permutation(const Tensor& perm) {
   Tensor inverse = perm.tape().empty(perm.shape(), DType::kInt64, kEmptyLike);
   perm.tape().scratch(perm.bytes(), kArange);
+  const auto bytes = static_cast<double>(perm.bytes());
+  perm.tape().kernel(kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
+  perm.tape().kernel(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
   return inverse;
 }
 

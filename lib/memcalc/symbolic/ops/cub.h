@@ -24,6 +24,11 @@ inline constexpr std::int64_t kScanTile = 896;        // int64 that one thread b
          kCubAlignment - 1;
 }
 
+/// Kernels that it launches: beyond one block the digits' histogram, a scan of it, and the passes.
+[[nodiscard]] inline std::int32_t radix_sort_launches(std::int64_t n, int bits = 64) {
+  return n <= kSmallSortTile ? 1 : static_cast<std::int32_t>(2 + ceil_div(bits, 8));
+}
+
 /// Decoupled look-back: 16 bytes a tile, 8 where the values have 4; 32 tiles of padding.
 [[nodiscard]] inline Bytes look_back_bytes(std::int64_t n, std::int64_t tile, std::int64_t value_size = 8) {
   return round_up(2 * value_size * (32 + ceil_div(n, tile)), kCubAlignment) + 2 * kCubAlignment - 1;

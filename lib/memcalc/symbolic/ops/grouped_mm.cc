@@ -31,13 +31,17 @@ Bytes descriptors_bytes(const DeviceSpec& device) { return std::int64_t{4} * 128
 /// The kernel for a result that exists. Every row is multiplied once, whatever group it is in.
 void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out) {
   Tape& tape = result.tape();
-  if (takes_cutlass(result)) {
+  const bool at_once = takes_cutlass(result);
+  if (at_once) {
     const Tensor arguments = tape.empty({arguments_bytes(groups)}, DType::kUInt8, kGroupedMm, Category::kWorkspaces);
     tape.scratch(descriptors_bytes(tape.device), kGroupedMm, Category::kWorkspaces);
   } else {
+    tape.synchronize(kGroupedMm);
     tape.use_cublas(false);
   }
   tape.grouped_contraction(kGroupedMm, result.dtype(), groups, rows, in, out);
+  // A kernel that writes the groups' arguments and the product, or a product for each group.
+  if (Kernel* kernel = tape.last_kernel()) kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
 }
 
 /// a [rows, in] by b [groups, in, out]: [rows, out].
@@ -108,6 +112,7 @@ Tensor count_values(const Tensor& x, std::int64_t bins) {
 Tensor cumulative_sum(const Tensor& x) {
   Tensor result = x.tape().empty(x.shape(), DType::kInt32, kCumsum);
   x.tape().scratch(scan_bytes(x.elements(), size_of(DType::kInt32)), kCumsum);
+  x.tape().kernel(kCumsum, OperatorClass::kMovement, x.dtype(), 0, 2 * static_cast<double>(x.bytes()));
   return result;
 }
 

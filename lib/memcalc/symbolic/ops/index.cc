@@ -37,6 +37,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   const std::int64_t n = call.saved(0).elements();
   const auto indices = [&] { return tape.empty({n}, DType::kInt64, kIndexPut); };
   Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
+  tape.kernel(kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   Tensor linear;
   for (int i = 0; i < call.node.saved_count; ++i) {
     Tensor remainder = indices();
@@ -53,6 +54,9 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   tape.scratch(radix_sort_bytes(n, bits), kIndexPut);
   range.reset();
   move_kernel(kIndexPut, values);
+  // remainder, mul and div_ of the indices, arange, the sort, the sums
+  if (Kernel* kernel = tape.last_kernel())
+    kernel->launches = 2 * call.node.saved_count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
   call.set(0, std::move(result));
 }

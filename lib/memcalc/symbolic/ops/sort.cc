@@ -86,6 +86,8 @@ Selection sort(const Tensor& x) {
   const Tensor positions = tape.empty({n}, DType::kInt64, kSort);
   if (n > kSmallSort) tape.scratch(radix_sort_bytes(n), kSort);
   selection_kernel(kSort, x, result);
+  // a copy of the values, arange, the sort
+  if (Kernel* kernel = tape.last_kernel()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n) : 1);
   return result;
 }
 
