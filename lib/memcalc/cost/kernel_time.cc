@@ -37,6 +37,21 @@ double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const Memo
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, computed);
 }
 
+// cuda/SoftMax.cu reads a row again for each reduction (a maximum and a sum; in backward one sum) where it is longer
+// than a block's shared memory. Meanwhile the cache holds it if all rows at work fit.
+double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+  constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
+  constexpr double kCacheBytes = 50e6;                     // an H100's second level
+  constexpr double kFromCache = 0.4;  // a read's time there, over one from memory: rows of 61 to 122 KB in the sweep
+  const double inputs = kernel.backward ? 2 : 1, again = kernel.backward ? 1 : 2;
+  const double row = static_cast<double>(kernel.n) * static_cast<double>(size_of(kernel.dtype));
+  if (row <= kSharedBytes) return memory_seconds(kernel, device, rates);
+  const bool cached = inputs * row * kBlocks * device.multiprocessors <= kCacheBytes;
+  Kernel reread = kernel;
+  reread.bytes *= (inputs + 1 + again * (cached ? kFromCache : 1)) / (inputs + 1);
+  return memory_seconds(reread, device, rates);
+}
+
 // cuda/Embedding.cu: few indices are scattered by one kernel; many are sorted first and summed by segments. The table
 // of gradients is zeroed before.
 double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
@@ -94,6 +109,9 @@ double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const Devi
     case KernelKind::kEfficientAttention: return attention_seconds(kernel, device, attention_rates(kernel, rates));
     case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, rates));
     case KernelKind::kEmbeddingBackward: return embedding_seconds(kernel, device, rates);
+    case KernelKind::kRowwise:
+      return kernel.flag ? softmax_seconds(kernel, device, rates.softmax)
+                         : memory_seconds(kernel, device, rates.rowwise);
     case KernelKind::kPartOfPrevious:
     case KernelKind::kSynchronize:
     case KernelKind::kCopyToDevice:

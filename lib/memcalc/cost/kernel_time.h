@@ -16,6 +16,7 @@ namespace memcalc {
 
 /// The same by class.
 [[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
+[[nodiscard]] double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
 [[nodiscard]] double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates);
 [[nodiscard]] double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const DeviceSpec& device, const ConvolutionRates& rates);

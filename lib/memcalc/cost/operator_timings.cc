@@ -79,15 +79,19 @@ Kernel rows_kernel(const Row& row, KernelKind kind, double tensors) {
   return kernel;
 }
 
+Kernel softmax(const Row& row, bool backward) {
+  Kernel kernel = rows_kernel(row, KernelKind::kRowwise, backward ? 3 : 2);
+  kernel.flag = true;
+  kernel.backward = backward;
+  return kernel;
+}
+
 std::vector<Kernel> rowwise(const Row& row) {
   const std::string op = row.json.required_string("op");
-  if (op == "layernorm_fwd" || op == "log_softmax_fwd" || op == "softmax_fwd") {
-    return {rows_kernel(row, KernelKind::kRowwise, 2)};
-  }
-  if (op == "log_softmax_bwd") return {rows_kernel(row, KernelKind::kRowwise, 3)};
-  if (op == "softmax_bwd") {
-    return {rows_kernel(row, KernelKind::kVectorized, 3), rows_kernel(row, KernelKind::kRowwise, 3)};
-  }
+  if (op == "layernorm_fwd") return {rows_kernel(row, KernelKind::kRowwise, 2)};
+  if (op == "log_softmax_fwd" || op == "softmax_fwd") return {softmax(row, false)};
+  if (op == "log_softmax_bwd") return {softmax(row, true)};
+  if (op == "softmax_bwd") return {rows_kernel(row, KernelKind::kVectorized, 3), softmax(row, true)};
   if (op == "layernorm_bwd") {
     return {rows_kernel(row, KernelKind::kRowwise, 3), rows_kernel(row, KernelKind::kColumnSum, 2)};
   }

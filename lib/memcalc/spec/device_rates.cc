@@ -28,14 +28,15 @@ DeviceRates read_device_rates(const JsonObject& json) {
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
   const MemoryScaling& from = rates.scaling;
-  if (from.bytes_per_second <= 0 || bytes_per_second <= from.bytes_per_second) return;
-  const double more = multiprocessors > 0 ? multiprocessors / from.multiprocessors : 1;
+  if (from.bytes_per_second <= 0 || bytes_per_second <= 0 || multiprocessors <= 0) return;
+  if (bytes_per_second <= from.bytes_per_second && multiprocessors < from.multiprocessors) return;
   for (MemoryRates* const each :
-       {&rates.vectorized, &rates.converting, &rates.strided, &rates.random, &rates.rowwise, &rates.row_sum,
-        &rates.column_sum, &rates.image, &rates.indexed, &rates.multi_tensor}) {
+       {&rates.vectorized, &rates.converting, &rates.strided, &rates.random, &rates.rowwise, &rates.softmax,
+        &rates.row_sum, &rates.column_sum, &rates.image, &rates.indexed, &rates.multi_tensor}) {
     const double measured = 1 / (each->bandwidth * from.bytes_per_second);  // seconds a byte
     const double of_memory = std::min(measured, from.share / from.bytes_per_second);
-    const double here = from.share / bytes_per_second + (measured - of_memory) / std::max(more, 1.0);
+    const double here = of_memory * from.bytes_per_second / bytes_per_second +
+                        (measured - of_memory) * from.multiprocessors / multiprocessors;
     each->bandwidth = 1 / (here * bytes_per_second);
   }
 }

@@ -83,6 +83,7 @@ struct HostRates {
   double packed_tensor_us = 1;        // each tensor that autograd saves there: its hook in forward,
   double unpacked_tensor_us = 1;      // both hooks in backward
   double optimizer_tensor_us = 1;     // the optimizer's own loop over its parameters
+  double zeroed_tensor_us = 1;        // zero_grad's, with the gradients that die
   double trainer_step_us = 1;
   double trainer_batch_us = 1;
   double trainer_tensor_us = 1;
@@ -138,7 +139,8 @@ struct DeviceRates {
   std::string link_source;  // where the network's are from
   bool predicted = false;   // this card was not measured
 
-  MemoryRates vectorized, converting, strided, random, rowwise, row_sum, column_sum, image, indexed, multi_tensor;
+  MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, indexed,
+      multi_tensor;
   ProductRates half, tf32, float32;
   AttentionRates cudnn, flash, efficient, efficient_float32;
   ConvolutionRates convolution_half, convolution_tf32, convolution_float32;
@@ -150,8 +152,9 @@ struct DeviceRates {
 };
 
 /// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a
-/// memory-bound kernel only a part is the memory's; the rest is the multiprocessors', which a faster memory leaves as
-/// it is. Cards with slower memory have fewer or slower multiprocessors as well: the shares of the datasheet hold.
+/// memory-bound kernel only a part is the memory's; the rest is the multiprocessors', which another memory leaves as it
+/// is. Where the memory is slower and the multiprocessors are fewer (on older cards also slower, which no datasheet
+/// says of such kernels), the shares of the datasheet hold.
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
 
 /// Calls visit(group, name, value) for each number, in the order of the file.
@@ -198,6 +201,7 @@ void visit_rates(Rates& rates, Visit visit) {
   memory("strided", rates.strided);
   memory("random", rates.random);
   memory("rowwise", rates.rowwise);
+  memory("softmax", rates.softmax);
   memory("row_sum", rates.row_sum);
   memory("column_sum", rates.column_sum);
   memory("image", rates.image);
@@ -238,6 +242,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("host", "packed_tensor_us", rates.host.packed_tensor_us);
   visit("host", "unpacked_tensor_us", rates.host.unpacked_tensor_us);
   visit("host", "optimizer_tensor_us", rates.host.optimizer_tensor_us);
+  visit("host", "zeroed_tensor_us", rates.host.zeroed_tensor_us);
   visit("host", "trainer_step_us", rates.host.trainer_step_us);
   visit("host", "trainer_batch_us", rates.host.trainer_batch_us);
   visit("host", "trainer_tensor_us", rates.host.trainer_tensor_us);

@@ -30,8 +30,9 @@ enum class HostWork : std::uint8_t {
   kPackedTensor,               // each tensor that autograd saves in it: torch/utils/checkpoint.py's hooks are Python
   kUnpackedTensor,
   kOptimizerTensor,  // the optimizer's loop over its parameters before its first kernel
+  kZeroedTensor,     // zero_grad's
 };
-inline constexpr std::size_t kHostWorkCount = 15;
+inline constexpr std::size_t kHostWorkCount = 16;
 
 /// In the KernelList host work is an operator of these: it has no kernel of its own (KernelKind::kPartOfPrevious) and
 /// happens `m` times.
@@ -50,7 +51,8 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"checkpoint: recompute_fn"},
      {"checkpoint: pack_hook"},
      {"checkpoint: unpack_hook"},
-     {"Optimizer._init_group"}}};
+     {"Optimizer._init_group"},
+     {"Optimizer.zero_grad"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

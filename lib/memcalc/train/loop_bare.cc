@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
@@ -167,6 +168,7 @@ void BareLoop::step() {
   tape_.phase = Phase::kZero;
   if (wrapper_ != nullptr) {
     zero_grad(model_);
+    record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
   } else {
     optimizer_.zero_grad();
   }

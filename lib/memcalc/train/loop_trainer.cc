@@ -180,6 +180,7 @@ void TrainerLoop::step(bool padded) {
   if (wrapper_ != nullptr) wrapper_->after_step();
   tape_.phase = Phase::kZero;
   zero_grad(model_);
+  record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
 }
 
 void TrainerLoop::micro_batch(Batch& batch, bool sync) {

@@ -123,6 +123,7 @@ void OptimizerSteps::zero_grad() {
   for (const Parameter* each : on_host_) each->tensor.impl()->grad.reset();
   for (const ParameterGroup& group : groups_) {
     for (const Parameter* each : group) each->tensor.impl()->grad.reset();
+    record_host_work(memory_.tape, HostWork::kZeroedTensor, static_cast<std::int64_t>(group.size()));
   }
 }
 

@@ -39,6 +39,15 @@ void normalization_kernel(const Operator& op, const Tensor& x, double flops, dou
   }
 }
 
+/// cost/ tells softmax from normalisations by the kernel's flag: it may read a row more than once.
+void softmax_kernel(const Operator& op, const Tensor& x, double flops, bool backward) {
+  normalization_kernel(op, x, flops, backward ? 3 : 2);
+  if (Kernel* kernel = x.tape().last_kernel()) {
+    kernel->flag = true;
+    kernel->backward = backward;
+  }
+}
+
 /// The gradients of weight and bias: a second pass over x and dy (cuda/layer_norm_kernel.cu, GammaBetaBackward).
 void weight_gradient_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
@@ -134,7 +143,7 @@ void softmax_backward(BackwardCall& call) {
   Tensor dx = call.tape.empty(gradient.shape(), input_dtype, op);
   // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax.
   if (&op == &kSoftmaxBackwardOp) const Tensor product = pointwise(op, {&gradient, &result}, 1);
-  normalization_kernel(op, gradient, 4, 3);
+  softmax_kernel(op, gradient, 4, true);
   call.set(0, std::move(dx));
 }
 
@@ -146,7 +155,7 @@ Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunct
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
   Tensor result = tape.empty(x.shape(), dtype, op);
   if (!x.is_contiguous()) tape.scratch(x.bytes(), kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
-  normalization_kernel(op, x, 5, 2);
+  softmax_kernel(op, x, 5, false);
   tape.set_history(node, result);
   if (node != nullptr) tape.save(*node, result);
   return result;
