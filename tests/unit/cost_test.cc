@@ -248,6 +248,24 @@ TEST(Cost, CopiesTakeTheBusAndPageableOnesTheHostToo) {
   EXPECT_NEAR(seconds_of(time, TimeClass::kHost), 10e-6, 1e-9) << "nothing is queued when the copy is done";
 }
 
+// Expected largest of n standard normal variables: 0.564, 1.029, 1.424, 2.349 (tables of order statistics); 0.2 of it.
+TEST(Cost, RanksWaitForTheSlowestHost) {
+  EXPECT_EQ(slowest_of(1), 1);
+  EXPECT_NEAR(slowest_of(2), 1 + 0.2 * 0.564, 0.01);
+  EXPECT_NEAR(slowest_of(4), 1 + 0.2 * 1.029, 0.01);
+  EXPECT_NEAR(slowest_of(8), 1 + 0.2 * 1.424, 0.01);
+  EXPECT_NEAR(slowest_of(64), 1 + 0.2 * 2.349, 0.01);
+  KernelList list = repeated(100, 1e6);  // 1 us each; the host takes 10
+  const double alone = cost(list, device(), rates()).step_seconds;
+  Kernel reduced = kernel(0, Phase::kBackward);
+  reduced.collective = Collective::kReduceScatter;
+  reduced.stream = CudaStream::kReduceScatter;
+  reduced.collective_bytes = 1;
+  reduced.group_size = 4;
+  list.push_back(reduced);
+  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, slowest_of(4) * alone, 0.02 * alone);
+}
+
 TEST(Cost, OptimizersOverDTensorsCostMore) {
   DeviceRates sharded = rates();
   sharded.host.tensor_us = 1;

@@ -3,6 +3,8 @@
 // goes. Covered by tests/unit/cost_test.cc.
 #pragma once
 
+#include <cstdint>
+
 #include "memcalc/cost/step_time.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/device_spec.h"
@@ -15,5 +17,8 @@ namespace memcalc {
 
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates);
+
+/// How many times an average host's time the slowest of some ranks takes: at their collectives the others wait for it.
+[[nodiscard]] double slowest_of(std::int64_t ranks);
 
 }  // namespace memcalc
