@@ -85,6 +85,16 @@ constexpr Floor kFloors[] = {
     {"trainer-llama-2l-fsdp1-ampbf16-w2-rank0", 0.867},
     {"trainer-llama-2l-fsdp2-ampbf16-w2-rank0", 0.939},
     {"trainer-llama-2l-fsdp2-bf16-w2-rank0", 0.954},
+    {"llama-2l-ddp-tp2-bf16-w4-rank0", 1},
+    {"llama-2l-fsdp2-cp2-mp-w4-rank0", 0.969},
+    {"llama-2l-fsdp2-tp2-mp-w4-rank0", 0.969},
+    {"llama-2l-hsdp2-mp-w4-rank0", 0.968},
+    {"llama-2l-tp2-cp2-bf16-w4-rank0", 0.996},
+    {"llama-4l-ddp-pp2-bf16-w4-rank0", 1},
+    {"llama-4l-ddp-pp2-bf16-w4-rank2", 0.999},
+    {"llama-4l-fsdp2-pp2-mp-w4-rank0", 0.98},
+    {"llama-4l-fsdp2-pp2-mp-w4-rank2", 0.983},
+    {"mixtral-2l-ep4-bf16-w4-rank0", 0.995},
     // clang-format on
 };
 
@@ -95,7 +105,7 @@ struct Recording {
 };
 
 constexpr const char* kRows[] = {"rows_parallel_h200.jsonl", "rows_parallel_quick_h200.jsonl",
-                                 "rows_deepspeed_h200.jsonl"};
+                                 "rows_parallel_mesh_h200.jsonl", "rows_deepspeed_h200.jsonl"};
 
 /// The row of the same run, which says in the harness's words what was run; a history's header may be older.
 std::optional<MeasuredCase> case_of(const std::string& id) {

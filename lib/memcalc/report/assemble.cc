@@ -1,6 +1,7 @@
 #include "memcalc/report/assemble.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
@@ -141,6 +143,18 @@ void fill_flops(const KernelList& kernels, Report& report) {
   }
 }
 
+// Measured on four H200s (tests/measured/rows_parallel_mesh_h200.jsonl): each dimension of a mesh of several, whose
+// communicator is another than the default group's, takes 485 MiB more.
+Bytes nccl_of(Bytes default_group, const Parallel& p) {
+  constexpr Bytes kDimension = Bytes{485} << 20;
+  if (p.framework != Framework::kTorch) return default_group;
+  const std::int64_t replicating = p.hsdp_shard > 0 ? data_parallel_size(p) / p.hsdp_shard : 1;
+  const std::int64_t sharding = p.hsdp_shard > 0 ? p.hsdp_shard : data_parallel_size(p);
+  const std::array sizes = {p.pipeline, replicating, sharding, p.context, p.tensor};
+  const auto dimensions = std::count_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 1; });
+  return dimensions < 2 ? default_group : checked_add(default_group, dimensions * kDimension);
+}
+
 // Device memory in use = reserved + context + loaded kernels + NCCL, where the GPU's spec has them.
 std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, const KernelList& kernels,
                                  Bytes reserved) {
@@ -153,7 +167,7 @@ std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, c
   const bool communicates = run.parallel.is_parallel();
   // Measured within a host; what NCCL takes for the network between hosts is not known.
   if (communicates && (!device.nccl_bytes || run.parallel.nodes > 1)) return std::nullopt;
-  const Bytes nccl = communicates ? *device.nccl_bytes : 0;
+  const Bytes nccl = communicates ? nccl_of(*device.nccl_bytes, run.parallel) : 0;
   return checked_add(reserved, checked_add(*device.context_bytes, checked_add(*loaded, nccl)));
 }
 

@@ -301,7 +301,7 @@ std::vector<std::string> pipeline_assumptions(const RunSpec& run) {
     said.emplace_back(
         "gradients of a stage stay whole and in its ranks' memory until the step's last backward: PipelineStage "
         "reduces "
-        "them then (perform_reduce_grad, not validated); where rows do not divide, a stage's first rank is shown, "
+        "them then (perform_reduce_grad); where rows do not divide, a stage's first rank is shown, "
         "which holds most");
   }
   return said;

@@ -15,7 +15,7 @@ void ExpertParallel::wrap(Model& model) {
   }
   assumptions.emplace_back(
       "transformers' expert parallel plan: all ranks see the same tokens, and rows of other ranks' experts are masked, "
-      "so that memory does not depend on how tokens spread over experts (not validated)");
+      "so that memory does not depend on how tokens spread over experts");
 }
 
 ModelOutput ExpertParallel::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {

