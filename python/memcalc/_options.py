@@ -152,7 +152,7 @@ class RunOptions(TypedDict, total=False):
     offload_states: str | None
     """`--offload-states`: host or nvme: sharded states and gradients"""
     offload_parameters: str | None
-    """`--offload-parameters`: host or nvme: sharded parameters"""
+    """`--offload-parameters`: host or nvme: parameters (--infer: host)"""
     deepspeed: Sequence[str] | None
     """`--deepspeed`: its zero_optimization: name=value, …"""
     megatron: Sequence[str] | None

@@ -219,7 +219,7 @@ const std::vector<Keyword>& keywords() {
       choice<OffloadTo>("--offload-states", of_parallel(&P::offload_states), kOffloadNames,
                         "host or nvme: sharded states and gradients"),
       choice<OffloadTo>("--offload-parameters", of_parallel(&P::offload_parameters), kOffloadNames,
-                        "host or nvme: sharded parameters"),
+                        "host or nvme: parameters (--infer: host)"),
       special("--deepspeed", "Sequence[str]", set_deepspeed, "its zero_optimization: name=value, …"),
       special("--megatron", "Sequence[str]", set_megatron, "Megatron's own arguments: name or name=value, …"),
 
