@@ -61,7 +61,8 @@ class Manual(unittest.TestCase):
 
     def test_examples_run(self):
         examples = re.findall(r"^\$ memcalc (.*)$", MANUAL, re.MULTILINE)
-        examples += re.findall(r"^memcalc (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+        blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+        examples += re.findall(r"^memcalc (.*)$", "".join(blocks), re.MULTILINE)
         for command in COMMANDS:
             examples += re.findall(r"^  memcalc (.*)$", run(command, "--help").stdout, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 8)
