@@ -359,6 +359,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/bare-efficientnet_b0-b4-amp-bf16", kShare, 0.998},
     {"histories/bare-electra-mlm-2l-amp-bf16", kHashOrder},
     {"histories/bare-electra-small-2l-fp32"},
+    {"histories/bare-flan-t5-base-2l-bf16-ckpt"},
     {"histories/bare-flan-t5-small-2l-amp-bf16", kHashOrder},
     {"histories/bare-gemma2-2b-2l-bf16-seqcls"},
     {"histories/bare-gemma3-1b-2l-amp-bf16-seqcls", kShare, 0.999},

@@ -98,6 +98,18 @@ const SpecRegistry& registry() {
   return registry;
 }
 
+// A model that models.json does not list is one of specs/models by its name (harness/models.py, Registry): built from
+// the same keys, so that its head is tied as transformers ties it.
+bool is_of_registry(const std::string& name) {
+  return std::filesystem::exists(test::specs_dir() / "models" / (name + ".json"));
+}
+
+ModelSpec registry_model(const std::string& name) {
+  ModelSpec model = registry().model(name);
+  tie_head_as_transformers(model);
+  return model;
+}
+
 // Models in plain torch (harness/custom.py, layers.py): a file of layers says the same.
 constexpr std::string_view kCustom = "custom-";
 
@@ -133,6 +145,11 @@ constexpr std::string_view kVitLarge =
 
 // Nothing for a name that is no image model, or none that memcalc has.
 std::optional<ModelSpec> vision_model(const std::string& name) {
+  if (is_of_registry(name)) {
+    ModelSpec model = registry().model(name);
+    if (model.model_type == "torchvision" || model.model_type == "vit") return model;
+    return std::nullopt;
+  }
   const bool deit = name.starts_with("deit-");
   if (deit || name.starts_with("vit-")) {
     const std::string config = R"({"model_type": ")" + std::string(deit ? "deit" : "vit") +
@@ -140,10 +157,7 @@ std::optional<ModelSpec> vision_model(const std::string& name) {
                                std::string(name.ends_with("large") ? kVitLarge : kVitBase) + "}";
     return model_from_hf_config(JsonDocument::parse(config, name).root(), name);
   }
-  if (!std::filesystem::exists(test::specs_dir() / "models" / (name + ".json"))) return std::nullopt;
-  ModelSpec model = registry().model(name);
-  if (model.model_type != "torchvision") return std::nullopt;
-  return model;
+  return std::nullopt;
 }
 
 // "full", "selective", "every-2".
@@ -206,7 +220,8 @@ bool is_inference(const JsonObject& case_json) {
 bool is_modelled(const JsonObject& case_json) {
   if (case_json.required_string("id").find("compile") != std::string::npos) return false;
   const std::string model = case_json.required_string("model");
-  return models().has(model) || vision_model(model) || (model.starts_with(kCustom) && !custom_file(model).empty());
+  return models().has(model) || is_of_registry(model) || vision_model(model) ||
+         (model.starts_with(kCustom) && !custom_file(model).empty());
 }
 
 MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu) {
@@ -221,14 +236,20 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   result.device = &measured_device(gpu);
   result.id = case_json.required_string("id");
   result.model = model_name(case_json);
-  const JsonObject model = models().required_object(result.model);
-  result.spec = model_from_hf_config(model.required_object("config"), result.model);
+  RunOptions options;
+  if (models().has(result.model)) {
+    const JsonObject model = models().required_object(result.model);
+    result.spec = model_from_hf_config(model.required_object("config"), result.model);
+    options.task = choice<Task>(model, "task", kTaskNames);
+  } else {
+    result.spec = registry_model(result.model);
+  }
   if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
 
-  RunOptions options;
-  options.task = choice<Task>(case_json.has("task") ? case_json : model, "task", kTaskNames);
+  if (case_json.has("task")) options.task = choice<Task>(case_json, "task", kTaskNames);
   options.batch_size = case_json.required_int("batch");
   options.sequence_length = case_json.required_int("seq");
+  options.target_sequence_length = case_json.optional_int("target_seq");
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames).value_or(Precision::kFp32);
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.padding = flag(case_json, "padding");
@@ -273,7 +294,7 @@ MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::stri
   result.spec = vision_model(result.model).value();
   if (const auto layers = case_json.optional_int("layers")) set_layers(result.spec, *layers);
   RunOptions options{.task = Task::kImageClassification, .batch_size = case_json.required_int("batch")};
-  options.image_size = 224;
+  options.image_size = case_json.optional_int("image").value_or(224);
   options.precision = choice<Precision>(case_json, "precision", kPrecisionNames);
   if (is_inference(case_json)) {
     set_inference(case_json, options);

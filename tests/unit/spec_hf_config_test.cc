@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,6 +54,21 @@ TEST(HfConfig, BertTakesTransformersDefaults) {
       "num_labels = 2 (absent from config.json; transformers' default)",
   };
   EXPECT_EQ(model.assumptions, expected);
+}
+
+// configuration_t5.py of transformers 5.17: "we tie weights always"; the key decides about the scale alone.
+TEST(HfConfig, T5WithoutACheckpointTiesItsHead) {
+  ModelSpec model = read(R"({"model_type": "t5", "tie_word_embeddings": false})");
+  ASSERT_FALSE(std::get<T5Spec>(model.architecture).tie_word_embeddings);
+  const std::size_t told = model.assumptions.size();
+  tie_head_as_transformers(model);
+  EXPECT_TRUE(std::get<T5Spec>(model.architecture).tie_word_embeddings);
+  EXPECT_FALSE(std::get<T5Spec>(model.architecture).scale_decoder_outputs);
+  EXPECT_EQ(model.assumptions.size(), told + 1);
+
+  ModelSpec llama = read(R"({"model_type": "llama", "tie_word_embeddings": false})");
+  tie_head_as_transformers(llama);
+  EXPECT_FALSE(std::get<LlamaSpec>(llama.architecture).tie_word_embeddings);
 }
 
 TEST(HfConfig, RobertaHasItsOwnDefaults) {

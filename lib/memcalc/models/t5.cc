@@ -13,7 +13,6 @@ constexpr Operator kMul{"aten::mul"}, kAbs{"aten::abs"}, kDiv{"aten::div"}, kLog
 constexpr Operator kToCopy{"aten::_to_copy"}, kFullLike{"aten::full_like"}, kWhere{"aten::where"};
 constexpr Operator kZerosLike{"aten::zeros_like"}, kNeg{"aten::neg"}, kZeros{"aten::zeros"};
 constexpr Operator kIsInf{"aten::isinf"}, kAny{"aten::any"}, kScalarTensor{"aten::scalar_tensor"};
-constexpr Operator kAccumulateBias{"AccumulateGrad"};
 
 /// T5LayerNorm: an RMS norm whose sum of squares is float32.
 struct T5LayerNorm {
@@ -112,9 +111,6 @@ Tensor relative_position_bucket(const Tensor& distances, bool bidirectional) {
   return relative_buckets;
 }
 
-/// The gradient of zeros that require one: it arrives, and dies with the graph.
-void forget_gradient(BackwardCall&) {}
-
 struct T5Attention {
   Linear q, k, v, o;
   Tensor relative_attention_bias;  // [buckets, heads]; the first layer of a stack
@@ -175,11 +171,7 @@ struct T5Attention {
   [[nodiscard]] Tensor zero_bias(const Tensor& query, std::int64_t keys) const {
     Tape& tape = query.tape();
     Tensor zeros = tape.empty({1, heads, query.size(2), keys}, query.dtype(), kZeros);
-    if (checkpointing) {
-      const Tensor* inputs[] = {&query};
-      Node* node = tape.record(kAccumulateBias, forget_gradient, inputs, 1);
-      tape.set_history(node, zeros);
-    }
+    if (checkpointing) tape.require_gradient(zeros);
     return zeros;
   }
 

@@ -12,6 +12,7 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/validate.h"
 
 namespace memcalc {
 
@@ -128,6 +129,7 @@ void Checker::predict(const JsonObject& json, const JsonObject& run, CheckedRow&
   RunOptions options;
   if (several_cards) set_parallel(run, options);
   const ModelSpec model = model_of(run, options);
+  if (run.has("task")) options.task = choice<Task>(run, "task", kTaskNames);
   const bool trainer = json.optional_string("loop").value_or("bare") == "trainer";
   options.loop = trainer ? Loop::kTrainer : Loop::kBare;
   options.batch_size = run.required_int("batch");
@@ -152,7 +154,7 @@ void Checker::predict(const JsonObject& json, const JsonObject& run, CheckedRow&
   options.lora_rank = run.optional_int("lora");
   ResolvedRun resolved = resolve(model, options);
   // A bare loop over a decoder leaves config.use_cache on.
-  const bool decodes = resolved.run.task == Task::kCausalLm || resolved.run.task == Task::kSeq2Seq;
+  const bool decodes = is_decoder(model) || resolved.run.task == Task::kSeq2Seq || resolved.run.task == Task::kSpeech;
   resolved.run.use_cache = !trainer && decodes && resolved.run.checkpointing == Checkpointing::kNone;
   const Report report =
       estimate(model, resolved.run, registry_.device(json.optional_string("gpu").value_or("h100-sxm")));

@@ -22,6 +22,11 @@ namespace memcalc {
 /// Throws Error(kInput) on wrong values, Error(kUnsupported) on what is right but not modelled.
 [[nodiscard]] ModelSpec model_from_hf_config(const JsonObject& config, std::string name);
 
+/// What transformers 5.17 makes of a T5 or mT5 whose config.json says that its head is not tied (configuration_t5.py,
+/// configuration_mt5.py: "we tie weights always"): the head shares the embedding's weight, and ModelSpec::assumptions
+/// says so. Only a checkpoint that holds a head of its own keeps it (modeling_utils.py, tie_weights). Others: nothing.
+void tie_head_as_transformers(ModelSpec& model);
+
 /// The values of model_type that model_from_hf_config takes, in alphabetical order.
 [[nodiscard]] std::span<const std::string_view> modelled_types();
 

@@ -121,8 +121,19 @@ ModelSpec model_from_document(const JsonDocument& document, const std::string& n
   return model;
 }
 
+ModelSpec model_without_weights(const JsonDocument& document, const std::string& name) {
+  ModelSpec model = model_from_document(document, name);
+  if (!is_model_file(document.root())) tie_head_as_transformers(model);
+  return model;
+}
+
+bool holds_head(const Weights& weights) {
+  return std::any_of(weights.tensors.begin(), weights.tensors.end(),
+                     [](const WeightTensor& tensor) { return tensor.name == "lm_head.weight"; });
+}
+
 ModelSpec model_from_config(const std::string& path) {
-  return model_from_document(JsonDocument::read_file(path), path);
+  return model_without_weights(JsonDocument::read_file(path), path);
 }
 
 Error unknown_architecture(const std::string& path, const Weights& weights) {
@@ -139,7 +150,9 @@ ModelSpec model_from_weights(const std::string& reference) {
   auto weights = std::make_shared<Weights>(read_weights(reference));
   const fs::path config = fs::path(weights->path).parent_path() / "config.json";
   if (!is_file(config)) throw unknown_architecture(reference, *weights);
-  ModelSpec model = model_from_config(config.string());
+  const JsonDocument document = JsonDocument::read_file(config.string());
+  ModelSpec model = holds_head(*weights) ? model_from_document(document, config.string())
+                                         : model_without_weights(document, config.string());
   if (!model.checkpoint_dtype) {
     model.checkpoint_dtype = loading_dtype(*weights);
     if (model.checkpoint_dtype) {
@@ -299,7 +312,7 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
 }
 
 ModelSpec model_from_json(const std::string& text, const std::string& name) {
-  return model_from_document(JsonDocument::parse(text, name), name);
+  return model_without_weights(JsonDocument::parse(text, name), name);
 }
 
 }  // namespace memcalc

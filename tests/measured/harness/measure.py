@@ -47,9 +47,9 @@ def build(case):
             spec[k] = d
     spec.update(case.get("config", {}))
     cfg = tf.AutoConfig.for_model(mt, **spec)
-    if mt in ("whisper", "t5"):
+    if mt in ("whisper", "t5", "mt5"):
         cfg.decoder_start_token_id = 1 if mt == "whisper" else 0
-        if mt == "t5": cfg.pad_token_id = 0
+        if mt != "whisper": cfg.pad_token_id = 0
     cls = {"seqcls": tf.AutoModelForSequenceClassification, "mlm": tf.AutoModelForMaskedLM, "causal": tf.AutoModelForCausalLM,
            "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification,
            "tokcls": tf.AutoModelForTokenClassification, "contrastive": tf.AutoModel}[task]

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/ring_attention.h"
@@ -75,6 +76,8 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
 
 // --- memory-efficient (native/transformers/cuda/attention.cu, attention_backward.cu)
 
+constexpr int kBiasEdge = 3;  // after query, key and value
+
 /// Float32 accumulators of dQ per tile of queries, 16 bytes of counters each; for head dimensions over 128 in 16 bits
 /// also of dK and dV per split of the keys (mem_eff_attention/kernel_backward.h; 913 measured cases).
 Bytes efficient_backward_workspace(const AttentionShape& s, bool half) {
@@ -101,6 +104,13 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
     return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), kEfficientBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
+  Tensor grad_bias;
+  if (call.needs(kBiasEdge)) {  // its rows start at multiples of 16 elements
+    const Shape shape{s.batch, s.heads, s.queries, s.keys};
+    const Shape aligned{s.batch, s.heads, s.queries, round_up(s.keys, 16)};
+    Tensor whole = tape.empty(aligned, query.dtype(), kEfficientBackward);
+    grad_bias = tape.become_view(whole, shape, contiguous_strides(aligned));
+  }
   const bool half = is_half(query.dtype());
   Tensor delta;
   if (half) {  // a kernel of its own
@@ -119,10 +129,20 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
+  call.set(kBiasEdge, std::move(grad_bias));
 }
 
-/// pad_bias: the last dimension of a mask is brought to a multiple of 8 by copying.
-Tensor padded_bias(Tensor bias) {
+/// preprocess_mask: the last dimension of a mask is brought to a multiple of 8 by copying (pad_bias). One that requires
+/// a gradient is expanded by an operator of autograd.
+Tensor padded_bias(Tensor bias, const Tensor& query, const Tensor& key) {
+  if (bias.defined() && bias.requires_grad()) {
+    if (bias.size(-1) % 8 != 0) {
+      Shape padded = bias.shape();
+      padded[-1] = round_up(padded[-1], 8);
+      bias = slice(pad_to(bias, padded), -1, 0, bias.size(-1));
+    }
+    return expand(std::move(bias), {query.size(0), query.size(1), query.size(2), key.size(2)});
+  }
   if (!bias.defined() || bias.size(-1) % 8 == 0) return bias;
   Shape shape = bias.shape();
   shape[-1] = round_up(shape[-1], 8);
@@ -152,8 +172,9 @@ std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, 
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
                            const SdpaOptions& options) {
   Tape& tape = query.tape();
-  const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.record(kEfficientNode, efficient_backward, inputs, 3);
+  const Tensor* inputs[] = {&query, &key, &value, &bias};
+  const bool learns_bias = bias.defined() && bias.requires_grad();
+  Node* node = tape.record(kEfficientNode, efficient_backward, inputs, learns_bias ? 4 : 3);
   remember(node, options.causal, options.dropout);
   if (node != nullptr) {
     if (bias.defined()) tape.save(*node, bias);
@@ -245,7 +266,7 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   if (options.dropout > 0) scores = dropout(scores, options.dropout);
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
   Tensor out = to_dtype(matmul(scores, v), query.dtype());
-  drop(k, v, q, bias, scores, precise_value, precise_key, precise_query, weights);
+  drop(scores, v, k, q, bias, precise_value, precise_key, precise_query, weights);
   tape.autocast = autocast;
   return out;
 }
@@ -272,8 +293,6 @@ std::string_view name_of(SdpaBackend backend) {
 
 SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const SdpaOptions& options) {
-  // check_attn_mask_shape: no fused kernel returns a gradient for the mask.
-  if (mask.defined() && mask.requires_grad()) return SdpaBackend::kMath;
   // check_last_dim_stride_equals_1_dense: T5's position bias is a permuted table.
   if (mask.defined() && mask.strides()[-1] != 1) return SdpaBackend::kMath;
   const DeviceSpec& device = query.tape().device;
@@ -282,7 +301,9 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
   const bool prefers_cudnn = (device.compute_capability_major == 9 || device.compute_capability_major == 10) &&
                              device.compute_capability_minor == 0;
   const std::int64_t cudnn_limit = device.compute_capability_major == 9 ? 256 : 128;
-  if (prefers_cudnn && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1) return SdpaBackend::kCudnn;
+  const bool learns_mask = mask.defined() && mask.requires_grad();  // whose gradient only the memory-efficient one has
+  if (prefers_cudnn && !learns_mask && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1)
+    return SdpaBackend::kCudnn;
   if (half && device.compute_capability_major >= 8 && !mask.defined() && value.size(3) == dim && dim <= 256 &&
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;
@@ -308,7 +329,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   switch (backend) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);
     case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, options.causal, true);
-    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias)), options);
+    case SdpaBackend::kEfficient: return efficient_attention(q, k, v, padded_bias(std::move(bias), q, k), options);
     case SdpaBackend::kMath: break;
   }
   return math_attention(q, k, v, bias, chosen);
