@@ -1,7 +1,9 @@
 #include "memcalc/cost/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -74,6 +76,40 @@ double host_microseconds(KernelKind kind, const HostRates& rates) {
   }
 }
 
+/// Every layer has the same products, and each takes a search of tiles: those seen last are remembered.
+class RepeatedProducts {
+ public:
+  /// Null for another kind of kernel, or one that is not remembered.
+  [[nodiscard]] const double* find(const Kernel& kernel) const {
+    if (kernel.kind != KernelKind::kMatrixProduct) return nullptr;
+    const Entry& entry = entries_[place_of(kernel)];
+    return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
+  }
+  void add(const Kernel& kernel, double seconds) {
+    if (kernel.kind == KernelKind::kMatrixProduct) entries_[place_of(kernel)] = {&kernel, seconds};
+  }
+
+ private:
+  struct Entry {
+    const Kernel* kernel = nullptr;
+    double seconds = 0;
+  };
+  static constexpr std::size_t kPlaces = 64;
+
+  static std::size_t place_of(const Kernel& k) {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(k.m) * 31 + static_cast<std::uint64_t>(k.n) * 1009 +
+                                static_cast<std::uint64_t>(k.k) * 65537 + static_cast<std::uint64_t>(k.transposed);
+    return (mixed * 0x9E3779B97F4A7C15U) >> 58U;
+  }
+  /// In all that kernel_seconds() asks of a product.
+  static bool is_same(const Kernel& a, const Kernel& b) {
+    return a.m == b.m && a.n == b.n && a.k == b.k && a.batch == b.batch && a.dtype == b.dtype && a.flag == b.flag &&
+           a.transposed == b.transposed && a.bytes == b.bytes;
+  }
+
+  std::array<Entry, kPlaces> entries_{};
+};
+
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const KernelList& kernels) {
   std::int64_t ranks = 1;
@@ -108,6 +144,8 @@ class Timeline {
       : kernels_(kernels), rates_(rates), slowest_(slowest_of(ranks_of(kernels))) {
     seconds_.reserve(kernels.size());
     finished_.resize(kernels.size());
+    queue_.resize(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1), 0);
+    RepeatedProducts products;
     const double gap = rates.host.gap_us * kMicrosecond;
     for (const Kernel& kernel : kernels) {
       if (kernel.collective != Collective::kNone) {
@@ -115,7 +153,10 @@ class Timeline {
       } else if (is_copy(kernel)) {
         seconds_.push_back(copy_seconds(kernel, rates.transfer));
       } else {
-        seconds_.push_back(kernel_seconds(kernel, device, rates) + (runs_on_card(kernel) ? gap * kernel.launches : 0));
+        const double* known = products.find(kernel);
+        const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
+        if (known == nullptr) products.add(kernel, seconds);
+        seconds_.push_back(seconds + (runs_on_card(kernel) ? gap * kernel.launches : 0));
       }
     }
   }
@@ -153,8 +194,8 @@ class Timeline {
   std::vector<double> seconds_;   // of each kernel
   std::vector<double> finished_;  // when each of this step did
   std::vector<double> queue_;     // when the kernels launched last will have finished, a ring
-  std::size_t launched_ = 0;
-  Phase phase_ = Phase::kZero;  // of the kernel issued last
+  std::size_t next_slot_ = 0;     // in it
+  Phase phase_ = Phase::kZero;    // of the kernel issued last
   double host_ = 0;
   double compute_ = 0;        // when the compute stream is free
   double communication_ = 0;  // when the stream of collectives is
@@ -221,9 +262,8 @@ void Timeline::issue(std::size_t i, StepTime& part) {
 
 // The queue holds so many launches; the host waits for room. A kernel is slower while a collective runs beside it.
 void Timeline::launch(double issuing, double seconds, const Kernel& kernel, StepTime& part) {
-  const auto room = static_cast<std::size_t>(rates_.host.queue_kernels);
-  if (queue_.size() < room) queue_.resize(room, 0);
-  double& slot = queue_[launched_++ % room];
+  double& slot = queue_[next_slot_];
+  if (++next_slot_ == queue_.size()) next_slot_ = 0;
   host_ = std::max(host_ + issuing, slot);
   advance(host_ + rates_.host.launch_latency_us * kMicrosecond, TimeClass::kHost, kernel, part);
   const double longer = kernel.operator_class == OperatorClass::kContraction ? rates_.link.product_contention

@@ -1,6 +1,7 @@
 // Pool: elements with stable addresses, made in blocks of many. (std::deque's blocks hold 512 bytes, so large
 // elements would each be an allocation of their own.) A thread keeps the blocks of its last pools: an estimate is asked
-// thousands of times, and fresh pages cost as much as the work done in them.
+// thousands of times, and fresh pages cost as much as the work done in them. So does setting an element to its initial
+// state, which its owner knows better: an element is as its last user left it.
 #pragma once
 
 #include <array>
@@ -26,12 +27,10 @@ class Pool {
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] T& operator[](std::size_t i) { return (*blocks_[i / kBlockSize])[i % kBlockSize]; }
 
-  /// Appends an element in its initial state.
+  /// Appends an element: new, or as the last pool of this thread left it.
   T& grow() {
     if (size_ == blocks_.size() * kBlockSize) add_block();
-    T& element = (*this)[size_++];
-    element = T{};
-    return element;
+    return (*this)[size_++];
   }
 
  private:

@@ -37,6 +37,7 @@ Tape::~Tape() {
     if (was_released(node)) continue;  // most were, and hold nothing
     for (SavedTensor& saved : node.saved) saved.reset();
     for (Tensor& gradient : node.buffer) gradient.reset();
+    node.edges = {};
     node.owner.reset();
     node.kept.reset();
     node.edge_count = node.saved_count = node.output_count = 0;
@@ -52,15 +53,18 @@ TensorImpl* Tape::new_impl() {
   TensorImpl* impl = nullptr;
   if (free_impls_.empty()) {
     impl = &impls_.grow();
+    impl->block = kNoBlock;
+    impl->grad_fn = kNoNode;
+    impl->cached_cast = -1;
   } else {
     impl = free_impls_.back();
     free_impls_.pop_back();
-    // Shape, strides, dtype and block are the caller's; release() has reset what is left here.
-    impl->requires_grad = impl->is_view = impl->is_parameter = impl->drops_gradient = false;
-    impl->graph_value = -1;
-    impl->output_index = 0;
-    impl->grad_accumulator = kNoNode;
   }
+  // Shape, strides and dtype are the caller's; release() has reset what is left here of a recycled one.
+  impl->requires_grad = impl->is_view = impl->is_parameter = impl->drops_gradient = false;
+  impl->graph_value = -1;
+  impl->output_index = 0;
+  impl->grad_accumulator = kNoNode;
   impl->tape = this;
   impl->references = 1;
   return impl;
