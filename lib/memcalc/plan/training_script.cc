@@ -174,7 +174,8 @@ void add_data_parallel(const Parallel& p, Script& script) {
       if (p.pipeline > 1) more = "process_group=" + sharing_ranks(p) + ".get_group()";
       if (p.ddp_bucket_view) more += ", gradient_as_bucket_view=True";
       if (p.ddp_static_graph) more += ", static_graph=True";
-      script.add("    model = DistributedDataParallel(model, " + more + ")");
+      script.add("    model = DistributedDataParallel(");
+      script.add("        model, " + more + ")");
       return;
     }
     default: return;
