@@ -161,7 +161,8 @@ const SettingsCase kCases[] = {
        r.parallel.data_parallel = DataParallel::kZero1;
        r.optimizer = Optimizer::kAdamWFused;
      },
-     {"context_fn=selective", "DistributedDataParallel(", "model, device_ids=[rank_on_host], device_mesh=mesh[\"data\"])",
+     {"context_fn=selective", "DistributedDataParallel(",
+      "model, device_ids=[rank_on_host], device_mesh=mesh[\"data\"])",
       "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, fused=True)"},
      {}},
     {"TensorParallel",
