@@ -1,0 +1,78 @@
+#include "memcalc/spec/model_kind.h"
+
+#include <variant>
+
+namespace memcalc {
+
+std::optional<std::int64_t> position_limit(const ModelSpec& model) {
+  if (const auto* bert = std::get_if<BertSpec>(&model.architecture)) {
+    // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
+    return bert->max_position_embeddings - bert->first_position;
+  }
+  if (const auto* bart = std::get_if<BartSpec>(&model.architecture)) return bart->max_position_embeddings;
+  if (const auto* whisper = std::get_if<WhisperSpec>(&model.architecture)) return whisper->max_position_embeddings;
+  if (const auto* distilbert = std::get_if<DistilBertSpec>(&model.architecture)) {
+    return distilbert->max_position_embeddings;
+  }
+  if (const auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) return gpt2->n_positions;
+  if (const auto* opt = std::get_if<OptSpec>(&model.architecture)) return opt->max_position_embeddings;
+  if (const auto* clip = std::get_if<ClipSpec>(&model.architecture)) return clip->max_position_embeddings;
+  return std::nullopt;
+}
+
+std::int64_t trained_context(const ModelSpec& model) {
+  if (const auto limit = position_limit(model)) return *limit;
+  if (std::holds_alternative<T5Spec>(model.architecture)) return 512;  // T5 paper: 512 tokens; positions are relative
+  return std::visit(
+      [](const auto& architecture) -> std::int64_t {
+        if constexpr (requires { architecture.max_position_embeddings; }) return architecture.max_position_embeddings;
+        return 1;  // no positions, or some that position_limit knows
+      },
+      model.architecture);
+}
+
+bool is_vision(const ModelSpec& model) {
+  return std::holds_alternative<VitSpec>(model.architecture) ||
+         std::holds_alternative<TorchvisionSpec>(model.architecture);
+}
+
+std::int64_t trained_image_size(const ModelSpec& model) {
+  const auto* vit = std::get_if<VitSpec>(&model.architecture);
+  if (vit != nullptr) return vit->image_size;
+  if (const auto* clip = std::get_if<ClipSpec>(&model.architecture)) return clip->image_size;
+  const auto* torchvision = std::get_if<TorchvisionSpec>(&model.architecture);
+  return torchvision != nullptr ? torchvision->image_size : 224;
+}
+
+bool is_contrastive(const ModelSpec& model) { return std::holds_alternative<ClipSpec>(model.architecture); }
+
+bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
+
+bool is_encoder(const ModelSpec& model) {
+  return std::holds_alternative<BertSpec>(model.architecture) ||
+         std::holds_alternative<DistilBertSpec>(model.architecture);
+}
+
+bool has_eager_attention_only(const ModelSpec& model) { return std::holds_alternative<GptOssSpec>(model.architecture); }
+
+bool is_speech(const ModelSpec& model) { return std::holds_alternative<WhisperSpec>(model.architecture); }
+
+bool is_encoder_decoder(const ModelSpec& model) {
+  return std::holds_alternative<T5Spec>(model.architecture) || std::holds_alternative<BartSpec>(model.architecture) ||
+         is_speech(model);
+}
+
+bool is_decoder(const ModelSpec& model) {
+  return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model) &&
+         !is_contrastive(model);
+}
+
+Task usual_task(const ModelSpec& model) {
+  if (is_custom(model)) return Task::kCustom;
+  if (is_contrastive(model)) return Task::kContrastive;
+  if (is_encoder(model)) return Task::kSequenceClassification;
+  if (is_speech(model)) return Task::kSpeech;
+  return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
+}
+
+}  // namespace memcalc

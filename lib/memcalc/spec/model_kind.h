@@ -1,0 +1,49 @@
+// What kind of model a specification describes: what it takes, what it is trained for, how long its sequences can be.
+// Covered by tests/unit/run_options_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/run_spec.h"
+
+namespace memcalc {
+
+/// The longest sequence that the position table holds; absent where positions are computed (rotary embeddings).
+[[nodiscard]] std::optional<std::int64_t> position_limit(const ModelSpec& model);
+
+/// The longest sequence that the model was trained with.
+[[nodiscard]] std::int64_t trained_context(const ModelSpec& model);
+
+/// BERT and its like: one sequence, every token sees every other.
+[[nodiscard]] bool is_encoder(const ModelSpec& model);
+
+/// A decoder that attends to an encoder: T5, BART, Whisper.
+[[nodiscard]] bool is_encoder_decoder(const ModelSpec& model);
+
+/// gpt-oss: its attention sinks are in transformers' eager attention only (and in kernels from the hub).
+[[nodiscard]] bool has_eager_attention_only(const ModelSpec& model);
+
+/// A user's own layers.
+[[nodiscard]] bool is_custom(const ModelSpec& model);
+
+/// Takes features of sound instead of token ids: Whisper.
+[[nodiscard]] bool is_speech(const ModelSpec& model);
+
+/// What a model of this family is mostly trained for.
+[[nodiscard]] Task usual_task(const ModelSpec& model);
+
+/// True for families that predict the next token of their one sequence.
+[[nodiscard]] bool is_decoder(const ModelSpec& model);
+
+/// True for models that classify images.
+[[nodiscard]] bool is_vision(const ModelSpec& model);
+
+/// Takes images and texts that belong together: CLIP.
+[[nodiscard]] bool is_contrastive(const ModelSpec& model);
+
+/// Pixels a side of the images that the model was trained with.
+[[nodiscard]] std::int64_t trained_image_size(const ModelSpec& model);
+
+}  // namespace memcalc
