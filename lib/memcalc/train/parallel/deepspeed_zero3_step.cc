@@ -1,0 +1,95 @@
+// DeepSpeedZeroOptimizer_Stage3.step() (deepspeed/runtime/zero/stage3.py), and what a rank holds between steps.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/parallel/deepspeed_zero3.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCat{"aten::cat"}, kToCopy{"aten::_to_copy"}, kNorm{"aten::norm"};
+constexpr Operator kOverflow{"deepspeed::has_overflow"};
+
+}  // namespace
+
+bool DeepSpeedZero3::step() {
+  coordinator_->release_all();
+  streams_are_done();
+  if (dtype == DType::kFloat16) check_overflow();
+  if (overflows()) {
+    global_norm_.reset();
+    return true;
+  }
+  if (offloads_states()) {
+    const Tensor total = scalar(tape, DType::kFloat32, kNorm);
+    tape.synchronize(kNorm);
+  } else {
+    for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
+  }
+  for (std::size_t i = 0; i < sub_groups_.size() && !offloads_states(); ++i) step_sub_group(i);
+  gather_persistent();
+  return true;
+}
+
+// has_overflow: isinf through a copy of absolute values, isnan through a comparison.
+void DeepSpeedZero3::check_overflow() {
+  const OnStream on_reduction(tape, reduction_stream());
+  if (!offloads_states()) {
+    {
+      Tensor absolute = tape.empty({part_elements_}, dtype, kOverflow);
+      const Tensor infinite = tape.empty({part_elements_}, DType::kBool, kOverflow);
+      absolute.reset();
+      const Tensor any = scalar(tape, DType::kBool, kOverflow);
+    }
+    const Tensor not_numbers = tape.empty({part_elements_}, DType::kBool, kOverflow);
+    const Tensor any = scalar(tape, DType::kBool, kOverflow);
+  }
+  const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
+  tape.synchronize(kOverflow);
+}
+
+void DeepSpeedZero3::step_sub_group(std::size_t i) {
+  const MasterPart& part = masters[i];
+  Tensor flat = sub_groups_[i].size() > 1 ? tape.empty({part.elements}, dtype, kCat, Category::kGradients) : gradients_;
+  part.parameter.tensor.impl()->grad =
+      dtype == DType::kFloat32 ? flat : tape.empty({part.elements}, DType::kFloat32, kToCopy, Category::kGradients);
+  flat.reset();
+  scale_gradients();
+  step_part(i);
+  part.parameter.tensor.impl()->grad.reset();
+}
+
+// --- what is held between steps
+
+std::vector<HeldRow> DeepSpeedZero3::held() const {
+  const std::string padded = "this rank's part of each parameter " + in_dtype() + ", padded";
+  std::vector<HeldRow> rows;
+  if (!offloads_parameters()) rows.push_back({"weights", weights_.bytes(), padded});
+  if (ranks > 1 || offloads_parameters()) {
+    rows.push_back({"persistent parameters", sizes(persistent_elements_),
+                    "whole, those of at most " + std::to_string(run.parallel.deepspeed.param_persistence_threshold) +
+                        " elements"});
+  }
+  if (!offloads_states()) rows.push_back({"gradients", gradients_.bytes(), "of the parts, always there"});
+  rows.push_back({"gradient bucket", bucket_.bytes(), "reduce_bucket_size elements, always there"});
+  if (!offloads_states()) {
+    const Bytes copy = checked_multiply(master_elements(), size_of(DType::kFloat32));
+    rows.push_back({"optimizer states", checked_add(copy, state_bytes()),
+                    "a float32 copy of the parts and the optimizer's states of it"});
+  }
+  return rows;
+}
+
+std::vector<HeldRow> DeepSpeedZero3::held_on_host() const {
+  std::vector<HeldRow> rows = DeepSpeedEngine::held_on_host();
+  if (offloads_states()) rows.push_back({"gradients", sizes(part_elements_), "of the parts, " + in_dtype()});
+  if (offloads_parameters()) {
+    rows.push_back({"weights", sizes(part_elements_), "this rank's part of each parameter, " + in_dtype()});
+  }
+  return rows;
+}
+
+}  // namespace memcalc
