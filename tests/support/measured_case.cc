@@ -11,10 +11,10 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
-#include "memcalc/spec/validate.h"
 #include "support/parallel_case.h"
 #include "support/paths.h"
 
@@ -32,32 +32,6 @@ const JsonObject& skipped_steps() {
   static const JsonDocument document = JsonDocument::read_file((test::measured_dir() / "skipped_steps.json").string());
   static const JsonObject rows = document.root().required_object("rows");
   return rows;
-}
-
-void set_layers(ModelSpec& spec, std::int64_t layers) {
-  std::visit(
-      [layers](auto& architecture) {
-        if constexpr (requires { architecture.n_layer; }) {
-          architecture.n_layer = layers;
-        } else if constexpr (requires { architecture.n_layers; }) {
-          architecture.n_layers = layers;
-        } else if constexpr (requires { architecture.encoder_layers; }) {
-          architecture.encoder_layers = architecture.decoder_layers = layers;
-        } else if constexpr (requires { architecture.text.num_hidden_layers; }) {
-          architecture.text.num_hidden_layers = architecture.vision.num_hidden_layers = layers;
-        } else if constexpr (requires { architecture.num_hidden_layers; }) {
-          architecture.num_hidden_layers = layers;
-        } else if constexpr (requires { architecture.num_decoder_layers; }) {
-          architecture.num_layers = layers;
-          architecture.num_decoder_layers = layers;
-        }
-        if constexpr (requires { architecture.sliding_layers; }) {
-          if (!architecture.sliding_layers.empty()) {
-            architecture.sliding_layers.resize(static_cast<std::size_t>(layers));  // the pattern starts at layer 0
-          }
-        }
-      },
-      spec.architecture);
 }
 
 // The one case that replaces keys of a model's config makes SmolLM2 of a LLaMA. models.json holds the result, since a

@@ -11,8 +11,8 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
-#include "memcalc/spec/validate.h"
 
 namespace memcalc {
 
@@ -27,27 +27,6 @@ std::optional<Enum> choice(const JsonObject& json, std::string_view key,
 
 bool is_set(const JsonObject& json, std::string_view key) {
   return json.has(key) && json.optional_bool(key).value_or(false);
-}
-
-// "layers" of a case replaces every key of the config that counts layers, as the measuring script does.
-void set_layers(ModelSpec& model, std::int64_t layers) {
-  std::visit(
-      [layers](auto& architecture) {
-        if constexpr (requires { architecture.n_layer; }) {
-          architecture.n_layer = layers;
-        } else if constexpr (requires { architecture.num_hidden_layers; }) {
-          architecture.num_hidden_layers = layers;
-        } else if constexpr (requires { architecture.num_decoder_layers; }) {
-          architecture.num_layers = layers;
-          architecture.num_decoder_layers = layers;
-        }
-        if constexpr (requires { architecture.sliding_layers; }) {
-          if (!architecture.sliding_layers.empty()) {
-            architecture.sliding_layers.resize(static_cast<std::size_t>(layers));  // the pattern starts at layer 0
-          }
-        }
-      },
-      model.architecture);
 }
 
 // The parallel part of a case of harness/measure_dist.py: "world" cards of one host.

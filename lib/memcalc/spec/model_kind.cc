@@ -1,5 +1,6 @@
 #include "memcalc/spec/model_kind.h"
 
+#include <cstddef>
 #include <variant>
 
 namespace memcalc {
@@ -73,6 +74,32 @@ Task usual_task(const ModelSpec& model) {
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
+}
+
+void set_layers(ModelSpec& model, std::int64_t layers) {
+  std::visit(
+      [layers](auto& architecture) {
+        if constexpr (requires { architecture.n_layer; }) {
+          architecture.n_layer = layers;
+        } else if constexpr (requires { architecture.n_layers; }) {
+          architecture.n_layers = layers;
+        } else if constexpr (requires { architecture.encoder_layers; }) {
+          architecture.encoder_layers = architecture.decoder_layers = layers;
+        } else if constexpr (requires { architecture.text.num_hidden_layers; }) {
+          architecture.text.num_hidden_layers = architecture.vision.num_hidden_layers = layers;
+        } else if constexpr (requires { architecture.num_hidden_layers; }) {
+          architecture.num_hidden_layers = layers;
+        } else if constexpr (requires { architecture.num_decoder_layers; }) {
+          architecture.num_layers = layers;
+          architecture.num_decoder_layers = layers;
+        }
+        if constexpr (requires { architecture.sliding_layers; }) {
+          if (!architecture.sliding_layers.empty()) {
+            architecture.sliding_layers.resize(static_cast<std::size_t>(layers));  // the pattern starts at layer 0
+          }
+        }
+      },
+      model.architecture);
 }
 
 }  // namespace memcalc

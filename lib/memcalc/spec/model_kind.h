@@ -1,4 +1,5 @@
-// What kind of model a specification describes: what it takes, what it is trained for, how long its sequences can be.
+// What kind of model a specification describes: what it takes, what it is trained for, how long its sequences can be;
+// and the same with fewer layers.
 // Covered by tests/unit/run_options_test.cc.
 #pragma once
 
@@ -45,5 +46,8 @@ namespace memcalc {
 
 /// Pixels a side of the images that the model was trained with.
 [[nodiscard]] std::int64_t trained_image_size(const ModelSpec& model);
+
+/// The same model with so many layers, of an encoder and a decoder each: what a measured case with "layers" ran.
+void set_layers(ModelSpec& model, std::int64_t layers);
 
 }  // namespace memcalc
