@@ -122,7 +122,7 @@ TEST(StepTimes, CheckpointingTakesTheHostInBothForwards) {
     options.checkpointing = Checkpointing::kNone;
     return computed - kept;
   };
-  const HostRates& host = registry().device("h100-sxm").rates->host;
+  const HostRates host = registry().device("h100-sxm").rates->host;
   const double regions = host.checkpoint_forward_us + host.checkpoint_backward_us;
   constexpr double kSavedTensors = 29;  // of GPT-2's layer in float32, with dropout
   const double hooks = kSavedTensors * (host.packed_tensor_us + host.unpacked_tensor_us);

@@ -134,6 +134,17 @@ void check_attention(const ModelSpec& model, const RunSpec& run) {
          model.model_type + " needs, in its eager attention only; accepted: --attn eager");
 }
 
+/// save_on_cpu (torch/autograd/graph.py) brings a tensor back contiguous. T5's position bias is a permuted table, for
+/// which SDPA has its math kernel only, but a contiguous one takes the memory-efficient kernel.
+void check_offloaded_bias(const ModelSpec& model, const RunSpec& run) {
+  if (!std::holds_alternative<T5Spec>(model.architecture) || run.attention != Attention::kSdpa) return;
+  if (!run.offload_activations || run.checkpointing == Checkpointing::kNone) return;
+  refuse(
+      "activation offload with checkpointing: T5's position bias comes back from the host in another layout, so the "
+      "recomputation takes another attention kernel than forward did, and torch stops with a CheckpointError; "
+      "accepted: one of the two, or --attn eager");
+}
+
 /// A model of layers is a plain torch module in a plain loop.
 void check_custom(const ModelSpec& model, const RunSpec& run) {
   const auto* spec = std::get_if<CustomSpec>(&model.architecture);
@@ -331,6 +342,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_task(model, run);
   if (run.task == Task::kSeq2Seq) require_positive(run.target_sequence_length, "target sequence length");
   check_attention(model, run);
+  check_offloaded_bias(model, run);
   check_precision(run);
   check_litgpt(model, run);
   check_fine_tuning(model, run);
