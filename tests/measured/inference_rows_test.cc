@@ -2,16 +2,15 @@
 // what is reached today, so that accuracy can only improve.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstddef>
 #include <fstream>
-#include <numeric>
 #include <ostream>
 #include <string>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/measured_case.h"
+#include "support/measured_report.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {
@@ -35,10 +34,6 @@ constexpr Floors kFiles[] = {
 constexpr double kMaxError = 0.01;
 constexpr double kMaxReservedError = 0.015;  // GPT-2 XL with its weights on the host: 4 MiB of 302
 
-double error_of(Bytes predicted, Bytes measured) {
-  return std::abs(static_cast<double>(predicted) / static_cast<double>(measured) - 1);
-}
-
 class InferenceRows : public ::testing::TestWithParam<Floors> {};
 
 TEST_P(InferenceRows, PeaksOfTheSecondCall) {
@@ -60,9 +55,7 @@ TEST_P(InferenceRows, PeaksOfTheSecondCall) {
     ++rows;
     const Report report = estimate(of.spec, of.run, measured_device(gpu));
     EXPECT_EQ(report.parameters_total, json.root().required_int("params"));
-    const auto& categories = report.memory.categories_at_peak;
-    EXPECT_EQ(std::accumulate(categories.begin(), categories.end(), report.memory.slack_at_peak),
-              report.memory.peak_allocated);
+    EXPECT_EQ(sum_of_categories(report), report.memory.peak_allocated);
     const Bytes allocated = json.root().required_int("peak_allocated");
     const Bytes reserved = json.root().required_int("peak_reserved");
     exact_allocated += report.memory.peak_allocated == allocated ? 1U : 0U;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <fstream>
 #include <string>
@@ -15,6 +14,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/train/step.h"
 #include "support/measured_case.h"
+#include "support/measured_report.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {
@@ -41,10 +41,6 @@ struct Comparison {
   double allocated = 0;  // errors
   double reserved = 0;
 };
-
-double error_of(Bytes predicted, Bytes measured) {
-  return std::abs(static_cast<double>(predicted) / static_cast<double>(measured) - 1);
-}
 
 double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());

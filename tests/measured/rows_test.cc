@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +20,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
 #include "support/measured_case.h"
+#include "support/measured_report.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {
@@ -92,10 +91,6 @@ std::vector<Row> rows_of(const std::string& file) {
   return rows;
 }
 
-double error_of(Bytes predicted, Bytes measured) {
-  return std::abs(static_cast<double>(predicted) / static_cast<double>(measured) - 1);
-}
-
 // By phase: forward, backward, optimizer.
 using PhasePeaks = std::array<Bytes, 3>;
 constexpr std::array<const char*, 3> kPhaseNames = {"forward", "backward", "optimizer"};
@@ -156,9 +151,7 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
     SCOPED_TRACE(row.of.id);
     const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     EXPECT_EQ(report.parameters_total, row.measured("params"));
-    const auto& categories = report.memory.categories_at_peak;
-    EXPECT_EQ(std::accumulate(categories.begin(), categories.end(), report.memory.slack_at_peak),
-              report.memory.peak_allocated);
+    EXPECT_EQ(sum_of_categories(report), report.memory.peak_allocated);
 
     const Bytes allocated = row.measured("peak_allocated");
     const Bytes reserved = row.measured("peak_reserved");

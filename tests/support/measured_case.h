@@ -33,7 +33,7 @@ inline constexpr const char* kUsualGpu = "h100-sxm";  // of the records that nam
 /// `gpu`: the record's "gpu", as the driver names it. Throws Error on a case that is not modelled.
 [[nodiscard]] MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::string& gpu = kUsualGpu);
 
-/// The same for an image model, over images of 224 x 224.
+/// The same for an image model; images of 224 x 224 where the case names no other.
 [[nodiscard]] MeasuredCase vision_case(const JsonObject& case_json, Loop loop = Loop::kBare,
                                        const std::string& gpu = kUsualGpu);
 

@@ -1,38 +1,13 @@
 """Microseconds of the host in loops and wrappers, on tiny models whose kernels take no time; what a collective costs
 beside compute. usage: host_wrappers.py OUT.jsonl SECONDS (2 GPUs of one host; one is enough for the parts named single)"""
 import json, os, sys, tempfile, time, traceback, warnings
+from host_clock import middle, tiny as build
 warnings.filterwarnings("ignore")
 OUT, BUDGET, START = sys.argv[1], float(sys.argv[2]), time.time()
 
 
 def emit(op, us, **more):
     with open(OUT, "a") as f: f.write(json.dumps(dict(kind="host", op=op, us_issue=us, **more)) + "\n")
-
-
-def middle(values): return sorted(values)[len(values) // 2]
-
-
-def build(family, layers, dtype="float32"):
-    import torch, transformers as tf
-    torch.manual_seed(0)
-    small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=128)
-    kv = dict(small, num_key_value_heads=2, head_dim=16, pad_token_id=0)
-    cfg, cls = {
-        "bert": lambda: (tf.BertConfig(**small), tf.BertForSequenceClassification),
-        "llama": lambda: (tf.LlamaConfig(**kv), tf.LlamaForCausalLM),
-        "gpt2": lambda: (tf.GPT2Config(vocab_size=99, n_embd=64, n_layer=layers, n_head=4), tf.GPT2LMHeadModel),
-        "gpt_neox": lambda: (tf.GPTNeoXConfig(**small), tf.GPTNeoXForCausalLM),
-        "qwen3": lambda: (tf.Qwen3Config(**kv), tf.Qwen3ForCausalLM),
-        "gemma3": lambda: (tf.Gemma3TextConfig(**kv), tf.Gemma3ForCausalLM),
-        "mixtral": lambda: (tf.MixtralConfig(**{k: v for k, v in kv.items() if k != "head_dim"}, num_local_experts=8), tf.MixtralForCausalLM),
-        "vit": lambda: (tf.ViTConfig(hidden_size=64, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8), tf.ViTForImageClassification),
-    }[family]()
-    model = cls(cfg).to(getattr(torch, dtype)).cuda().train()
-    if family == "vit": batch = dict(pixel_values=torch.randn(1, 3, 32, 32, device="cuda", dtype=getattr(torch, dtype)), labels=torch.zeros(1, dtype=torch.long, device="cuda"))
-    else:
-        ids = torch.randint(1, 90, (1, 16), device="cuda")
-        batch = dict(input_ids=ids, labels=ids[:, 0] * 0 if family == "bert" else ids)
-    return model, batch
 
 
 def phases(run, batch, opt, amp=None, steps=13):
