@@ -16,7 +16,7 @@ std::string digits(double value, int count) {
   return {text.data(), end};
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -26,25 +26,26 @@ std::string quoted(std::string_view text) {
 }
 
 std::string rates_object(const DeviceRates& rates, const std::string& margin) {
-  std::string text = "{\n" + margin + "  \"measured_on\": " + quoted(rates.measured_on) + ",\n" + margin +
-                     "  \"command\": " + quoted(rates.command) + ",\n" + margin + "  \"date\": " + quoted(rates.date);
-  if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + quoted(rates.host_source);
-  if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + quoted(rates.link_source);
+  std::string text = "{\n" + margin + "  \"measured_on\": " + in_quotes(rates.measured_on) + ",\n" + margin +
+                     "  \"command\": " + in_quotes(rates.command) + ",\n" + margin +
+                     "  \"date\": " + in_quotes(rates.date);
+  if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + in_quotes(rates.host_source);
+  if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + in_quotes(rates.link_source);
   if (const MemoryScaling& scaling = rates.scaling; scaling.bytes_per_second > 0) {
     text += ",\n" + margin + "  \"memory_scaling\": {\"bytes_per_second\": " + digits(scaling.bytes_per_second, 6) +
             ", \"multiprocessors\": " + digits(scaling.multiprocessors, 6) +
-            ", \"share\": " + digits(scaling.share, 4) + ", \"source\": " + quoted(scaling.source) + "}";
+            ", \"share\": " + digits(scaling.share, 4) + ", \"source\": " + in_quotes(scaling.source) + "}";
   }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {
       if (!open.empty()) text += "\n" + margin + "  }";
-      text += ",\n" + margin + "  " + quoted(group) + ": {\n";
+      text += ",\n" + margin + "  " + in_quotes(group) + ": {\n";
       open = group;
     } else {
       text += ",\n";
     }
-    text += margin + "    " + quoted(name) + ": " + digits(value, 4);
+    text += margin + "    " + in_quotes(name) + ": " + digits(value, 4);
   });
   return text + "\n" + margin + "  }\n" + margin + "}";
 }
@@ -56,11 +57,11 @@ std::string render_rates(const DeviceRates& rates) { return rates_object(rates, 
 std::string render_device_file(const DeviceSpec& device, const DeviceRates& rates) {
   std::string text = "{\n";
   const auto line = [&](std::string_view key, const std::string& value) {
-    text += "  " + quoted(key) + ": " + value + ",\n";
+    text += "  " + in_quotes(key) + ": " + value + ",\n";
   };
   const auto whole = [&](std::string_view key, std::int64_t value) { line(key, std::to_string(value)); };
-  line("name", quoted(device.name));
-  line("description", quoted(device.description));
+  line("name", in_quotes(device.name));
+  line("description", in_quotes(device.description));
   whole("memory_bytes", device.memory_bytes);
   whole("compute_capability_major", device.compute_capability_major);
   whole("compute_capability_minor", device.compute_capability_minor);
@@ -81,8 +82,8 @@ std::string render_device_file(const DeviceSpec& device, const DeviceRates& rate
   rate("fp32_flops_per_second", device.fp32_flops_per_second);
   rate("power_watts", device.power_watts);
   line("rates", rates_object(rates, "  "));
-  line("source", quoted(rates.command));
-  return text + "  \"date\": " + quoted(rates.date) + "\n}\n";
+  line("source", in_quotes(rates.command));
+  return text + "  \"date\": " + in_quotes(rates.date) + "\n}\n";
 }
 
 }  // namespace memcalc

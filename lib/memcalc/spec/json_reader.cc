@@ -11,7 +11,7 @@
 namespace memcalc {
 namespace {
 
-std::string quoted(std::string_view text) { return "\"" + one_line(text) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + one_line(text) + "\""; }
 
 // What a message shows as found.
 std::string shown(const JsonNode& node) {
@@ -20,7 +20,7 @@ std::string shown(const JsonNode& node) {
     case JsonNode::Kind::kBool: return node.boolean ? "true" : "false";
     case JsonNode::Kind::kInteger:
     case JsonNode::Kind::kNumber: return one_line(node.text, 40);
-    case JsonNode::Kind::kString: return "the string " + quoted(node.text);
+    case JsonNode::Kind::kString: return "the string " + in_quotes(node.text);
     case JsonNode::Kind::kArray: return "an array of " + std::to_string(node.children.size());
     case JsonNode::Kind::kObject: return "an object of " + std::to_string(node.children.size());
   }
@@ -100,7 +100,7 @@ Error JsonObject::error_found(std::string_view key, const std::string& accepted)
 
 const JsonNode& JsonObject::require(std::string_view key) const {
   const JsonNode* value = find(key);
-  if (value == nullptr) throw error("", "missing key " + quoted(key) + did_you_mean(key, keys()));
+  if (value == nullptr) throw error("", "missing key " + in_quotes(key) + did_you_mean(key, keys()));
   return *value;
 }
 
@@ -256,7 +256,7 @@ void JsonObject::refuse_unknown_keys(std::span<const std::string_view> known) co
     if (std::find(known.begin(), known.end(), child.key) != known.end()) continue;
     const std::vector<std::string> names = strings_of(known);
     const std::string hint = did_you_mean(child.key, names);
-    throw error("", "unknown key " + quoted(child.key) + (hint.empty() ? "; accepted: " + join(names) : hint));
+    throw error("", "unknown key " + in_quotes(child.key) + (hint.empty() ? "; accepted: " + join(names) : hint));
   }
 }
 

@@ -1,7 +1,8 @@
 """Runs on several GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history (from
 the model's construction through three steps), rank by rank. A case's "mode" is what ranks do that see different data
 (ddp, fsdp2, ...) or the only way that all of them work together (tp, cp, pp, ep); "tp", "cp", "pp" beside it are sizes of
-the other dimensions of the mesh, "hsdp" is how many ranks share one copy.
+the other dimensions of the mesh, "hsdp" is how many ranks share one copy. A case with "fake" runs its "ranks" one beside
+another on GPU 0 in torch's fake process group: collectives move nothing, but allocate what real ones do.
 usage: measure_parallel.py CASES.jsonl OUTDIR --budget SECONDS"""
 import argparse, gc, gzip, json, os, sys, time, traceback, warnings
 warnings.filterwarnings("ignore")
@@ -14,6 +15,15 @@ def layers_of(m):
     for name, x in m.named_modules():
         if name.endswith(("model.layers", "transformer.h", "encoder.layer", "layers")) and hasattr(x, "__len__") and len(x): return x
     raise ValueError("no layers")
+
+def device_of(case, rank): return 0 if case.get("fake") else rank
+
+def join(case, rank, world):
+    """The process group of all ranks."""
+    import torch, torch.distributed as dist
+    if not case.get("fake"): dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); dist.barrier(); return
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
 
 def lora(m, case):
     import peft
@@ -68,6 +78,14 @@ def pipeline_stage(m, index, stages, torch):
     return Stage(m.model.embed_tokens if first else None, torch.nn.ModuleList(m.model.layers[index * per:(index + 1) * per]), m.model.rotary_emb,
                  m.model.norm if last else None, m.lm_head if last else None)
 
+def shapes(case, index, stages, m, torch):
+    """What a stage takes and returns, which real ranks tell each other."""
+    batch, seq = case["batch"] // case["micro_batches"], case["seq"] // case.get("cp", 1)
+    hidden = torch.empty(batch, seq, m.config.hidden_size, dtype=torch.bfloat16 if case.get("mp") else m.dtype, device="meta")
+    ids = torch.empty(batch, seq, dtype=torch.int64, device="meta")
+    logits = torch.empty(batch, seq, m.config.vocab_size, dtype=hidden.dtype, device="meta")
+    return dict(input_args=(ids if index == 0 else hidden,), output_args=(logits if index == stages - 1 else hidden,))
+
 def pipeline(m, case, parts, rank, world, torch):
     """This rank's stages as one module, and the schedule that runs them. `parts`: of the mesh, where there are others."""
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
@@ -80,14 +98,15 @@ def pipeline(m, case, parts, rank, world, torch):
         if "tp" in parts: split_layers(x, parts["tp"])
         if case["mode"] == "fsdp2": shard(x, case, parts["dp"], torch)
     if case["mode"] == "ddp": modules = [torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()) for x in modules]
-    stages = [PipelineStage(x, i, n, torch.device("cuda", torch.cuda.current_device()), group=group) for x, i in zip(modules, mine)]
+    device = torch.device("cuda", torch.cuda.current_device())
+    stages = [PipelineStage(x, i, n, device, group=group, **(shapes(case, i, n, m, torch) if case.get("fake") else {})) for x, i in zip(modules, mine)]
     loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
     cls = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B, "zero-bubble": ScheduleInterleavedZeroBubble, "zbv": ScheduleZBVZeroBubble}[kind]
     schedule = cls(stages if chunks > 1 else stages[0], case["micro_batches"], loss_fn=loss_fn)
     return torch.nn.ModuleList(modules), schedule, 0 in mine, n - 1 in mine
 
 def write_history(case, rank, marks, r, outdir, torch):
-    tr = torch.cuda.memory._snapshot()["device_traces"][rank]; streams = {}
+    tr = torch.cuda.memory._snapshot()["device_traces"][device_of(case, rank)]; streams = {}
     addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
     with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
         f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
@@ -101,17 +120,18 @@ def write_history(case, rank, marks, r, outdir, torch):
 
 def run_case(case, rank, world, outdir):
     import torch, torch.distributed as dist
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
-    torch.cuda.set_device(rank); r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="bare")
-    r["nvml_before_context"] = nvml(rank); torch.zeros(1, device="cuda"); torch.cuda.synchronize(); r["nvml_context"] = nvml(rank)
+    gpu = device_of(case, rank)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(gpu), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
+    torch.cuda.set_device(gpu); r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="bare")
+    r["nvml_before_context"] = nvml(gpu); torch.zeros(1, device="cuda"); torch.cuda.synchronize(); r["nvml_context"] = nvml(gpu)
     if case["mode"] == "dp": case = dict(case, batch=case["batch"] * world)  # one process; nn.DataParallel splits the batch
-    else: dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); dist.barrier(); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(rank)
+    else: join(case, rank, world); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(gpu)
     import measure as M
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
     gc.collect(); torch.cuda.empty_cache(); base = A()
     history = case.get("history", False); marks = []
     if history: torch.cuda.memory._record_memory_history(enabled="all", context="alloc" if case.get("stacks") else None, stacks="python", max_entries=1000000)
-    n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][rank]) if history else 0
+    n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][gpu]) if history else 0
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
     m, batch, cfg, task = M.build(case); mark("built model and batch")
@@ -122,7 +142,7 @@ def run_case(case, rank, world, outdir):
     from torch.distributed.device_mesh import init_device_mesh
     run = m; schedule = None; cp = None
     parts = meshes(case, world) if any(case.get(k) for k in ("tp", "cp", "pp", "hsdp")) else {}
-    torch.cuda.synchronize(); r["nvml_mesh"] = nvml(rank)
+    torch.cuda.synchronize(); r["nvml_mesh"] = nvml(gpu)
     if "tp" in parts and "pp" not in parts: split_layers(m, parts["tp"])
     if "cp" in parts:
         from torch.distributed.tensor.experimental import context_parallel
@@ -133,7 +153,7 @@ def run_case(case, rank, world, outdir):
         run, schedule, feeds, predicts = pipeline(m, case, parts, rank, world, torch); del m
     elif mode in ("ddp", "zero1"):
         kw = dict(device_mesh=parts["dp"]) if parts else {}
-        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[rank], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False), **kw)
+        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[gpu], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False), **kw)
     elif mode == "fsdp2":
         shard(m, case, parts.get("dp"), torch)
     elif mode == "ep":  # as from_pretrained(distributed_config=DistributedConfig(tp_size=world, enable_expert_parallel=True))
@@ -145,7 +165,7 @@ def run_case(case, rank, world, outdir):
         from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
         mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
-        run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=rank, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
+        run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=gpu, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
     elif mode == "tp" and not parts:
         split_layers(m, init_device_mesh("cuda", (world,)))
     elif mode == "cp" and not parts:
@@ -190,7 +210,7 @@ def run_case(case, rank, world, outdir):
         phase(step, "optimizer", opt.step); peak_reserved = max(peak_reserved, torch.cuda.max_memory_reserved())
     torch.cuda.synchronize()
     if mode == "dp": r.update(peak_allocated_by_rank=[P(i) for i in range(world)], peak_reserved_by_rank=[torch.cuda.max_memory_reserved(i) for i in range(world)])  # of the last phase, and of all
-    r.update(phases=phases, peak_allocated=overall, peak_reserved=max(x[5] for x in phases), nvml_after=nvml(rank), retries=torch.cuda.memory_stats()["num_alloc_retries"])
+    r.update(phases=phases, peak_allocated=overall, peak_reserved=max(x[5] for x in phases), nvml_after=nvml(gpu), retries=torch.cuda.memory_stats()["num_alloc_retries"])
     if history:
         for i in case.get("ranks", [0]):
             if i == rank or mode == "dp": write_history(case, i, marks, r, outdir, torch)
@@ -243,7 +263,7 @@ def main():
         c = json.loads(l); c["port"] = 29600 + i
         if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); break
         t = time.time(); pids = []
-        for rank in range(1 if c["mode"] == "dp" else c["world"]):
+        for rank in c.get("ranks", [0]) if c.get("fake") else range(1 if c["mode"] == "dp" else c["world"]):
             pid = os.fork()
             if pid == 0:
                 try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["world"], a.outdir)
