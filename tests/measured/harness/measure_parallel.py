@@ -25,6 +25,13 @@ def join(case, rank, world):
     from torch.testing._internal.distributed.fake_pg import FakeStore
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
 
+def reduce_nothing(module, case, torch):
+    """DDP's reducer asks the group's work for a result, which the fake group has not: a hook that gives the bucket back."""
+    def hook(_, bucket):
+        future = torch.futures.Future(); future.set_result(bucket.buffer()); return future
+    if case.get("fake"): module.register_comm_hook(None, hook)
+    return module
+
 def lora(m, case):
     import peft
     return peft.get_peft_model(m, peft.LoraConfig(r=case["lora"], target_modules="all-linear", lora_dropout=0.0, bias="none"))
@@ -97,7 +104,7 @@ def pipeline(m, case, parts, rank, world, torch):
     for x in modules:
         if "tp" in parts: split_layers(x, parts["tp"])
         if case["mode"] == "fsdp2": shard(x, case, parts["dp"], torch)
-    if case["mode"] == "ddp": modules = [torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()) for x in modules]
+    if case["mode"] == "ddp": modules = [reduce_nothing(torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()), case, torch) for x in modules]
     device = torch.device("cuda", torch.cuda.current_device())
     stages = [PipelineStage(x, i, n, device, group=group, **(shapes(case, i, n, m, torch) if case.get("fake") else {})) for x, i in zip(modules, mine)]
     loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
@@ -154,6 +161,7 @@ def run_case(case, rank, world, outdir):
     elif mode in ("ddp", "zero1"):
         kw = dict(device_mesh=parts["dp"]) if parts else {}
         run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[gpu], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False), **kw)
+        reduce_nothing(run, case, torch)
     elif mode == "fsdp2":
         shard(m, case, parts.get("dp"), torch)
     elif mode == "ep":  # as from_pretrained(distributed_config=DistributedConfig(tp_size=world, enable_expert_parallel=True))
