@@ -12,9 +12,13 @@ def nvml(i):
     pynvml.nvmlInit(); return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(i)).used
 
 def layers_of(m):
+    """The outermost members of module lists that hold parameters: layers, blocks, stages of any family."""
+    found = []
     for name, x in m.named_modules():
-        if name.endswith(("model.layers", "transformer.h", "encoder.layer", "layers")) and hasattr(x, "__len__") and len(x): return x
-    raise ValueError("no layers")
+        parts = name.split(".")
+        if parts[-1].isdigit() and not any(p.isdigit() for p in parts[:-1]) and next(x.parameters(), None) is not None: found.append(x)
+    if not found: raise ValueError("no layers")
+    return found
 
 def device_of(case, rank): return 0 if case.get("fake") else rank
 
@@ -259,32 +263,48 @@ def run_trainer_case(case, rank, world, outdir):
             if i == rank or mode == "dp": write_history(case, i, marks, r, outdir, torch)
     return r
 
+def start(c, outdir):
+    """Forks a child for each of the case's ranks."""
+    pids = []
+    for rank in c.get("ranks", [0]) if c.get("fake") else range(1 if c["mode"] == "dp" else c["world"]):
+        pid = os.fork()
+        if pid == 0:
+            try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["world"], outdir)
+            except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
+            with open(os.path.join(outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
+            print(c["id"], rank, (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:220], flush=True)
+            os._exit(0)
+        pids.append(pid)
+    return dict(case=c, left=set(pids), begun=time.time())
+
+def ended(run):
+    """Whether all children are gone; kills those that ran past the case's limit."""
+    for p in list(run["left"]):
+        if os.waitpid(p, os.WNOHANG)[0]: run["left"].discard(p)
+    if run["left"] and time.time() > run["begun"] + run["case"].get("limit", 25):
+        for p in run["left"]: os.kill(p, 9); os.waitpid(p, 0)
+        run["left"] = set(); print("killed", run["case"]["id"], flush=True)
+    if not run["left"]: print("   %.1fs" % (time.time() - run["begun"]), flush=True)
+    return not run["left"]
+
 def main():
-    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=190); a = ap.parse_args(); t0 = time.time()
+    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=190)
+    ap.add_argument("--jobs", type=int, default=1, help="cases side by side: of the fake group, which need not wait for each other")
+    ap.add_argument("--memory", type=float, default=125, help="GiB that cases side by side may take; a case's \"gib\" is what it takes")
+    a = ap.parse_args(); t0 = time.time()
     os.makedirs(a.outdir, exist_ok=True)
     import torch, transformers, peft, torch.distributed.fsdp, torch.distributed.tensor.parallel, torch.distributed.pipelining, torch.distributed.optim, torch.distributed.tensor.experimental
     import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert, accelerate
     from transformers import Trainer, TrainingArguments, TrainerCallback, default_data_collator
     print("imports %.1f" % (time.time() - t0), flush=True)
-    for i, l in enumerate(open(a.cases)):
-        if not l.strip(): continue
-        c = json.loads(l); c["port"] = 29600 + i
-        if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); break
-        t = time.time(); pids = []
-        for rank in c.get("ranks", [0]) if c.get("fake") else range(1 if c["mode"] == "dp" else c["world"]):
-            pid = os.fork()
-            if pid == 0:
-                try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["world"], a.outdir)
-                except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
-                with open(os.path.join(a.outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
-                print(c["id"], rank, (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:220], flush=True)
-                os._exit(0)
-            pids.append(pid)
-        deadline = time.time() + c.get("limit", 25); left = set(pids)
-        while left and time.time() < deadline:
-            for p in list(left):
-                if os.waitpid(p, os.WNOHANG)[0]: left.discard(p)
-            time.sleep(.02)
-        for p in left: os.kill(p, 9); os.waitpid(p, 0); print("killed", c["id"], flush=True)
-        print("   %.1fs" % (time.time() - t), flush=True)
+    waiting = [dict(json.loads(l), port=29600 + i) for i, l in enumerate(open(a.cases)) if l.strip()]; running = []
+    takes = lambda c: c.get("gib", 20) + .8 * len(c.get("ranks", [0]))
+    while waiting or running:
+        running = [r for r in running if not ended(r)]
+        if waiting and time.time() - t0 > a.budget: print("budget spent before", len(waiting), "cases, the first:", waiting[0]["id"], flush=True); waiting = []
+        free = a.memory - sum(takes(r["case"]) for r in running)
+        nxt = next((c for c in waiting if takes(c) <= free or not running), None) if len(running) < a.jobs else None
+        if nxt is None: time.sleep(.02); continue
+        waiting.remove(nxt); running.append(start(nxt, a.outdir))
+
 if __name__ == "__main__": main()
