@@ -102,22 +102,50 @@ void refuse_empty_values(const std::vector<std::string>& arguments) {
   }
 }
 
+struct Entry {
+  const char* name;
+  Command (*add)(CLI::App& root);
+};
+
+// In the order of --help.
+constexpr Entry kCommands[] = {
+    {"estimate", add_estimate},    {"max-batch", add_max_batch}, {"max-seq", add_max_seq},
+    {"max-model", add_max_model},  {"sweep", add_sweep},         {"compare", add_compare},
+    {"ladder", add_ladder},        {"plan", add_plan},           {"trace", add_trace},
+    {"weights", add_weights},      {"models", add_models},       {"gpus", add_gpus},
+    {"calibrate", add_calibrate},  {"check", add_check},         {"utilization", add_utilization},
+    {"completion", add_completion}};
+
+bool asks_about_all(const std::string& first) {
+  return first == "--help" || first == "-h" || first == "--version" || first == "completion";
+}
+
 // `memcalc --model …` is `memcalc estimate --model …`.
-std::vector<std::string> with_default_command(std::vector<std::string> arguments,
-                                              const std::vector<Command>& commands) {
+std::vector<std::string> with_default_command(std::vector<std::string> arguments) {
   const std::string& first = arguments.front();
-  if (first == "--help" || first == "-h" || first == "--version") return arguments;
+  if (asks_about_all(first)) return arguments;
   if (first.starts_with('-')) {
     arguments.insert(arguments.begin(), "estimate");
     return arguments;
   }
   std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.app->get_name());
+  for (const Entry& entry : kCommands) names.emplace_back(entry.name);
   if (std::find(names.begin(), names.end(), first) == names.end()) {
     throw UsageError("unknown command '" + one_line(first) + "'; the commands are " + join(names) +
                      did_you_mean(first, names));
   }
   return arguments;
+}
+
+// CLI11 compares every option that is added with those before it: all commands' take longer than a small estimate.
+std::vector<Command> add_needed(CLI::App& root, const std::string& first) {
+  std::vector<Command> commands;
+  for (const Entry& entry : kCommands) {
+    if (!asks_about_all(first) && first != entry.name) continue;
+    commands.push_back(entry.add(root));
+    commands.back().app->allow_extras();
+  }
+  return commands;
 }
 
 // CLI11's own words ("1 required N missing") are for programmers.
@@ -138,16 +166,11 @@ ExitStatus run(const std::vector<std::string>& typed) {
   CLI::App root("memcalc");
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
-  const std::vector<Command> commands = {
-      add_estimate(root),  add_max_batch(root), add_max_seq(root),     add_max_model(root),
-      add_sweep(root),     add_compare(root),   add_ladder(root),      add_plan(root),
-      add_trace(root),     add_weights(root),   add_models(root),      add_gpus(root),
-      add_calibrate(root), add_check(root),     add_utilization(root), add_completion(root)};
-  for (const Command& command : commands) command.app->allow_extras();
   if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
   refuse_empty_values(typed);
 
-  std::vector<std::string> arguments = with_default_command(typed, commands);
+  std::vector<std::string> arguments = with_default_command(typed);
+  const std::vector<Command> commands = add_needed(root, arguments.front());
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     root.parse(std::move(arguments));
