@@ -196,10 +196,10 @@ def run_case(case, rank, world, outdir):
         opt = ZeroRedundancyOptimizer(ps, optimizer_class=torch.optim.AdamW, lr=1e-5)
     else: opt = M.make_opt(case, ps)
     accum = case.get("accum", 1); phases = []; overall = 0
+    from contextlib import nullcontext
+    autocast = lambda: torch.autocast("cuda", dtype=amp) if amp is not None else nullcontext()
     def forward():
-        if amp is not None:
-            with torch.autocast("cuda", dtype=amp): l = run(**batch).loss
-        else: l = run(**batch).loss
+        with autocast(): o = run(**batch); l = o if torch.is_tensor(o) else o.loss; del o
         return l.mean() if mode == "dp" else l
     def phase(step, name, f, *a):
         nonlocal overall
@@ -207,13 +207,12 @@ def run_case(case, rank, world, outdir):
         if not history: torch.cuda.synchronize()
         phases.append([step, name, b - base, P() - base, A() - base, R()]); overall = max(overall, P() - base); mark(f"step {step} {name}"); return x
     peak_reserved = 0
-    from contextlib import nullcontext
     for step in range(3):
         opt.zero_grad(set_to_none=True); mark(f"step {step} zero_grad")
         if schedule is not None:
             ids, labels = batch["input_ids"], batch["labels"]
             def pp_step():
-                schedule.step(*([ids] if feeds else []), **(dict(target=labels, losses=[]) if predicts else {}))
+                with autocast(): schedule.step(*([ids] if feeds else []), **(dict(target=labels, losses=[]) if predicts else {}))
             phase(step, "backward", pp_step)
         else:
             with (cp() if cp else nullcontext()):
