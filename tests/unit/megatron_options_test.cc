@@ -21,6 +21,13 @@ TEST(MegatronOptionsTest, MegatronsOwnNamesAreTaken) {
   EXPECT_EQ(o.last_stage_layers, 3);
   EXPECT_EQ(o.rms_norm, true);
   EXPECT_EQ(o.hidden_dropout, 0.1);
+  const MegatronOptions of_stages = parse_megatron_options(
+      "account-for-embedding-in-pipeline-split,defer-embedding-wgrad-compute,wgrad-deferral-limit=0,rotary-percent=0.5,"
+      "microbatch-group-size-per-virtual-pipeline-stage=5,squared-relu,no-rope-fusion,apply-layernorm-1p");
+  EXPECT_TRUE(of_stages.counts_embedding && !of_stages.counts_loss && of_stages.defers_head_gradient);
+  EXPECT_EQ(of_stages.micro_batch_group, 5);
+  EXPECT_TRUE(of_stages.squared_relu && !of_stages.fuses_rope);
+  EXPECT_EQ(of_stages.rotary_percent, 0.5);
   EXPECT_EQ(parse_megatron_options("").loss, MegatronLoss::kNative);
   EXPECT_EQ(parse_megatron_options("cross-entropy-loss-fusion").loss, MegatronLoss::kFused);
 }
@@ -44,13 +51,14 @@ TEST_P(MegatronList, IsRefusedWithTheReason) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MegatronList,
-                         ::testing::ValuesIn({Refusal{"Unknown", "no-rope-fusion", "unknown argument"},
+                         ::testing::ValuesIn({Refusal{"Unknown", "use-megatron-fsdp", "unknown argument"},
                                               Refusal{"Mistyped", "atention-backend=fused", "attention-backend"},
                                               Refusal{"NoValue", "make-vocab-size-divisible-by",
                                                       "a whole number from 1, found nothing"},
                                               Refusal{"ValueOfAFlag", "swiglu=yes", "no value"},
                                               Refusal{"NotANumber", "hidden-dropout=0.1x", "from 0 to below 1"},
                                               Refusal{"TooLarge", "attention-dropout=1", "from 0 to below 1"},
+                                              Refusal{"TooMuch", "rotary-percent=1.5", "up to 1, found \"1.5\""},
                                               Refusal{"Choice", "normalization=Batch", "RMSNorm or LayerNorm"}}),
                          [](const auto& info) { return info.param.name; });
 
@@ -114,6 +122,35 @@ const RunRefusal kRuns[] = {
     {"UnevenStagesGiven",
      [](RunSpec& r) {
        r.parallel.pipeline = 4, r.parallel.megatron.first_stage_layers = 2, r.parallel.megatron.last_stage_layers = 4;
+     },
+     ""},
+    {"EmbeddingAndLossAreCounted",
+     [](RunSpec& r) {
+       r.parallel.pipeline = 7, r.parallel.gpus = 7;
+       r.parallel.megatron.counts_embedding = r.parallel.megatron.counts_loss = true;
+     },
+     ""},
+    {"DeferredWithoutPipeline", [](RunSpec& r) { r.parallel.megatron.defers_head_gradient = true; }, "give --pp"},
+    {"DeferredUnfused",
+     [](RunSpec& r) {
+       r.parallel.pipeline = 4, r.parallel.megatron.defers_head_gradient = true;
+       r.parallel.megatron.fuses_weight_gradients = false;
+     },
+     "no-gradient-accumulation-fusion"},
+    {"LayerScalingOfTransformerEngine", [](RunSpec& r) { r.parallel.megatron.scales_by_layer = true; },
+     "transformer-impl=local"},
+    {"GroupWithoutVirtualStages",
+     [](RunSpec& r) { r.parallel.pipeline = 4, r.parallel.megatron.micro_batch_group = 4; }, "give --virtual-stages"},
+    {"GroupSmallerThanPipeline",
+     [](RunSpec& r) {
+       r.parallel.pipeline = 4, r.parallel.virtual_stages = 3, r.parallel.micro_batches = 10;
+       r.parallel.megatron.micro_batch_group = 3;
+     },
+     "expected 4 (pp) to 10 (micro-batches)"},
+    {"Group",
+     [](RunSpec& r) {
+       r.parallel.pipeline = 4, r.parallel.virtual_stages = 3, r.parallel.micro_batches = 10;
+       r.parallel.megatron.micro_batch_group = 5;
      },
      ""},
     {"Gpipe", [](RunSpec& r) { r.parallel.pipeline = 4, r.parallel.schedule = PipelineSchedule::kGpipe; },

@@ -144,6 +144,16 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   interleaved.parallel.virtual_stages = 2;
   EXPECT_GT(peak(llama(), interleaved), first) << "1 + (P - 1) / (P V) times the activations";
 
+  RunSpec two_put_off = plain;
+  two_put_off.parallel.megatron.defers_head_gradient = true;
+  two_put_off.parallel.megatron.deferral_limit = 2;
+  RunSpec all_put_off = two_put_off;
+  all_put_off.parallel.megatron.deferral_limit = 0;
+  const std::int64_t last_stage = 6;
+  EXPECT_GT(peak(llama(), two_put_off, last_stage), peak(llama(), plain, last_stage));
+  EXPECT_GT(peak(llama(), all_put_off, last_stage), peak(llama(), two_put_off, last_stage));
+  EXPECT_EQ(peak(llama(), all_put_off, 0), first) << "only the last stage has a head";
+
   RunSpec tensor = run_on(8);
   tensor.parallel.tensor = 2;
   RunSpec sequence = tensor;

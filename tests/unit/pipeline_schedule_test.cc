@@ -55,6 +55,12 @@ const ScheduleCase kSchedules[] = {
      1,
      "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F1.2 B0.1 B1.2 B0.2",
      3},
+    // microbatch-group-size-per-virtual-pipeline-stage=3: 2 (P - 1 - p) + (V - 1) 3 = 3 to begin with.
+    {"InterleavedGroup",
+     {kInterleaved, 2, 2, 3, 3},
+     1,
+     "F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 B0.0 B0.1 B0.2",
+     4},
     {"ZeroBubbleLast", {kZeroBubble, 3, 1, 4}, 2, "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3", 1},
     {"ZeroBubbleFirst", {kZeroBubble, 3, 1, 4}, 0, "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3", 3},
 };

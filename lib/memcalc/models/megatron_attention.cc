@@ -1,8 +1,10 @@
 // megatron/core/transformer/attention.py, multi_latent_attention.py (core_r0.14.0).
 #include "memcalc/models/megatron_gpt.h"
 #include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
@@ -44,14 +46,35 @@ class SelfAttention : public MegatronAttentionLayer {
       key = k_layernorm_(key);
     }
     if (config_.rotary) {
-      query = te_fused_rope(query);
-      key = te_fused_rope(key);
+      query = rotate(query);
+      key = rotate(key);
     }
     const Tensor context = megatron_core_attention(config_, memory_, query, key, value);
     return linear_proj_(context);
   }
 
  private:
+  /// rope_utils.py, apply_rotary_pos_emb: TransformerEngine's kernel, or _apply_rotary_pos_emb_bshd.
+  [[nodiscard]] Tensor rotate(const Tensor& x) const {
+    if (config_.options.fuses_rope) return te_fused_rope(x);
+    const std::int64_t width = config_.rotary_channels();
+    Tensor t = slice(x, 3, 0, width);
+    const Tensor rest = slice(x, 3, width, x.size(3) - width);
+    const Tensor cosines = of_angles(cosine, x.dtype()), sines = of_angles(sine, x.dtype());
+    const auto rotate_half = [](const Tensor& whole) {
+      const std::vector<Tensor> halves = split(whole, 3, 2);
+      return cat(negate(halves[1]), halves[0], 3);
+    };
+    t = t * cosines + rotate_half(t) * sines;
+    return cat(t, rest, 3);
+  }
+  /// Of every position's angles, times mscale, in the type of the heads.
+  template <typename Function>
+  [[nodiscard]] Tensor of_angles(Function function, DType dtype) const {
+    const NoGrad no_grad(memory_.tape);
+    return to_dtype(multiply_scalar(function(memory_.rotary_angles)), dtype);
+  }
+
   const MegatronConfig& config_;
   MegatronMemory& memory_;
   MegatronLinear linear_proj_, linear_qkv_;

@@ -108,6 +108,7 @@ MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   config.swiglu = options.swiglu.value_or(config.swiglu);
   config.rms_norm = options.rms_norm.value_or(config.rms_norm);
   config.rotary = options.rotary.value_or(config.rotary);
+  if (options.squared_relu) config.swiglu = false;
   config.shares_embeddings = options.shares_embeddings.value_or(config.shares_embeddings);
   config.hidden_dropout = options.hidden_dropout.value_or(config.hidden_dropout);
   config.attention_dropout = options.attention_dropout.value_or(config.attention_dropout);
@@ -122,23 +123,22 @@ std::vector<MegatronChunk> chunks_of_stage(const MegatronConfig& config, std::in
   // transformer_layer.py, get_transformer_layer_offset: what the first and last stage are not told to hold is spread
   // evenly over the others.
   const std::int64_t even_stages = stages - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
-  const std::int64_t even = even_stages > 0 ? (config.num_layers - first - last) / even_stages : 0;
-  const auto layers_of = [&](std::int64_t p) {
-    if (p == 0 && first > 0) return first;
-    if (p == stages - 1 && last > 0) return last;
-    return even;
+  // get_num_layers_to_build: the embedding and the loss take a layer's place where they are counted.
+  const std::int64_t embedding = config.options.counts_embedding ? 1 : 0, loss = config.options.counts_loss ? 1 : 0;
+  const std::int64_t places = config.num_layers + embedding + loss - first - last;
+  const std::int64_t even = even_stages > 0 ? places / (even_stages * virtual_stages) : 0;
+  const std::int64_t all = stages * virtual_stages;
+  const auto layers_of = [&](std::int64_t chunk) {
+    if (chunk == 0 && first > 0) return first;
+    if (chunk == all - 1 && last > 0) return last;
+    return even - (chunk == 0 ? embedding : 0) - (chunk == all - 1 ? loss : 0);
   };
   std::vector<MegatronChunk> chunks;
-  if (virtual_stages == 1) {
-    std::int64_t offset = 0;
-    for (std::int64_t p = 0; p < stage; ++p) offset += layers_of(p);
-    chunks.push_back({offset, layers_of(stage), stage == 0, stage == stages - 1});
-    return chunks;
-  }
-  const std::int64_t layers = config.num_layers / (stages * virtual_stages);
-  for (std::int64_t v = 0; v < virtual_stages; ++v) {
-    const std::int64_t place = v * stages + stage;
-    chunks.push_back({place * layers, layers, place == 0, place == stages * virtual_stages - 1});
+  std::int64_t offset = 0;
+  for (std::int64_t chunk = 0; chunk < all; ++chunk) {
+    const std::int64_t layers = layers_of(chunk);
+    if (chunk % stages == stage) chunks.push_back({offset, layers, chunk == 0, chunk == all - 1});
+    offset += layers;
   }
   return chunks;
 }

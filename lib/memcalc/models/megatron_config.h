@@ -50,6 +50,10 @@ struct MegatronConfig {
   [[nodiscard]] std::int64_t local_sequence() const {
     return sequence_length / parallel.context / (parallel.sequence_parallel ? parallel.tensor : 1);
   }
+  /// Of a head's width, those that rotate (rotary_pos_embedding.py, rotary_percent).
+  [[nodiscard]] std::int64_t rotary_channels() const {
+    return static_cast<std::int64_t>(static_cast<double>(kv_channels) * options.rotary_percent);
+  }
   [[nodiscard]] bool is_dense(std::int64_t layer) const {
     return !moe || moe->dense_layers[static_cast<std::size_t>(layer)];
   }

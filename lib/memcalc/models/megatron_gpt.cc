@@ -59,11 +59,16 @@ MegatronMlp::MegatronMlp(ModuleBuilder& b, const MegatronConfig& config, Megatro
                  (config.swiglu ? 2 : 1) * ffn_hidden_size, config.bias_linear, with_norm, config.rms_norm),
       linear_fc2(b, "linear_fc2", memory, ParallelMode::kRow, ffn_hidden_size, config.hidden_size, config.bias_linear,
                  false, config.rms_norm),
-      swiglu(config.swiglu) {}
+      swiglu(config.swiglu),
+      squares_relu(config.options.squared_relu) {}
 
 Tensor MegatronMlp::forward(const Tensor& hidden_states) const {
   Tensor intermediate = linear_fc1(hidden_states);
-  intermediate = swiglu ? fused_swiglu(intermediate) : fused_bias_gelu(intermediate);
+  if (squares_relu) {
+    intermediate = squared_relu(intermediate);
+  } else {
+    intermediate = swiglu ? fused_swiglu(intermediate) : fused_bias_gelu(intermediate);
+  }
   return linear_fc2(intermediate);
 }
 
@@ -111,7 +116,7 @@ MegatronGpt::MegatronGpt(ModuleBuilder& b, const MegatronConfig& config, Megatro
     });
   }
   if (config.rotary) {
-    const std::int64_t dim = config.latent ? config.latent->qk_rope_head_dim : config.kv_channels;
+    const std::int64_t dim = config.latent ? config.latent->qk_rope_head_dim : config.rotary_channels();
     rotary_frequencies_ = b.tape.empty({dim / 2}, DType::kFloat32, kBuffer, Category::kWeights);
   }
   b.scope("decoder", [&] {
@@ -177,8 +182,9 @@ Tensor MegatronGpt::forward(const MegatronBatch& batch, const Tensor& input) {
   if (config_.rotary && !rotary_positions_.defined()) {  // lru_cache: float32 angles of every position, kept
     const std::int64_t dim = 2 * rotary_frequencies_.size(0);
     rotary_positions_ =
-        memory_.tape.empty({config_.sequence_length, dim}, DType::kFloat32, kRotary, Category::kWorkspaces);
+        memory_.tape.empty({config_.sequence_length, 1, 1, dim}, DType::kFloat32, kRotary, Category::kWorkspaces);
   }
+  memory_.rotary_angles = rotary_positions_;
   run_layers(hidden_states);
   if (!chunk_.predicts) return hidden_states;
   hidden_states = final_layernorm_(hidden_states);

@@ -70,7 +70,7 @@ struct MegatronMlp : MegatronMlpLayer {
   [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override;
 
   MegatronLinear linear_fc1, linear_fc2;
-  bool swiglu;
+  bool swiglu, squares_relu;
 };
 [[nodiscard]] std::unique_ptr<MegatronMlpLayer> build_moe_layer(ModuleBuilder& b, const MegatronConfig& config,
                                                                 MegatronMemory& memory);

@@ -63,6 +63,24 @@ struct Argument {
 };
 
 constexpr Argument kArguments[] = {
+    {"account-for-embedding-in-pipeline-split",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.counts_embedding = true;
+     }},
+    {"account-for-loss-in-pipeline-split",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.counts_loss = true;
+     }},
+    // A kernel that adds 1 to its weights as it reads them.
+    {"apply-layernorm-1p",
+     [](MegatronOptions& /*o*/, std::string_view name, std::string_view value) { nothing(name, value); }},
+    {"apply-query-key-layer-scaling",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.scales_by_layer = true;
+     }},
     {"attention-backend",
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        if (value == "fused" || value == "flash" || value == "auto") return;
@@ -83,6 +101,11 @@ constexpr Argument kArguments[] = {
                                              std::string_view value) { o.first_stage_layers = whole(name, value); }},
     {"decoder-last-pipeline-num-layers", [](MegatronOptions& o, std::string_view name,
                                             std::string_view value) { o.last_stage_layers = whole(name, value); }},
+    {"defer-embedding-wgrad-compute",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.defers_head_gradient = true;
+     }},
     {"disable-bias-linear",
      [](MegatronOptions& o, std::string_view name, std::string_view value) { o.bias_linear = !flag(name, value); }},
     {"expert-imbalance",
@@ -95,6 +118,10 @@ constexpr Argument kArguments[] = {
                           std::string_view value) { o.hidden_dropout = probability(name, value); }},
     {"make-vocab-size-divisible-by", [](MegatronOptions& o, std::string_view name,
                                         std::string_view value) { o.vocabulary_multiple = whole(name, value); }},
+    {"microbatch-group-size-per-virtual-pipeline-stage",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       o.micro_batch_group = whole(name, value);
+     }},
     {"moe-expert-capacity-factor",
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        o.expert_capacity = number<double>(name, value, "a number above 0", 1e-6);
@@ -103,6 +130,11 @@ constexpr Argument kArguments[] = {
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        nothing(name, value);
        o.fuses_weight_gradients = false;
+     }},
+    {"no-rope-fusion",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.fuses_rope = false;
      }},
     {"normalization", [](MegatronOptions& o, std::string_view name,
                          std::string_view value) { o.rms_norm = one_of(name, value, "RMSNorm", "LayerNorm"); }},
@@ -119,6 +151,16 @@ constexpr Argument kArguments[] = {
                             std::string_view value) { o.recomputes_blocks = one_of(name, value, "block", "uniform"); }},
     {"recompute-num-layers", [](MegatronOptions& o, std::string_view name,
                                 std::string_view value) { o.recompute_layers = whole(name, value); }},
+    {"rotary-percent",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       o.rotary_percent = number<double>(name, value, "a number above 0, up to 1", 1e-6);
+       if (o.rotary_percent > 1) refuse(name, value, "a number above 0, up to 1");
+     }},
+    {"squared-relu",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       nothing(name, value);
+       o.squared_relu = true;
+     }},
     {"swiglu", [](MegatronOptions& o, std::string_view name, std::string_view value) { o.swiglu = flag(name, value); }},
     {"transformer-impl",
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
@@ -128,6 +170,10 @@ constexpr Argument kArguments[] = {
      [](MegatronOptions& o, std::string_view name, std::string_view value) {
        nothing(name, value);
        o.shares_embeddings = false;
+     }},
+    {"wgrad-deferral-limit",
+     [](MegatronOptions& o, std::string_view name, std::string_view value) {
+       o.deferral_limit = number<std::int64_t>(name, value, "a whole number from 0", 0);
      }},
 };
 

@@ -30,6 +30,15 @@ struct MegatronOptions {
   double expert_imbalance = 1.0;           // expert-imbalance: tokens on the fullest rank / average
   std::int64_t first_stage_layers = 0;     // decoder-first-pipeline-num-layers; 0: as the others
   std::int64_t last_stage_layers = 0;      // decoder-last-pipeline-num-layers
+  bool counts_embedding = false;           // account-for-embedding-in-pipeline-split: it takes the place of a layer
+  bool counts_loss = false;                // account-for-loss-in-pipeline-split
+  std::int64_t micro_batch_group = 0;      // microbatch-group-size-per-virtual-pipeline-stage; 0: --pp
+  bool defers_head_gradient = false;       // defer-embedding-wgrad-compute
+  std::int64_t deferral_limit = 0;         // wgrad-deferral-limit: micro-batches that are put off; 0: all
+  bool scales_by_layer = false;            // apply-query-key-layer-scaling: of the scores, memory is the same
+  bool fuses_rope = true;                  // no-rope-fusion
+  double rotary_percent = 1.0;             // rotary-percent: of a head's width
+  bool squared_relu = false;               // squared-relu
   // Of the model, where it is not what the family says.
   std::optional<bool> bias_linear;          // disable-bias-linear
   std::optional<bool> swiglu;               // swiglu

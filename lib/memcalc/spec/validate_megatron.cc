@@ -83,6 +83,43 @@ void check_data_parallel(const Parallel& p) {
   }
 }
 
+/// Arguments that Megatron-core takes only beside others (model_parallel_config.py, dot_product_attention.py), or that
+/// are modelled only so.
+void check_options(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const MegatronOptions& o = p.megatron;
+  const std::string name = "--megatron ";
+  if (o.defers_head_gradient && p.pipeline == 1) {
+    refuse(name + "defer-embedding-wgrad-compute: only a pipeline has a phase to put it off to; give --pp");
+  }
+  if (o.defers_head_gradient && !o.fuses_weight_gradients) {
+    refuse(name + "defer-embedding-wgrad-compute: cannot be used with no-gradient-accumulation-fusion");
+  }
+  if (o.deferral_limit > 0 && !o.defers_head_gradient) {
+    refuse(name + "wgrad-deferral-limit: give defer-embedding-wgrad-compute");
+  }
+  if (o.scales_by_layer && o.attention != MegatronAttention::kLocal) {
+    refuse(name + "apply-query-key-layer-scaling: modelled with transformer-impl=local");
+  }
+  if (o.squared_relu && o.swiglu.value_or(false)) refuse(name + "squared-relu: cannot be used with swiglu");
+  if (!o.fuses_rope && p.context > 1) refuse(name + "no-rope-fusion beside --cp is not modelled");
+  if ((o.counts_embedding || o.counts_loss) && (o.first_stage_layers > 0 || o.last_stage_layers > 0)) {
+    refuse(name + "account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split: cannot be used with " +
+           "decoder-first-pipeline-num-layers or decoder-last-pipeline-num-layers");
+  }
+  const std::int64_t group = o.micro_batch_group;
+  if (group == 0) return;
+  if (p.virtual_stages == 1) {
+    refuse(name + "microbatch-group-size-per-virtual-pipeline-stage: give --virtual-stages, 2 or more");
+  }
+  const std::int64_t micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline;
+  const std::int64_t last = micro_batches % group;
+  if (group < p.pipeline || group > micro_batches || (last > 0 && last < p.pipeline)) {
+    refuse(name + "microbatch-group-size-per-virtual-pipeline-stage: expected " + text(p.pipeline) + " (pp) to " +
+           text(micro_batches) + " (micro-batches), the last group no smaller than pp, found " + text(group));
+  }
+}
+
 void check_pipeline(const Sizes& sizes, const Parallel& p) {
   if (p.schedule == PipelineSchedule::kGpipe || p.schedule == PipelineSchedule::kZeroBubble) {
     refuse("schedule " + std::string(name_of(p.schedule)) + ": Megatron-core has 1f1b and interleaved");
@@ -90,13 +127,15 @@ void check_pipeline(const Sizes& sizes, const Parallel& p) {
   const std::int64_t first = p.megatron.first_stage_layers, last = p.megatron.last_stage_layers;
   const std::int64_t even_stages = p.pipeline - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
   const std::int64_t chunks = even_stages * p.virtual_stages;
-  const std::int64_t layers = sizes.layers - first - last;
+  const std::int64_t counted = (p.megatron.counts_embedding ? 1 : 0) + (p.megatron.counts_loss ? 1 : 0);
+  const std::int64_t layers = sizes.layers + counted - first - last;
   if ((first > 0 || last > 0) && (p.pipeline == 1 || p.virtual_stages > 1)) {
     refuse("layers of the first or last stage: modelled for several stages without virtual ones");
   }
   if (layers < 0 || (chunks > 0 && layers % chunks != 0) || (chunks == 0 && layers != 0)) {
     refuse("pp " + text(p.pipeline) + (p.virtual_stages > 1 ? " x " + text(p.virtual_stages) + " virtual stages" : "") +
-           " does not divide the " + text(layers) + " layers that are to be spread evenly");
+           " does not divide the " + text(layers) + " layers" +
+           (counted > 0 ? " (with embedding and loss, as counted)" : "") + " that are to be spread evenly");
   }
   if (p.virtual_stages == 1) {
     if (p.schedule == PipelineSchedule::kInterleaved) {
@@ -106,7 +145,7 @@ void check_pipeline(const Sizes& sizes, const Parallel& p) {
   }
   if (p.pipeline == 1) refuse("virtual stages: only a pipeline has them; give --pp");
   const std::int64_t micro_batches = p.micro_batches > 0 ? p.micro_batches : p.pipeline;
-  if (micro_batches % p.pipeline != 0) {
+  if (p.megatron.micro_batch_group == 0 && micro_batches % p.pipeline != 0) {
     refuse("micro-batches " + text(micro_batches) + ": with virtual stages a multiple of pp, " + text(p.pipeline));
   }
 }
@@ -157,6 +196,7 @@ void check_megatron(const ModelSpec& model, const RunSpec& run) {
   }
   check_run(run);
   check_data_parallel(p);
+  check_options(run);
   for (const auto& [count, what] :
        {std::pair{sizes.heads, "attention heads"}, std::pair{sizes.key_value_heads, "key/value heads"}}) {
     if (count % p.tensor != 0) {

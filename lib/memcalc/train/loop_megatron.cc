@@ -8,6 +8,7 @@
 
 #include "memcalc/models/megatron_gpt.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/megatron_buffers.h"
@@ -106,11 +107,19 @@ class MegatronStep {
   DType dtype_;
 };
 
+/// Of the last stage, those whose head's gradient is put off are executed, too, and two that follow them.
+std::int32_t executed_micro_batches(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t stage) {
+  if (!config.options.defers_head_gradient || stage + 1 < pipeline.stages) return MicroBatchTrace::kExecuted;
+  const std::int64_t limit = config.options.deferral_limit;
+  return static_cast<std::int32_t>(limit == 0 ? pipeline.micro_batches : limit + MicroBatchTrace::kExecuted);
+}
+
 /// forward_backward_func: a few micro-batches are executed, all appear in the trace.
-void forward_backward(Tape& tape, const MegatronConfig& config, DType dtype, std::vector<Chunk>& chunks,
+void forward_backward(MegatronMemory& memory, const MegatronConfig& config, DType dtype, std::vector<Chunk>& chunks,
                       const Pipeline& pipeline, std::int64_t micro_batches, std::int64_t stage) {
+  Tape& tape = memory.tape;
   MegatronStep step(tape, config, dtype);
-  MicroBatchTrace trace(tape, pipeline);
+  MicroBatchTrace trace(tape, pipeline, executed_micro_batches(config, pipeline, stage));
   const std::int32_t executed = trace.executed();
   const auto repeats = [&](std::int32_t m) { return m + 1 < executed ? 1 : micro_batches - (executed - 1); };
   const auto count = static_cast<std::int32_t>(chunks.size());
@@ -129,6 +138,7 @@ void forward_backward(Tape& tape, const MegatronConfig& config, DType dtype, std
   }
   tape.kernel_repeats = 1;
   trace.record_end([&] {
+    drain_head_gradients(memory);
     for (Chunk& chunk : chunks) drop(chunk.input, chunk.output_gradient, chunk.input_gradient);
   });
   trace.stitch(pipeline_steps(pipeline, stage));
@@ -251,6 +261,10 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     memory.sequence_parallel = run.parallel.sequence_parallel;
     memory.uses_transformer_engine = config.options.attention != MegatronAttention::kLocal;
     memory.fuses_weight_gradients = config.options.fuses_weight_gradients;
+    if (config.options.defers_head_gradient) {
+      memory.deferred_head_gradients =
+          config.options.deferral_limit > 0 ? config.options.deferral_limit : asked.micro_batches;
+    }
     std::vector<Chunk> chunks;
     std::vector<std::vector<Parameter>> parameters;
     std::vector<Tensor> buffers;
@@ -268,7 +282,9 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     tape.step = 0;
     const std::size_t first_event = tape.trace.events.size();
     const std::size_t first_block = tape.trace.blocks.size();
-    forward_backward(tape, config, dtype, chunks, shortened(asked), asked.micro_batches, stage);
+    // What is put off grows with the micro-batches.
+    const bool all = config.options.defers_head_gradient && config.options.deferral_limit == 0;
+    forward_backward(memory, config, dtype, chunks, all ? asked : shortened(asked), asked.micro_batches, stage);
     tape.phase = Phase::kOptimizer;
     optimizer.step();
     const CarriedVariables none;

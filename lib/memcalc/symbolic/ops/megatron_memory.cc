@@ -41,9 +41,10 @@ void MegatronMemory::use_grouped_workspaces() {
   }
 }
 
-void MegatronMemory::use_global_buffer(std::int64_t elements, DType dtype) {
-  if (global_buffer_.defined() && global_buffer_.elements() >= elements) return;
-  global_buffer_ = tape.empty({elements}, dtype, kGlobalBuffer, Category::kWorkspaces);
+void MegatronMemory::use_global_buffer(std::int64_t elements, DType dtype, std::size_t buffer) {
+  Tensor& kept = global_buffers_[buffer];
+  if (kept.defined() && kept.elements() >= elements) return;
+  kept = tape.empty({elements}, dtype, kGlobalBuffer, Category::kWorkspaces);
 }
 
 }  // namespace memcalc

@@ -30,8 +30,9 @@ class MegatronMemory {
   void use_workspace();
   /// The same for each of the streams that a grouped GEMM runs on (cpp_extensions/gemm.py, get_multi_stream_…).
   void use_grouped_workspaces();
-  /// megatron/core/utils.py, GlobalMemoryBuffer "mpu": grows to the largest request.
-  void use_global_buffer(std::int64_t elements, DType dtype);
+  /// megatron/core/utils.py, GlobalMemoryBuffer: each of its buffers ("mpu", "mpu_0", "mpu_1") grows to the largest
+  /// request.
+  void use_global_buffer(std::int64_t elements, DType dtype, std::size_t buffer = 0);
 
   Tape& tape;
   std::int64_t tensor_parallel = 1;
@@ -39,11 +40,17 @@ class MegatronMemory {
   bool fuses_weight_gradients = true;   // gradient_accumulation_fusion
   bool uses_transformer_engine = true;  // --transformer-impl; else Megatron's own layers, on PyTorch's workspaces
 
+  /// defer_embedding_wgrad_compute: of so many micro-batches the head's weight gradient is computed after the last
+  /// backward; 0: of none. Until then these are kept, one of each for a micro-batch.
+  std::int64_t deferred_head_gradients = 0;
+  std::vector<Tensor> head_inputs, head_gradients;
+  Tensor rotary_angles;  // [s, 1, 1, rotary channels] float32, of the chunk that runs
+
  private:
   std::vector<std::pair<std::array<std::int64_t, 2>, Tensor>> dummy_gradients_;
   Tensor workspace_;
   std::vector<Tensor> grouped_workspaces_;
-  Tensor global_buffer_;
+  std::array<Tensor, 3> global_buffers_;
 };
 
 }  // namespace memcalc

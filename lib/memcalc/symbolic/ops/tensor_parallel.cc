@@ -19,6 +19,7 @@ constexpr Operator kToCopy{"aten::_to_copy"}, kIndex{"aten::index"}, kMax{"aten:
 constexpr Operator kSwiglu{"megatron::swiglu"}, kSwigluNode{"SwiGLUFunctionBackward"};
 constexpr Operator kWeightedNode{"WeightedSwiGLUFunctionBackward"};
 constexpr Operator kGelu{"megatron::bias_gelu"}, kGeluNode{"GeLUFunctionBackward"};
+constexpr Operator kSquaredRelu{"megatron::squared_relu"}, kSquaredReluNode{"CompiledFunctionBackward"};
 constexpr Operator kDropoutAdd{"megatron::bias_dropout_add"}, kDropoutAddNode{"CompiledFunctionBackward"};
 constexpr Operator kSplitNode{"_SplitAlongDimBackward"}, kCat{"aten::cat"};
 constexpr Operator kRotary{"megatron::rotary_fwd_kv_kernel"}, kMlaNode{"ApplyMLARotaryEmbKVBackward"};
@@ -60,13 +61,15 @@ void head_backward(BackwardCall& call) {  // saved: x
   const Tensor gradient = contiguous(call.gradient());
   const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
   const std::int64_t rows = rows_of(gradient);
-  if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
+  const bool defers = std::ssize(memory.head_gradients) < memory.deferred_head_gradients;
+  if (defers) memory.head_gradients.push_back(gradient);
+  if (gathers && !defers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
   tape.use_cublas(false);
   Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), kMatmul);
   tape.contraction(kMatmul, x.dtype(), 1, rows, x.size(-1), out);
   Tensor scattered;
   if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
-  tape.contraction(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
+  if (!defers) tape.contraction(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
     memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
@@ -102,6 +105,13 @@ void gelu_backward(BackwardCall& call) {  // saved: x
   Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kGelu);
   const Tensor bias = call.tape.empty({x.size(-1)}, x.dtype(), kGelu);
   call.tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 12 * real(x.elements()), 3 * real(x.bytes()));
+  call.set(0, std::move(gradient));
+}
+
+void squared_relu_backward(BackwardCall& call) {  // saved: x
+  const Tensor& x = call.saved(0);
+  Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kSquaredRelu);
+  call.tape.kernel(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 3 * real(x.bytes()));
   call.set(0, std::move(gradient));
 }
 
@@ -192,8 +202,23 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
   return result;
 }
 
+void drain_head_gradients(MegatronMemory& memory) {
+  // One micro-batch after another; gathered inputs alternate between two global buffers.
+  Tape& tape = memory.tape;
+  const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
+  for (std::size_t i = 0; i < memory.head_gradients.size(); ++i) {
+    const Tensor x = std::move(memory.head_inputs[i]), gradient = std::move(memory.head_gradients[i]);
+    if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), 1 + i % 2);
+    tape.use_cublas(false);
+    tape.contraction(kMatmul, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
+  }
+  memory.head_inputs.clear();
+  memory.head_gradients.clear();
+}
+
 Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out) {
   Tape& tape = memory.tape;
+  if (std::ssize(memory.head_inputs) < memory.deferred_head_gradients) memory.head_inputs.push_back(x);
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kHeadNode, head_backward, inputs, 1);
   Shape shape = with_last(x.shape(), out);
@@ -289,6 +314,17 @@ Tensor fused_bias_gelu(const Tensor& x) {
   if (node != nullptr) tape.save(*node, x);
   Tensor result = tape.empty(x.shape(), x.dtype(), kGelu);
   tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 9 * real(x.elements()), 2 * real(x.bytes()));
+  tape.set_history(node, result);
+  return result;
+}
+
+Tensor squared_relu(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kSquaredReluNode, squared_relu_backward, inputs, 1);
+  if (node != nullptr) tape.save(*node, x);
+  Tensor result = tape.empty(x.shape(), x.dtype(), kSquaredRelu);
+  tape.kernel(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 2 * real(x.elements()), 2 * real(x.bytes()));
   tape.set_history(node, result);
   return result;
 }

@@ -14,6 +14,8 @@ namespace memcalc {
 [[nodiscard]] Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, const Tensor& ids);
 /// layers.py, ColumnParallelLinear (LinearWithGradAccumulationAndAsyncCommunication): the head. x [s, b, h].
 [[nodiscard]] Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out);
+/// core/utils.py, drain_embedding_wgrad_compute: the head's weight gradients that were put off.
+void drain_head_gradients(MegatronMemory& memory);
 /// cross_entropy.py, _VocabParallelCrossEntropy: float32 logits of the rank's part of the vocabulary become
 /// exponentials, probabilities and their gradient in one storage. labels [b, s].
 [[nodiscard]] Tensor vocab_parallel_cross_entropy(MegatronMemory& memory, const Tensor& logits, const Tensor& labels);
@@ -21,6 +23,8 @@ namespace memcalc {
 [[nodiscard]] Tensor fused_vocab_parallel_cross_entropy(MegatronMemory& memory, const Tensor& logits,
                                                         const Tensor& labels);
 
+/// activations.py, squared_relu, compiled: keeps its input.
+[[nodiscard]] Tensor squared_relu(const Tensor& x);
 /// fusions/fused_bias_swiglu.py: [.., 2f] to [.., f], keeps its input; the compiled backward writes one result.
 [[nodiscard]] Tensor fused_swiglu(const Tensor& x);
 /// The same times a probability of each row, which gets a gradient.

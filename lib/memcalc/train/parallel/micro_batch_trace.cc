@@ -43,7 +43,7 @@ void MicroBatchTrace::append_copy(const Segment& source, std::int32_t micro_batc
   for (std::size_t i = 0; i < source.events.size(); ++i) {
     Event event = source.events[i];
     const Origin& origin = source.origins[i];
-    if (origin.place >= 0) {
+    if (origin.place >= 0 && origin.back < kExecuted) {
       const BlockId first = base(static_cast<std::size_t>(origin.place), micro_batch - origin.back);
       if (first != kNoBlock) event.block = first + origin.offset;
     }

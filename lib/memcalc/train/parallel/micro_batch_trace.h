@@ -41,7 +41,8 @@ class MicroBatchTrace {
   void stitch(std::span<const PipelineStep> steps);
 
  private:
-  /// Who allocated the block of an event: a segment of this micro-batch or of one before it; else the block itself.
+  /// Who allocated the block of an event: a segment of this micro-batch or of one before it; else the block itself. One
+  /// that is further back than kExecuted is no neighbour of every micro-batch but that one, and stays it.
   struct Origin {
     std::int32_t place = -1;  // of the segment, among those of a micro-batch
     std::int32_t back = 0;    // micro-batches

@@ -35,10 +35,15 @@ Steps one_forward_one_backward(const Pipeline& pipeline, std::int64_t stage) {
   return steps;
 }
 
-/// The k-th forward or backward of an interleaved stage (schedules.py, get_schedule_table): groups of as many
-/// micro-batches as there are stages pass through all chunks in turn.
+/// Micro-batches that pass through a chunk in a row: as many as there are stages, where nothing else is asked for.
+std::int64_t group_of(const Pipeline& pipeline) {
+  return std::min(pipeline.group > 0 ? pipeline.group : pipeline.stages, pipeline.micro_batches);
+}
+
+/// The k-th forward or backward of an interleaved stage (schedules.py, get_schedule_table): groups of micro-batches
+/// pass through all chunks in turn.
 PipelineStep interleaved_step(const Pipeline& pipeline, PipelineAction action, std::int64_t k) {
-  const std::int64_t group = std::min(pipeline.stages, pipeline.micro_batches);
+  const std::int64_t group = group_of(pipeline);
   const std::int64_t round = group * pipeline.chunks;
   const std::int64_t first = k / round * group;
   const std::int64_t in_group = std::min(group, pipeline.micro_batches - first);  // the last group may be smaller
@@ -52,7 +57,7 @@ PipelineStep interleaved_step(const Pipeline& pipeline, PipelineAction action, s
 Steps interleaved(const Pipeline& pipeline, std::int64_t stage) {
   Steps steps;
   const std::int64_t total = pipeline.micro_batches * pipeline.chunks;
-  const std::int64_t group = std::min(pipeline.stages, pipeline.micro_batches);
+  const std::int64_t group = group_of(pipeline);
   // get_pp_rank_microbatches
   const std::int64_t warm_up = std::min(2 * (pipeline.stages - stage - 1) + (pipeline.chunks - 1) * group, total);
   for (std::int64_t k = 0; k < warm_up; ++k) steps.push_back(interleaved_step(pipeline, PipelineAction::kForward, k));
@@ -72,7 +77,7 @@ Steps interleaved(const Pipeline& pipeline, std::int64_t stage) {
 Steps zero_bubble(const Pipeline& pipeline, std::int64_t stage) {
   Steps steps;
   const std::int64_t total = pipeline.micro_batches * pipeline.chunks;
-  const std::int64_t group = std::min(pipeline.stages, pipeline.micro_batches);
+  const std::int64_t group = group_of(pipeline);
   const std::int64_t warm_up = std::min(pipeline.stages - stage - 1 + (pipeline.chunks - 1) * group, total);
   std::int64_t weights_done = 0;
   const auto backward = [&](std::int64_t k) {
@@ -95,7 +100,8 @@ Steps zero_bubble(const Pipeline& pipeline, std::int64_t stage) {
 }  // namespace
 
 Pipeline pipeline_of(const Parallel& parallel, std::int64_t accumulation_steps) {
-  Pipeline pipeline{parallel.schedule, parallel.pipeline, parallel.virtual_stages, parallel.micro_batches};
+  Pipeline pipeline{parallel.schedule, parallel.pipeline, parallel.virtual_stages, parallel.micro_batches,
+                    parallel.megatron.micro_batch_group};
   if (pipeline.stages == 1 && pipeline.micro_batches == 0) pipeline.micro_batches = accumulation_steps;
   if (pipeline.micro_batches == 0) pipeline.micro_batches = pipeline.stages;
   return pipeline;
@@ -124,10 +130,11 @@ std::int64_t most_in_flight(const Pipeline& pipeline, std::int64_t stage) {
 Pipeline shortened(const Pipeline& pipeline) {
   Pipeline result = pipeline;
   if (pipeline.schedule == PipelineSchedule::kGpipe && pipeline.chunks == 1 && pipeline.stages > 1) return result;
-  // The first stage has the most in flight: P micro-batches, or 2 (P - 1) + (V - 1) P + 1 of one chunk, for which two
-  // groups of P are enough.
-  const std::int64_t rounds = pipeline.chunks > 1 ? 2 * pipeline.stages : pipeline.stages + 2;
-  const std::int64_t multiple = pipeline.chunks > 1 ? pipeline.stages : 1;
+  // The first stage has the most in flight: P micro-batches, or 2 (P - 1) + (V - 1) G + 1 of one chunk, for which two
+  // groups of G, at least P, are enough.
+  const std::int64_t group = group_of(pipeline);
+  const std::int64_t rounds = pipeline.chunks > 1 ? 2 * group : pipeline.stages + 2;
+  const std::int64_t multiple = pipeline.chunks > 1 ? group : 1;
   if (rounds < pipeline.micro_batches && (pipeline.micro_batches - rounds) % multiple == 0)
     result.micro_batches = rounds;
   return result;

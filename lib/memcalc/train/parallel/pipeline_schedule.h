@@ -27,6 +27,7 @@ struct Pipeline {
   std::int64_t stages = 1;
   std::int64_t chunks = 1;  // per stage
   std::int64_t micro_batches = 1;
+  std::int64_t group = 0;  // interleaved: micro-batches that pass through a chunk in a row; 0: as many as stages
 };
 
 /// What a run asks for, micro_batches filled in: gradient accumulation where there is one stage.
