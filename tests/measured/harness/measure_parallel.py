@@ -46,6 +46,28 @@ def split_layers(m, mesh):
     from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
     for l in layers_of(m): parallelize_module(l, mesh, {**{k: ColwiseParallel() for k in TP_PLAN["columns"]}, **{k: RowwiseParallel() for k in TP_PLAN["rows"]}})
 
+def split_model(m, mesh, case):
+    """Tensor parallelism by the case's "tp_plan": "layers" as above; "sequence", torch's tutorial's and torchtitan's: the
+    sequence split between the layers' products, embedding and head split, logits gathered or ("sequence-loss") left
+    split for loss_parallel; "auto", transformers' own plan."""
+    plan = case.get("tp_plan", "layers")
+    if plan == "layers": return split_layers(m, mesh)
+    if plan == "auto":
+        from transformers.distributed import DistributedConfig
+        from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+        m.config.distributed_config = DistributedConfig(tp_size=mesh.size(), tp_plan="auto")
+        return apply_tensor_parallelism(m, mesh)
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel, SequenceParallel, PrepareModuleInput
+    loss = plan == "sequence-loss"; sequence, whole = Shard(1), Replicate()
+    parallelize_module(m, mesh, {"model.embed_tokens": RowwiseParallel(input_layouts=whole, output_layouts=sequence), "model.norm": SequenceParallel(),
+                                 "lm_head": ColwiseParallel(input_layouts=sequence, output_layouts=Shard(-1) if loss else whole, use_local_output=not loss)})
+    for l in layers_of(m):
+        parallelize_module(l, mesh, {"input_layernorm": SequenceParallel(), "post_attention_layernorm": SequenceParallel(),
+                                     "self_attn": PrepareModuleInput(input_kwarg_layouts=dict(hidden_states=sequence), desired_input_kwarg_layouts=dict(hidden_states=whole)),
+                                     "mlp": PrepareModuleInput(input_layouts=(sequence,), desired_input_layouts=(whole,)),
+                                     **{k: ColwiseParallel() for k in TP_PLAN["columns"]}, **{k: RowwiseParallel(output_layouts=sequence) for k in TP_PLAN["rows"]}})
+
 def shard(m, case, mesh, torch):
     from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
     kw = dict(reshard_after_forward=case.get("reshard", True))
@@ -145,7 +167,9 @@ def run_case(case, rank, world, outdir):
     n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][gpu]) if history else 0
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
-    m, batch, cfg, task = M.build(case); mark("built model and batch")
+    m, batch, cfg, task = M.build(case)
+    if case.get("tp_plan", "").startswith("sequence"): batch["position_ids"] = torch.arange(case["seq"], device="cuda").unsqueeze(0)  # the model sees a part of the sequence
+    mark("built model and batch")
     gc.collect(); torch.cuda.empty_cache(); mark("empty_cache")
     prec = case.get("precision", "fp32"); amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(prec)
     if case.get("lora"): m = lora(m, case); mark("lora")
@@ -154,7 +178,7 @@ def run_case(case, rank, world, outdir):
     run = m; schedule = None; cp = None
     parts = meshes(case, world) if any(case.get(k) for k in ("tp", "cp", "pp", "hsdp")) else {}
     torch.cuda.synchronize(); r["nvml_mesh"] = nvml(gpu)
-    if "tp" in parts and "pp" not in parts: split_layers(m, parts["tp"])
+    if "tp" in parts and "pp" not in parts: split_model(m, parts["tp"], case)
     if "cp" in parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
@@ -179,7 +203,7 @@ def run_case(case, rank, world, outdir):
         mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
         run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=gpu, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
     elif mode == "tp" and not parts:
-        split_layers(m, init_device_mesh("cuda", (world,)))
+        split_model(m, init_device_mesh("cuda", (world,)), case)
     elif mode == "cp" and not parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
@@ -207,6 +231,9 @@ def run_case(case, rank, world, outdir):
         if not history: torch.cuda.synchronize()
         phases.append([step, name, b - base, P() - base, A() - base, R()]); overall = max(overall, P() - base); mark(f"step {step} {name}"); return x
     peak_reserved = 0
+    if case.get("tp_plan") == "sequence-loss":
+        from torch.distributed.tensor.parallel import loss_parallel
+        cp = loss_parallel
     for step in range(3):
         opt.zero_grad(set_to_none=True); mark(f"step {step} zero_grad")
         if schedule is not None:
