@@ -265,6 +265,7 @@ class Tape {
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
   std::int64_t context_rank = 0;           // this one
   bool context_rotates = false;            // or passes them on, rank by rank
+  std::int64_t sequence_ranks = 1;         // the same by Ulysses: attention exchanges heads for positions
   bool offload_saved = false;              // what autograd saves goes to host memory
   GraphCapture* capture = nullptr;         // writes down the graph; meanwhile nothing is an event of the trace
   HostCopies host_copies;                  // of this forward pass
