@@ -42,17 +42,6 @@ bool is_fsdp(const Parallel& p) {
   return p.data_parallel == DataParallel::kFsdp1 || p.data_parallel == DataParallel::kFsdp2;
 }
 
-/// Whose the mode is; of those that no framework calls its own, torch's.
-Framework framework_of(DataParallel mode) {
-  switch (mode) {
-    case DataParallel::kDsZero1:
-    case DataParallel::kDsZero2:
-    case DataParallel::kDsZero3: return Framework::kDeepSpeed;
-    case DataParallel::kMegatronDist: return Framework::kMegatron;
-    default: return Framework::kTorch;
-  }
-}
-
 struct Heads {
   std::int64_t attention = 0;
   std::int64_t key_value = 0;
@@ -202,6 +191,16 @@ void check_modelled(const ModelSpec& model, const RunSpec& run) {
 }
 
 }  // namespace
+
+Framework framework_of(DataParallel mode) {
+  switch (mode) {
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2:
+    case DataParallel::kDsZero3: return Framework::kDeepSpeed;
+    case DataParallel::kMegatronDist: return Framework::kMegatron;
+    default: return Framework::kTorch;
+  }
+}
 
 std::int64_t data_parallel_size(const Parallel& p) { return p.gpus / model_ranks(p); }
 
