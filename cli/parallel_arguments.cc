@@ -53,6 +53,7 @@ void add_parallel_options(CLI::App& command, ParallelArguments& a) {
   option("--fsdp-param-dtype", a.fsdp_param_dtype, "T", "fp32, fp16 or bf16, of gathered parameters");
   option("--fsdp-reduce-dtype", a.fsdp_reduce_dtype, "T", "the same, of gradients that are reduced");
   flag("--no-reshard-after-forward", a.no_reshard_after_forward, "FSDP keeps what it has gathered");
+  flag("--keep-last-layer", a.keep_last_layer, "FSDP2 keeps the last layer gathered until its backward");
   flag("--ddp-bucket-view", a.ddp_bucket_view, "DDP: gradient_as_bucket_view=True");
   flag("--ddp-static-graph", a.ddp_static_graph, "DDP: static_graph=True");
   option("--offload-states", a.offload_states, "TO", "host or nvme: sharded states and gradients");
@@ -80,6 +81,7 @@ void set_parallel(const ParallelArguments& a, RunOptions& options) {
   set_dtype("--fsdp-param-dtype", a.fsdp_param_dtype, parallel.fsdp_param_dtype);
   set_dtype("--fsdp-reduce-dtype", a.fsdp_reduce_dtype, parallel.fsdp_reduce_dtype);
   parallel.reshard_after_forward = !a.no_reshard_after_forward;
+  parallel.keep_last_layer = a.keep_last_layer;
   parallel.ddp_bucket_view = a.ddp_bucket_view;
   parallel.ddp_static_graph = a.ddp_static_graph;
   set_choice("--offload-states", a.offload_states, kOffloadNames, parallel.offload_states);

@@ -19,6 +19,7 @@ struct ParallelArguments {
   std::string offload_states, offload_parameters, megatron, deepspeed;
   bool sequence_parallel = false;
   bool no_reshard_after_forward = false;
+  bool keep_last_layer = false;
   bool ddp_bucket_view = false;
   bool ddp_static_graph = false;
 };

@@ -67,10 +67,10 @@ void add_precision_options(CLI::App& command, RunArguments& a) {
   command.add_option("--precision", a.precision, "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]")
       ->type_name("P")
       ->group(kPrecisionGroup);
-  command.add_flag("--fp16", a.fp16, "--precision amp-fp16; of DeepSpeed, Megatron: fp16")
+  command.add_flag("--fp16", a.fp16, "as in HF Trainer: --precision amp-fp16")
       ->disable_flag_override()
       ->group(kPrecisionGroup);
-  command.add_flag("--bf16", a.bf16, "--precision amp-bf16; of DeepSpeed, Megatron: bf16")
+  command.add_flag("--bf16", a.bf16, "as in HF Trainer: --precision amp-bf16")
       ->disable_flag_override()
       ->group(kPrecisionGroup);
   command.add_option("--weights-dtype", a.weights_dtype, "fp32, fp16 or bf16 [as the precision says]")
@@ -95,8 +95,14 @@ void add_training_options(CLI::App& command, RunArguments& a) {
   command.add_option("--checkpointing", a.checkpointing, "none, full, every-N (layers) or selective [none]")
       ->type_name("C")
       ->group(kTrainingGroup);
-  command.add_flag("--compile", a.compile, "torch.compile(model), the default mode")
+  command.add_flag("--compile", a.compile, "torch.compile, the default mode")
       ->disable_flag_override()
+      ->group(kTrainingGroup);
+  command.add_option("--float8", a.float8, "tensorwise, tensorwise-gather or rowwise [none]")
+      ->type_name("F")
+      ->group(kTrainingGroup);
+  command.add_option("--compile-parts", a.compiled_parts, "model, layers, layers-loss [model; on several: layers]")
+      ->type_name("P")
       ->group(kTrainingGroup);
   command.add_option("--attn", a.attention, "sdpa, eager or flash [sdpa]")->type_name("A")->group(kTrainingGroup);
   command.add_option("--dropout", a.dropout, "every dropout probability [the model's own]")
@@ -104,6 +110,9 @@ void add_training_options(CLI::App& command, RunArguments& a) {
       ->group(kTrainingGroup);
   command.add_option("--skipped-steps", a.skipped_steps, "first steps that the fp16 loss scaler skips [0]")
       ->type_name("N")
+      ->group(kTrainingGroup);
+  command.add_flag("--loss-in-loop", a.loss_in_loop, "a plain loop computes the loss from the logits")
+      ->disable_flag_override()
       ->group(kTrainingGroup);
   command.add_flag("--use-cache", a.use_cache, "keep the KV cache, as plain loops over decoders do")
       ->disable_flag_override()

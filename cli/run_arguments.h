@@ -24,6 +24,7 @@ struct RunArguments {
   bool tie = false;
   bool no_tie = false;
   std::string precision, weights_dtype;
+  std::string compiled_parts, float8;
   std::string loop, optimizer, attention, checkpointing, accumulation, dropout, skipped_steps;
   std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, bitsandbytes, group_size, freeze;
   std::string dataloader_workers, prefetch_factor;
@@ -44,6 +45,7 @@ struct RunArguments {
   bool pin_memory = false;
   ParallelArguments parallel;
   bool compile = false;
+  bool loss_in_loop = false;
   bool offload_optimizer = false;
   bool offload_gradients = false;
   const CLI::Option* clip_grad = nullptr;  // its value is optional

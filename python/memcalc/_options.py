@@ -40,9 +40,9 @@ class RunOptions(TypedDict, total=False):
     precision: str | None
     """`--precision`: fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"""
     fp16: bool | None
-    """`--fp16`: precision amp-fp16; of DeepSpeed, Megatron: fp16"""
+    """`--fp16`: as in HF Trainer: precision amp-fp16"""
     bf16: bool | None
-    """`--bf16`: precision amp-bf16; of DeepSpeed, Megatron: bf16"""
+    """`--bf16`: as in HF Trainer: precision amp-bf16"""
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [as the precision says]"""
     loop: str | None
@@ -62,7 +62,13 @@ class RunOptions(TypedDict, total=False):
     dropout: float | None
     """`--dropout`: every dropout probability [the model's own]"""
     compile: bool | None
-    """`--compile`: torch.compile(model), the default mode"""
+    """`--compile`: torch.compile, the default mode"""
+    float8: str | None
+    """`--float8`: tensorwise, tensorwise-gather or rowwise [none]"""
+    compile_parts: str | None
+    """`--compile-parts`: model, layers, layers-loss [model; on several: layers]"""
+    loss_in_loop: bool | None
+    """`--loss-in-loop`: a plain loop computes the loss from the logits"""
     use_cache: bool | None
     """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     lora: int | None
@@ -145,6 +151,8 @@ class RunOptions(TypedDict, total=False):
     """`--fsdp-reduce-dtype`: the same, of gradients that are reduced"""
     no_reshard_after_forward: bool | None
     """`--no-reshard-after-forward`: FSDP keeps what it has gathered"""
+    keep_last_layer: bool | None
+    """`--keep-last-layer`: FSDP2 keeps the last layer gathered until its backward"""
     ddp_bucket_view: bool | None
     """`--ddp-bucket-view`: DDP: gradient_as_bucket_view=True"""
     ddp_static_graph: bool | None

@@ -37,12 +37,12 @@ Keyword tie_size() {
   return keyword;
 }
 
-void set_mixed_precision(Options& o, const char* keyword, py::handle value, DType type) {
+void set_mixed_precision(Options& o, const char* keyword, py::handle value, Precision precision) {
   if (!truth_from(keyword, value)) return;
-  if (o.run.precision || o.run.mixed_precision) {
+  if (o.run.precision) {
     throw OptionError(keyword, "fp16, bf16 and precision contradict each other: give one");
   }
-  o.run.mixed_precision = type;
+  o.run.precision = precision;
 }
 
 void set_optimizer(py::handle value, Options& o) {
@@ -139,11 +139,11 @@ const std::vector<Keyword>& keywords() {
       choice<Precision>("--precision", &R::precision, kPrecisionNames,
                         "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"),
       special(
-          "--fp16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "fp16", v, DType::kFloat16); },
-          "precision amp-fp16; of DeepSpeed, Megatron: fp16"),
+          "--fp16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "fp16", v, Precision::kAmpFp16); },
+          "as in HF Trainer: precision amp-fp16"),
       special(
-          "--bf16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "bf16", v, DType::kBFloat16); },
-          "precision amp-bf16; of DeepSpeed, Megatron: bf16"),
+          "--bf16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "bf16", v, Precision::kAmpBf16); },
+          "as in HF Trainer: precision amp-bf16"),
       choice<DType>("--weights-dtype", &R::weights_dtype, kWeightDTypeNames,
                     "fp32, fp16 or bf16 [as the precision says]"),
 
@@ -156,7 +156,11 @@ const std::vector<Keyword>& keywords() {
       choice<Attention>("--attn", &R::attention, kAttentionNames, "sdpa, eager or flash [sdpa]", "attention"),
       whole("--skipped-steps", &R::skipped_steps, "first steps that the fp16 loss scaler skips [0]", "", 0),
       number("--dropout", &R::dropout, "every dropout probability [the model's own]"),
-      truth("--compile", &R::compile, "torch.compile(model), the default mode"),
+      truth("--compile", &R::compile, "torch.compile, the default mode"),
+      choice<Float8>("--float8", &R::float8, kFloat8Names, "tensorwise, tensorwise-gather or rowwise [none]"),
+      choice<CompiledParts>("--compile-parts", &R::compiled_parts, kCompiledPartsNames,
+                            "model, layers, layers-loss [model; on several: layers]"),
+      truth("--loss-in-loop", &R::loss_in_loop, "a plain loop computes the loss from the logits"),
       truth("--use-cache", &R::use_cache, "keep the KV cache, as plain loops over decoders do"),
 
       whole("--lora", &R::lora_rank, "peft adapters of this rank on a frozen base"),
@@ -214,6 +218,8 @@ const std::vector<Keyword>& keywords() {
       choice<DType>("--fsdp-reduce-dtype", of_parallel(&P::fsdp_reduce_dtype), kWeightDTypeNames,
                     "the same, of gradients that are reduced"),
       special("--no-reshard-after-forward", "bool", set_no_reshard, "FSDP keeps what it has gathered"),
+      truth("--keep-last-layer", of_parallel(&P::keep_last_layer),
+            "FSDP2 keeps the last layer gathered until its backward"),
       truth("--ddp-bucket-view", of_parallel(&P::ddp_bucket_view), "DDP: gradient_as_bucket_view=True"),
       truth("--ddp-static-graph", of_parallel(&P::ddp_static_graph), "DDP: static_graph=True"),
       choice<OffloadTo>("--offload-states", of_parallel(&P::offload_states), kOffloadNames,

@@ -111,9 +111,13 @@ Bytes forward_peak(const Report& report) {
   return report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)];
 }
 
-TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
-  // Of T tokens in bf16, h = 2048: the layer's input and both norms' outputs, query, key and value of every head,
-  // attention's output, its projection: 8 h; gate, up and their product: 3 x 4 h. Beside them the logsumexp.
+constexpr Bytes kTokens = 4 * 2048, kHidden = 2048;
+constexpr Bytes kHiddenState = 2 * kTokens * kHidden;   // bf16
+constexpr Bytes kLogSumExp = 4 * kTokens * 32 + 2 * 8;  // float32 of each head; the two numbers of dropout's state
+
+/// What a sixth layer of LLaMA-3.2-1B keeps, of which `change` says how it is compiled.
+template <typename Change>
+Bytes kept_by_a_layer(Change change) {
   const SpecRegistry registry(test::specs_dir().string());
   const auto saved_of = [&](std::int64_t layers) {
     ArchitectureChanges changes;
@@ -122,12 +126,51 @@ TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
     RunOptions options = small_run(Precision::kBf16);
     options.batch_size = 4;  // so many tokens that the peak is where all that was kept is alive
     options.sequence_length = 2048;
+    change(options);
     const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
     return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
   };
-  const Bytes tokens = 4 * 2048, hidden = 2048;
-  const Bytes layer = 2 * tokens * 20 * hidden + 4 * tokens * 32 + 2 * 4 * tokens + 2 * 8;
-  EXPECT_EQ(saved_of(6) - saved_of(5), layer);
+  return saved_of(6) - saved_of(5);
+}
+
+TEST(Compile, LlamaKeepsTwentyHiddenStatesALayer) {
+  // Of T tokens in bf16, h = 2048: the layer's input and both norms' outputs, query, key and value of every head,
+  // attention's output, its projection: 8 h; gate, up and their product: 3 x 4 h. Beside them the logsumexp.
+  EXPECT_EQ(kept_by_a_layer([](RunOptions&) {}), 20 * kHiddenState + kLogSumExp + 2 * 4 * kTokens);
+}
+
+TEST(Compile, ACheckpointedLayerKeepsItsInput) {
+  for (const CompiledParts parts : {CompiledParts::kModel, CompiledParts::kLayers}) {
+    EXPECT_EQ(kept_by_a_layer([&](RunOptions& o) {
+                o.checkpointing = Checkpointing::kFull;
+                o.compiled_parts = parts;
+              }),
+              kHiddenState);
+  }
+}
+
+TEST(Compile, ASelectiveCheckpointKeepsEverySecondProductThatBackwardReads) {
+  // The input, query, value (a quarter of the heads), gate (4 h) and attention's output. The seventh product, of the
+  // down projection, is kept by the policy, but no derivative reads it.
+  EXPECT_EQ(kept_by_a_layer([](RunOptions& o) {
+              o.checkpointing = Checkpointing::kSelective;
+              o.compiled_parts = CompiledParts::kLayers;
+            }),
+            kHiddenState * (4 * 7 + 1) / 4 + kLogSumExp);
+}
+
+TEST(Compile, Float8KeepsWhatBf16DoesUnderASelectiveCheckpointAndAMaximumForEachCast) {
+  const auto kept = [](Float8 float8) {
+    return kept_by_a_layer([&](RunOptions& o) {
+      o.checkpointing = Checkpointing::kSelective;
+      o.compiled_parts = CompiledParts::kLayers;
+      o.float8 = float8;
+    });
+  };
+  const Bytes scalars = kept(Float8::kTensorwise) - kept(Float8::kNone);
+  EXPECT_GT(scalars, 0);
+  EXPECT_LT(scalars, 256);
+  EXPECT_LT(kept(Float8::kRowwise) - kept(Float8::kNone), kHiddenState / 100);
 }
 
 TEST(Compile, ReportsThatItIsAModelOfTheCompiler) {
@@ -160,8 +203,10 @@ TEST(Compile, RefusesWhatBreaksTheGraph) {
     change(options);
     return error_text([&] { (void)report_of("llama-3.2-1b", options); });
   };
-  EXPECT_THAT(refusal([](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }), HasSubstr("checkpointing none"));
   EXPECT_THAT(refusal([](RunOptions& o) { o.offload_activations = true; }), HasSubstr("--activation-offload"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.gpus = 2; }), HasSubstr("beside FSDP2 alone"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.float8 = Float8::kRowwise; }), HasSubstr("--compile-parts layers"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.loss_in_loop = true; }), HasSubstr("--compile-parts layers"));
   EXPECT_THAT(refusal([](RunOptions& o) { o.liger = true; }), HasSubstr("--liger"));
 }
 

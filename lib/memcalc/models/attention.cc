@@ -1,6 +1,5 @@
 #include "memcalc/models/attention.h"
 
-#include "memcalc/models/ulysses_attention.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -111,11 +110,6 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const AttentionOptions& options, const Tensor& position_bias) {
-  if (const std::int64_t ranks = query.tape().sequence_ranks; ranks > 1) {
-    return ulysses_attention(query, key, value, ranks, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
-      return sdpa_attention(q, k, v, {}, options, {});
-    });
-  }
   if (options.implementation == Attention::kEager) {
     return eager_attention(query, key, value, mask, options, position_bias);
   }
@@ -171,22 +165,46 @@ Tensor position_ids_of(const Batch& batch, const Tensor& inputs_embeds) {
   return make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
 }
 
-Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {
+namespace {
+
+Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {
   Tape& tape = logits.tape();
   const std::int64_t vocabulary = logits.size(-1);
   Tensor upcast = to_dtype(logits, DType::kFloat32);
-  Tensor padded;
-  Tensor shifted = labels;
-  if (tape.sequence_ranks == 1) {  // else they were shifted before they were cut (shift_labels)
-    padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
-    shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
-  }
+  Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+  Tensor shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
   Tensor loss = cross_entropy(upcast, shifted);
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;
+}
+
+/// By itself, or as a graph of its own where the run compiles it.
+Tensor compiled_loss(const KeptTensors& arguments, const RegionCompiler::Region& loss) {
+  const Tape& tape = arguments.front().tape();
+  const bool compiles =
+      tape.compiler != nullptr && tape.capture == nullptr && tape.compiler->compiles(RegionCompiler::kLoss);
+  return compiles ? tape.compiler->run(RegionCompiler::kLoss, arguments, loss) : loss(arguments);
+}
+
+}  // namespace
+
+Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {
+  return compiled_loss({logits, labels, number_of_items}, [](const KeptTensors& arguments) {
+    return traced_causal_lm_loss(arguments[0], arguments[1], arguments[2]);
+  });
+}
+
+Tensor shifted_causal_lm_loss(const Tensor& logits, const Tensor& labels) {
+  return compiled_loss({logits, labels}, [](const KeptTensors& arguments) {
+    Tensor upcast = to_dtype(view(arguments[0], {-1, arguments[0].size(-1)}), DType::kFloat32);
+    const Tensor targets = view(arguments[1], {-1});
+    Tensor loss = cross_entropy(upcast, targets);
+    upcast.reset();
+    return loss;
+  });
 }
 
 Tensor liger_causal_lm_loss(const Tensor& hidden_states, const Tensor& lm_head, const Tensor& labels,

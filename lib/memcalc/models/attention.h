@@ -84,4 +84,7 @@ struct PastTokens {
 /// is defined, else the mean.
 [[nodiscard]] Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items);
 
+/// The loss of a loop that gets labels which are shifted already (torchtitan's cross_entropy_loss): float32 logits.
+[[nodiscard]] Tensor shifted_causal_lm_loss(const Tensor& logits, const Tensor& labels);
+
 }  // namespace memcalc

@@ -11,8 +11,10 @@
 #include "memcalc/models/module.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/symbolic/region_compiler.h"
 
 namespace memcalc {
 
@@ -112,6 +114,10 @@ class Model {
 /// The probability that --dropout overrides, or the config's; 0 in model.eval().
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
+[[nodiscard]] inline Recomputes recomputes_of(const RunSpec& run) {
+  return run.checkpointing == Checkpointing::kSelective ? Recomputes::kSelected : Recomputes::kAll;
+}
+
 /// Runs a layer, the module around it that a wrapper hooks into (Tape::layer_hooks), under torch.utils.checkpoint where
 /// the run asks for it (of every N-th the first): it then runs a second time in backward. The layer gets `positional`
 /// and then `keywords`, which are kept until the layer's backward is done, and must need nothing else that could die
@@ -126,15 +132,41 @@ template <typename Layer>
   if (run.fine_tuning.prepares_for_kbit && run.loop == Loop::kBare) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
-  const bool selective = run.checkpointing == Checkpointing::kSelective;
-  return run_checkpointed(std::move(positional), positional_count, std::move(layer),
-                          selective ? Recomputes::kSelected : Recomputes::kAll);
+  return run_checkpointed(std::move(positional), positional_count, std::move(layer), recomputes_of(run));
 }
+
+/// The same where the layer is being traced: its checkpoint becomes a part of the graph.
+template <typename Layer>
+[[nodiscard]] Tensor traced_layer(const RunSpec& run, std::int64_t index, const KeptTensors& arguments,
+                                  const Layer& layer) {
+  if (run.checkpointing == Checkpointing::kNone || index % run.checkpoint_every != 0) return layer(arguments);
+  const CapturedCheckpoint checkpoint(*arguments.front().tape().capture, recomputes_of(run));
+  return layer(arguments);
+}
+
+/// A layer in a graph, the model's or its own: torch.compile(layer), which the hooks are around.
+template <typename Layer>
+[[nodiscard]] Tensor compiled_layer(const RunSpec& run, std::int64_t index, KeptTensors positional,
+                                    const KeptTensors& keywords, Layer layer) {
+  positional.insert(positional.end(), keywords.begin(), keywords.end());
+  Tape& tape = positional.front().tape();
+  if (tape.capture != nullptr) return traced_layer(run, index, positional, layer);
+  const auto compiled = [&run, &tape, index, &layer](const KeptTensors& arguments) {
+    return tape.compiler->run(index, arguments,
+                              [&](const KeptTensors& traced) { return traced_layer(run, index, traced, layer); });
+  };
+  if (tape.layer_hooks == nullptr) return compiled(positional);
+  return hooked(*tape.layer_hooks, index, compiled)(positional);
+}
+
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
                                   Layer layer) {
   Tape& tape = positional.front().tape();
   const std::int64_t index = tape.checkpointable_layers++;
+  if (tape.capture != nullptr || (tape.compiler != nullptr && tape.compiler->compiles(index))) {
+    return compiled_layer(run, index, std::move(positional), keywords, std::move(layer));
+  }
   if (tape.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }

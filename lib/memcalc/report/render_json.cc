@@ -67,7 +67,10 @@ Json run_json(const RunSpec& run) {
                {"padding", run.padding},
                {"offload_activations", run.offload_activations},
                {"expandable_segments", run.expandable_segments}};
+  if (run.loss_in_loop) json["loss_in_loop"] = true;
   if (run.compile) json["compile"] = true;
+  if (run.float8 != Float8::kNone) json["float8"] = name_of(run.float8);
+  if (run.compile && run.compiled_parts != CompiledParts::kModel) json["compile_parts"] = name_of(run.compiled_parts);
   if (run.offload_optimizer) json["offload_optimizer"] = true;
   if (run.offload_gradients) json["offload_gradients"] = true;
   if (run.image_size > 0) json["image_size"] = run.image_size;

@@ -60,6 +60,7 @@ struct Parallel {
   std::optional<DType> fsdp_param_dtype;   // MixedPrecisionPolicy; --fsdp-param-dtype
   std::optional<DType> fsdp_reduce_dtype;  // --fsdp-reduce-dtype
   bool reshard_after_forward = true;       // --no-reshard-after-forward
+  bool keep_last_layer = false;            // but not of the last layer, as torchtitan; --keep-last-layer
   // DDP
   bool ddp_bucket_view = false;   // gradient_as_bucket_view; --ddp-bucket-view
   bool ddp_static_graph = false;  // --ddp-static-graph

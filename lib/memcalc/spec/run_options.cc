@@ -87,20 +87,8 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
   }
 }
 
-Framework framework_asked(const RunOptions& options) {
-  return options.framework.value_or(framework_of(options.parallel.data_parallel));
-}
-
-/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
-Precision mixed_precision(DType type, Framework framework) {
-  const bool brain = type == DType::kBFloat16;
-  if (framework == Framework::kTorch) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
-  return brain ? Precision::kBf16 : Precision::kFp16;
-}
-
 Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.precision) return *options.precision;
-  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options));
   if (options.weights_dtype == DType::kBFloat16) return Precision::kBf16;
   if (options.weights_dtype == DType::kFloat16) return Precision::kFp16;
   assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
@@ -285,10 +273,22 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   run.offload_activations = options.offload_activations;
   run.offload_optimizer = options.offload_optimizer;
   run.offload_gradients = options.offload_gradients;
+  run.loss_in_loop = options.loss_in_loop;
   run.compile = options.compile;
+  run.float8 = options.float8.value_or(Float8::kNone);
   run.accumulation_steps = options.accumulation_steps.value_or(1);
   run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
   run.use_cache = resolve_cache(run, options, assumptions);
+}
+
+void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!options.compile && options.compiled_parts) {
+    throw Error(ErrorCode::kUsage, "compile parts: nothing is compiled; give --compile too");
+  }
+  if (options.compiled_parts) run.compiled_parts = *options.compiled_parts;
+  if (!options.compile || options.compiled_parts || !run.parallel.is_parallel()) return;
+  run.compiled_parts = CompiledParts::kLayers;
+  assumptions.emplace_back("each layer is compiled by itself (--compile-parts layers), the loss is not");
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
@@ -318,7 +318,9 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
 
 /// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
 RunOptions with_megatron_defaults(RunOptions options) {
-  if (framework_asked(options) != Framework::kMegatron) return options;
+  const bool asked = options.framework.value_or(Framework::kTorch) == Framework::kMegatron ||
+                     options.parallel.data_parallel == DataParallel::kMegatronDist;
+  if (!asked) return options;
   options.loop = Loop::kBare;
   options.task = options.task.value_or(Task::kCausalLm);
   options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
@@ -367,6 +369,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   if (!options.inference) run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
   run.parallel = resolve_parallel(options.parallel, options.gpus, options.framework, assumptions);
+  resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);
   return resolved;

@@ -21,7 +21,6 @@ struct RunOptions {
   std::optional<std::int64_t> target_sequence_length;  // seq2seq; default: the sequence length
   std::optional<std::int64_t> image_size;              // image models; default: the trained size, else 224
   std::optional<Precision> precision;                  // default fp32, or the 16-bit type of weights_dtype
-  std::optional<DType> mixed_precision;                // in precision's place: this type as the framework mixes it
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer; images: bare
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)
@@ -33,11 +32,14 @@ struct RunOptions {
   bool offload_activations = false;
   bool expandable_segments = false;
   bool compile = false;
+  std::optional<Float8> float8;                 // default none
+  std::optional<CompiledParts> compiled_parts;  // default model, on several GPUs layers
   bool offload_optimizer = false;
   bool offload_gradients = false;
   std::optional<std::int64_t> dataloader_workers;  // default 0
   std::optional<std::int64_t> prefetch_factor;     // default 2; only with workers
   bool pin_memory = false;                         // the Trainer always does
+  bool loss_in_loop = false;
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;              // default: the model's own

@@ -9,6 +9,7 @@
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/fine_tuning.h"
+#include "memcalc/spec/float8.h"
 #include "memcalc/spec/inference_spec.h"
 #include "memcalc/spec/parallel_spec.h"
 
@@ -39,6 +40,10 @@ enum class Attention : std::uint8_t { kSdpa, kEager, kFlash };
 /// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
 /// torchtitan's list of operators to keep.
 enum class Checkpointing : std::uint8_t { kNone, kFull, kSelective };
+
+/// --compile-parts: the whole model as one graph; each layer by itself, as torchtitan does and accelerate's regional
+/// compilation; these and the loss.
+enum class CompiledParts : std::uint8_t { kModel, kLayers, kLayersAndLoss };
 
 /// --optimizer, with torch's defaults (foreach) where the name says nothing else. kAdafactor is transformers'; what
 /// comes after kMuon is bitsandbytes'. Each has a rule in train/optimizers/.
@@ -99,16 +104,19 @@ struct RunSpec {
   bool pin_memory = false;              // batches pass through pinned memory; --pin-memory
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
+  bool loss_in_loop = false;            // the model returns logits alone, as torchtitan's; --loss-in-loop
   bool use_cache = false;               // a plain loop over a decoder builds the KV cache; --use-cache
   bool padding = false;                 // some sequences are padded, so an attention mask is passed; --padding
   FineTuning fine_tuning;               // --lora, --quantize, --freeze, --liger
   std::optional<double> dropout;        // every dropout probability of the model; --dropout
   std::optional<Inference> inference;   // set: no training; --infer
   Parallel parallel;                    // --gpus, --parallel, --tp, …
-  bool compile = false;                 // torch.compile(model); --compile
-  bool offload_optimizer = false;       // optimizer states and step on the host (torchao); --offload-optimizer
-  bool offload_gradients = false;       // gradients die once they are copied there; --offload-gradients
-  std::int64_t skipped_steps = 0;       // first steps that the loss scaler skips; --skipped-steps
+  bool compile = false;                 // torch.compile; --compile
+  CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
+  Float8 float8 = Float8::kNone;                         // products of the layers; --float8
+  bool offload_optimizer = false;  // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;  // gradients die once they are copied there; --offload-gradients
+  std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
 };
 
 }  // namespace memcalc

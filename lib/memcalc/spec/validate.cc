@@ -11,6 +11,7 @@
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/spec/validate_compile.h"
 #include "memcalc/spec/validate_parallel.h"
 
 namespace memcalc {
@@ -238,34 +239,6 @@ void check_fine_tuning(const ModelSpec& model, const RunSpec& run) {
   }
 }
 
-/// torch.compile traces through most choices; these change the traced program in ways that are not modelled.
-void check_compile(const RunSpec& run) {
-  if (!run.compile) return;
-  const std::string what = "compile: ";
-  if (run.parallel.is_parallel()) refuse(what + "its graphs on several GPUs are not modelled; accepted: --gpus 1");
-  if (run.checkpointing != Checkpointing::kNone) {
-    refuse(what +
-           "checkpointed layers become regions of the graph whose recomputation is not modelled; accepted: "
-           "--checkpointing none");
-  }
-  if (run.offload_activations) {
-    refuse(what +
-           "hooks that offload saved tensors are not called inside of a compiled graph; accepted: no "
-           "--activation-offload");
-  }
-  if (run.fine_tuning.quantization != Quantization::kNone) {
-    refuse(what + "bitsandbytes' kernels break the graph, and its pieces are not modelled; accepted: --quantize none");
-  }
-  if (run.fine_tuning.liger) {
-    refuse(what + "Liger's kernels break the graph, and its pieces are not modelled; accepted: no --liger");
-  }
-  if (run.attention == Attention::kFlash) {
-    refuse(what +
-           "the flash-attn package breaks the graph, and its pieces are not modelled; accepted: --attn sdpa, "
-           "eager");
-  }
-}
-
 void check_offloaded_optimizer(const RunSpec& run) {
   if (run.offload_gradients && !run.offload_optimizer) {
     refuse("offload gradients: only an offloaded optimizer takes them; add --offload-optimizer");
@@ -349,7 +322,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_inference(model, run);
   if (!run.inference) check_optimizer(run);
   check_parallel(model, run);
-  check_compile(run);
+  check_compiled_parts(model, run);
   check_offloaded_optimizer(run);
   check_offloaded_shards(run);
 }

@@ -1,10 +1,29 @@
 #include "memcalc/symbolic/capture.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
+
+namespace {
+
+/// Of the list of CheckpointFrame's policy, by the names of their autograd nodes.
+bool is_product(std::string_view name) { return name == "MmBackward0" || name == kFloat8ProductName; }
+bool is_fused_attention(std::string_view name) {
+  return name == "ScaledDotProductFlashAttentionBackward0" || name == "ScaledDotProductEfficientAttentionBackward0" ||
+         name == "ScaledDotProductCudnnAttentionBackward0";
+}
+
+}  // namespace
+
+void GraphCapture::enter_checkpoint(Recomputes recomputes) {
+  recomputes_ = recomputes;
+  ++checkpoints_;
+  products_ = 0;
+}
 
 std::int32_t GraphCapture::value_of(const Tensor& tensor) {
   TensorImpl& impl = *tensor.impl();
@@ -19,7 +38,15 @@ void GraphCapture::record(const Operator& name, const Tensor* const* inputs, int
   CapturedOperator& made = operators.emplace_back();
   made.name = &name;
   made.differentiable = differentiable;
+  if (recomputes_) {
+    const bool kept = *recomputes_ == Recomputes::kSelected &&
+                      (is_product(name.name) ? ++products_ % 2 != 0 : is_fused_attention(name.name));
+    made.recompute = kept ? Recompute::kMustSave : Recompute::kPreferred;
+    made.checkpoint = checkpoints_;
+    made.selective = *recomputes_ == Recomputes::kSelected;
+  }
   if (count > 0 && inputs[0]->tape().autocast) autocast = inputs[0]->tape().autocast;
+  if (count > 0) made.first_kernel = inputs[0]->tape().kernels.size();
   for (int i = 0; i < count; ++i) {
     const std::int32_t value = value_of(*inputs[i]);  // may grow `values`, not `operators`
     made.inputs.push_back(value);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/float8.h"
 #include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/pool.h"
@@ -25,6 +26,7 @@ class CheckpointFrame;
 class GraphCapture;
 class LayerHooks;
 class ModuleHooks;
+class RegionCompiler;
 
 using BackwardFunction = void (*)(BackwardCall&);
 
@@ -251,6 +253,7 @@ class Tape {
   CudaStream stream = CudaStream::kDefault;  // the current stream
   LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model
   ModuleHooks* module_hooks = nullptr;       // and around each module that holds parameters
+  RegionCompiler* compiler = nullptr;        // of layers, and of the loss
   int step = -1;
   bool grad_enabled = true;
   bool training = true;                    // model.train(); else model.eval(): no dropout, fixed statistics of batches
@@ -265,8 +268,8 @@ class Tape {
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
   std::int64_t context_rank = 0;           // this one
   bool context_rotates = false;            // or passes them on, rank by rank
-  std::int64_t sequence_ranks = 1;         // the same by Ulysses: attention exchanges heads for positions
   bool offload_saved = false;              // what autograd saves goes to host memory
+  Float8 float8 = Float8::kNone;           // of the products that are captured
   GraphCapture* capture = nullptr;         // writes down the graph; meanwhile nothing is an event of the trace
   HostCopies host_copies;                  // of this forward pass
 

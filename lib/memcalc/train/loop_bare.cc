@@ -2,11 +2,13 @@
 #include <optional>
 #include <utility>
 
+#include "memcalc/models/attention.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
+#include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -38,9 +40,7 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 }  // namespace
 
 std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
-  const Parallel& p = run.parallel;
-  const std::int64_t parts = p.framework == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
-  const Shape ids{run.batch_size, run.sequence_length / parts};
+  const Shape ids{run.batch_size, run.sequence_length};
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
   std::vector<BatchTensor> tensors;
@@ -67,11 +67,6 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   }
   const bool classifies = images || run.task == Task::kSequenceClassification;
   const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
-  if (parts > 1) {
-    tensors.push_back({&Batch::position_ids, ids, DType::kInt64});
-    tensors.push_back({&Batch::labels, ids, DType::kInt64});  // shift_labels
-    return tensors;
-  }
   tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
   if (run.padding && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
   return tensors;
@@ -119,8 +114,12 @@ class BareLoop {
         batch_(batch),
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
-    if (run.compile) {
-      compiled_.emplace(tape, compile::CompiledModel::Autocast::kAround, [this] { return call_model(); });
+    if (!run.compile) return;
+    if (run.compiled_parts == CompiledParts::kModel) {
+      compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
+    } else {
+      tape.float8 = run.float8;
+      regions_.emplace(tape, run.compiled_parts == CompiledParts::kLayersAndLoss);
     }
   }
 
@@ -148,13 +147,25 @@ class BareLoop {
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   std::optional<compile::CompiledModel> compiled_;
+  std::optional<compile::CompiledRegions> regions_;
 };
 
 ModelOutput BareLoop::call_model() {
   tape_.autocast = autocast_dtype(run_.precision);
   const ForwardPass pass(tape_, run_);
   const auto module = [this](const Batch& batch) { return model_.forward(batch); };
-  ModelOutput output = wrapper_ != nullptr ? wrapper_->forward(module, batch_, true) : module(batch_);
+  const auto run_module = [&](const Batch& batch) {
+    return wrapper_ != nullptr ? wrapper_->forward(module, batch, true) : module(batch);
+  };
+  ModelOutput output;
+  if (run_.loss_in_loop) {
+    Batch inputs = batch_;
+    inputs.labels.reset();
+    output = run_module(inputs);
+    output.loss = shifted_causal_lm_loss(output.logits, batch_.labels);
+  } else {
+    output = run_module(batch_);
+  }
   tape_.autocast.reset();
   tape_.clear_cast_cache();
   return output;

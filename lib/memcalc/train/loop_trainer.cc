@@ -99,7 +99,7 @@ class TrainerLoop {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
     if (run.compile) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
-      compiled_.emplace(tape, compile::CompiledModel::Autocast::kInside, [this] { return call_on_any_batch(); });
+      compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
     }
   }
 

@@ -146,6 +146,40 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 }  // namespace
 
+namespace {
+
+/// Float8Linear.forward while it is traced: inputs and saved: input, weight.
+Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
+  static constexpr Operator kFloat8Product{kFloat8ProductName};
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &weight};
+  Node* node = tape.record(
+      kFloat8Product,
+      [](BackwardCall& call) {
+        const Tensor &input = call.saved(0), &matrix = call.saved(1);
+        const std::int64_t rows = input.elements() / input.size(-1);
+        if (call.needs(0)) {
+          call.tape.contraction(kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
+          call.set(0, call.tape.empty(input.shape(), input.dtype(), kMm));
+        }
+        if (call.needs(1)) {
+          call.tape.contraction(kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
+          call.set(1, call.tape.empty(matrix.shape(), matrix.dtype(), kMm));
+        }
+      },
+      inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, x);
+    tape.save(*node, weight);
+  }
+  Tensor result = tape.empty(with_last(x.shape(), weight.size(0)), x.dtype(), kMm);
+  tape.contraction(kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
+  tape.set_history(node, result);
+  return result;
+}
+
+}  // namespace
+
 Tensor addmm(const Tensor& bias, Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tensor matrix2 = autocast_operand(*b);  // C++ evaluates the dispatcher's arguments last to first
@@ -160,6 +194,10 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) vector = autocast_operand(bias);
   const Tensor matrix = autocast_operand(weight);
   const Tensor input = autocast_operand(*x);
+  if (input.tape().capture != nullptr && input.tape().float8 != Float8::kNone) {
+    Tensor product = traced_float8_linear(input, matrix);
+    return bias.defined() ? product + vector : product;
+  }
   const std::int64_t features = matrix.size(0);
   if (input.rank() == 2) return bias.defined() ? raw_addmm(vector, input, t(matrix)) : mm(input, t(matrix));
   const std::int64_t rows = input.elements() / input.size(-1);

@@ -5,6 +5,9 @@
 
 namespace memcalc {
 
+/// torchao's Float8Linear, as a capture names it: its casts and their derivatives are train/compile/rules_float8.cc.
+inline constexpr char kFloat8ProductName[] = "matmul_with_hp_or_float8_argsBackward";
+
 /// F.linear: x [..., in] times weight [out, in] transposed, plus bias [out] where defined. 16-bit under autocast.
 [[nodiscard]] Tensor linear(Arg x, const Tensor& weight, const Tensor& bias);
 /// bias + a @ b for matrices; 16-bit under autocast.

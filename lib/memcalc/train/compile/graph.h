@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -34,7 +35,10 @@ struct GraphNode {
   bool fuses_bias = false;    // a product that calls cuBLASLt
   bool calls_cublas = false;
   bool after_tangents = false;  // depends on a tangent
+  bool is_static = true;        // a parameter that lives as long as the model, so that keeping it is free
+  Recompute recompute = Recompute::kAsItLikes;
   DType dtype = DType::kFloat32;
+  std::int32_t checkpoint = 0;  // CapturedOperator
   Bytes bytes = 0;
   Bytes scratch = 0;  // that its kernel takes for a moment
   const Operator* op = nullptr;
@@ -62,6 +66,8 @@ class JointGraph {
   /// Gradients at which one graph's backward ends and the next begins: AOTAutograd's backward(ctx, *flat_args) holds
   /// what it was given until it returns.
   std::vector<NodeIndex> handed_over;
+  /// Of each argument of the compiled function its node and its gradient; kNone where there is none.
+  std::vector<NodeIndex> inputs, input_gradients;
   /// The gradient of each parameter that has one.
   std::vector<std::pair<TensorImpl*, NodeIndex>> gradients;
 

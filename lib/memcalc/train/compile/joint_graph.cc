@@ -18,11 +18,13 @@ NodeIndex GraphBuilder::node_of(std::int32_t v) {
   // Of what has no operator: parameters; the batch's whole numbers; masks and positions, which are made from indices.
   const CapturedValue& tensor = value(v);
   const bool parameter = tensor.parameter != nullptr;
-  const bool batch = !parameter && tensor.dtype == DType::kInt64;
+  const auto& given = capture.inputs;
+  const bool input =
+      !parameter && (tensor.dtype == DType::kInt64 || std::find(given.begin(), given.end(), v) != given.end());
   GraphNode made{.kind = parameter ? NodeKind::kParameter
-                         : batch   ? NodeKind::kInput
+                         : input   ? NodeKind::kInput
                                    : NodeKind::kPointwise,
-                 .recomputable = !parameter && !batch,
+                 .recomputable = !parameter && !input,
                  .dtype = tensor.dtype,
                  .bytes = bytes_of(v),
                  .op = &kConstant};
@@ -118,11 +120,37 @@ std::vector<NodeIndex> GraphBuilder::operands(const CapturedOperator& op) {
   return nodes;
 }
 
+namespace {
+
+/// partitioners.py, cleanup_recompute_tags: what one checkpointed region hands to a later one is kept.
+void keep_between_checkpoints(JointGraph& graph) {
+  for (NodeIndex i = 0; i < graph.size(); ++i) {
+    GraphNode& node = graph[i];
+    if (node.recompute != Recompute::kPreferred) continue;
+    const bool goes_on = std::any_of(node.users.begin(), node.users.end(), [&](NodeIndex user) {
+      return graph[user].recompute == Recompute::kPreferred && graph[user].checkpoint > node.checkpoint;
+    });
+    if (goes_on) node.recompute = Recompute::kMustSave;
+  }
+}
+
+}  // namespace
+
 JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::int32_t> outputs) {
   GraphBuilder b(capture);
+  for (const std::int32_t v : capture.inputs) b.graph.inputs.push_back(v < 0 ? kNone : b.node_of(v));
   for (const CapturedOperator& op : capture.operators) {
+    const NodeIndex first = b.graph.size();
     if (!op.outputs.empty()) rule_of(op.name->name).forward(b, op);
+    for (NodeIndex i = first; i < b.graph.size(); ++i) {
+      GraphNode& node = b.graph[i];
+      if (node.kind == NodeKind::kParameter || node.kind == NodeKind::kInput) continue;
+      if (node.checkpoint != 0) continue;  // the rule has said it
+      node.recompute = op.recompute;
+      node.checkpoint = op.checkpoint;
+    }
   }
+  keep_between_checkpoints(b.graph);
   std::vector<bool> needs_gradient(capture.values.size(), false);
   for (const CapturedOperator& op : capture.operators) {
     for (const std::int32_t v : op.outputs) needs_gradient[static_cast<std::size_t>(v)] = op.differentiable;
@@ -159,6 +187,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
     TensorImpl* parameter = capture.values[v].parameter;
     if (parameter != nullptr && gradient != kNone) b.graph.gradients.emplace_back(parameter, gradient);
   }
+  for (const std::int32_t v : capture.inputs) b.graph.input_gradients.push_back(v < 0 ? kNone : b.gradient_of(v));
   return std::move(b.graph);
 }
 

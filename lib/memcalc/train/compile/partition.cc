@@ -36,6 +36,9 @@ class Partitioner {
     return node(user).concatenates || (node(producer).recomputable && node(user).recomputable);
   }
 
+  /// ban_recomputation_if_allowed
+  [[nodiscard]] bool may_ban(NodeIndex i) const { return !is_view(i) && node(i).recompute != Recompute::kPreferred; }
+
   void find_required();
   void measure_distances();
   void ban();
@@ -45,6 +48,7 @@ class Partitioner {
   [[nodiscard]] bool is_materialized_in_backward(NodeIndex i) const;
   [[nodiscard]] int first_unfusible(const std::vector<NodeIndex>& start, int last_order) const;
   [[nodiscard]] std::int64_t weight(NodeIndex i) const;
+  [[nodiscard]] std::vector<bool> read_in_backward(const std::vector<bool>& is_saved) const;
 
   const JointGraph& graph_;
   std::size_t count_;
@@ -97,6 +101,7 @@ bool Partitioner::is_materialized_in_backward(NodeIndex i) const {
 bool Partitioner::should_ban(NodeIndex i) const {
   if (is_leaf(i)) return true;
   if (node(i).kind == NodeKind::kItem) return false;
+  if (node(i).recompute == Recompute::kMustSave) return true;
   if (!node(i).recomputable || is_materialized_in_backward(i)) return true;
   const int distance = distance_[static_cast<std::size_t>(i)];
   constexpr int kMostDistance = 1000;  // max_dist_from_bw, of which the test asks for less than 1000, too
@@ -111,7 +116,7 @@ void Partitioner::ban() {
   banned_.assign(count_, false);
   for (NodeIndex i = 0; i < graph_.size(); ++i) {
     const bool forward = required(i) || is_leaf(i);
-    if (forward && !is_view(i) && should_ban(i)) banned_[static_cast<std::size_t>(i)] = true;
+    if (forward && may_ban(i) && should_ban(i)) banned_[static_cast<std::size_t>(i)] = true;
   }
   ban_used_far_apart();
   ban_long_chains();
@@ -146,7 +151,7 @@ void Partitioner::ban_used_far_apart() {
     if (users.empty()) continue;
     const int limit = first_unfusible(users, last);
     for (const NodeIndex user : users) {
-      if (order(user) > limit && is_fusible(i, user) && !is_view(user)) banned_[static_cast<std::size_t>(user)] = true;
+      if (order(user) > limit && is_fusible(i, user) && may_ban(user)) banned_[static_cast<std::size_t>(user)] = true;
     }
   }
 }
@@ -166,7 +171,7 @@ void Partitioner::ban_long_chains() {
       if (visited[static_cast<std::size_t>(at)]) continue;
       visited[static_cast<std::size_t>(at)] = true;
       if (order(at) > order(start) + kLongest && open.empty()) {
-        if (!is_view(at)) banned_[static_cast<std::size_t>(at)] = true;
+        if (may_ban(at)) banned_[static_cast<std::size_t>(at)] = true;
         break;
       }
       for (const NodeIndex user : node(at).users) {
@@ -179,7 +184,7 @@ void Partitioner::ban_long_chains() {
 }
 
 std::int64_t Partitioner::weight(NodeIndex i) const {
-  if (node(i).kind == NodeKind::kParameter) return 0;  // treat_parameters_as_free_to_save
+  if (node(i).kind == NodeKind::kParameter && node(i).is_static) return 0;  // treat_parameters_as_free_to_save
   if (node(i).kind == NodeKind::kTuple) return Network::kUnbounded;
   const double closeness = std::pow(1.1, std::max(std::min(distance_[static_cast<std::size_t>(i)], 100), 1));
   const auto bytes = static_cast<std::int64_t>(static_cast<double>(std::max<Bytes>(node(i).bytes, 1)) * closeness);
@@ -187,6 +192,25 @@ std::int64_t Partitioner::weight(NodeIndex i) const {
   const bool vanishes =
       !is_leaf(i) && std::all_of(users.begin(), users.end(), [&](NodeIndex user) { return is_fusible(i, user); });
   return vanishes ? 2 * bytes : bytes;  // to be kept it would have to be written first
+}
+
+/// What gradients are computed from, where what is saved is not computed again.
+std::vector<bool> Partitioner::read_in_backward(const std::vector<bool>& is_saved) const {
+  std::vector<bool> read(count_, false);
+  std::vector<NodeIndex> open = graph_.handed_over;
+  for (const auto& [parameter, gradient] : graph_.gradients) open.push_back(gradient);
+  for (const NodeIndex gradient : graph_.input_gradients) {
+    if (gradient != kNone) open.push_back(gradient);
+  }
+  while (!open.empty()) {
+    const auto at = static_cast<std::size_t>(open.back());
+    open.pop_back();
+    if (read[at]) continue;
+    read[at] = true;
+    if (is_saved[at]) continue;
+    for (const NodeIndex input : graph_[static_cast<NodeIndex>(at)].inputs) open.push_back(input);
+  }
+  return read;
 }
 
 std::vector<NodeIndex> Partitioner::saved() const {
@@ -197,8 +221,11 @@ std::vector<NodeIndex> Partitioner::saved() const {
   Network network(sink + 1);
   std::vector<bool> is_gradient(count_, false);
   for (const auto& [parameter, gradient] : graph_.gradients) is_gradient[static_cast<std::size_t>(gradient)] = true;
+  for (const NodeIndex gradient : graph_.input_gradients) {
+    if (gradient != kNone) is_gradient[static_cast<std::size_t>(gradient)] = true;
+  }
   for (NodeIndex i = 0; i < graph_.size(); ++i) {
-    if (node(i).after_tangents) {
+    if (node(i).after_tangents || node(i).recompute == Recompute::kPreferred) {
       network.connect(in(i), sink, Network::kUnbounded);
       continue;
     }
@@ -208,10 +235,17 @@ std::vector<NodeIndex> Partitioner::saved() const {
     for (const NodeIndex user : node(i).users) network.connect(out(i), in(user), Network::kUnbounded);
   }
   const std::vector<bool> sink_side = network.sink_side(source, sink);
-  std::vector<NodeIndex> result;
+  std::vector<bool> is_cut(count_, false);
   for (NodeIndex i = 0; i < graph_.size(); ++i) {
     if (node(i).after_tangents) continue;
-    if (!sink_side[static_cast<std::size_t>(in(i))] && sink_side[static_cast<std::size_t>(out(i))]) result.push_back(i);
+    is_cut[static_cast<std::size_t>(i)] =
+        !sink_side[static_cast<std::size_t>(in(i))] && sink_side[static_cast<std::size_t>(out(i))];
+  }
+  // _extract_fwd_bwd_modules: operands of what may be computed again are cut, but what nothing reads is not handed on.
+  const std::vector<bool> read = read_in_backward(is_cut);
+  std::vector<NodeIndex> result;
+  for (NodeIndex i = 0; i < graph_.size(); ++i) {
+    if (is_cut[static_cast<std::size_t>(i)] && read[static_cast<std::size_t>(i)]) result.push_back(i);
   }
   return result;
 }

@@ -37,7 +37,7 @@ NodeIndex wide_gradient(GraphBuilder& b, const Op& op) {
 }
 
 const OperatorRule& rule_of(std::string_view name) {
-  for (const auto rules : {shape_rules(), pointwise_rules(), norm_rules(), kernel_rules()}) {
+  for (const auto rules : {shape_rules(), pointwise_rules(), norm_rules(), kernel_rules(), float8_rules()}) {
     for (const OperatorRule& rule : rules) {
       if (rule.name == name) return rule;
     }

@@ -1,5 +1,5 @@
 // What the files of rules share. rules_shapes.cc: views and parts; rules_pointwise.cc; rules_norms.cc: reductions,
-// norms, losses; rules_kernels.cc: products, convolutions, attention, everything else.
+// norms, losses; rules_kernels.cc: products, convolutions, attention, everything else; rules_float8.cc.
 #pragma once
 
 #include <cstdint>
@@ -47,5 +47,6 @@ void kernel_backward(GraphBuilder& b, const Op& op);
 [[nodiscard]] std::span<const OperatorRule> pointwise_rules();
 [[nodiscard]] std::span<const OperatorRule> norm_rules();
 [[nodiscard]] std::span<const OperatorRule> kernel_rules();
+[[nodiscard]] std::span<const OperatorRule> float8_rules();
 
 }  // namespace memcalc::compile

@@ -70,11 +70,10 @@ void Fsdp2::wrap(Model& model) {
                 "parallel fsdp2: the layers of this model, which would be sharded one by one, "
                 "are not known");
   }
-  for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
-  order_children_first(units.rest);
   groups_.resize(units.layers.size() + 1);
-  for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i]);
-  shard(groups_.back(), units.rest);
+  for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i], true);
+  shard(groups_.back(), units.rest, false);
+  if (run.parallel.keep_last_layer) groups_[units.layers.size() - 1].reshards_after_forward = false;
   if (run.loop == Loop::kTrainer) {
     // fsdp2_prepare_model (accelerate 1.15): embedding, final norm and the head that shares its weight are one unit,
     // which is gathered at the start of forward and stays until its backward.
@@ -101,19 +100,19 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
           {"offloaded optimizer states", checked_add(states.tensors, states.scalars), rule_of(run.optimizer).states}};
 }
 
-void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters) {
+void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer) {
   group.owner = this;
   group.reshards_after_forward = run.parallel.reshard_after_forward;
-  std::vector<Tensor> originals;  // fully_shard's own list, until the call returns; freed in its order, as recorded
+  std::vector<Tensor> originals;  // fully_shard's own list: it dies from its end as the call returns
   for (Parameter* parameter : parameters) {
     originals.push_back(tape.detach(parameter->tensor));
-    group.params.push_back(shard(*parameter));
+    group.params.push_back(shard(*parameter, is_layer));
   }
-  for (Tensor& original : originals) original.reset();
+  while (!originals.empty()) originals.pop_back();
 }
 
 // FSDPParam._init_sharded_param, and the storage of the unsharded parameter, which the first all-gather makes.
-Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
+Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   const Tensor& whole = parameter.tensor;
   if (whole.rank() == 0) throw Error(ErrorCode::kUnsupported, "fully_shard: " + parameter.name + " has no dimension");
   const std::int64_t rows = ceil_div(whole.size(0), shards_);
@@ -132,7 +131,10 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter) {
     param.sharded.impl()->elements = param.sharded.shape().elements();
   }
   const DType param_dtype = param_dtype_.value_or(orig_dtype);
-  param.gathered = tape.empty_resizable({param.shard_elements * shards_}, param_dtype);
+  // Matrices of a layer are those of its linear modules. To autograd what is gathered has the policy's type.
+  param.in_float8 = run.float8 == Float8::kTensorwiseGather && in_layer && whole.rank() == 2;
+  param.gathered =
+      tape.empty_resizable({param.shard_elements * shards_}, param.in_float8 ? DType::kUInt8 : param_dtype);
   tape.on_meta_device = true;  // the module's tensor changes its type and its storage; nothing is allocated
   tape.convert(whole, param_dtype, kEmpty);
   tape.on_meta_device = false;

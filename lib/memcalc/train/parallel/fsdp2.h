@@ -37,6 +37,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
     Tensor accumulated;               // unsharded_accumulated_grad
     std::int64_t shard_elements = 0;  // of every rank, padding included
     bool trains = false;
+    bool in_float8 = false;  // gathered so: WeightWithDynamicFloat8CastTensor
   };
 
   /// FSDPParamGroup
@@ -52,8 +53,8 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   };
   static void run_post_backward(BackwardCall& call);
 
-  void shard(Group& group, std::vector<Parameter*>& parameters);
-  [[nodiscard]] ShardedParameter shard(Parameter& parameter);
+  void shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer);
+  [[nodiscard]] ShardedParameter shard(Parameter& parameter, bool in_layer);
 
   void pre_forward(Group& group);
   void post_forward(Group& group);

@@ -1,0 +1,41 @@
+// torch.compile of each layer, which torchtitan does and accelerate calls regional compilation, and where the run asks
+// for it of the loss. Around a layer lies what a wrapper does with it (fully_shard), inside its checkpoint; the
+// embedding, the last norm and the head are what they are in eager mode.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "memcalc/symbolic/region_compiler.h"
+#include "memcalc/train/compile/program.h"
+
+namespace memcalc::compile {
+
+class CompiledRegions : public RegionCompiler {
+ public:
+  /// Sets the tape's compiler for as long as it lives.
+  CompiledRegions(Tape& tape, bool compiles_loss);
+  ~CompiledRegions() override;
+  CompiledRegions(const CompiledRegions&) = delete;
+  CompiledRegions& operator=(const CompiledRegions&) = delete;
+
+  [[nodiscard]] bool compiles(std::int64_t region) const override { return region != kLoss || compiles_loss_; }
+  [[nodiscard]] Tensor run(std::int64_t number, const KeptTensors& arguments, const Region& region) override;
+
+ private:
+  struct Compiled {
+    const Program* program;
+    std::vector<TensorImpl*> parameters;
+  };
+
+  const Compiled& compile(std::int64_t number, const KeptTensors& arguments, const Region& region);
+
+  Tape& tape_;
+  bool compiles_loss_;
+  std::vector<std::unique_ptr<Program>> programs_;  // layers of the same code share one
+  std::map<std::int64_t, Compiled> compiled_;
+};
+
+}  // namespace memcalc::compile

@@ -1,0 +1,320 @@
+#include "memcalc/train/compile/program.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/capture.h"
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/train/compile/joint_graph.h"
+#include "memcalc/train/compile/partition.h"
+
+namespace memcalc::compile {
+
+namespace {
+
+constexpr Operator kCompiledFunction{"CompiledFunctionBackward"};
+constexpr Operator kAdd{"aten::add"}, kClone{"aten::clone"}, kZeros{"aten::zeros"}, kOnesLike{"aten::ones_like"};
+
+std::size_t index(NodeIndex i) { return static_cast<std::size_t>(i); }
+
+/// Buffers are flat tensors of bytes; a result has shape and type.
+Tensor shaped(const Tensor& buffer, const Shape& shape, const Shape& strides, DType dtype) {
+  Tensor result = buffer.tape().alias(buffer, shape, strides, false);
+  result.impl()->dtype = dtype;
+  return result;
+}
+
+Tensor shaped_like(const TensorImpl& parameter, const Tensor& buffer) {
+  return shaped(buffer, parameter.shape, parameter.strides, parameter.dtype);
+}
+
+/// AccumulateGrad: the first gradient is kept, a later one is added to it in place.
+void accumulate(TensorImpl& parameter, Tensor gradient) {
+  Tape& tape = *parameter.tape;
+  if (parameter.grad.defined()) {
+    const auto bytes = static_cast<double>(parameter.grad.bytes());
+    return tape.kernel(kAdd, OperatorClass::kElementwise, parameter.dtype, static_cast<double>(parameter.elements),
+                       3.0 * bytes);
+  }
+  parameter.grad = shaped_like(parameter, gradient);
+  tape.set_category(parameter.grad, Category::kGradients);
+  if (parameter.drops_gradient) {
+    gradient.reset();
+    parameter.grad.reset();
+  }
+}
+
+/// An argument that has a gradient, in the order of the node's edges.
+struct DifferentiableArgument {
+  std::size_t place = 0;
+  Shape shape, strides;
+  DType dtype = DType::kFloat32;
+};
+
+/// What a call keeps for its backward: a tensor for each node that was saved. Lives as long as the autograd node.
+struct Saved {
+  const Program* program;
+  std::span<TensorImpl* const> parameters;
+  std::vector<DifferentiableArgument> arguments;
+  std::vector<Tensor> buffers;  // by node
+};
+
+/// Runs one of a program's two parts on buffers by node.
+class Execution {
+ public:
+  Execution(Tape& tape, const Program& program, std::vector<Tensor>& buffers)
+      : tape_(tape), graph_(program.graph), buffers_(buffers) {}
+
+  void run(const Schedule& schedule) {
+    for (const NodeIndex each : schedule.never_read) buffers_[index(each)].reset();
+    for (const Launch& each : schedule.launches) launch(each);
+  }
+
+  void count(const KernelList& kernels) {
+    if (!tape_.record_kernels) return;
+    for (const Kernel& kernel : kernels) {
+      Kernel& counted = tape_.kernels.emplace_back(kernel);
+      counted.repeats = tape_.kernel_repeats;
+    }
+  }
+
+ private:
+  void launch(const Launch& launch) {
+    const GraphNode& node = graph_[launch.node];
+    if (node.calls_cublas) tape_.use_cublas(node.fuses_bias && tape_.phase == Phase::kForward);
+    Tensor& buffer = buffers_[index(launch.node)];
+    if (launch.in_place != kNone) {
+      buffer = std::move(buffers_[index(launch.in_place)]);
+    } else {
+      buffer = node.bytes == 0 ? Tensor() : tape_.empty({node.bytes}, DType::kUInt8, *node.op);
+    }
+    // A kernel with several results holds its scratch memory beside all of them.
+    if (node.kind == NodeKind::kItem) {
+      const GraphNode& kernel = graph_[node.inputs.front()];
+      if (kernel.scratch > 0 && kernel.users.back() == launch.node) {
+        tape_.scratch(kernel.scratch, *kernel.op, Category::kWorkspaces);
+      }
+    }
+    for (const NodeIndex dead : launch.dead_after) buffers_[index(dead)].reset();
+  }
+
+  Tape& tape_;
+  const JointGraph& graph_;
+  std::vector<Tensor>& buffers_;
+};
+
+/// The products, reductions and so on that a checkpoint has run again in backward.
+KernelList recomputed_kernels(const GraphCapture& capture, const KernelList& forward) {
+  KernelList again;
+  for (std::size_t i = 0; i < capture.operators.size(); ++i) {
+    if (capture.operators[i].recompute != Recompute::kPreferred) continue;
+    const std::size_t end = i + 1 < capture.operators.size() ? capture.operators[i + 1].first_kernel : forward.size();
+    for (std::size_t k = capture.operators[i].first_kernel; k < std::min(end, forward.size()); ++k) {
+      Kernel& kernel = again.emplace_back(forward[k]);
+      kernel.recomputed = true;
+    }
+  }
+  return again;
+}
+
+/// The traced function's own arguments: leaves that take gradients.
+KeptTensors leaves_of(Tape& tape, GraphCapture& capture, const KeptTensors& arguments) {
+  KeptTensors leaves;
+  for (const Tensor& argument : arguments) {
+    Tensor& leaf = leaves.emplace_back();
+    if (!argument.defined()) {
+      capture.inputs.push_back(-1);
+      continue;
+    }
+    leaf = tape.detach(argument);
+    if (argument.requires_grad()) tape.require_gradient(leaf);
+    capture.add_input(leaf);
+  }
+  return leaves;
+}
+
+void run_backward(BackwardCall& call) {
+  auto& saved = *static_cast<Saved*>(call.node.owner.get());
+  const Program& program = *saved.program;
+  const JointGraph& graph = program.graph;
+  Tape& tape = call.tape;
+  std::vector<Tensor> buffers = std::move(saved.buffers);
+  // Results that got no gradient get zeros (autograd.Function materialises them).
+  const auto& tangents = graph.tangents;
+  buffers[index(tangents.front())] = call.gradient();
+  for (auto tangent = tangents.begin() + 1; tangent != tangents.end(); ++tangent) {
+    buffers[index(*tangent)] = tape.empty({graph[*tangent].bytes}, DType::kUInt8, kZeros);
+  }
+  // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
+  std::vector<Tensor> flat_args;
+  for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
+  Execution execution(tape, program, buffers);
+  execution.run(program.backward);
+  execution.count(program.backward_kernels);
+  std::vector<Tensor> of_arguments;
+  for (const DifferentiableArgument& each : saved.arguments) {
+    const NodeIndex gradient = graph.input_gradients[each.place];
+    of_arguments.push_back(gradient == kNone ? Tensor() : buffers[index(graph.storage_of(gradient))]);
+  }
+  std::vector<Tensor> gradients;
+  for (const auto& [parameter, gradient] : graph.gradients) {
+    gradients.push_back(buffers[index(graph.storage_of(gradient))]);
+  }
+  buffers.clear();
+  flat_args.clear();
+  int edge = 0;
+  for (std::size_t i = 0; i < of_arguments.size(); ++i, ++edge) {
+    if (!of_arguments[i].defined()) continue;
+    const DifferentiableArgument& like = saved.arguments[i];
+    call.set(edge, shaped(of_arguments[i], like.shape, like.strides, like.dtype));
+    of_arguments[i].reset();
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    TensorImpl& parameter = *saved.parameters[i];
+    // Equal gradients are one buffer (two biases that are added): accumulate_grad.h steals only what nobody else holds.
+    const auto shares = [&](const Tensor& other) { return other.defined() && other.impl() == gradients[i].impl(); };
+    if (std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(i) + 1, gradients.end(), shares)) {
+      gradients[i] = tape.empty({gradients[i].bytes()}, DType::kUInt8, kClone);
+    }
+    if (i == 0) {  // autograd hands this one on
+      Tensor given = shaped_like(parameter, gradients[i]);
+      gradients[i].reset();
+      call.set(edge, std::move(given));
+      continue;
+    }
+    accumulate(parameter, std::move(gradients[i]));
+  }
+}
+
+}  // namespace
+
+Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const Function& function) {
+  Program program;
+  GraphCapture capture;
+  KernelList before = std::exchange(tape.kernels, {});
+  const bool recorded = std::exchange(tape.record_kernels, true);
+  const Phase phase = std::exchange(tape.phase, Phase::kForward);
+  tape.capture = &capture;
+  capture.float8 = tape.float8;
+  {
+    KeptTensors leaves = leaves_of(tape, capture, arguments);
+    std::vector<Tensor> results = function(leaves);
+    program.forward_kernels = std::exchange(tape.kernels, {});
+    const Tensor& first = results.front();
+    program.output_shape = first.shape();
+    program.output_dtype = first.dtype();
+    std::vector<std::int32_t> outputs;
+    for (const Tensor& result : results) {
+      if (result.defined()) outputs.push_back(capture.value_of(result));
+    }
+    // Eager's backward, for the products that it runs and the scratch memory of its kernels.
+    tape.phase = Phase::kBackward;
+    std::vector<TensorImpl*> without_gradient;
+    for (const CapturedValue& value : capture.values) {
+      if (value.parameter != nullptr && !value.parameter->grad.defined()) without_gradient.push_back(value.parameter);
+    }
+    tape.backward(first, tape.empty(program.output_shape, program.output_dtype, kOnesLike));
+    for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
+    program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
+    program.backward_kernels.insert(program.backward_kernels.end(), tape.kernels.begin(), tape.kernels.end());
+    tape.kernels.clear();
+    if (autocast == Autocast::kInside) capture.autocast.reset();
+    program.graph = build_joint_graph(capture, outputs);
+  }
+  for (const CapturedValue& value : capture.values) {
+    if (value.parameter != nullptr) value.parameter->graph_value = -1;
+  }
+  tape.capture = nullptr;
+  tape.phase = phase;
+  tape.record_kernels = recorded;
+  tape.kernels = std::move(before);
+  return program;
+}
+
+void cut(Program& program) {
+  const JointGraph& graph = program.graph;
+  program.saved = partition(graph);
+  std::vector<NodeIndex> results = graph.outputs;
+  results.insert(results.end(), program.saved.begin(), program.saved.end());
+  program.forward = make_schedule(graph, results, {}, false);
+  std::vector<NodeIndex> gradients;
+  for (const NodeIndex gradient : graph.input_gradients) {
+    if (gradient != kNone) gradients.push_back(gradient);
+  }
+  for (const auto& [parameter, gradient] : graph.gradients) gradients.push_back(gradient);
+  gradients.insert(gradients.end(), graph.handed_over.begin(), graph.handed_over.end());
+  std::vector<NodeIndex> given = program.saved;
+  given.insert(given.end(), graph.tangents.begin(), graph.tangents.end());
+  program.backward = make_schedule(graph, gradients, given, true);
+}
+
+bool is_same_code(const Program& a, const Program& b) {
+  const auto same_node = [](const GraphNode& x, const GraphNode& y) {
+    return x.kind == y.kind && x.op == y.op && x.bytes == y.bytes && x.dtype == y.dtype && x.inputs == y.inputs &&
+           x.recompute == y.recompute && x.scratch == y.scratch;
+  };
+  if (a.graph.size() != b.graph.size() || a.graph.gradients.size() != b.graph.gradients.size()) return false;
+  for (NodeIndex i = 0; i < a.graph.size(); ++i) {
+    if (!same_node(a.graph[i], b.graph[i])) return false;
+  }
+  for (std::size_t i = 0; i < a.graph.gradients.size(); ++i) {
+    if (a.graph.gradients[i].second != b.graph.gradients[i].second) return false;
+  }
+  return a.graph.outputs == b.graph.outputs && a.graph.inputs == b.graph.inputs &&
+         a.graph.input_gradients == b.graph.input_gradients;
+}
+
+std::vector<TensorImpl*> trained_parameters(const Program& program) {
+  std::vector<TensorImpl*> parameters;
+  for (const auto& [parameter, gradient] : program.graph.gradients) parameters.push_back(parameter);
+  return parameters;
+}
+
+Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters, const KeptTensors& arguments) {
+  const JointGraph& graph = program.graph;
+  std::vector<Tensor> buffers(index(graph.size()));
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (graph.inputs[i] != kNone) buffers[index(graph.inputs[i])] = tape.detach(arguments[i]);
+  }
+  Execution execution(tape, program, buffers);
+  execution.run(program.forward);
+  execution.count(program.forward_kernels);
+  // What is not saved dies as Python drops what the function returned, all but the first.
+  const Tensor& first = buffers[index(graph.storage_of(graph.outputs.front()))];
+  Tensor output = shaped(first, program.output_shape, contiguous_strides(program.output_shape), program.output_dtype);
+  auto saved = std::make_shared<Saved>();
+  saved->program = &program;
+  saved->parameters = parameters;
+  saved->buffers.resize(buffers.size());
+  for (const NodeIndex each : program.saved) {
+    const std::size_t storage = index(graph.storage_of(each));
+    saved->buffers[storage] = buffers[storage];
+    if (buffers[storage].defined()) tape.mark_saved(buffers[storage]);
+  }
+  buffers.clear();
+  std::vector<Tensor> edges;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].defined() || !arguments[i].requires_grad()) continue;
+    saved->arguments.push_back({i, arguments[i].shape(), arguments[i].strides(), arguments[i].dtype()});
+    edges.push_back(arguments[i]);
+  }
+  if (!parameters.empty()) {
+    ++parameters.front()->references;
+    edges.emplace_back(parameters.front());
+  }
+  if (edges.size() > static_cast<std::size_t>(kMaxEdges)) {
+    throw Error(ErrorCode::kUnsupported, "compile: a layer with more than three arguments that have gradients");
+  }
+  const Tensor* inputs[kMaxEdges] = {};
+  for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];
+  Node* node = tape.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
+  if (node == nullptr) throw Error(ErrorCode::kInternal, "a compiled forward pass without gradients");
+  node->context = saved.get();
+  node->owner = saved;
+  tape.set_history(node, output);
+  return output;
+}
+
+}  // namespace memcalc::compile

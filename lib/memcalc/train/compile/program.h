@@ -1,0 +1,47 @@
+// What torch.compile makes of a function, such as a model's or a layer's forward: it is traced once, its joint graph is
+// cut in two, and each call of forward or backward asks for the memory that inductor's code would. docs/compile.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/compile/graph.h"
+#include "memcalc/train/compile/schedule.h"
+
+namespace memcalc::compile {
+
+struct Program {
+  JointGraph graph;
+  std::vector<NodeIndex> saved;
+  Schedule forward, backward;
+  KernelList forward_kernels, backward_kernels;
+  Shape output_shape;  // of the first result
+  DType output_dtype = DType::kFloat32;
+};
+
+/// Where autocast begins: around the compiled function, or in it, as accelerate wraps a model's forward. Derivatives
+/// are traced under what surrounds the function.
+enum class Autocast : std::uint8_t { kAround, kInside };
+
+/// What is traced; its first result is what backward starts from.
+using Function = std::function<std::vector<Tensor>(const KeptTensors& arguments)>;
+
+/// Runs `function` once without leaving events behind: a program that is not cut yet (no schedules).
+[[nodiscard]] Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const Function& function);
+/// Partitions the graph and schedules both parts.
+void cut(Program& program);
+/// Whether two programs differ in nothing but their parameters.
+[[nodiscard]] bool is_same_code(const Program& a, const Program& b);
+/// Those that have a gradient, in the order of the graph's gradients.
+[[nodiscard]] std::vector<TensorImpl*> trained_parameters(const Program& program);
+
+/// One call: the first result, which has the compiled backward as its history. Pre: `program` and `parameters` outlive
+/// the backward pass.
+[[nodiscard]] Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
+                          const KeptTensors& arguments);
+
+}  // namespace memcalc::compile
