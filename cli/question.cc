@@ -18,15 +18,21 @@ namespace {
 // The card whose behaviour is assumed where none is named: the one that the project has measured most.
 constexpr const char* kAssumedDevice = "h100-sxm";
 
-std::optional<Precision> precision_of(const RunArguments& a) {
+template <typename Enum, std::size_t kSize>
+std::optional<Enum> choice_of(std::string_view option, const std::string& text,
+                              const std::array<std::string_view, kSize>& names) {
+  if (text.empty()) return std::nullopt;
+  return parse_choice<Enum>(option, text, names);
+}
+
+void set_precision(const RunArguments& a, RunOptions& options) {
   if (a.fp16 && a.bf16) throw UsageError("--fp16 and --bf16 contradict each other: give one");
   if ((a.fp16 || a.bf16) && !a.precision.empty()) {
     throw UsageError(std::string(a.fp16 ? "--fp16" : "--bf16") + " and --precision contradict each other: give one");
   }
-  if (a.fp16) return Precision::kAmpFp16;
-  if (a.bf16) return Precision::kAmpBf16;
-  if (a.precision.empty()) return std::nullopt;
-  return parse_choice<Precision>("--precision", a.precision, kPrecisionNames);
+  if (a.fp16) options.mixed_precision = DType::kFloat16;
+  if (a.bf16) options.mixed_precision = DType::kBFloat16;
+  options.precision = choice_of<Precision>("--precision", a.precision, kPrecisionNames);
 }
 
 std::optional<DType> weights_dtype_of(const RunArguments& a) {
@@ -48,13 +54,6 @@ std::optional<double> dropout_of(const RunArguments& a) {
   if (probability >= 1)
     throw UsageError("--dropout: expected a number from 0 to less than 1, found '" + a.dropout + "'");
   return probability;
-}
-
-template <typename Enum, std::size_t kSize>
-std::optional<Enum> choice_of(std::string_view option, const std::string& text,
-                              const std::array<std::string_view, kSize>& names) {
-  if (text.empty()) return std::nullopt;
-  return parse_choice<Enum>(option, text, names);
 }
 
 std::optional<Optimizer> optimizer_of(const RunArguments& a) {
@@ -162,7 +161,7 @@ RunOptions options_of(const RunArguments& a) {
   options.sequence_length = whole_of("--seq", a.sequence);
   options.target_sequence_length = whole_of("--target-seq", a.target_sequence);
   options.image_size = whole_of("--image", a.image);
-  options.precision = precision_of(a);
+  set_precision(a, options);
   options.weights_dtype = weights_dtype_of(a);
   options.loop = choice_of<Loop>("--loop", a.loop, kLoopNames);
   options.optimizer = optimizer_of(a);

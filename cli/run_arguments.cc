@@ -67,10 +67,10 @@ void add_precision_options(CLI::App& command, RunArguments& a) {
   command.add_option("--precision", a.precision, "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]")
       ->type_name("P")
       ->group(kPrecisionGroup);
-  command.add_flag("--fp16", a.fp16, "as in HF Trainer: --precision amp-fp16")
+  command.add_flag("--fp16", a.fp16, "--precision amp-fp16; of DeepSpeed, Megatron: fp16")
       ->disable_flag_override()
       ->group(kPrecisionGroup);
-  command.add_flag("--bf16", a.bf16, "as in HF Trainer: --precision amp-bf16")
+  command.add_flag("--bf16", a.bf16, "--precision amp-bf16; of DeepSpeed, Megatron: bf16")
       ->disable_flag_override()
       ->group(kPrecisionGroup);
   command.add_option("--weights-dtype", a.weights_dtype, "fp32, fp16 or bf16 [as the precision says]")

@@ -40,9 +40,9 @@ class RunOptions(TypedDict, total=False):
     precision: str | None
     """`--precision`: fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"""
     fp16: bool | None
-    """`--fp16`: as in HF Trainer: precision amp-fp16"""
+    """`--fp16`: precision amp-fp16; of DeepSpeed, Megatron: fp16"""
     bf16: bool | None
-    """`--bf16`: as in HF Trainer: precision amp-bf16"""
+    """`--bf16`: precision amp-bf16; of DeepSpeed, Megatron: bf16"""
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [as the precision says]"""
     loop: str | None

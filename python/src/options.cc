@@ -37,12 +37,12 @@ Keyword tie_size() {
   return keyword;
 }
 
-void set_mixed_precision(Options& o, const char* keyword, py::handle value, Precision precision) {
+void set_mixed_precision(Options& o, const char* keyword, py::handle value, DType type) {
   if (!truth_from(keyword, value)) return;
-  if (o.run.precision) {
+  if (o.run.precision || o.run.mixed_precision) {
     throw OptionError(keyword, "fp16, bf16 and precision contradict each other: give one");
   }
-  o.run.precision = precision;
+  o.run.mixed_precision = type;
 }
 
 void set_optimizer(py::handle value, Options& o) {
@@ -139,11 +139,11 @@ const std::vector<Keyword>& keywords() {
       choice<Precision>("--precision", &R::precision, kPrecisionNames,
                         "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"),
       special(
-          "--fp16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "fp16", v, Precision::kAmpFp16); },
-          "as in HF Trainer: precision amp-fp16"),
+          "--fp16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "fp16", v, DType::kFloat16); },
+          "precision amp-fp16; of DeepSpeed, Megatron: fp16"),
       special(
-          "--bf16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "bf16", v, Precision::kAmpBf16); },
-          "as in HF Trainer: precision amp-bf16"),
+          "--bf16", "bool", [](py::handle v, Options& o) { set_mixed_precision(o, "bf16", v, DType::kBFloat16); },
+          "precision amp-bf16; of DeepSpeed, Megatron: bf16"),
       choice<DType>("--weights-dtype", &R::weights_dtype, kWeightDTypeNames,
                     "fp32, fp16 or bf16 [as the precision says]"),
 

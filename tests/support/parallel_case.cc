@@ -25,8 +25,10 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
   parallel.pipeline = size("pp");
   parallel.expert = size("ep");
   if (parallel.context > 1) {
-    const bool rotates = case_json.optional_string("rotate").value_or("allgather") == "alltoall";
-    parallel.context_type = rotates ? ContextParallel::kRing : ContextParallel::kAllGather;
+    const std::string rotate = case_json.optional_string("rotate").value_or("allgather");
+    parallel.context_type = rotate == "alltoall"  ? ContextParallel::kRing
+                            : rotate == "ulysses" ? ContextParallel::kUlysses
+                                                  : ContextParallel::kAllGather;
   }
   if (parallel.pipeline > 1) {
     parallel.schedule = enum_from<PipelineSchedule>(kScheduleNames, case_json.required_string("schedule")).value();

@@ -1,5 +1,6 @@
 #include "memcalc/models/attention.h"
 
+#include "memcalc/models/ulysses_attention.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -110,6 +111,11 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const AttentionOptions& options, const Tensor& position_bias) {
+  if (const std::int64_t ranks = query.tape().sequence_ranks; ranks > 1) {
+    return ulysses_attention(query, key, value, ranks, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+      return sdpa_attention(q, k, v, {}, options, {});
+    });
+  }
   if (options.implementation == Attention::kEager) {
     return eager_attention(query, key, value, mask, options, position_bias);
   }
@@ -171,8 +177,12 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   Tape& tape = logits.tape();
   const std::int64_t vocabulary = logits.size(-1);
   Tensor upcast = to_dtype(logits, DType::kFloat32);
-  Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
-  Tensor shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
+  Tensor padded;
+  Tensor shifted = labels;
+  if (tape.sequence_ranks == 1) {  // else they were shifted before they were cut (shift_labels)
+    padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+    shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
+  }
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
   Tensor loss = cross_entropy(upcast, shifted);

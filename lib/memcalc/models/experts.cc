@@ -107,19 +107,23 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
 // transformers/distributed/tensor_parallel.py, EpRouterParallel.transform_output_post_forward.
 Routing Experts::local(Routing routing) const {
   if (ranks() == 1) return routing;
+  const Tensor output[] = {routing.top_k_weights, routing.top_k_index};  // the hook's argument, held until it returns
   Tensor &router_scores = routing.top_k_weights, &router_indices = routing.top_k_index;
   router_scores = all_reduce_backward(router_scores, ranks());
   const auto mask_of = [](const Operator& op, const Tensor& x) { return pointwise(op, {&x}, 1, DType::kBool); };
+  const auto filled_where = [&](const Operator& op) {
+    return masked_fill(router_indices, mask_of(op, router_indices));
+  };
   const Tensor non_local_mask = mask_of(kNe, pointwise(kFloorDivide, {&router_indices}, 1));
   router_scores = masked_fill(router_scores, non_local_mask);
   router_indices = masked_fill(router_indices, non_local_mask);
   if (gate_up_proj.size(0) > 1) {
     router_indices = pointwise(kFmod, {&router_indices}, 1);
   } else {
-    router_indices = masked_fill(router_indices, mask_of(kGt, router_indices));
-    router_indices = masked_fill(router_indices, mask_of(kLt, router_indices));
+    router_indices = filled_where(kGt);
+    router_indices = filled_where(kLt);
   }
-  router_indices = masked_fill(router_indices, mask_of(kEq, router_indices));
+  router_indices = filled_where(kEq);
   return routing;
 }
 

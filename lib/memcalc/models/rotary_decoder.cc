@@ -142,7 +142,7 @@ AttentionResult HeadProjections::attend(const Tensor& hidden_states, Tensor& que
 }
 
 Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states) {
-  return reshape(attn_output, {hidden_states.size(0), hidden_states.size(1), -1});
+  return contiguous(reshape(attn_output, {hidden_states.size(0), hidden_states.size(1), -1}));
 }
 
 AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,

@@ -42,7 +42,7 @@ struct RotaryEmbedding {
 /// apply_rotary_pos_emb where only the first part of each head is rotated (GPT-NeoX).
 void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& positions);
 
-/// attn_output.reshape(*input_shape, -1)
+/// attn_output.reshape(*input_shape, -1).contiguous()
 [[nodiscard]] Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states);
 
 /// Separate projections of query, key and value, grouped heads.

@@ -87,8 +87,20 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
   }
 }
 
+Framework framework_asked(const RunOptions& options) {
+  return options.framework.value_or(framework_of(options.parallel.data_parallel));
+}
+
+/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
+Precision mixed_precision(DType type, Framework framework) {
+  const bool brain = type == DType::kBFloat16;
+  if (framework == Framework::kTorch) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
+  return brain ? Precision::kBf16 : Precision::kFp16;
+}
+
 Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.precision) return *options.precision;
+  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options));
   if (options.weights_dtype == DType::kBFloat16) return Precision::kBf16;
   if (options.weights_dtype == DType::kFloat16) return Precision::kFp16;
   assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
@@ -318,9 +330,7 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
 
 /// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
 RunOptions with_megatron_defaults(RunOptions options) {
-  const bool asked = options.framework.value_or(Framework::kTorch) == Framework::kMegatron ||
-                     options.parallel.data_parallel == DataParallel::kMegatronDist;
-  if (!asked) return options;
+  if (framework_asked(options) != Framework::kMegatron) return options;
   options.loop = Loop::kBare;
   options.task = options.task.value_or(Task::kCausalLm);
   options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);

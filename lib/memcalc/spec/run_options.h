@@ -21,6 +21,7 @@ struct RunOptions {
   std::optional<std::int64_t> target_sequence_length;  // seq2seq; default: the sequence length
   std::optional<std::int64_t> image_size;              // image models; default: the trained size, else 224
   std::optional<Precision> precision;                  // default fp32, or the 16-bit type of weights_dtype
+  std::optional<DType> mixed_precision;                // in precision's place: this type as the framework mixes it
   std::optional<DType> weights_dtype;
   std::optional<Loop> loop;                        // default trainer; images: bare
   std::optional<Optimizer> optimizer;              // default: trainer adamw-fused, bare adamw (foreach)

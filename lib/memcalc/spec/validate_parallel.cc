@@ -42,17 +42,6 @@ bool is_fsdp(const Parallel& p) {
   return p.data_parallel == DataParallel::kFsdp1 || p.data_parallel == DataParallel::kFsdp2;
 }
 
-/// Whose the mode is; of those that no framework calls its own, torch's.
-Framework framework_of(DataParallel mode) {
-  switch (mode) {
-    case DataParallel::kDsZero1:
-    case DataParallel::kDsZero2:
-    case DataParallel::kDsZero3: return Framework::kDeepSpeed;
-    case DataParallel::kMegatronDist: return Framework::kMegatron;
-    default: return Framework::kTorch;
-  }
-}
-
 struct Heads {
   std::int64_t attention = 0;
   std::int64_t key_value = 0;
@@ -145,17 +134,49 @@ void check_heads(const ModelSpec& model, const Parallel& p) {
   check(heads->key_value, "key/value heads");
 }
 
-void check_deepspeed(const RunSpec& run) {
+/// DeepSpeed's UlyssesSPAttentionHF (deepspeed/runtime/sequence_parallel/ulysses_sp.py).
+void check_ulysses(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string cp = "cp " + std::to_string(p.context);
+  if (p.context_type != ContextParallel::kUlysses) {
+    refuse(cp + " by " + std::string(name_of(p.context_type)) +
+           ": DeepSpeed's sequence parallelism is Ulysses; accepted: --cp-type ulysses");
+  }
+  // Of these the layers hand position_ids to the attention function, which Ulysses insists on.
+  constexpr std::array<std::string_view, 4> kModels = {"llama", "mistral", "qwen2", "qwen3"};
+  if (std::find(kModels.begin(), kModels.end(), model.model_type) == kModels.end() || run.task != Task::kCausalLm) {
+    refuse(cp + ": Ulysses is modelled of causal llama, mistral, qwen2 and qwen3; found: " + model.model_type);
+  }
+  const std::optional<Heads> heads = heads_of(model);
+  if (heads->attention % p.context != 0) {
+    refuse(cp + " does not divide the " + std::to_string(heads->attention) + " attention heads of " + model.name);
+  }
+  if (heads->key_value % p.context != 0 && p.context % heads->key_value != 0) {
+    refuse(cp + " neither divides the " + std::to_string(heads->key_value) + " key/value heads of " + model.name +
+           " nor is it a multiple of them");
+  }
+  if (run.sequence_length % p.context != 0) {
+    refuse(cp + " does not divide the sequence length " + std::to_string(run.sequence_length));
+  }
+  if (run.attention != Attention::kSdpa) refuse(cp + ": Ulysses is modelled around sdpa; accepted: --attn sdpa");
+  if (run.padding) refuse(cp + ": Ulysses drops attention masks; accepted: no --padding");
+  if (run.fine_tuning.liger) refuse(cp + ": Liger's kernels beside Ulysses are not modelled");
+  if (run.checkpointing == Checkpointing::kSelective) {
+    refuse(cp + ": selective checkpointing around Ulysses is not modelled; accepted: full, none");
+  }
+}
+
+void check_deepspeed(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   const std::string who = "framework deepspeed: ";
   if (framework_of(p.data_parallel) != Framework::kDeepSpeed) {
     refuse(who + "parallel " + std::string(name_of(p.data_parallel)) +
            " is not its; accepted: ds-zero1, ds-zero2, ds-zero3");
   }
-  if (p.tensor > 1 || p.pipeline > 1 || p.context > 1 || p.expert > 1) {
-    const char* const what = p.tensor > 1 ? "tp" : p.pipeline > 1 ? "pp" : p.context > 1 ? "cp" : "ep";
-    refuse(who + what + " is not modelled");
+  if (p.tensor > 1 || p.pipeline > 1 || p.expert > 1) {
+    refuse(who + (p.tensor > 1 ? "tp" : p.pipeline > 1 ? "pp" : "ep") + " is not modelled");
   }
+  if (p.context > 1) check_ulysses(model, run);
   if (run.precision != Precision::kBf16 && run.precision != Precision::kFp16 && run.precision != Precision::kFp32) {
     refuse(who + "precision " + std::string(name_of(run.precision)) + " is not modelled; accepted: bf16, fp16, fp32");
   }
@@ -172,7 +193,7 @@ void check_deepspeed(const RunSpec& run) {
 /// What the modelled modes are; the rest is refused.
 void check_modelled(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
-  if (p.framework == Framework::kDeepSpeed) check_deepspeed(run);
+  if (p.framework == Framework::kDeepSpeed) check_deepspeed(model, run);
   if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
   if (run.fine_tuning.quantization != Quantization::kNone) {
     refuse("a quantised base on several GPUs is not modelled yet");
@@ -182,10 +203,20 @@ void check_modelled(const ModelSpec& model, const RunSpec& run) {
 
 }  // namespace
 
+Framework framework_of(DataParallel mode) {
+  switch (mode) {
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2:
+    case DataParallel::kDsZero3: return Framework::kDeepSpeed;
+    case DataParallel::kMegatronDist: return Framework::kMegatron;
+    default: return Framework::kTorch;
+  }
+}
+
 std::int64_t data_parallel_size(const Parallel& p) { return p.gpus / model_ranks(p); }
 
 std::int64_t sharing_ranks(const Parallel& p) {
-  return data_parallel_size(p) * (p.framework == Framework::kTorch ? p.context : 1);
+  return data_parallel_size(p) * (p.framework == Framework::kMegatron ? 1 : p.context);
 }
 
 Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::optional<Framework> framework,

@@ -12,6 +12,9 @@
 
 namespace memcalc {
 
+/// Whose the mode is; of those that no framework calls its own, torch's.
+[[nodiscard]] Framework framework_of(DataParallel mode);
+
 /// Fills what was left out: the GPUs, the data-parallel mode of the ranks that see different data, the framework.
 /// Throws Error(kUsage) where GPUs and sizes contradict each other.
 [[nodiscard]] Parallel resolve_parallel(Parallel asked, std::optional<std::int64_t> gpus,

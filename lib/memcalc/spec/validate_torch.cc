@@ -253,7 +253,7 @@ void check_torch_parallel(const ModelSpec& model, const RunSpec& run) {
   if (p.pipeline > 1) check_pipeline(model, run);
   if (p.data_parallel == DataParallel::kDp) check_module_replicas(run);
   if (run.loop == Loop::kTrainer) check_trainer(model, run);
-  if (p.context > 1) check_context_parallel(run);
+  if (p.context > 1 && p.framework == Framework::kTorch) check_context_parallel(run);
   if (p.expert > 1) check_expert_parallel(model, run);
   if (p.tensor > 1 || p.expert > 1) check_tensor_parallel(run);
   if (p.framework != Framework::kDeepSpeed) check_offload(p);

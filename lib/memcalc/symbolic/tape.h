@@ -268,6 +268,7 @@ class Tape {
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
   std::int64_t context_rank = 0;           // this one
   bool context_rotates = false;            // or passes them on, rank by rank
+  std::int64_t sequence_ranks = 1;         // the same by Ulysses: attention exchanges heads for positions
   bool offload_saved = false;              // what autograd saves goes to host memory
   Float8 float8 = Float8::kNone;           // of the products that are captured
   GraphCapture* capture = nullptr;         // writes down the graph; meanwhile nothing is an event of the trace

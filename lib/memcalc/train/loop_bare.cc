@@ -40,7 +40,9 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 }  // namespace
 
 std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
-  const Shape ids{run.batch_size, run.sequence_length};
+  const Parallel& p = run.parallel;
+  const std::int64_t parts = p.framework == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
+  const Shape ids{run.batch_size, run.sequence_length / parts};
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
   std::vector<BatchTensor> tensors;
@@ -67,6 +69,11 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   }
   const bool classifies = images || run.task == Task::kSequenceClassification;
   const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
+  if (parts > 1) {
+    tensors.push_back({&Batch::position_ids, ids, DType::kInt64});
+    tensors.push_back({&Batch::labels, ids, DType::kInt64});  // shift_labels
+    return tensors;
+  }
   tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
   if (run.padding && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
   return tensors;

@@ -150,7 +150,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     tape.stop();
     if (!groups.empty()) return groups;
   }
-  if (run.parallel.context > 1) return context_groups(run.parallel);
+  if (run.parallel.context > 1 && run.parallel.framework != Framework::kDeepSpeed) return context_groups(run.parallel);
   return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
 }
 

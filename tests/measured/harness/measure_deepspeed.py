@@ -1,5 +1,6 @@
 """DeepSpeed's ZeRO on 1 or 2 GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history
-(from the model's construction through three steps), rank by rank.
+(from the model's construction through three steps), rank by rank. A case's "sp" is how many ranks share each sequence by
+DeepSpeed's Ulysses, each with its shard of the batch on the card, as UlyssesSPDataLoaderAdapter cuts it.
 usage: measure_deepspeed.py CASES.jsonl OUTDIR --budget SECONDS [--cpu]"""
 import argparse, gc, json, os, sys, time, traceback, warnings
 warnings.filterwarnings("ignore")
@@ -17,6 +18,35 @@ def ds_config(case):
     if prec == "fp16" and case.get("scale_power"): c["fp16"]["initial_scale_power"] = case["scale_power"]
     c.update(case.get("ds", {}))
     return c
+
+def sequence_shard(batch, sp, place):
+    """This rank's part of a batch: UlyssesSPDataLoaderAdapter.refill, then the loop's own copy to the card."""
+    import torch
+    ids = batch["input_ids"]; n = ids.shape[1] // sp
+    whole = dict(input_ids=ids, position_ids=torch.arange(ids.shape[1], device=ids.device).repeat(ids.shape[0], 1),
+                 shift_labels=torch.nn.functional.pad(batch["labels"], (0, 1), value=-100)[..., 1:])
+    shard = {k: v[:, n * place:n * (place + 1)].contiguous().cpu() for k, v in whole.items()}; del whole
+    return {k: v.to(ids.device) for k, v in shard.items()}
+
+def ulysses_loss(model, inputs):
+    """transformers/integrations/deepspeed.py, deepspeed_sp_compute_loss."""
+    import torch, torch.distributed.nn
+    from deepspeed.utils import groups
+    if "labels" not in inputs: inputs["labels"] = inputs["shift_labels"]
+    outputs = model(**inputs)
+    loss = outputs.loss
+    sp_group = groups._get_sequence_parallel_group()
+    losses_per_rank = torch.distributed.nn.functional.all_gather(loss, group=sp_group)
+    good_tokens = (inputs["shift_labels"] != -100).view(-1).sum()
+    good_tokens_per_rank = torch.distributed.nn.functional.all_gather(good_tokens, group=sp_group)
+    losses_stacked = torch.stack(losses_per_rank)
+    good_tokens_stacked = torch.stack(good_tokens_per_rank)
+    mask = good_tokens_stacked > 0
+    safe_losses = torch.where(mask, losses_stacked, torch.zeros_like(losses_stacked))
+    total_loss = (safe_losses * good_tokens_stacked).sum()
+    total_good_tokens = good_tokens_stacked.sum()
+    loss = total_loss / total_good_tokens.clamp(min=1)
+    return loss
 
 def run_case(case, rank, outdir):
     import torch, torch.distributed as dist
@@ -54,20 +84,27 @@ def run_case(case, rank, outdir):
     if case.get("zero_init"):
         with deepspeed.zero.Init(config_dict_or_path=config): m, batch, cfg, task = build(M, case, device)
     else: m, batch, cfg, task = build(M, case, device)
+    mpu = None
+    if case.get("sp"):
+        from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+        deepspeed.init_distributed(dist_backend="gloo" if CPU else "nccl", verbose=False)
+        batch = sequence_shard(batch, case["sp"], rank % case["sp"])
+        mpu = UlyssesSPAttentionHF.register_with_transformers(model_name_or_path=m, sequence_parallel_size=case["sp"], core_attn_implementation="sdpa",
+                                                              micro_batch_size=case["batch"], seq_length_is_variable=True, disable_in_eval=True)
     mark("built model and batch"); gc.collect(); empty(); mark("empty_cache")
     r["params"] = sum(getattr(p, "ds_numel", p.numel()) for p in m.parameters()); m.train()
     if case.get("ckpt") == "full": m.gradient_checkpointing_enable()
     reset(); b = A()
     ps = [p for p in m.parameters() if p.requires_grad]
     opt = None if "optimizer" in config else M.make_opt(case, ps)
-    engine, opt, _, _ = deepspeed.initialize(model=m, model_parameters=ps, optimizer=opt, config=config, dist_init_required=False)
+    engine, opt, _, _ = deepspeed.initialize(model=m, model_parameters=ps, optimizer=opt, config=config, dist_init_required=False, mpu=mpu)
     del ps
     phases.append([-1, "initialize", b - base, P() - base, A() - base, R()]); mark("deepspeed.initialize")
     r["wrapper"] = type(opt).__name__; r["basic"] = type(getattr(opt, "optimizer", None)).__name__
     gc.collect(); r["alloc_after_wrap"] = A() - base; r["reserved_after_wrap"] = R()
     r["zero_config"] = {k: str(v) for k, v in engine._config.zero_config.__dict__.items()} if rank == 0 and case.get("print_config") else None
     accum = case.get("accum", 1)
-    def forward(): return engine(**batch).loss
+    def forward(): return ulysses_loss(engine, batch) if mpu else engine(**batch).loss
     for step in range(case.get("steps", 3)):
         for k in range(accum):
             l = phase(step, "forward", forward); phase(step, "backward", engine.backward, l); del l

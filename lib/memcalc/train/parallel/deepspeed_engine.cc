@@ -17,7 +17,10 @@ constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed
 }  // namespace
 
 DeepSpeedEngine::DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank)
-    : ParallelWrapper(tape, run, rank), ranks(data_parallel_size(run.parallel)), dtype(weights_dtype_of(run)) {
+    : ParallelWrapper(tape, run, rank),
+      ranks(sharing_ranks(run.parallel)),
+      dtype(weights_dtype_of(run)),
+      reduce_dtype(run.parallel.context > 1 ? DType::kFloat32 : dtype) {  // seq_parallel_communication_data_type
   empties_cache = false;
   assumptions.emplace_back(
       "the optimizer is torch's, given to deepspeed.initialize(); DeepSpeed's own FusedAdam takes what adamw-fused "

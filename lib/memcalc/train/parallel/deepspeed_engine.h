@@ -54,7 +54,8 @@ class DeepSpeedEngine : public ParallelWrapper {
   [[nodiscard]] Bytes state_bytes() const;
 
   std::int64_t ranks = 1;
-  DType dtype = DType::kFloat32;  // of parameters and gradients
+  DType dtype = DType::kFloat32;         // of parameters and gradients
+  DType reduce_dtype = DType::kFloat32;  // in which gradients are reduced: beside Ulysses float32, else theirs
   std::deque<MasterPart> masters;
 
   Tensor global_norm_;  // _global_grad_norm: kept until the next step's

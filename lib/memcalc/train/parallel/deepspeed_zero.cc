@@ -180,7 +180,10 @@ void DeepSpeedZero::all_reduce(std::int64_t pieces, std::int64_t elements) {
   if (pieces == 0) return;
   Tensor flat;  // of one tensor a view
   if (pieces > 1) flat = tape.empty({elements}, dtype, kCat, Category::kCommunication);
-  tape.collective(kReduce, Collective::kAllReduce, dtype, elements * size_of(dtype), ranks);
+  Tensor converted;  // allreduce_bucket: what is reduced in another type is copied back
+  if (reduce_dtype != dtype) converted = tape.empty({elements}, reduce_dtype, kFloat, Category::kCommunication);
+  tape.collective(kReduce, Collective::kAllReduce, reduce_dtype, elements * size_of(reduce_dtype), ranks);
+  flat.reset();
 }
 
 // copy_grads_in_partition

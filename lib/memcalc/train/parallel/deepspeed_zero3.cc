@@ -44,7 +44,7 @@ void DeepSpeedZero3::wrap(Model& model) {
   partition_parameters(model);
   overflow_ = tape.empty({1}, DType::kBool, kZeros);
   make_masters();
-  bucket_ = tape.empty({options.reduce_bucket_size}, dtype, kBucket, Category::kCommunication);
+  bucket_ = tape.empty({options.reduce_bucket_size}, reduce_dtype, kBucket, Category::kCommunication);
   tape.on_meta_device = offloads_states();
   gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
   tape.on_meta_device = false;
@@ -296,9 +296,20 @@ void DeepSpeedZero3::reduce_bucket() {
   std::int64_t elements = 0;
   for (const std::size_t i : bucket_params_) elements += params_[i].part * ranks;
   const bool in_place = bucket_params_.size() == 1 && params_[bucket_params_.front()].elements % ranks == 0;
+  const bool converts = reduce_dtype != dtype;
+  Tensor converted;  // a gradient that the bucket, which has that type, has no room for
+  const Tensor& largest = params_[bucket_params_.front()].tensor.impl()->grad;
+  if (converts && largest.dtype() != reduce_dtype) {
+    converted = tape.empty(largest.shape(), reduce_dtype, kToCopy, Category::kCommunication);
+  }
   Tensor interleaved;
-  if (!in_place) interleaved = tape.empty({elements}, dtype, kCat, Category::kCommunication);
-  tape.collective(kReduceScatter, Collective::kReduceScatter, dtype, sizes(elements), ranks);
+  if (!in_place) interleaved = tape.empty({elements}, reduce_dtype, kCat, Category::kCommunication);
+  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, elements * size_of(reduce_dtype), ranks);
+  std::vector<Tensor> parts;  // in the gradients' type again
+  for (std::size_t i = 0; converts && i < bucket_params_.size(); ++i) {
+    parts.push_back(tape.empty({params_[bucket_params_[i]].part}, dtype, kToCopy, Category::kCommunication));
+  }
+  if (converts) drop(converted, interleaved);
   for (const std::size_t i : bucket_params_) {
     keep_part(params_[i]);
     Tensor& gradient = params_[i].tensor.impl()->grad;

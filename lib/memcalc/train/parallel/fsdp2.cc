@@ -70,6 +70,8 @@ void Fsdp2::wrap(Model& model) {
                 "parallel fsdp2: the layers of this model, which would be sharded one by one, "
                 "are not known");
   }
+  for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
+  order_children_first(units.rest);
   groups_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i], true);
   shard(groups_.back(), units.rest, false);
@@ -103,12 +105,12 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
 void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer) {
   group.owner = this;
   group.reshards_after_forward = run.parallel.reshard_after_forward;
-  std::vector<Tensor> originals;  // fully_shard's own list: it dies from its end as the call returns
+  std::vector<Tensor> originals;  // fully_shard's own list, until the call returns; freed in its order, as recorded
   for (Parameter* parameter : parameters) {
     originals.push_back(tape.detach(parameter->tensor));
     group.params.push_back(shard(*parameter, is_layer));
   }
-  while (!originals.empty()) originals.pop_back();
+  for (Tensor& original : originals) original.reset();
 }
 
 // FSDPParam._init_sharded_param, and the storage of the unsharded parameter, which the first all-gather makes.

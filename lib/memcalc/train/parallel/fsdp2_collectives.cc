@@ -1,5 +1,7 @@
 // What a group of FSDP2 gathers and reduces, and on which streams: torch/distributed/fsdp/_fully_shard/
 // _fsdp_collectives.py and the methods of _fsdp_param_group.py that call it.
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "memcalc/symbolic/layout.h"
@@ -35,6 +37,36 @@ Tensor cast_to_float8(Tape& tape, const Tensor& shard) {
 void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
   tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
   if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(tensors);
+}
+
+constexpr Bytes kBlockBytes = 128 * 16;  // BLOCK_SIZE threads of BYTES_PER_THREAD: aten/native/cuda/TensorShape.cu
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// What split_with_sizes_copy_out_cuda_contiguous_no_cast tells its kernel, packed into one tensor of int64: two
+/// addresses and a size of each split, the split of each block, and the sums of blocks. `chunks`: bytes of each split
+/// in one of the `ranks` parts.
+void copy_out_metadata(Tape& tape, const std::vector<Bytes>& chunks, std::int64_t ranks) {
+  const std::int64_t most_blocks =
+      std::int64_t{tape.device.multiprocessors} * tape.device.max_threads_per_multiprocessor / 128 * 2;
+  std::int64_t blocks = 0;
+  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes);
+  const std::int64_t iterations =
+      std::max<std::int64_t>(divide_up(blocks * ranks, std::max(most_blocks, std::int64_t{1})), 1);
+  const auto per_block = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(iterations))));
+  const std::int64_t per_chunk = divide_up(iterations, std::min(per_block, ranks));
+  blocks = 0;
+  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes * per_chunk);
+  const auto splits = static_cast<std::int64_t>(chunks.size());
+  tape.scratch((3 * splits + blocks + splits + 1) * 8, kCopyOut, Category::kCommunication);
+}
+
+/// The same of _chunk_cat_out_cuda_contiguous, get_chunk_cat_metadata; gone before the kernel runs.
+void chunk_cat_metadata(Tape& tape, const std::vector<Bytes>& chunks) {
+  std::int64_t blocks = 0;
+  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes);
+  const auto tensors = static_cast<std::int64_t>(chunks.size());
+  tape.scratch((4 * tensors + 2 * (tensors + 1) + blocks) * 8, kChunkCat, Category::kCommunication);
 }
 
 }  // namespace
@@ -78,10 +110,14 @@ void Fsdp2::unshard(Group& group) {
 
 void Fsdp2::wait_for_unshard(Group& group) {
   if (!group.all_gather_result.defined()) return;
-  if (group.state == State::kForward) all_gather_state_.reset();
+  Tensor previous;  // prev_all_gather_state, which Python holds until the function returns
+  if (group.state == State::kForward) previous = std::move(all_gather_state_);
+  std::vector<Bytes> chunks;
   for (const ShardedParameter& param : group.params) {
     tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
+    chunks.push_back(param.shard_elements * size_of(param.gathered.dtype()));
   }
+  copy_out_metadata(tape, chunks, shards_);
   copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
               group.params.size());
   group.is_unsharded = true;
@@ -100,10 +136,17 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   const DType reduce_dtype = reduce_dtype_.value_or(gradients.front().dtype());
   const DType orig_dtype = with_gradient.front()->sharded.dtype();
   std::int64_t elements = 0;  // of this rank's part
-  for (const ShardedParameter* param : with_gradient) elements += param->shard_elements;
+  std::vector<Bytes> chunks;
+  for (const ShardedParameter* param : with_gradient) {
+    elements += param->shard_elements;
+    chunks.push_back(param->shard_elements * size_of(reduce_dtype));
+  }
   reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
   const Bytes each = size_of(gradients.front().dtype()) + size_of(reduce_dtype);
+  chunk_cat_metadata(tape, chunks);
   copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size());
+  // The variable of the loop over unsharded_grads, which Python holds until the function returns.
+  const Tensor unsharded_grad = shards_ > 1 ? gradients.back() : Tensor();
   while (!gradients.empty()) gradients.pop_back();
 
   const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
@@ -14,7 +15,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kScatter{"aten::empty_like"};
+constexpr Operator kScatter{"aten::empty_like"}, kContiguous{"aten::clone"};
 
 constexpr std::string_view kColumns[] = {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"};
 constexpr std::string_view kRows[] = {"o_proj", "down_proj"};
@@ -35,15 +36,33 @@ bool in_layer(std::string_view name) { return name.find_first_of("0123456789") !
 
 }  // namespace
 
-void keep_shard(Tape& tape, const Tensor& parameter, int dim, std::int64_t ranks) {
-  Shape shape = parameter.shape();
+namespace {
+
+/// distribute_tensor: chunks along another dimension than the first are copied to be contiguous, all of them, before
+/// the scatter hands out one each.
+Tensor scattered(Tape& tape, const Tensor& whole, int dim, std::int64_t ranks) {
+  Shape shape = whole.shape();
   if (shape[dim] % ranks != 0) {
     throw Error(ErrorCode::kUnsupported, "tp " + std::to_string(ranks) + " does not divide the " +
                                              std::to_string(shape[dim]) + " rows or columns of a weight");
   }
   shape[dim] /= ranks;
-  Tensor shard = tape.empty(shape, parameter.dtype(), kScatter, Category::kWeights);
-  tape.replace_parameter(parameter, shard);
+  std::vector<Tensor> copies;
+  for (std::int64_t i = 0; dim > 0 && i < ranks; ++i) {
+    copies.push_back(tape.empty(shape, whole.dtype(), kContiguous, Category::kWeights));
+  }
+  Tensor shard = tape.empty(shape, whole.dtype(), kScatter, Category::kWeights);
+  while (!copies.empty()) copies.pop_back();
+  return shard;
+}
+
+}  // namespace
+
+void keep_shards(Tape& tape, const std::vector<Split>& splits, std::int64_t ranks) {
+  std::vector<Tensor> shards;
+  for (const Split& split : splits) shards.push_back(scattered(tape, *split.parameter, split.dim, ranks));
+  // named_parameters() remembers what it has seen, so that all live until its loop ends.
+  for (std::size_t i = 0; i < splits.size(); ++i) tape.replace_parameter(*splits[i].parameter, shards[i]);
 }
 
 void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
@@ -81,8 +100,9 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
     if (!columns && bias != parameters.end()) {
       throw Error(ErrorCode::kUnsupported, "tp: the bias of " + layer->name + ", split by rows, is not modelled");
     }
-    keep_shard(tape, *weight->second, columns ? 0 : 1, ranks);
-    if (bias != parameters.end()) keep_shard(tape, *bias->second, 0, ranks);
+    std::vector<Split> splits = {{weight->second, columns ? 0 : 1}};
+    if (bias != parameters.end()) splits.push_back({bias->second, 0});
+    keep_shards(tape, splits, ranks);
   }
   if (!any) throw Error(ErrorCode::kUnsupported, "tp: this model has no linear layers that could be split");
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "memcalc/train/parallel/wrapper.h"
 
@@ -34,8 +35,13 @@ class TensorParallel : public ParallelWrapper {
 /// parallelize_module: the model's linear layers and their parameters are this rank's part.
 void split_layers(Tape& tape, Model& model, std::int64_t ranks);
 
-/// distribute_tensor(parameter, mesh, [Shard(dim)]): this rank's part is a tensor of its own in the parameter's place.
-/// Throws Error(kUnsupported) where the ranks do not divide it.
-void keep_shard(Tape& tape, const Tensor& parameter, int dim, std::int64_t ranks);
+struct Split {
+  const Tensor* parameter;
+  int dim;
+};
+
+/// A module's distribute_tensor(parameter, mesh, [Shard(dim)]): this rank's parts are tensors of their own in the
+/// parameters' places. Throws Error(kUnsupported) where the ranks do not divide one.
+void keep_shards(Tape& tape, const std::vector<Split>& splits, std::int64_t ranks);
 
 }  // namespace memcalc

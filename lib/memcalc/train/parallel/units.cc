@@ -1,7 +1,9 @@
 #include "memcalc/train/parallel/units.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace memcalc {
 namespace {
@@ -17,7 +19,39 @@ std::string_view list_member(std::string_view name) {
   return {};
 }
 
+/// Of `unit`, whose names begin with the same `prefix` bytes: appends to `ordered`.
+void append_children_first(std::span<Parameter* const> unit, std::size_t prefix, std::vector<Parameter*>& ordered) {
+  std::vector<Parameter*> own;
+  bool is_adapted = false;
+  for (std::size_t begin = 0; begin < unit.size();) {
+    const std::string_view name = unit[begin]->name;
+    const std::size_t dot = name.find('.', prefix);
+    std::size_t end = begin + 1;
+    if (dot == std::string_view::npos) {
+      own.push_back(unit[begin]);
+    } else {
+      const std::string_view child = name.substr(0, dot + 1);
+      // peft's layer holds the one that it adapts as its first child, base_layer, which the names leave out.
+      if (child.substr(prefix).starts_with("lora_") && !std::exchange(is_adapted, true)) {
+        ordered.insert(ordered.end(), own.begin(), own.end());
+        own.clear();
+      }
+      while (end < unit.size() && unit[end]->name.starts_with(child)) ++end;
+      append_children_first(unit.subspan(begin, end - begin), dot + 1, ordered);
+    }
+    begin = end;
+  }
+  ordered.insert(ordered.end(), own.begin(), own.end());
+}
+
 }  // namespace
+
+void order_children_first(std::vector<Parameter*>& unit) {
+  std::vector<Parameter*> ordered;
+  ordered.reserve(unit.size());
+  append_children_first(unit, 0, ordered);
+  unit = std::move(ordered);
+}
 
 Units units_of(Model& model) {
   Units units;

@@ -16,6 +16,10 @@ struct Units {
 /// parameters of each unit are in the order of module.parameters().
 [[nodiscard]] Units units_of(Model& model);
 
+/// Puts a unit's parameters in the order in which fully_shard manages them: those of a module's children in front of
+/// its own (_get_managed_modules of torch/distributed/fsdp/_fully_shard/_fsdp_init.py).
+void order_children_first(std::vector<Parameter*>& unit);
+
 /// The embedding that also is the weight of the model's head; null where the head has its own, or is none over tokens.
 [[nodiscard]] const TensorImpl* tied_embedding(const Model& model, const RunSpec& run);
 

@@ -15,6 +15,7 @@
 #include "memcalc/train/parallel/fsdp1.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/tensor_parallel.h"
+#include "memcalc/train/parallel/ulysses.h"
 #include "memcalc/train/parallel/zero1.h"
 
 namespace memcalc {
@@ -82,6 +83,9 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
   std::unique_ptr<ParallelWrapper> wrapper;
   if (p.data_parallel != DataParallel::kNone) wrapper = make_sharing(tape, run, rank);
   if (p.tensor > 1) wrapper = std::make_unique<TensorParallel>(tape, run, rank, std::move(wrapper));
+  if (p.context > 1 && p.framework == Framework::kDeepSpeed) {
+    return std::make_unique<Ulysses>(tape, run, rank, std::move(wrapper));
+  }
   if (p.context > 1) wrapper = std::make_unique<ContextParallelism>(tape, run, rank, std::move(wrapper));
   return wrapper;
 }

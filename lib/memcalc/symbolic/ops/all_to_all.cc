@@ -1,0 +1,37 @@
+#include "memcalc/symbolic/ops/all_to_all.h"
+
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kAllToAll{"deepspeed::dim_zero_all_to_all"};
+constexpr Operator kNode{"deepspeed_dim_zero_all_to_allBackward"};
+
+Tensor exchanged(const Tensor& x, std::int64_t ranks) {
+  Tensor output = x.tape().empty(x.shape(), x.dtype(), kAllToAll);
+  x.tape().collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
+  return output;
+}
+
+void exchange_gradient(BackwardCall& call) {
+  const Tensor gradient = contiguous(call.take_gradient());
+  call.set(0, exchanged(gradient, call.node.attributes[0]));
+}
+
+}  // namespace
+
+Tensor dim_zero_all_to_all(const Tensor& x, std::int64_t ranks) {
+  Tape& tape = x.tape();
+  const Tensor input = contiguous(x);
+  const Tensor* const inputs[] = {&input};
+  Node* node = tape.record(kNode, exchange_gradient, inputs, 1);
+  if (node != nullptr) node->attributes[0] = ranks;
+  Tensor output = exchanged(input, ranks);
+  tape.set_history(node, output);
+  return output;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,14 @@
+// The exchange of DeepSpeed's Ulysses (deepspeed 0.19.8, deepspeed/sequence/layer.py).
+#pragma once
+
+#include <cstdint>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// _dim_zero_all_to_all: the i-th part of dimension 0 goes to rank i, as does that of the gradient on its way back.
+/// Pre: dimension 0 is as long as there are ranks.
+[[nodiscard]] Tensor dim_zero_all_to_all(const Tensor& x, std::int64_t ranks);
+
+}  // namespace memcalc

@@ -1,0 +1,114 @@
+#include "memcalc/train/parallel/ulysses.h"
+
+#include <utility>
+
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/optimizers/lists.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kGather{"c10d::allgather_"}, kScatter{"c10d::reduce_scatter_"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kNe{"aten::ne"}, kStack{"aten::stack"}, kGt{"aten::gt"}, kZeros{"aten::zeros_like"};
+constexpr Operator kWhere{"aten::where"}, kMul{"aten::mul"}, kSum{"aten::sum"}, kClamp{"aten::clamp"};
+constexpr Operator kDiv{"aten::div"}, kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kNode{"deepspeed_sp_compute_lossBackward"};
+
+/// torch.distributed.nn.functional.all_gather of a scalar, which the list lives on in `gathered`.
+void gather(Tape& tape, DType dtype, std::int64_t ranks, std::vector<Tensor>& gathered) {
+  for (std::int64_t i = 0; i < ranks; ++i) gathered.push_back(scalar(tape, dtype, kEmptyLike));
+  const Tensor flat = tape.empty({ranks}, dtype, kGather, Category::kCommunication);
+  tape.collective(kGather, Collective::kAllGather, dtype, flat.bytes(), ranks);
+}
+
+// Of total / tokens.clamp(min=1), sum, multiplication, where, stack and the all-gather, whose backward is a
+// reduce-scatter. Saved: the mask, the tokens of each rank, the divisor.
+void loss_backward(BackwardCall& call) {
+  Tape& tape = call.tape;
+  const std::int64_t ranks = call.node.attributes[0];
+  const DType dtype = call.gradient().dtype();
+  const auto let_go = [&call](std::size_t saved) {
+    call.unpacked[saved].reset();
+    call.node.saved[saved].reset();
+  };
+  Tensor of_sum = scalar(tape, dtype, kDiv);
+  let_go(2);
+  Tensor of_products = tape.empty({ranks}, dtype, kMul);
+  of_sum.reset();
+  let_go(1);
+  Tensor zero = scalar(tape, dtype, kScalarTensor);
+  Tensor of_losses = tape.empty({ranks}, dtype, kWhere);
+  drop(zero, of_products);
+  let_go(0);
+  Tensor gradient = scalar(tape, dtype, kEmptyLike);
+  {
+    const Tensor flat = tape.empty({ranks}, dtype, kScatter, Category::kCommunication);
+    tape.collective(kScatter, Collective::kReduceScatter, dtype, flat.bytes(), ranks);
+  }
+  call.set(0, std::move(gradient));
+}
+
+/// deepspeed_sp_compute_loss: the ranks' losses, weighted by how many tokens each counts.
+Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::int64_t ranks) {
+  Tape& tape = loss.tape();
+  const Tensor* const inputs[] = {&loss};
+  Node* node = tape.record(kNode, loss_backward, inputs, 1);
+  if (node != nullptr) node->attributes[0] = ranks;
+  std::vector<Tensor> losses, tokens;
+  gather(tape, loss.dtype(), ranks, losses);
+  Tensor good_tokens;
+  {
+    const Tensor counted = tape.empty(shift_labels.shape(), DType::kBool, kNe);
+    good_tokens = count(counted);
+  }
+  gather(tape, DType::kInt64, ranks, tokens);
+  Tensor losses_stacked = tape.empty({ranks}, loss.dtype(), kStack);
+  Tensor tokens_stacked = tape.empty({ranks}, DType::kInt64, kStack);
+  Tensor mask = tape.empty({ranks}, DType::kBool, kGt);
+  Tensor safe_losses;
+  {
+    const Tensor zeros = tape.empty({ranks}, loss.dtype(), kZeros);
+    safe_losses = tape.empty({ranks}, loss.dtype(), kWhere);
+  }
+  Tensor total_loss;
+  {
+    const Tensor products = tape.empty({ranks}, loss.dtype(), kMul);
+    total_loss = scalar(tape, loss.dtype(), kSum);
+  }
+  Tensor total_tokens = scalar(tape, DType::kInt64, kSum);
+  Tensor divisor = scalar(tape, DType::kInt64, kClamp);
+  if (node != nullptr) {
+    for (const Tensor* each : {&mask, &tokens_stacked, &divisor}) tape.save(*node, *each);
+  }
+  Tensor result = scalar(tape, loss.dtype(), kDiv);
+  tape.set_history(node, result);
+  for (Tensor& each : losses) each.reset();
+  good_tokens.reset();
+  for (Tensor& each : tokens) each.reset();
+  drop(losses_stacked, tokens_stacked, mask, safe_losses, total_loss, total_tokens, divisor);
+  return result;
+}
+
+}  // namespace
+
+Ulysses::Ulysses(Tape& tape, const RunSpec& run, std::int64_t rank, std::unique_ptr<ParallelWrapper> engine)
+    : ParallelWrapper(tape, run, rank), engine_(std::move(engine)) {
+  tape.sequence_ranks = run.parallel.context;
+}
+
+void Ulysses::wrap(Model& model) {
+  engine_->wrap(model);
+  whole_shapes = std::move(engine_->whole_shapes);
+  assumptions = std::move(engine_->assumptions);
+  empties_cache = engine_->empties_cache;
+  assumptions.emplace_back("each rank has its part of the batch on the card, and no more");
+}
+
+ModelOutput Ulysses::forward(const ModuleForward& module, const Batch& batch, bool sync) {
+  ModelOutput output = engine_->forward(module, batch, sync);
+  output.loss = loss_of_all_ranks(output.loss, batch.labels, run.parallel.context);
+  return output;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,118 @@
+// models/ulysses_attention and train/parallel/ulysses: what the exchange takes, and what ranks share beside it.
+#include "memcalc/models/ulysses_attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/train/step.h"
+#include "support/paths.h"
+#include "support/small_models.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kRanks = 4;
+
+/// What attention sees of `heads` heads of keys on four ranks, each with 16 of 64 positions of two sequences.
+std::vector<Shape> shapes_within(std::int64_t heads) {
+  test::TapeBench bench;
+  const Tensor query = bench.input({2, 8, 16, 32}), key = bench.input({2, heads, 16, 32});
+  const Tensor value = bench.input({2, heads, 16, 32});
+  std::vector<Shape> seen;
+  const AttentionResult result =
+      ulysses_attention(query, key, value, kRanks, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+        seen = {q.shape(), k.shape(), v.shape()};
+        return attention_interface(q, k, v, {}, {.causal = true});
+      });
+  seen.push_back(result.output.shape());
+  bench.backward(result.output);
+  for (const Tensor& each : bench.gradients) seen.push_back(each.shape());
+  return seen;
+}
+
+TEST(UlyssesTest, EachRankAttendsToWholeSequencesWithItsHeads) {
+  const Shape whole{2, 2, 64, 32}, output{2, 16, 8 * 32}, mine{2, 8, 16, 32};
+  EXPECT_EQ(shapes_within(8), (std::vector<Shape>{whole, whole, whole, output, mine, mine, mine}));
+}
+
+TEST(UlyssesTest, FewerKeyHeadsThanRanksAreRepeated) {
+  const Shape whole{2, 2, 64, 32}, repeated{2, 1, 64, 32}, output{2, 16, 8 * 32}, mine{2, 8, 16, 32}, few{2, 2, 16, 32};
+  EXPECT_EQ(shapes_within(2), (std::vector<Shape>{whole, repeated, repeated, output, mine, few, few}));
+}
+
+RunSpec run_on(std::int64_t gpus, std::int64_t context) {
+  RunSpec run;
+  run.batch_size = 2;
+  run.sequence_length = 128;
+  run.precision = Precision::kBf16;
+  run.loop = Loop::kBare;
+  run.parallel.gpus = gpus;
+  run.parallel.context = context;
+  run.parallel.context_type = ContextParallel::kUlysses;
+  run.parallel.data_parallel = DataParallel::kDsZero2;
+  run.parallel.framework = Framework::kDeepSpeed;
+  return run;
+}
+
+SymbolicRun run_symbolically(const RunSpec& run) {
+  const ModelSpec llama{.name = "small", .model_type = "llama", .architecture = test::llama_256_wide(2)};
+  return memcalc::run_symbolically(llama, run, test::h100(), 0);
+}
+
+TEST(UlyssesTest, RanksOfASequenceShareStatesLikeThoseOfOtherData) {
+  const SymbolicRun alone = run_symbolically(run_on(4, 1)), beside = run_symbolically(run_on(4, 2));
+  ASSERT_EQ(alone.held.size(), beside.held.size());
+  for (std::size_t i = 0; i < alone.held.size(); ++i) EXPECT_EQ(alone.held[i].bytes, beside.held[i].bytes);
+}
+
+TEST(UlyssesTest, EachLayerExchangesFourTimesAndItsGradientsAsOften) {
+  const SymbolicRun run = run_symbolically(run_on(4, 4));
+  std::size_t exchanges = 0;
+  for (const Kernel& kernel : run.kernels) exchanges += kernel.collective == Collective::kAllToAll ? 1 : 0;
+  EXPECT_EQ(exchanges, 2U * 8);
+}
+
+struct Refusal {
+  const char* name;
+  void (*ask)(RunOptions&);
+  const char* message;
+};
+
+constexpr Refusal kRefusals[] = {
+    {"ByRing", [](RunOptions& o) { o.parallel.context_type = ContextParallel::kRing; }, "accepted: --cp-type ulysses"},
+    {"HeadsThatDoNotDivide", [](RunOptions& o) { o.parallel.context = 3; }, "the 32 attention heads"},
+    {"SequenceThatDoesNotDivide", [](RunOptions& o) { o.sequence_length = 17; }, "the sequence length 17"},
+    {"Padding", [](RunOptions& o) { o.padding = true; }, "drops attention masks"},
+    {"Classification", [](RunOptions& o) { o.task = Task::kSequenceClassification; }, "of causal llama"},
+    {"Eager", [](RunOptions& o) { o.attention = Attention::kEager; }, "accepted: --attn sdpa"},
+};
+
+class UlyssesRefusals : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(UlyssesRefusals, SayWhy) {
+  RunOptions options{.batch_size = 1, .sequence_length = 16, .precision = Precision::kBf16, .loop = Loop::kBare};
+  options.parallel = run_on(4, 2).parallel;
+  options.gpus = options.parallel.context = 2;
+  GetParam().ask(options);
+  options.gpus = options.parallel.context;
+  try {
+    (void)resolve(SpecRegistry(test::specs_dir().string()).model("llama-3.2-1b"), options);
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr(GetParam().message));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UlyssesRefusals, ::testing::ValuesIn(kRefusals),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace memcalc
