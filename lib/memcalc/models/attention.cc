@@ -12,7 +12,6 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kGe{"aten::ge"}, kPad{"aten::constant_pad_nd"};
-constexpr Operator kToCopy{"aten::_to_copy"};
 
 AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const AttentionOptions& options, const Tensor& position_bias) {
