@@ -39,7 +39,8 @@ void add_parallel_options(CLI::App& command, ParallelArguments& a) {
   option("--parallel", a.mode, "MODE", "ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]");
   option("--framework", a.framework, "F", "torch, deepspeed or megatron [as the mode says]");
   option("--tp", a.tensor, "N", "ranks that share each layer's matrices [1]");
-  flag("--sp", a.sequence_parallel, "sequence parallel between those matrices (Megatron)");
+  flag("--sp", a.sequence_parallel, "sequence parallel between those matrices");
+  flag("--loss-parallel", a.loss_parallel, "torch with --sp: logits stay split by vocabulary");
   option("--cp", a.context, "N", "ranks that share each sequence [1]");
   option("--cp-type", a.context_type, "TYPE", "all-gather, ring or ulysses [all-gather]");
   option("--ep", a.expert, "N", "ranks that share the experts [1]");
@@ -68,6 +69,7 @@ void set_parallel(const ParallelArguments& a, RunOptions& options) {
   if (!a.framework.empty()) options.framework = parse_choice<Framework>("--framework", a.framework, kFrameworkNames);
   set_whole("--tp", a.tensor, parallel.tensor);
   parallel.sequence_parallel = a.sequence_parallel;
+  parallel.loss_parallel = a.loss_parallel;
   set_whole("--cp", a.context, parallel.context);
   set_choice("--cp-type", a.context_type, kContextParallelNames, parallel.context_type);
   set_whole("--ep", a.expert, parallel.expert);

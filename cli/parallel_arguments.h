@@ -18,6 +18,7 @@ struct ParallelArguments {
   std::string hsdp_shard, fsdp_param_dtype, fsdp_reduce_dtype;
   std::string offload_states, offload_parameters, megatron, deepspeed;
   bool sequence_parallel = false;
+  bool loss_parallel = false;
   bool no_reshard_after_forward = false;
   bool keep_last_layer = false;
   bool ddp_bucket_view = false;

@@ -128,7 +128,9 @@ class RunOptions(TypedDict, total=False):
     tp: int | None
     """`--tp`: ranks that share each layer's matrices [1]"""
     sp: bool | None
-    """`--sp`: sequence parallel between those matrices (Megatron)"""
+    """`--sp`: sequence parallel between those matrices"""
+    loss_parallel: bool | None
+    """`--loss-parallel`: torch with --sp: logits stay split by vocabulary"""
     cp: int | None
     """`--cp`: ranks that share each sequence [1]"""
     cp_type: str | None

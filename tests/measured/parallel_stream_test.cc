@@ -99,6 +99,12 @@ constexpr Floor kFloors[] = {
     {"llama-4l-fsdp2-pp2-mp-w4-rank0", 0.98},
     {"llama-4l-fsdp2-pp2-mp-w4-rank2", 0.983},
     {"mixtral-2l-ep4-bf16-w4-rank0", 0.995},
+    {"llama-2l-sp-fsdp2-tp2-mp-w8-rank0", 0.973},
+    {"llama-2l-sp-tp2-amp-rank0", 0.997},
+    {"llama-2l-sp-tp4-bf16-rank0", 1},
+    {"llama-2l-sploss-fsdp2-tp4-mp-w8-rank0", 0.974},
+    {"llama-2l-sploss-tp4-bf16-rank0", 1},
+    {"llama-2l-sploss-tp8-b1-fp32-rank0", 1},
     // clang-format on
 };
 
@@ -109,7 +115,8 @@ struct Recording {
 };
 
 constexpr const char* kRows[] = {"rows_parallel_h200.jsonl", "rows_parallel_quick_h200.jsonl",
-                                 "rows_parallel_mesh_h200.jsonl", "rows_deepspeed_h200.jsonl"};
+                                 "rows_parallel_mesh_h200.jsonl", "rows_deepspeed_h200.jsonl",
+                                 "rows_parallel_sequence_h200.jsonl"};
 
 /// The row of the same run, which says in the harness's words what was run; a history's header may be older.
 std::optional<MeasuredCase> case_of(const std::string& id) {

@@ -43,6 +43,9 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
     parallel.fsdp_reduce_dtype = bf16 ? DType::kBFloat16 : DType::kFloat32;
   }
   parallel.reshard_after_forward = case_json.optional_bool("reshard").value_or(true);
+  const std::string plan = case_json.optional_string("tp_plan").value_or("layers");
+  parallel.sequence_parallel = plan.starts_with("sequence");
+  parallel.loss_parallel = plan == "sequence-loss";
   parallel.hsdp_shard = case_json.optional_int("hsdp").value_or(0);
   parallel.ddp_bucket_view = flag("bucket_view");
   parallel.ddp_static_graph = flag("static_graph");

@@ -44,10 +44,10 @@ inline Held held_at_end(const Trace& trace) {
 
 inline Bytes of(const Held& held, Category category) { return held[static_cast<std::size_t>(category)]; }
 
-inline Held sum_over_ranks(const RunSpec& run) {
+inline Held sum_over_ranks(const RunSpec& run, const ModelSpec& model = small_llama()) {
   Held sum{};
   for (std::int64_t rank = 0; rank < run.parallel.gpus; ++rank) {
-    const Held held = held_at_end(run_symbolically(small_llama(), run, device(), rank).trace);
+    const Held held = held_at_end(run_symbolically(model, run, device(), rank).trace);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += held[i];
   }
   return sum;

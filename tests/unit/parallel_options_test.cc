@@ -204,6 +204,27 @@ const Refusal kRefusals[] = {
      },
      "as many as stages, 4"},
     {"MoreStagesThanLayers", [](RunOptions& o) { o.parallel.pipeline = 32; }, "more stages than the 16 layers"},
+    {"SequenceWithoutRanks", [](RunOptions& o) { o.gpus = 2, o.parallel.sequence_parallel = true; }, "give --tp"},
+    {"SequenceThatRanksDoNotDivide",
+     [](RunOptions& o) {
+       o.sequence_length = 17;
+       o.parallel.tensor = 4, o.parallel.sequence_parallel = true;
+     },
+     "tp 4 does not divide the sequence length 17"},
+    {"SequenceBesideDdp", [](RunOptions& o) { o.gpus = 4, o.parallel.tensor = 2, o.parallel.sequence_parallel = true; },
+     "accepted: fsdp2"},
+    {"SequenceWithClipping",
+     [](RunOptions& o) {
+       o.parallel.tensor = 2, o.parallel.sequence_parallel = true;
+       o.max_grad_norm = 1.0;
+     },
+     "accepted: no clipping"},
+    {"LossParallelOfWholeLogits",
+     [](RunOptions& o) {
+       o.optimizer = Optimizer::kAdamWForLoop;
+       o.parallel.tensor = 2, o.parallel.loss_parallel = true;
+     },
+     "give --tp and --sp"},
     {"ForeachOverDTensors", [](RunOptions& o) { o.parallel.tensor = 2; }, "adamw-for"},
 };
 

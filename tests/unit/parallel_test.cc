@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memcalc/alloc/caching_allocator.h"
@@ -92,6 +93,22 @@ TEST(SumOverRanks, OfTensorParallelSharesTheMatricesOfTheLayers) {
   EXPECT_EQ(of(sum, Category::kWeights), whole.parameters + twice + 2 * whole.buffers);
   EXPECT_EQ(of(sum, Category::kGradients), whole.parameters + twice);
   EXPECT_EQ(of(sum, Category::kOptimizerStates), 2 * (whole.parameters + twice));
+}
+
+// The plan that splits embedding and head, too: norms are whole on each rank, the embedding's gradient is.
+TEST(SumOverRanks, OfTensorParallelWithTheSequenceSharesAllMatrices) {
+  ModelSpec model = small_llama();
+  std::get<LlamaSpec>(model.architecture).vocab_size = 102;
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
+  const Held whole = sum_over_ranks(resolve(model, options).run, model);
+  options.parallel.tensor = 2;
+  options.parallel.sequence_parallel = true;
+  const Held sum = sum_over_ranks(resolve(model, options).run, model);
+  const Bytes norms = 5 * 48 * 4;
+  const Bytes buffers = of(whole, Category::kWeights) - of(whole, Category::kGradients);
+  EXPECT_EQ(of(sum, Category::kWeights), of(whole, Category::kWeights) + norms + buffers);
+  EXPECT_EQ(of(sum, Category::kGradients), of(whole, Category::kGradients) + norms + 102 * 48 * 4);
+  EXPECT_EQ(of(sum, Category::kOptimizerStates), of(whole, Category::kOptimizerStates) + 2 * norms);
 }
 
 TEST(SumOverRanks, OfHsdpIsACopyForEachGroup) {

@@ -1,6 +1,7 @@
 #include "memcalc/models/attention.h"
 
 #include "memcalc/models/ulysses_attention.h"
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -184,7 +185,8 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   }
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
-  Tensor loss = cross_entropy(upcast, shifted);
+  Tensor loss = tape.loss_parallel ? loss_parallel_cross_entropy(upcast, shifted, tape.split_sequence_ranks)
+                                   : cross_entropy(upcast, shifted);
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;

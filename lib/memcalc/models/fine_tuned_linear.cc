@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -44,6 +45,8 @@ void pass_gradient(BackwardCall& call) {
 
 // DTensor.from_local(x, [Replicate()]): a view; what comes back is partial (_api.py, _FromTorchTensor).
 Tensor FineTunedLinear::entering(const Tensor& x) const {
+  if (sequence == SequencePlan::kLayer) return x;
+  if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks);
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
   Node* node = tape.record(kFromTorchTensor, &sum_gradient, inputs, 1);
@@ -57,12 +60,18 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
 
 // redistribute(placements=[Replicate()]) of a partial product (_redistribute.py): its gradient stays as it is.
 Tensor FineTunedLinear::leaving(Tensor partial) const {
+  if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks);
   const Tensor* const inputs[] = {&partial};
   Node* node = partial.tape().record(kRedistribute, &pass_gradient, inputs, 1);
   record_host_work(partial.tape(), HostWork::kDistributedLinear);
   Tensor output = all_reduce(partial, ranks);
   partial.tape().set_history(node, output);
   return output;
+}
+
+Tensor FineTunedLinear::gathered(const Tensor& outputs) const {
+  if (sequence != SequencePlan::kHead || outputs.tape().loss_parallel) return outputs;
+  return gather_for_all(outputs, -1, ranks);
 }
 
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {

@@ -16,6 +16,11 @@ namespace memcalc {
 /// or of the columns, of the weight.
 enum class LinearSplit : std::uint8_t { kNone, kColumns, kRows };
 
+/// What a plan that splits the sequence between the layers' products makes of one. kLayer: a split by columns finds the
+/// whole sequence gathered in front of its module, one by rows leaves this rank's part of it. kHead: gathers the
+/// sequence itself, and its outputs unless they stay split for loss_parallel.
+enum class SequencePlan : std::uint8_t { kNone, kLayer, kHead };
+
 struct FineTunedLinear {
   std::string name;  // of the module: "model.layers.0.self_attn.q_proj"
   std::int64_t in_features = 0;
@@ -25,14 +30,15 @@ struct FineTunedLinear {
   QuantizedWeight quantized;
   LinearSplit split = LinearSplit::kNone;
   std::int64_t ranks = 1;  // that share the weight
-  Tensor lora_a, lora_b;   // [rank, in], [out, rank]; undefined where the layer has no adapter
+  SequencePlan sequence = SequencePlan::kNone;
+  Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined where the layer has no adapter
   double lora_dropout = 0;
 
   /// `base` is the layer's own product.
   template <typename Base>
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& bias, Base base) const {
     if (split != LinearSplit::kNone) {
-      return split == LinearSplit::kColumns ? base(entering(x)) : leaving(base(x));
+      return split == LinearSplit::kColumns ? gathered(base(entering(x))) : leaving(base(x));
     }
     Tensor result = quantized.kind == Quantization::kNone ? base(x) : quantized_linear(x, quantized, bias);
     return lora_a.defined() ? adapt(x, std::move(result)) : result;
@@ -43,6 +49,8 @@ struct FineTunedLinear {
   [[nodiscard]] Tensor entering(const Tensor& x) const;
   /// The output of a split by rows, summed over the ranks.
   [[nodiscard]] Tensor leaving(Tensor partial) const;
+  /// The output of a split by columns, all of it where the plan asks for that.
+  [[nodiscard]] Tensor gathered(const Tensor& outputs) const;
   [[nodiscard]] Tensor adapt(const Tensor& x, Tensor result) const;
 };
 

@@ -5,6 +5,7 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -13,7 +14,20 @@ namespace memcalc {
 
 namespace {
 constexpr Operator kBuffer{"buffer"}, kTied{"tied parameter"};
-}
+
+/// Recomputation may leave it in the middle.
+class OnDtensors {
+ public:
+  explicit OnDtensors(Tape& tape) : tape_(tape) { tape.on_dtensors = true; }
+  ~OnDtensors() { tape_.on_dtensors = false; }
+  OnDtensors(const OnDtensors&) = delete;
+  OnDtensors& operator=(const OnDtensors&) = delete;
+
+ private:
+  Tape& tape_;
+};
+
+}  // namespace
 
 Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool decays) {
   return add(name, tape.parameter(shape, dtype), decays);
@@ -141,7 +155,8 @@ Tensor Embedding::operator()(const Tensor& indices) const {
 }
 
 Tensor Embedding::look_up(const Tensor& indices) const {
-  Tensor rows = embedding(weight, indices);
+  const std::int64_t ranks = weight.tape().split_sequence_ranks;
+  Tensor rows = ranks > 1 ? vocabulary_parallel_embedding(weight, indices, ranks) : embedding(weight, indices);
   if (output_requires_grad && weight.tape().grad_enabled && !rows.requires_grad()) {
     weight.tape().require_gradient(rows);
   }
@@ -166,6 +181,10 @@ Tensor RmsNorm::operator()(const Tensor& x) const {
 
 Tensor RmsNorm::normalize(const Tensor& x) const {
   if (liger) return liger_rms_norm(x, weight);
+  if (weight.tape().split_sequence_ranks > 1 && !weight.tape().on_dtensors) {  // SequenceParallel
+    const OnDtensors on_dtensors(weight.tape());
+    return normalize(distributed(x));
+  }
   const DType input_dtype = x.dtype();
   Tensor hidden_states = to_dtype(x, DType::kFloat32);
   Tensor variance = mean_last(power(hidden_states));

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -193,6 +194,13 @@ Tensor GatedMlp::forward(const Tensor& x) const {
   }
   Tensor product = std::move(activated) * up_proj(x);
   return down_proj(product);
+}
+
+const Tensor& input_of(const Tensor& x, Tensor& gathered) {
+  const std::int64_t ranks = x.tape().split_sequence_ranks;
+  if (ranks == 1) return x;
+  gathered = gather_for_products(x, 1, ranks);
+  return gathered;
 }
 
 Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool tied, std::int64_t in,

@@ -104,6 +104,10 @@ struct NormedRotaryAttention : HeadProjections {
                                         const Tensor& mask, KeyValueCache* cache) const;
 };
 
+/// What a layer's half is called with: x, or, where tensor parallelism splits the sequence, the whole of it in
+/// `gathered`, which lives as long as the call.
+[[nodiscard]] const Tensor& input_of(const Tensor& x, Tensor& gathered);
+
 /// A layer's place, for families whose layers differ by it.
 struct LayerIndex {
   std::int64_t value = 0;
@@ -132,12 +136,15 @@ struct PreNormLayer {
                                KeyValueCache* cache) const {
     Tensor residual = input;
     Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    Tensor whole;  // PrepareModuleInput
+    AttentionResult attention = self_attn.forward(input_of(hidden_states, whole), positions, mask, cache);
+    whole.reset();
     hidden_states = std::move(attention.output);
     hidden_states = residual + hidden_states;
     residual = hidden_states;
     hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
+    hidden_states = mlp.forward(input_of(hidden_states, whole));
+    whole.reset();
     hidden_states = residual + hidden_states;
     drop(residual, attention.weights);
     return hidden_states;

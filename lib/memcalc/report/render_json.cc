@@ -35,6 +35,7 @@ Json parallel_json(const Parallel& p) {
                {"expert", p.expert},
                {"pipeline", p.pipeline}};
   if (p.sequence_parallel) json["sequence_parallel"] = true;
+  if (p.loss_parallel) json["loss_parallel"] = true;
   if (p.context > 1) json["context_type"] = name_of(p.context_type);
   if (p.pipeline > 1) {
     json["schedule"] = name_of(p.schedule);

@@ -19,6 +19,7 @@ std::vector<std::string> split_of(const Parallel& p) {
   };
   add("tp", p.tensor);
   if (p.sequence_parallel) words.emplace_back("sequence parallel");
+  if (p.loss_parallel) words.emplace_back("loss parallel");
   add("cp", p.context);
   if (p.context > 1) words.back() += " (" + std::string(name_of(p.context_type)) + ")";
   add("ep", p.expert);

@@ -43,7 +43,8 @@ struct Parallel {
   DataParallel data_parallel = DataParallel::kNone;
   Framework framework = Framework::kTorch;
   std::int64_t tensor = 1;         // --tp
-  bool sequence_parallel = false;  // Megatron's, of norms and dropout between tensor-parallel regions; --sp
+  bool sequence_parallel = false;  // norms and residuals between tensor-parallel regions hold a part of it; --sp
+  bool loss_parallel = false;      // torch: logits stay split by vocabulary; --loss-parallel
   std::int64_t context = 1;        // --cp
   ContextParallel context_type = ContextParallel::kAllGather;
   std::int64_t expert = 1;    // --ep

@@ -194,7 +194,7 @@ void check_deepspeed(const ModelSpec& model, const RunSpec& run) {
 void check_modelled(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   if (p.framework == Framework::kDeepSpeed) check_deepspeed(model, run);
-  if (p.sequence_parallel) refuse("sp: sequence parallel is Megatron's; accepted: --framework megatron");
+  if (p.sequence_parallel && p.framework != Framework::kTorch) refuse("sp: accepted: --framework torch, megatron");
   if (run.fine_tuning.quantization != Quantization::kNone) {
     refuse("a quantised base on several GPUs is not modelled yet");
   }

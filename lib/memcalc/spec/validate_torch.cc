@@ -17,13 +17,16 @@ namespace {
 /// torch's: parallelize_module of the layers. What is not split stays a plain tensor, or becomes a DTensor on the
 /// data-parallel dimension of the mesh alone (fsdp2); under ddp all are plain, the local tensors of DTensors.
 /// The same holds for experts, which are DTensors, and the rest.
-void check_tensor_parallel(const RunSpec& run) {
+void check_whole_plan(const ModelSpec& model, const RunSpec& run);
+
+void check_tensor_parallel(const ModelSpec& model, const RunSpec& run) {
   const DataParallel mode = run.parallel.data_parallel;
   const std::string name = run.parallel.tensor > 1 ? "tp" : "ep";
   if (mode != DataParallel::kNone && mode != DataParallel::kDdp && mode != DataParallel::kFsdp2) {
     refuse("tp beside parallel " + std::string(name_of(mode)) + " is not modelled; accepted: fsdp2, ddp");
   }
   if (run.fine_tuning.lora) refuse("tp: adapters on layers that ranks share are not modelled yet");
+  if (run.parallel.sequence_parallel) return check_whole_plan(model, run);
   const bool mixes = mode == DataParallel::kNone;
   if (mixes && run.optimizer != Optimizer::kAdamWForLoop && run.optimizer != Optimizer::kAdagradForLoop) {
     refuse("optimizer " + std::string(name_of(run.optimizer)) +
@@ -44,6 +47,45 @@ void check_tensor_parallel(const RunSpec& run) {
     refuse(
         "optimizer adafactor-torch: it changes DTensors on two dimensions of a mesh in place, which torch refuses; "
         "accepted: adamw");
+  }
+}
+
+/// The plan of torch's tutorial and of torchtitan, which splits the sequence between the layers' products, the
+/// embedding and the head: every parameter is a DTensor of one mesh.
+void check_whole_plan(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string tp = "tp " + std::to_string(p.tensor);
+  if (p.data_parallel == DataParallel::kDdp) refuse("sp beside parallel ddp is not modelled; accepted: fsdp2");
+  if (p.pipeline > 1 || p.context > 1 || p.expert > 1) {
+    refuse("sp beside " +
+           std::string(p.pipeline > 1  ? "pp"
+                       : p.context > 1 ? "cp"
+                                       : "ep") +
+           " is not modelled under torch; accepted: --framework megatron");
+  }
+  if (model.model_type != "llama" && model.model_type != "mistral" && model.model_type != "qwen2") {
+    refuse("sp: no plan is modelled that splits the sequence of " + model.model_type +
+           "; accepted: llama, mistral, qwen2");
+  }
+  if (run.task != Task::kCausalLm) refuse("sp: accepted: --task causal");
+  if (run.sequence_length % p.tensor != 0) {
+    refuse("sp: " + tp + " does not divide the sequence length " + std::to_string(run.sequence_length));
+  }
+  if (run.padding)
+    refuse("sp: a mask of the whole sequence beside a part of it is not modelled; accepted: no --padding");
+  if (run.attention == Attention::kEager) refuse("sp: accepted: --attn sdpa, flash");
+  if (run.compile || run.fine_tuning.liger)
+    refuse("sp: compiled layers and Liger's kernels are not modelled beside it");
+  if (run.checkpointing != Checkpointing::kNone && run.checkpointing != Checkpointing::kFull) {
+    refuse("sp: accepted: --checkpointing none, full");
+  }
+  if (run.offload_activations || run.offload_optimizer || run.offload_gradients) refuse("sp: offload is not modelled");
+  if (run.precision == Precision::kAmpFp16) refuse("sp: a loss scaler is not modelled; accepted: bf16, amp-bf16, fp32");
+  if (run.max_grad_norm) refuse("sp: gradient clipping is not modelled; accepted: no clipping");
+  if (p.data_parallel == DataParallel::kNone && run.optimizer != Optimizer::kAdamWForeach &&
+      run.optimizer != Optimizer::kAdam) {
+    refuse("sp: how optimizer " + std::string(name_of(run.optimizer)) +
+           " brings gradients into their parameters' layout is not modelled; accepted: adamw, adam");
   }
 }
 
@@ -255,7 +297,9 @@ void check_torch_parallel(const ModelSpec& model, const RunSpec& run) {
   if (run.loop == Loop::kTrainer) check_trainer(model, run);
   if (p.context > 1 && p.framework == Framework::kTorch) check_context_parallel(run);
   if (p.expert > 1) check_expert_parallel(model, run);
-  if (p.tensor > 1 || p.expert > 1) check_tensor_parallel(run);
+  if (p.sequence_parallel && p.tensor == 1) refuse("sp: the sequence is split among tensor-parallel ranks; give --tp");
+  if (p.loss_parallel && !p.sequence_parallel) refuse("loss parallel: modelled with --sp; give --tp and --sp");
+  if (p.tensor > 1 || p.expert > 1) check_tensor_parallel(model, run);
   if (p.framework != Framework::kDeepSpeed) check_offload(p);
 }
 

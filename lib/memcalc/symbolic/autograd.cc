@@ -33,7 +33,7 @@ NodeId Tape::new_node() {
   node.name = nullptr;
   node.backward = nullptr;
   node.hook = -1;
-  node.visited = node.recomputed = node.outputs_differ = node.defers = false;
+  node.visited = node.recomputed = node.outputs_differ = node.defers = node.sums_anew = false;
   node.computes = 0xff;
   return id;
 }
@@ -86,6 +86,7 @@ Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor
   node.references = 0;
   node.edge_count = static_cast<std::uint8_t>(count);
   node.recomputed = recomputing;
+  node.sums_anew = on_dtensors;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;
@@ -312,7 +313,7 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
     } else {
       // input_buffer.cpp, accumulate: in place only where the buffer is the sole owner of tensor and storage.
       const TensorImpl& impl = *waiting.impl();
-      const bool in_place = impl.references == 1 && !impl.is_view &&
+      const bool in_place = !target.sums_anew && impl.references == 1 && !impl.is_view &&
                             block_references_[static_cast<std::size_t>(impl.block)] == 1 &&
                             is_dense(impl.shape, impl.strides);
       if (in_place) {

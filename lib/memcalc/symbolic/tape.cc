@@ -61,7 +61,7 @@ TensorImpl* Tape::new_impl() {
     free_impls_.pop_back();
   }
   // Shape, strides and dtype are the caller's; release() has reset what is left here of a recycled one.
-  impl->requires_grad = impl->is_view = impl->is_parameter = impl->drops_gradient = false;
+  impl->requires_grad = impl->is_view = impl->is_parameter = impl->drops_gradient = impl->has_partial_gradient = false;
   impl->graph_value = -1;
   impl->output_index = 0;
   impl->grad_accumulator = kNoNode;
@@ -191,6 +191,10 @@ void Tape::replace_parameter(const Tensor& parameter, Tensor& from) {
   }
   if (before != kNoBlock) release_block(before);
   from.reset();
+}
+
+void Tape::accept_whole_gradient(const Tensor& parameter) {
+  nodes_[static_cast<std::size_t>(parameter.impl()->grad_accumulator)].outputs_differ = true;
 }
 
 void Tape::keep(Node& node, const Tensor& tensor) {

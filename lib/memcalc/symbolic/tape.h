@@ -100,6 +100,7 @@ struct Node {
   bool visited = false;
   bool recomputed = false;
   bool outputs_differ = false;     // in shape
+  bool sums_anew = false;          // gradients that meet at its output are DTensors, which are not added in place
   std::uint8_t computes = 0xff;    // a bit for each edge: whether this backward pass wants its gradient
   bool defers = false;             // the gradients of its weights to backward_weights()
   std::int32_t hook = -1;          // before its backward; of AccumulateGrad after it
@@ -156,6 +157,8 @@ class Tape {
   /// A parameter that becomes one of another shape and type in its place: the storage of `from`, which dies, and what
   /// autograd knows of it; its own storage dies before.
   void replace_parameter(const Tensor& parameter, Tensor& from);
+  /// Its gradient may have another shape than the parameter has on this rank (a DTensor of another layout).
+  void accept_whole_gradient(const Tensor& parameter);
   /// Gives a tensor that was made on the meta device the storage of `from`, which dies.
   void take_storage(const Tensor& tensor, Tensor& from);
   /// Stands for a tensor of an earlier step: no allocation, only its free is recorded.
@@ -254,6 +257,11 @@ class Tape {
   LayerHooks* layer_hooks = nullptr;         // what a wrapper does around each layer of the model
   ModuleHooks* module_hooks = nullptr;       // and around each module that holds parameters
   RegionCompiler* compiler = nullptr;        // of layers, and of the loss
+  /// Tensor parallelism whose plan splits the sequence between the layers' products: over how many ranks; 1: none. With
+  /// `loss_parallel` the logits stay split by vocabulary.
+  std::int64_t split_sequence_ranks = 1;
+  bool loss_parallel = false;
+  bool on_dtensors = false;  // nodes that are recorded are of DTensors (Node::sums_anew)
   int step = -1;
   bool grad_enabled = true;
   bool training = true;                    // model.train(); else model.eval(): no dropout, fixed statistics of batches

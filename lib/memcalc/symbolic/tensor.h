@@ -94,8 +94,9 @@ struct TensorImpl {
   bool requires_grad = false;
   bool is_view = false;  // made by a view operator: its base's storage has a second owner
   bool is_parameter = false;
-  bool drops_gradient = false;  // parameters: a hook takes the gradient to the host and lets it go
-  std::int64_t elements = 0;    // of `shape`; times the element size it is known to fit 63 bits
+  bool drops_gradient = false;        // parameters: a hook takes the gradient to the host and lets it go
+  bool has_partial_gradient = false;  // parameters: .grad is a DTensor whose ranks have yet to be summed
+  std::int64_t elements = 0;          // of `shape`; times the element size it is known to fit 63 bits
   Shape shape;
   Shape strides;
   Tensor grad;  // parameters: .grad

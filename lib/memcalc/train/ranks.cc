@@ -136,10 +136,11 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
                       mode == DataParallel::kDsZero1 || mode == DataParallel::kDsZero2;
   if (shards) {
     Tape tape(device);
-    const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype_of(run));
+    const bool unties = run.parallel.sequence_parallel && run.parallel.tensor > 1;
+    const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype_of(run));
     apply_fine_tuning(tape, *model, run);
     const std::int64_t tensor = run.parallel.tensor;
-    if (tensor > 1) split_layers(tape, *model, tensor);
+    if (tensor > 1) split_model(tape, *model, run.parallel);
     const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : sharing_ranks(run.parallel);
     std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
     for (RankGroup& group : groups) {

@@ -144,7 +144,9 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   bool uses_sdpa = true;
   const bool pipelined = run.parallel.pipeline > 1;
   {
-    const std::unique_ptr<Model> model = build_model(pipelined ? untied(spec) : spec, run, tape, weights_dtype(run));
+    // Modules that are split each by itself no longer share a weight.
+    const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
+    const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
     const std::unique_ptr<ParallelWrapper> wrapper = make_wrapper(tape, run, rank);
     if (pipelined) {

@@ -67,7 +67,8 @@ def split_model(m, mesh, case):
         parallelize_module(l, mesh, {"input_layernorm": SequenceParallel(), "post_attention_layernorm": SequenceParallel(),
                                      "self_attn": PrepareModuleInput(input_kwarg_layouts=dict(hidden_states=sequence), desired_input_kwarg_layouts=dict(hidden_states=whole)),
                                      "mlp": PrepareModuleInput(input_layouts=(sequence,), desired_input_layouts=(whole,)),
-                                     **{k: ColwiseParallel() for k in TP_PLAN["columns"]}, **{k: RowwiseParallel(output_layouts=sequence) for k in TP_PLAN["rows"]}})
+                                     **{"self_attn.%s_proj" % k: ColwiseParallel() for k in "qkv"}, "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(),
+                                     "self_attn.o_proj": RowwiseParallel(output_layouts=sequence), "mlp.down_proj": RowwiseParallel(output_layouts=sequence)})
 
 def shard(m, case, mesh, torch):
     from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy

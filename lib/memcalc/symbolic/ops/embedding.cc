@@ -20,9 +20,7 @@ constexpr std::int64_t kRowsPerThread = 10;
 
 /// The sorted path: gradients of equal indices are summed in partial segments before they reach the table. Which
 /// sizes are requested depends on the number of indices only, not on their values.
-Tensor sorted_backward(BackwardCall& call, std::int64_t n, const Shape& table) {
-  Tape& tape = call.tape;
-  const DType dtype = call.gradient().dtype();
+Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& table) {
   const auto integers = [&](std::int64_t count) { return tape.empty({count}, DType::kInt64, kDenseBackward); };
   Tensor sorted = integers(n), original = integers(n);
   {
@@ -56,27 +54,26 @@ Tensor sorted_backward(BackwardCall& call, std::int64_t n, const Shape& table) {
 }
 
 void embedding_backward(BackwardCall& call) {
-  const Tensor& saved = call.saved(0);
-  Tensor indices = contiguous(saved);
-  const Tensor gradient = contiguous(call.gradient());  // T5's position bias: permuted
-  const Shape table = call.node.shape;
-  Tensor result;
-  if (indices.elements() <= kSortAbove) {
-    result = call.tape.empty(table, call.gradient().dtype(), kDenseBackward);
-  } else {
-    result = sorted_backward(call, indices.elements(), table);
-  }
-  call.tape.kernel(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
-                   static_cast<double>(result.bytes() + 2 * call.gradient().bytes()), KernelKind::kEmbeddingBackward);
-  if (Kernel* kernel = call.tape.last_kernel()) {
-    kernel->m = indices.elements();
-    kernel->n = table[1];
-    kernel->k = table[0];
-  }
-  call.set(0, std::move(result));
+  call.set(0, embedding_table_gradient(call.tape, call.saved(0), call.gradient(), call.node.shape));
 }
 
 }  // namespace
+
+Tensor embedding_table_gradient(Tape& tape, const Tensor& indices, const Tensor& gradient, const Shape& table) {
+  const Tensor flat = contiguous(indices);
+  const Tensor incoming = contiguous(gradient);  // T5's position bias: permuted
+  const std::int64_t count = flat.elements();
+  Tensor result = count <= kSortAbove ? tape.empty(table, gradient.dtype(), kDenseBackward)
+                                      : sorted_backward(tape, gradient.dtype(), count, table);
+  tape.kernel(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
+              static_cast<double>(result.bytes() + 2 * gradient.bytes()), KernelKind::kEmbeddingBackward);
+  if (Kernel* kernel = tape.last_kernel()) {
+    kernel->m = count;
+    kernel->n = table[1];
+    kernel->k = table[0];
+  }
+  return result;
+}
 
 Tensor embedding(const Tensor& weight, Arg indices) {
   const OperatorCall call(indices);

@@ -1,6 +1,7 @@
 // torch/optim/adam.py: Adam, and AdamW, which is Adam with a decoupled weight decay.
 #include "memcalc/train/optimizers/adam.h"
 
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -21,11 +22,28 @@ void init_group(OptimizerMemory& memory, const ParameterGroup& group, int states
   }
 }
 
+/// Of DTensors: gradients of another layout than their parameter's, which each function of a list brings into it.
+TensorList redistributed(Tape& tape, const ParameterGroup& params) {
+  TensorList result;
+  if (tape.split_sequence_ranks == 1) return result;
+  for (const Parameter* each : params) {
+    const Tensor& gradient = each->tensor.impl()->grad;
+    const bool differs = each->tensor.impl()->has_partial_gradient || !(gradient.shape() == each->tensor.shape());
+    if (differs) result.push_back(gradient_in_layout(each->tensor, gradient, tape.split_sequence_ranks));
+  }
+  return result;
+}
+
 /// _multi_tensor_adam: the denominators of all parameters of a dtype at once.
 void foreach_step(OptimizerMemory& memory, const ParameterGroup& group, int states) {
   init_group(memory, group, states);
   TensorList exp_avg_sq_sqrt;
   for (const ParameterGroup& params : by_dtype(group)) {
+    TensorList lerped = redistributed(memory.tape, params);
+    lerped.reset();
+    TensorList factor = redistributed(memory.tape, params), other_factor = redistributed(memory.tape, params);
+    other_factor.reset();
+    factor.reset();
     exp_avg_sq_sqrt = list_like(memory.tape, params, kForeachSqrt);
   }
 }

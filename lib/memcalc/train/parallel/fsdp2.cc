@@ -7,6 +7,7 @@
 #include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/units.h"
@@ -299,7 +300,9 @@ void Fsdp2::post_backward(Group& group) {
     if (param.accumulated.defined()) {
       gradients.push_back(std::move(param.accumulated));
     } else if (gradient.defined()) {
-      gradients.push_back(std::move(gradient));
+      const std::int64_t split = tape.split_sequence_ranks;
+      gradients.push_back(split > 1 ? gradient_in_layout(param.unsharded, std::move(gradient), split)
+                                    : std::move(gradient));
     } else {
       continue;
     }

@@ -15,7 +15,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kScatter{"aten::empty_like"}, kContiguous{"aten::clone"};
+constexpr Operator kScatter{"aten::empty_like"}, kContiguous{"aten::clone"}, kPositions{"aten::arange"};
 
 constexpr std::string_view kColumns[] = {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"};
 constexpr std::string_view kRows[] = {"o_proj", "down_proj"};
@@ -65,7 +65,32 @@ void keep_shards(Tape& tape, const std::vector<Split>& splits, std::int64_t rank
   for (std::size_t i = 0; i < splits.size(); ++i) tape.replace_parameter(*splits[i].parameter, shards[i]);
 }
 
-void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
+namespace {
+
+/// "model.layers.3" of "model.layers.3.mlp.up_proj".
+std::string_view layer_of(std::string_view name) {
+  return name.substr(0, name.find('.', name.find_first_of("0123456789")));
+}
+
+/// As the plan of a layer lists its modules: in the order in which they run, or those split by columns first.
+std::vector<FineTunedLinear*> in_order_of_plan(const Model& model, bool columns_first) {
+  std::vector<FineTunedLinear*> order, rows;
+  std::string_view current;
+  const auto flush = [&] {
+    order.insert(order.end(), rows.begin(), rows.end());
+    rows.clear();
+  };
+  for (const auto& each : model.linear_layers) {
+    if (layer_of(each->name) != current) flush();
+    current = layer_of(each->name);
+    (columns_first && split_of(each->name) == LinearSplit::kRows ? rows : order).push_back(each.get());
+  }
+  flush();
+  return order;
+}
+
+/// The model's linear layers and their parameters are this rank's part.
+void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_first) {
   std::unordered_map<std::string_view, const Tensor*> parameters;  // a stage of a pipeline has some of the layers
   for (const Parameter& each : model.parameters) {
     parameters.emplace(each.name, &each.tensor);
@@ -74,7 +99,7 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
     }
   }
   bool any = false;
-  for (const auto& layer : model.linear_layers) {
+  for (FineTunedLinear* const layer : in_order_of_plan(model, columns_first)) {
     layer->split = split_of(layer->name);
     layer->ranks = ranks;
     if (layer->split == LinearSplit::kNone) {
@@ -107,16 +132,56 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks) {
   if (!any) throw Error(ErrorCode::kUnsupported, "tp: this model has no linear layers that could be split");
 }
 
+/// parallelize_module of the whole model: RowwiseParallel of the embedding, SequenceParallel of the norms,
+/// ColwiseParallel of the head; then the layers.
+void split_whole_model(Tape& tape, Model& model, const Parallel& parallel) {
+  for (const Parameter& each : model.parameters) {
+    const std::string_view name = each.name;
+    if (each.is_embedding) {
+      keep_shards(tape, {{&each.tensor, 0}}, parallel.tensor);
+      tape.accept_whole_gradient(each.tensor);
+    } else if (name.ends_with("norm.weight")) {
+      each.tensor.impl()->has_partial_gradient = true;
+    } else if (name == "lm_head.weight") {
+      keep_shards(tape, {{&each.tensor, 0}}, parallel.tensor);
+    }
+  }
+  split_layers(tape, model, parallel.tensor, true);
+  for (const auto& layer : model.linear_layers) {
+    const bool is_head = layer->split == LinearSplit::kNone;
+    layer->sequence = is_head ? SequencePlan::kHead : SequencePlan::kLayer;
+    if (is_head) layer->split = LinearSplit::kColumns;
+  }
+  tape.split_sequence_ranks = parallel.tensor;
+  tape.loss_parallel = parallel.loss_parallel;
+}
+
+}  // namespace
+
+void split_model(Tape& tape, Model& model, const Parallel& parallel) {
+  if (parallel.sequence_parallel) return split_whole_model(tape, model, parallel);
+  split_layers(tape, model, parallel.tensor, false);
+}
+
 TensorParallel::TensorParallel(Tape& tape, const RunSpec& run, std::int64_t rank,
                                std::unique_ptr<ParallelWrapper> inner)
     : ParallelWrapper(tape, run, rank), inner_(std::move(inner)) {}
 
 void TensorParallel::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
-  split_layers(tape, model, run.parallel.tensor);
+  if (run.parallel.sequence_parallel) {
+    position_ids_ = tape.empty({1, run.sequence_length}, DType::kInt64, kPositions, Category::kInputs);
+  }
+  split_model(tape, model, run.parallel);
+  if (run.parallel.sequence_parallel) {
+    assumptions.emplace_back(
+        "the plan of torch's tutorial and torchtitan on transformers' modules: SequenceParallel norms, RowwiseParallel "
+        "embedding, ColwiseParallel head, each distributed by itself (tied weights are so no longer); position_ids are "
+        "given, as the model sees a part of the sequence");
+  }
   if (!inner_) return;
   inner_->wrap(model);
-  assumptions = std::move(inner_->assumptions);
+  assumptions.insert(assumptions.begin(), inner_->assumptions.begin(), inner_->assumptions.end());
   assumptions.emplace_back("layers are split over tp first, then " +
                            std::string(run.parallel.data_parallel == DataParallel::kFsdp2
                                            ? "sharded: fully_shard on the other dimension of the mesh"
@@ -124,7 +189,10 @@ void TensorParallel::wrap(Model& model) {
 }
 
 ModelOutput TensorParallel::forward(const ModuleForward& module, const Batch& batch, bool sync) {
-  return inner_ ? inner_->forward(module, batch, sync) : module(batch);
+  if (!position_ids_.defined()) return inner_ ? inner_->forward(module, batch, sync) : module(batch);
+  Batch with_positions = batch;
+  with_positions.position_ids = position_ids_;
+  return inner_ ? inner_->forward(module, with_positions, sync) : module(with_positions);
 }
 
 ParameterGroup TensorParallel::optimizer_parameters(const Model& model) const {

@@ -1,5 +1,6 @@
 // Tensor parallelism of torch (PyTorch 2.11): parallelize_module of each layer with ColwiseParallel and RowwiseParallel
-// on its linear layers, as transformers' base_model_tp_plan has it. Everything else is a whole copy on each rank.
+// on its linear layers, as transformers' base_model_tp_plan has it. Everything else is a whole copy on each rank; with
+// --sp the plan of torch's tutorial and of torchtitan (torchtitan/models/llama3/parallelize.py), which splits it, too.
 // Beside it, where the run asks for it, what ranks do that see different data: fully_shard of the split layers (each
 // parameter a DTensor on both meshes), or DistributedDataParallel around the module, whose parameters are then the
 // local tensors of the DTensors (torch/distributed/tensor/parallel/ddp.py).
@@ -30,10 +31,12 @@ class TensorParallel : public ParallelWrapper {
 
  private:
   std::unique_ptr<ParallelWrapper> inner_;
+  Tensor position_ids_;  // where the sequence is split
 };
 
-/// parallelize_module: the model's linear layers and their parameters are this rank's part.
-void split_layers(Tape& tape, Model& model, std::int64_t ranks);
+/// parallelize_module: linear layers and their parameters are this rank's part, with --sp embedding and head, too. They
+/// are cut in the order in which the plan names them.
+void split_model(Tape& tape, Model& model, const Parallel& parallel);
 
 struct Split {
   const Tensor* parameter;

@@ -1,0 +1,35 @@
+// What a DTensor's redistribute() allocates where a tensor's layout over tensor-parallel ranks changes (PyTorch 2.11,
+// torch/distributed/tensor/_redistribute.py, placement_types.py, _functional_collectives.py): a collective moves along
+// the first dimension, so that along another one there is a copy behind a gather and in front of a scatter.
+#pragma once
+
+#include <cstdint>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// DTensor.from_local: x itself. Gradients that meet at it are added to a new tensor: the engine's input buffer does
+/// not change subclasses of Tensor in place.
+[[nodiscard]] Tensor distributed(const Tensor& x);
+/// Shard(dim) to Replicate() of what products read that are split over the ranks: their gradients are partial sums,
+/// which are reduced and scattered; several that meet are added to a new tensor.
+[[nodiscard]] Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks);
+/// Shard(dim) to Replicate() of what every rank goes on with: the gradient is cut.
+[[nodiscard]] Tensor gather_for_all(const Tensor& x, int dim, std::int64_t ranks);
+/// A partial sum to Shard(dim): its gradient is gathered.
+[[nodiscard]] Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks);
+
+/// RowwiseParallel of an nn.Embedding with output_layouts=Shard(1): `weight` is this rank's part of the table, ids
+/// [batch, sequence] are whole, the result is [batch, sequence / ranks, width]. The gradient is that of the whole table
+/// on every rank (a DTensor that is replicated), which the parameter keeps until the optimizer's step.
+[[nodiscard]] Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, std::int64_t ranks);
+
+/// cross_entropy inside of loss_parallel() (parallel/loss.py): float32 `logits` [rows, vocabulary / ranks] of this
+/// rank, `targets` [rows].
+[[nodiscard]] Tensor loss_parallel_cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ranks);
+
+/// A gradient as its parameter is laid out (_get_grad_inner_tensor): the part of a whole one, the sum of partial ones.
+[[nodiscard]] Tensor gradient_in_layout(const Tensor& parameter, Tensor gradient, std::int64_t ranks);
+
+}  // namespace memcalc
