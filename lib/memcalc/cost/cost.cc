@@ -123,16 +123,13 @@ std::int64_t ranks_of(const KernelList& kernels) {
 
 // The mean of the largest of n standard normal variables: the quantile at (n - 0.375) / (n + 0.25) (Blom 1958), by
 // Abramowitz and Stegun 26.2.23.
-double slowest_of(std::int64_t ranks) {
-  // A layer's time on the host varied with a coefficient of 0.13 to 0.34, median 0.20, in seven runs of two H200s; the
-  // slower of two ranks took 1.06 to 1.23 of the mean, median 1.09 (tests/measured/host_ranks_h200.jsonl).
-  constexpr double kSpread = 0.20;
+double slowest_of(std::int64_t ranks, double spread) {
   if (ranks < 2) return 1;
   const double n = static_cast<double>(ranks);
   const double t = std::sqrt(-2 * std::log(1 - (n - 0.375) / (n + 0.25)));
   const double score =
       t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-  return 1 + kSpread * score;
+  return 1 + spread * score;
 }
 
 namespace {
@@ -141,7 +138,7 @@ namespace {
 class Timeline {
  public:
   Timeline(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates)
-      : kernels_(kernels), rates_(rates), slowest_(slowest_of(ranks_of(kernels))) {
+      : kernels_(kernels), rates_(rates), slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
     seconds_.reserve(kernels.size());
     finished_.resize(kernels.size());
     queue_.resize(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1), 0);

@@ -18,7 +18,8 @@ namespace memcalc {
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates);
 
-/// How many times an average host's time the slowest of some ranks takes: at their collectives the others wait for it.
-[[nodiscard]] double slowest_of(std::int64_t ranks);
+/// How many times an average host's time the slowest of some ranks takes, whose times have this standard deviation over
+/// their mean: at their collectives the others wait for it.
+[[nodiscard]] double slowest_of(std::int64_t ranks, double spread);
 
 }  // namespace memcalc

@@ -76,6 +76,7 @@ struct HostRates {
   double gap_us = 1;             // of the card between two kernels of a stream, beyond the sweep's graphs
   double launch_latency_us = 1;  // from the host's call to the kernel's start on an idle card
   double collective_us = 1;      // a call of c10d
+  double rank_spread = 1;        // of its times between ranks that run the same: standard deviation over mean
   double copy_us = 1;            // of a tensor to or from host memory
   // Loops and wrappers: HostWork
   double checkpoint_forward_us = 1;   // a checkpointed region in forward: random states, contexts
@@ -236,6 +237,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("host", "gap_us", rates.host.gap_us);
   visit("host", "launch_latency_us", rates.host.launch_latency_us);
   visit("host", "collective_us", rates.host.collective_us);
+  visit("host", "rank_spread", rates.host.rank_spread);
   visit("host", "copy_us", rates.host.copy_us);
   visit("host", "checkpoint_forward_us", rates.host.checkpoint_forward_us);
   visit("host", "checkpoint_backward_us", rates.host.checkpoint_backward_us);
