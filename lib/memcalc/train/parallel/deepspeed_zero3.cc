@@ -50,7 +50,10 @@ void DeepSpeedZero3::wrap(Model& model) {
   tape.on_meta_device = false;
   make_optimizers();
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    if (ranks > 1) tape.scratch(sizes(params_[i].part * ranks), kGather);  // gathered to be hooked
+    if (ranks > 1) {  // gathered to be hooked, parts on the host through a copy on the card
+      const Tensor whole = tape.empty({params_[i].part * ranks}, dtype, kGather);
+      if (offloads_parameters()) tape.scratch(sizes(params_[i].part), kToCopy);
+    }
     tape.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
   }
   std::vector<std::int64_t> elements;
@@ -101,7 +104,7 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
     params_.push_back(std::move(shared));
   }
   for (Tensor& part : parts) part.reset();
-  tape.empty_cache();
+  if (!offloads_parameters()) tape.empty_cache();  // in defragment(), which parts on the host are spared
   tape.on_meta_device = offloads_parameters();
   weights_ = tape.empty({part_elements_}, dtype, kDefragment, Category::kWeights);
   tape.on_meta_device = false;
