@@ -12,6 +12,7 @@
 #include "memcalc/base/kept_vector.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
+#include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/run_names.h"
@@ -143,21 +144,10 @@ void fill_flops(const KernelList& kernels, Report& report) {
   }
 }
 
-// Measured on four H200s (tests/measured/rows_parallel_mesh_h200.jsonl): each dimension of a mesh of several, whose
-// communicator is another than the default group's, takes 485 MiB more.
-Bytes nccl_of(Bytes default_group, const Parallel& p) {
-  constexpr Bytes kDimension = Bytes{485} << 20;
-  if (p.framework != Framework::kTorch) return default_group;
-  const std::int64_t replicating = p.hsdp_shard > 0 ? data_parallel_size(p) / p.hsdp_shard : 1;
-  const std::int64_t sharding = p.hsdp_shard > 0 ? p.hsdp_shard : data_parallel_size(p);
-  const std::array sizes = {p.pipeline, replicating, sharding, p.context, p.tensor};
-  const auto dimensions = std::count_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 1; });
-  return dimensions < 2 ? default_group : checked_add(default_group, dimensions * kDimension);
-}
-
 // Device memory in use = reserved + context + loaded kernels + NCCL, where the GPU's spec has them.
-std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, const KernelList& kernels,
+std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, const SymbolicRun& symbolic,
                                  Bytes reserved) {
+  const KernelList& kernels = symbolic.kernels;
   // Measured on the H100: cuDNN's attention adds 16 MiB, whatever else runs; 16-bit kernels alone add nothing.
   const bool cudnn = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) {
     return std::string_view(k.op->name).find("cudnn") != std::string_view::npos;
@@ -166,8 +156,8 @@ std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, c
   if (!device.context_bytes || !loaded) return std::nullopt;
   const bool communicates = run.parallel.is_parallel();
   // Measured within a host; what NCCL takes for the network between hosts is not known.
-  if (communicates && (!device.nccl_bytes || run.parallel.nodes > 1)) return std::nullopt;
-  const Bytes nccl = communicates ? nccl_of(*device.nccl_bytes, run.parallel) : 0;
+  if (communicates && (!device.nccl || run.parallel.nodes > 1)) return std::nullopt;
+  const Bytes nccl = communicates ? nccl_bytes(*device.nccl, communication_of(run.parallel, symbolic.rank)) : 0;
   return checked_add(reserved, checked_add(*device.context_bytes, checked_add(*loaded, nccl)));
 }
 
@@ -181,7 +171,7 @@ Bytes managed_on_device(const DeviceSpec& device, Bytes managed, Bytes used) {
 
 void fill_fit(const SymbolicRun& symbolic, Report& report) {
   const Bytes reserved = report.memory.peak_reserved;
-  report.device_used_bytes = device_used(report.device, report.run, symbolic.kernels, reserved);
+  report.device_used_bytes = device_used(report.device, report.run, symbolic, reserved);
   report.managed_bytes = symbolic.managed_bytes;
   report.managed_on_device_bytes =
       managed_on_device(report.device, report.managed_bytes, report.device_used_bytes.value_or(reserved));

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "memcalc/report/accounting.h"
+#include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 
@@ -112,7 +113,16 @@ class Explanation {
            "of a process after its first tensor on " + device.name);
     }
     if (report_.device_used_bytes && device.context_bytes) {
-      const Bytes known = *device.context_bytes + report_.memory.peak_reserved + report_.managed_on_device_bytes;
+      Bytes known = *device.context_bytes + report_.memory.peak_reserved + report_.managed_on_device_bytes;
+      if (report_.run.parallel.is_parallel() && device.nccl) {
+        const std::int64_t rank = report_.ranks.empty() ? 0 : report_.ranks[report_.largest_rank].first;
+        const Communication communication = communication_of(report_.run.parallel, rank);
+        const Bytes nccl = nccl_bytes(*device.nccl, communication);
+        term("NCCL", format_bytes(nccl),
+             "its kernels, and for each communicator (" + std::to_string(communication.communicators.size()) +
+                 ") channels and buffers");
+        known += nccl;
+      }
       term("kernels", format_bytes(*report_.device_used_bytes - known),
            "code and state of the kernels and libraries that such a run loads");
       if (report_.managed_bytes > 0) {

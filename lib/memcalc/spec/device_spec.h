@@ -25,6 +25,19 @@ struct SegmentPlacement {
   std::optional<Span> reserved_span;    // taken by the context: chunks jump over it
 };
 
+/// What NCCL takes of a card, measured within a host (report/nccl_memory.h).
+struct NcclMemory {
+  std::string version;                  // "2.28.9"
+  Bytes library_bytes = 0;              // with the first communicator: code of its kernels
+  Bytes first_kernel_bytes = 0;         // with the first collective of several ranks
+  Bytes broadcast_kernel_bytes = 0;     // beyond that with the first broadcast,
+  Bytes send_receive_kernel_bytes = 0;  // with the first send or receive (a broadcast's are within them)
+  Bytes granularity_bytes = 1;          // of each of its allocations
+  std::int64_t channels = 0;            // of collectives
+  std::int64_t p2p_channels = 0;        // to each peer, and what a communicator initialises
+  std::int64_t channels_alone = 0;      // the same of one rank
+};
+
 struct DeviceSpec {
   std::string name;                  // "h100-sxm"
   std::string description;           // "NVIDIA H100 80GB HBM3 (SXM5)"
@@ -36,7 +49,7 @@ struct DeviceSpec {
   std::optional<Bytes> context_bytes;            // device memory of a process after its first tensor
   std::optional<Bytes> kernel_bytes;             // what loaded kernels and libraries add by the end of training
   std::optional<Bytes> kernel_bytes_with_cudnn;  // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
-  std::optional<Bytes> nccl_bytes;               // what NCCL takes when a process group starts (one host, NVLink)
+  std::optional<NcclMemory> nccl;                // what NCCL takes on one host
   Bytes cublas_workspace_bytes = 0;              // per thread that issues GEMMs (PyTorch's default for this chip)
   Bytes cublaslt_workspace_bytes = 0;            // per thread that issues fused-bias GEMMs
   std::optional<SegmentPlacement> placement;     // measured; absent: plain descending chunks

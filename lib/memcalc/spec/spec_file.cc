@@ -38,7 +38,7 @@ constexpr std::array<std::string_view, 34> kDeviceKeys = {"$schema",
                                                           "context_bytes",
                                                           "kernel_bytes",
                                                           "kernel_bytes_with_cudnn",
-                                                          "nccl_bytes",
+                                                          "nccl",
                                                           "cublas_workspace_bytes",
                                                           "cublaslt_workspace_bytes",
                                                           "placement",
@@ -72,6 +72,34 @@ SegmentPlacement::Span span_of(const JsonObject& json) {
   json.refuse_unknown_keys(kSpanKeys);
   return {.offset = json.required_int("offset_bytes", {-kByteRange.max, kByteRange.max}),
           .size = json.required_int("size_bytes", kPositiveBytes)};
+}
+
+constexpr std::array<std::string_view, 11> kNcclKeys = {"version",
+                                                        "library_bytes",
+                                                        "first_kernel_bytes",
+                                                        "broadcast_kernel_bytes",
+                                                        "send_receive_kernel_bytes",
+                                                        "granularity_bytes",
+                                                        "channels",
+                                                        "p2p_channels",
+                                                        "channels_alone",
+                                                        "source",
+                                                        "date"};
+
+NcclMemory nccl_memory_of(const JsonObject& json) {
+  json.refuse_unknown_keys(kNcclKeys);
+  constexpr IntRange channels = {1, 64};
+  (void)json.required_string("source");
+  (void)json.required_string("date");
+  return {.version = json.required_string("version"),
+          .library_bytes = json.required_int("library_bytes", kByteRange),
+          .first_kernel_bytes = json.required_int("first_kernel_bytes", kByteRange),
+          .broadcast_kernel_bytes = json.required_int("broadcast_kernel_bytes", kByteRange),
+          .send_receive_kernel_bytes = json.required_int("send_receive_kernel_bytes", kByteRange),
+          .granularity_bytes = json.required_int("granularity_bytes", kPositiveBytes),
+          .channels = json.required_int("channels", channels),
+          .p2p_channels = json.required_int("p2p_channels", channels),
+          .channels_alone = json.required_int("channels_alone", channels)};
 }
 
 SegmentPlacement placement_of(const JsonObject& json) {
@@ -129,7 +157,7 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.context_bytes = json.optional_int("context_bytes", kByteRange);
   device.kernel_bytes = json.optional_int("kernel_bytes", kByteRange);
   device.kernel_bytes_with_cudnn = json.optional_int("kernel_bytes_with_cudnn", kByteRange);
-  device.nccl_bytes = json.optional_int("nccl_bytes", kByteRange);
+  if (const std::optional<JsonObject> nccl = json.nullable_object("nccl")) device.nccl = nccl_memory_of(*nccl);
   device.cublas_workspace_bytes = json.required_int("cublas_workspace_bytes", kByteRange);
   device.cublaslt_workspace_bytes = json.required_int("cublaslt_workspace_bytes", kByteRange);
   if (const std::optional<JsonObject> placement = json.nullable_object("placement")) {

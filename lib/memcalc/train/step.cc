@@ -141,6 +141,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   // switch off.
   tape.allow_tf32 = run.precision == Precision::kTf32 || run.loop == Loop::kTrainer;
   SymbolicRun result;
+  result.rank = rank;
   bool uses_sdpa = true;
   const bool pipelined = run.parallel.pipeline > 1;
   {
