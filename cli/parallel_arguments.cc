@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
+#include <sstream>
+#include <vector>
 
 #include "arguments.h"
 
@@ -25,6 +27,11 @@ void set_dtype(std::string_view option, const std::string& text, std::optional<D
   if (!text.empty()) value = parse_choice<DType>(option, text, kWeightDTypeNames);
 }
 
+void set_stage_layers(const std::string& text, std::vector<std::int64_t>& layers) {
+  std::istringstream list(text);
+  for (std::string each; std::getline(list, each, ',');) layers.push_back(parse_whole("--stage-layers", each, 1));
+}
+
 }  // namespace
 
 void add_parallel_options(CLI::App& command, ParallelArguments& a) {
@@ -45,8 +52,9 @@ void add_parallel_options(CLI::App& command, ParallelArguments& a) {
   option("--cp-type", a.context_type, "TYPE", "all-gather, ring or ulysses [all-gather]");
   option("--ep", a.expert, "N", "ranks that share the experts [1]");
   option("--pp", a.pipeline, "N", "stages of the pipeline [1]");
-  option("--schedule", a.schedule, "S", "gpipe, 1f1b, interleaved or zero-bubble [1f1b]");
+  option("--schedule", a.schedule, "S", "gpipe, 1f1b, interleaved, zero-bubble or zbv [1f1b]");
   option("--virtual-stages", a.virtual_stages, "N", "model chunks on each rank, interleaved [1]");
+  option("--stage-layers", a.stage_layers, "LIST", "layers of each stage: 7,8,8,7 [even]");
   option("--micro-batches", a.micro_batches, "N", "in a step of the pipeline [as many as stages]");
   option("--megatron", a.megatron, "LIST", "Megatron's own arguments: name or name=value, …");
   option("--deepspeed", a.deepspeed, "LIST", "its zero_optimization: name=value, …");
@@ -76,6 +84,7 @@ void set_parallel(const ParallelArguments& a, RunOptions& options) {
   set_whole("--pp", a.pipeline, parallel.pipeline);
   set_choice("--schedule", a.schedule, kScheduleNames, parallel.schedule);
   set_whole("--virtual-stages", a.virtual_stages, parallel.virtual_stages);
+  set_stage_layers(a.stage_layers, parallel.stage_layers);
   set_whole("--micro-batches", a.micro_batches, parallel.micro_batches);
   parallel.megatron = parse_megatron_options(a.megatron);
   parallel.deepspeed = parse_deepspeed_options(a.deepspeed);

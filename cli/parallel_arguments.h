@@ -14,7 +14,7 @@ namespace memcalc::cli {
 /// As typed; parsed by set_parallel().
 struct ParallelArguments {
   std::string gpus, nodes, mode, framework, tensor, context, context_type, expert;
-  std::string pipeline, schedule, virtual_stages, micro_batches;
+  std::string pipeline, schedule, virtual_stages, stage_layers, micro_batches;
   std::string hsdp_shard, fsdp_param_dtype, fsdp_reduce_dtype;
   std::string offload_states, offload_parameters, megatron, deepspeed;
   bool sequence_parallel = false;

@@ -140,9 +140,11 @@ class RunOptions(TypedDict, total=False):
     pp: int | None
     """`--pp`: stages of the pipeline [1]"""
     schedule: str | None
-    """`--schedule`: gpipe, 1f1b, interleaved or zero-bubble [1f1b]"""
+    """`--schedule`: gpipe, 1f1b, interleaved, zero-bubble or zbv [1f1b]"""
     virtual_stages: int | None
     """`--virtual-stages`: model chunks on each rank, interleaved [1]"""
+    stage_layers: Sequence[int] | None
+    """`--stage-layers`: layers of each stage: 7,8,8,7 [even]"""
     micro_batches: int | None
     """`--micro-batches`: in a step of the pipeline [as many as stages]"""
     hsdp_shard: int | None

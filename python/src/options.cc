@@ -100,6 +100,16 @@ void set_megatron(py::handle value, Options& o) {
   o.run.parallel.megatron = parse_megatron_options(join(texts_from("megatron", value), ","));
 }
 
+void set_stage_layers(py::handle value, Options& o) {
+  if (py::isinstance<py::str>(value) || !py::isinstance<py::sequence>(value)) {
+    refuse("stage_layers", "a sequence of whole numbers", value);
+  }
+  o.run.parallel.stage_layers.clear();
+  for (const py::handle each : value) {
+    o.run.parallel.stage_layers.push_back(whole_from("stage_layers", each, 1));
+  }
+}
+
 // Names of DeepSpeed's zero_optimization: "name=value".
 void set_deepspeed(py::handle value, Options& o) {
   o.run.parallel.deepspeed = parse_deepspeed_options(join(texts_from("deepspeed", value), ","));
@@ -210,8 +220,9 @@ const std::vector<Keyword>& keywords() {
       whole("--ep", of_parallel(&P::expert), "ranks that share the experts [1]"),
       whole("--pp", of_parallel(&P::pipeline), "stages of the pipeline [1]"),
       choice<PipelineSchedule>("--schedule", of_parallel(&P::schedule), kScheduleNames,
-                               "gpipe, 1f1b, interleaved or zero-bubble [1f1b]"),
+                               "gpipe, 1f1b, interleaved, zero-bubble or zbv [1f1b]"),
       whole("--virtual-stages", of_parallel(&P::virtual_stages), "model chunks on each rank, interleaved [1]"),
+      special("--stage-layers", "Sequence[int]", set_stage_layers, "layers of each stage: 7,8,8,7 [even]"),
       whole("--micro-batches", of_parallel(&P::micro_batches), "in a step of the pipeline [as many as stages]"),
       whole("--hsdp-shard", of_parallel(&P::hsdp_shard), "FSDP: ranks that share one copy [all]"),
       choice<DType>("--fsdp-param-dtype", of_parallel(&P::fsdp_param_dtype), kWeightDTypeNames,

@@ -105,6 +105,12 @@ constexpr Floor kFloors[] = {
     {"llama-2l-sploss-fsdp2-tp4-mp-w8-rank0", 0.974},
     {"llama-2l-sploss-tp4-bf16-rank0", 1},
     {"llama-2l-sploss-tp8-b1-fp32-rank0", 1},
+    {"llama-8l-fsdp2-interleaved4-mp-w4-rank2", 1},
+    {"llama-8l-fsdp2-zerobubble-noreshard-mp-w4-rank2", 0.999},
+    {"llama-8l-pp2-cp2-ring-interleaved-bf16-w4-rank2", 0.981},
+    {"llama-8l-tp2-zerobubble-bf16-w4-rank2", 0.999},
+    {"llama-8l-zbv-bf16-w4-rank0", 0.998},
+    {"llama-8l-zerobubble-ckpt-bf16-w2-rank0", 0.996},
     // clang-format on
 };
 
@@ -116,7 +122,7 @@ struct Recording {
 
 constexpr const char* kRows[] = {"rows_parallel_h200.jsonl", "rows_parallel_quick_h200.jsonl",
                                  "rows_parallel_mesh_h200.jsonl", "rows_deepspeed_h200.jsonl",
-                                 "rows_parallel_sequence_h200.jsonl"};
+                                 "rows_parallel_sequence_h200.jsonl", "rows_parallel_pipelines_h200.jsonl"};
 
 /// The row of the same run, which says in the harness's words what was run; a history's header may be older.
 std::optional<MeasuredCase> case_of(const std::string& id) {

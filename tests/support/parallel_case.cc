@@ -34,6 +34,7 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
     parallel.schedule = enum_from<PipelineSchedule>(kScheduleNames, case_json.required_string("schedule")).value();
     parallel.virtual_stages = case_json.optional_int("chunks").value_or(1);
     parallel.micro_batches = case_json.required_int("micro_batches");
+    if (case_json.has("stage_layers")) parallel.stage_layers = case_json.required_ints("stage_layers");
     options.batch_size = options.batch_size.value() / parallel.micro_batches;  // of all of them
   }
   if (const auto named = enum_from<DataParallel>(kDataParallelNames, mode)) parallel.data_parallel = *named;

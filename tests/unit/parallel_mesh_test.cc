@@ -9,6 +9,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/train/step.h"
 #include "support/small_llama.h"
 
@@ -96,6 +97,33 @@ TEST(SumOverRanks, OfShardedStagesIsTheWholeAndItsPadding) {
   const Held copies = sum_over_ranks(pipeline_run(4, DataParallel::kDdp, PipelineSchedule::kOneForwardOneBackward));
   EXPECT_EQ(of(copies, Category::kWeights), 2 * whole.parameters + 4 * whole.buffers);
   EXPECT_EQ(of(copies, Category::kGradients), 2 * whole.parameters);
+}
+
+ModelSpec four_layers() {
+  ModelSpec spec = small_llama();
+  set_layers(spec, 4);
+  return spec;
+}
+
+RunSpec several_stages(PipelineSchedule schedule, bool reshards) {
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
+  options.gpus = 4;
+  options.parallel = {.data_parallel = DataParallel::kFsdp2, .pipeline = 2, .schedule = schedule};
+  options.parallel.virtual_stages = 2;
+  options.parallel.reshard_after_forward = reshards;
+  return resolve(four_layers(), options).run;
+}
+
+// Each stage of a rank is sharded by itself, and whichever way its schedule gathers it, nothing is left gathered.
+TEST(SumOverRanks, OfSeveralShardedStagesARankIsTheSame) {
+  const Held interleaved = sum_over_ranks(several_stages(PipelineSchedule::kInterleaved, true), four_layers());
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble, PipelineSchedule::kZeroBubbleV}) {
+    const Held held = sum_over_ranks(several_stages(schedule, false), four_layers());
+    EXPECT_EQ(of(held, Category::kWeights), of(interleaved, Category::kWeights));
+    EXPECT_EQ(of(held, Category::kOptimizerStates), of(interleaved, Category::kOptimizerStates));
+    EXPECT_EQ(of(held, Category::kGatheredWeights), 0);
+  }
 }
 
 double products(const KernelList& kernels) {

@@ -138,21 +138,41 @@ const Refusal kRefusals[] = {
        o.parallel.data_parallel = DataParallel::kFsdp1;
      },
      "accepted: fsdp2, ddp"},
-    {"StagesBesideContextParallel",
-     [](RunOptions& o) {
-       o.parallel.pipeline = 2;
-       o.parallel.context = 2;
-     },
-     "pp 2 beside cp"},
-    {"VirtualStagesOfShards",
+    {"ZeroBubbleBesideDdp",
      [](RunOptions& o) {
        o.gpus = 4;
        o.parallel.pipeline = 2;
-       o.parallel.virtual_stages = 2;
-       o.parallel.schedule = PipelineSchedule::kInterleaved;
+       o.parallel.schedule = PipelineSchedule::kZeroBubble;
+     },
+     "reach no hook of DistributedDataParallel"},
+    {"ZeroBubbleOfShardsThatAreTakenAway",
+     [](RunOptions& o) {
+       o.gpus = 4;
+       o.parallel.pipeline = 2;
+       o.parallel.schedule = PipelineSchedule::kZeroBubbleV;
        o.parallel.data_parallel = DataParallel::kFsdp2;
      },
-     "accepted: --schedule gpipe, 1f1b"},
+     "accepted: --no-reshard-after-forward"},
+    {"ZeroBubbleVOfFourStages",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.virtual_stages = 4;
+       o.parallel.schedule = PipelineSchedule::kZeroBubbleV;
+     },
+     "two stages a rank"},
+    {"LayersOfTooFewStages",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 4;
+       o.parallel.stage_layers = {8, 8};
+     },
+     "2 numbers for 4 stages"},
+    {"LayersThatAreNotThere",
+     [](RunOptions& o) {
+       o.parallel.pipeline = 2;
+       o.parallel.stage_layers = {8, 7};
+     },
+     "together 15, but the model has 16"},
+    {"LayersOfNoStages", [](RunOptions& o) { o.parallel.stage_layers = {16}; }, "of a pipeline under torch"},
     {"TensorParallelBesideZero1",
      [](RunOptions& o) {
        o.gpus = 4;
@@ -176,13 +196,13 @@ const Refusal kRefusals[] = {
      },
      "HYBRID_SHARD"},
     {"ExpertsOfADenseModel", [](RunOptions& o) { o.parallel.expert = 2; }, "llama has no experts"},
-    {"ZeroBubbleWithRecomputation",
+    {"ZeroBubbleWithSelectiveRecomputation",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;
        o.parallel.schedule = PipelineSchedule::kZeroBubble;
-       o.checkpointing = Checkpointing::kFull;
+       o.checkpointing = Checkpointing::kSelective;
      },
-     "accepted: --checkpointing none"},
+     "accepted: --checkpointing none, full"},
     {"UnevenRounds",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;
@@ -190,7 +210,7 @@ const Refusal kRefusals[] = {
        o.parallel.virtual_stages = 2;
        o.parallel.schedule = PipelineSchedule::kInterleaved;
      },
-     "a multiple of pp"},
+     "a multiple of its 2 rounds"},
     {"InterleavedWithOneStage",
      [](RunOptions& o) {
        o.parallel.pipeline = 2;
@@ -252,6 +272,34 @@ TEST(Trainer, Fsdp2ShardsDecodersWithATiedHead) {
   options.parallel.data_parallel = DataParallel::kFsdp2;
   EXPECT_NO_THROW((void)resolve(model("llama-3.2-1b"), options));
   EXPECT_THROW((void)resolve(model("llama-3-8b"), options), Error);  // its head is its own
+}
+
+TEST(Pipelines, AreCombinedAsTorchRunsThem) {
+  const auto accepted = [](const std::function<void(RunOptions&)>& ask) {
+    RunOptions options = bare();
+    options.parallel.pipeline = 2;
+    ask(options);
+    EXPECT_NO_THROW((void)resolve(model("llama-3.2-1b"), options));
+  };
+  accepted([](RunOptions& o) {
+    o.gpus = 8;
+    o.parallel.context = 2;
+    o.parallel.virtual_stages = 2;
+    o.parallel.schedule = PipelineSchedule::kInterleaved;
+    o.parallel.data_parallel = DataParallel::kFsdp2;
+  });
+  accepted([](RunOptions& o) {
+    o.parallel.schedule = PipelineSchedule::kZeroBubble;
+    o.checkpointing = Checkpointing::kFull;
+  });
+  accepted([](RunOptions& o) {
+    o.parallel.stage_layers = {9, 7};
+    o.lora_rank = 8;
+  });
+  RunOptions options = bare();
+  options.parallel.pipeline = 2;
+  options.parallel.schedule = PipelineSchedule::kZeroBubbleV;
+  EXPECT_EQ(resolve(model("llama-3.2-1b"), options).run.parallel.virtual_stages, 2);
 }
 
 TEST(Defaults, AreFilledInAndSaid) {

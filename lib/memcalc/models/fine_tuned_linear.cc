@@ -13,11 +13,6 @@ namespace memcalc {
 
 namespace {
 
-/// lora_B(lora_A(dropout(x))) * scaling
-Tensor low_rank_product(const FineTunedLinear& layer, const Tensor& x) {
-  return multiply_scalar(linear(linear(dropout(x, layer.lora_dropout), layer.lora_a, {}), layer.lora_b, {}));
-}
-
 constexpr Operator kAllReduce{"_c10d_functional::all_reduce"};
 constexpr Operator kFromTorchTensor{"_FromTorchTensorBackward"}, kRedistribute{"RedistributeBackward"};
 
@@ -74,11 +69,18 @@ Tensor FineTunedLinear::gathered(const Tensor& outputs) const {
   return gather_for_all(outputs, -1, ranks);
 }
 
+Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
+  Tensor low = linear(dropout(x, lora_dropout), lora_a, {});
+  if (split == LinearSplit::kColumns) low = entering(low);
+  if (split == LinearSplit::kRows) low = leaving(std::move(low));
+  return multiply_scalar(linear(std::move(low), lora_b, {}));
+}
+
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   const DType result_dtype = result.dtype();
   if (quantized.kind == Quantization::kNone) {   // lora.Linear.forward
     Tensor input = to_dtype(x, lora_a.dtype());  // _cast_input_dtype
-    result = result + low_rank_product(*this, input);
+    result = result + low_rank_product(input);
     result = to_dtype(result, result_dtype);
     return result;
   }
@@ -86,7 +88,7 @@ Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   if (quantized.kind != Quantization::kInt8) result = clone(result);
   const bool requires_conversion = !x.tape().autocast.has_value();
   Tensor input = requires_conversion ? to_dtype(x, lora_a.dtype()) : x;
-  Tensor output = low_rank_product(*this, input);
+  Tensor output = low_rank_product(input);
   if (requires_conversion) output = to_dtype(output, result_dtype);
   result = result + output;
   drop(input, output);

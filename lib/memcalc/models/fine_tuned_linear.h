@@ -37,10 +37,10 @@ struct FineTunedLinear {
   /// `base` is the layer's own product.
   template <typename Base>
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& bias, Base base) const {
-    if (split != LinearSplit::kNone) {
-      return split == LinearSplit::kColumns ? gathered(base(entering(x))) : leaving(base(x));
-    }
-    Tensor result = quantized.kind == Quantization::kNone ? base(x) : quantized_linear(x, quantized, bias);
+    Tensor result = split == LinearSplit::kColumns          ? gathered(base(entering(x)))
+                    : split == LinearSplit::kRows           ? leaving(base(x))
+                    : quantized.kind == Quantization::kNone ? base(x)
+                                                            : quantized_linear(x, quantized, bias);
     return lora_a.defined() ? adapt(x, std::move(result)) : result;
   }
 
@@ -52,6 +52,9 @@ struct FineTunedLinear {
   /// The output of a split by columns, all of it where the plan asks for that.
   [[nodiscard]] Tensor gathered(const Tensor& outputs) const;
   [[nodiscard]] Tensor adapt(const Tensor& x, Tensor result) const;
+  /// lora_B(lora_A(dropout(x))) * scaling. Of a split by columns ranks share lora_B, by rows lora_A (peft
+  /// tuners/lora/model.py, add_lora_tp_hooks_dtensor).
+  [[nodiscard]] Tensor low_rank_product(const Tensor& x) const;
 };
 
 }  // namespace memcalc

@@ -17,11 +17,18 @@ bool ModelStage::holds(const std::string& parameter) const {
   return parameter.starts_with("model.embed_tokens") ? embeds : predicts;
 }
 
-std::vector<ModelStage> model_stages(std::int64_t layers, std::int64_t stages) {
+std::vector<std::int64_t> even_layers(std::int64_t layers, std::int64_t stages) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < stages; ++i) result.push_back(layers / stages + (i < layers % stages ? 1 : 0));
+  return result;
+}
+
+std::vector<ModelStage> model_stages(const std::vector<std::int64_t>& layers) {
   std::vector<ModelStage> result;
-  for (std::int64_t i = 0, first = 0; i < stages; ++i) {
-    const std::int64_t own = layers / stages + (i < layers % stages ? 1 : 0);
-    result.push_back({.first_layer = first, .layers = own, .embeds = i == 0, .predicts = i + 1 == stages});
+  std::int64_t first = 0;
+  for (const std::int64_t own : layers) {
+    const bool is_last = result.size() + 1 == layers.size();
+    result.push_back({.first_layer = first, .layers = own, .embeds = result.empty(), .predicts = is_last});
     first += own;
   }
   return result;

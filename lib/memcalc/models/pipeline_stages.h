@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,16 @@ struct ModelStage {
 };
 
 /// Layers shared out evenly, the earlier stages take one more where they do not divide. Pre: stages <= layers.
-[[nodiscard]] std::vector<ModelStage> model_stages(std::int64_t layers, std::int64_t stages);
+[[nodiscard]] std::vector<std::int64_t> even_layers(std::int64_t layers, std::int64_t stages);
+
+/// Stages of so many layers each, in their order.
+[[nodiscard]] std::vector<ModelStage> model_stages(const std::vector<std::int64_t>& layers);
 
 class PipelineStages {
  public:
   virtual ~PipelineStages() = default;
-  /// Keeps the modules of these stages, whose parameters come in the stages' order; the others die.
-  virtual void keep_stages(const std::vector<ModelStage>& stages) = 0;
+  /// Keeps the modules of these stages, whose parameters come in the stages' order; the others die with the result.
+  [[nodiscard]] virtual std::shared_ptr<void> keep_stages(const std::vector<ModelStage>& stages) = 0;
   /// `x`: token ids [B, S] of the first stage, else hidden states [B, S, h]. Hidden states, or the last one's logits.
   [[nodiscard]] virtual Tensor forward_stage(const ModelStage& stage, const Tensor& x) = 0;
 };

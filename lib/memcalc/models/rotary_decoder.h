@@ -238,27 +238,24 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
     return output;
   }
 
-  void keep_stages(const std::vector<ModelStage>& stages) override {
+  [[nodiscard]] std::shared_ptr<void> keep_stages(const std::vector<ModelStage>& stages) override {
     if (Family::kRotaryByLayerType || Family::kPositionIdsFirst || masks_.sliding || final_softcap_ || classifier_) {
       throw Error(ErrorCode::kUnsupported, "pp: how the layers of this model would be called in a stage is not known");
     }
-    std::vector<Parameter> kept;
-    std::vector<Layer> layers;
+    auto rest = std::make_shared<Rest>();
+    rest->parameters.swap(parameters);
+    rest->layers.swap(layers_);
     first_layers_.clear();
     for (const ModelStage& stage : stages) {
-      for (const Parameter& each : parameters) {
-        if (stage.holds(each.name)) kept.push_back(each);
+      for (const Parameter& each : rest->parameters) {
+        if (stage.holds(each.name)) parameters.push_back(each);
       }
-      first_layers_.push_back(static_cast<std::int64_t>(layers.size()) - stage.first_layer);
+      first_layers_.push_back(static_cast<std::int64_t>(layers_.size()) - stage.first_layer);
       for (std::int64_t i = 0; i < stage.layers; ++i) {
-        layers.push_back(std::move(layers_[static_cast<std::size_t>(stage.first_layer + i)]));
+        layers_.push_back(std::move(rest->layers[static_cast<std::size_t>(stage.first_layer + i)]));
       }
     }
     stages_ = stages;
-    parameters.swap(kept);
-    kept.clear();
-    layers_.swap(layers);
-    layers.clear();
     const auto any = [&](bool ModelStage::*does) {
       return std::any_of(stages.begin(), stages.end(), [&](const ModelStage& each) { return each.*does; });
     };
@@ -267,6 +264,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
       norm_ = {};
       lm_head_ = {};
     }
+    return rest;
   }
 
   // As torch.distributed.pipelining's examples write a stage of transformers' modules: positions, rotary embedding and
@@ -291,6 +289,20 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
   }
 
  private:
+  /// Dies in the order of module.parameters().
+  struct Rest {
+    std::vector<Parameter> parameters;
+    std::vector<Layer> layers;
+
+    Rest() = default;
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+    ~Rest() {
+      layers.clear();
+      for (Parameter& each : parameters) each.tensor.reset();
+    }
+  };
+
   /// Where a layer of a stage that was kept stands.
   [[nodiscard]] std::size_t index_of(const ModelStage& stage, std::int64_t layer) const {
     for (std::size_t i = 0; i < stages_.size(); ++i) {

@@ -275,6 +275,9 @@ std::string options_of(const RunSpec& run) {
   add_size(text, "--pp", p.pipeline);
   if (p.pipeline > 1) text += " --schedule " + std::string(name_of(p.schedule));
   add_size(text, "--virtual-stages", p.virtual_stages);
+  for (const std::int64_t layers : p.stage_layers) {
+    text += (&layers == p.stage_layers.data() ? " --stage-layers " : ",") + std::to_string(layers);
+  }
   add_size(text, "--micro-batches", p.micro_batches);
   if (!p.reshard_after_forward) text += " --no-reshard-after-forward";
   if (p.fsdp_param_dtype) text += " --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32";

@@ -193,24 +193,42 @@ void add_preparation(const RunSpec& run, Script& script) {
   script.add();
 }
 
+constexpr std::string_view class_of(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::kGpipe: return "ScheduleGPipe";
+    case PipelineSchedule::kInterleaved: return "ScheduleInterleaved1F1B";
+    case PipelineSchedule::kZeroBubble: return "ScheduleInterleavedZeroBubble";
+    case PipelineSchedule::kZeroBubbleV: return "ScheduleZBVZeroBubble";
+    default: return "Schedule1F1B";
+  }
+}
+
 void add_pipeline(const RunSpec& run, Script& script) {
   const Parallel& p = run.parallel;
   const std::int64_t micro_batches = std::max(p.micro_batches, p.pipeline);
   const std::string stages = number(p.pipeline * p.virtual_stages);
-  const bool interleaved = p.schedule == PipelineSchedule::kInterleaved;
-  const std::string schedule = interleaved                              ? "ScheduleInterleaved1F1B"
-                               : p.schedule == PipelineSchedule::kGpipe ? "ScheduleGPipe"
-                                                                        : "Schedule1F1B";
+  const std::string schedule(class_of(p.schedule));
+  const bool one_stage =
+      p.schedule == PipelineSchedule::kGpipe || p.schedule == PipelineSchedule::kOneForwardOneBackward;
   script.import("from torch.distributed.pipelining import PipelineStage, " + schedule);
-  script.add("# stage_of(i, n): the i-th of n parts of the model with an equal share of its layers, and these layers");
+  std::string shares = "an equal share of its layers";
+  for (const std::int64_t layers : p.stage_layers) {
+    shares = (&layers == p.stage_layers.data() ? "" : shares + ", ") + number(layers);
+  }
+  if (!p.stage_layers.empty()) shares += " layers";
+  script.add("# stage_of(i, n): the i-th of n parts of the model with " + shares + ", and these layers");
   script.add("# loss_of(logits, labels): of the last of them");
-  script.add("places = range(" + part_of("pipeline") + ".get_local_rank(), " + stages + ", " + number(p.pipeline) +
-             ")");
+  const std::string place = part_of("pipeline") + ".get_local_rank()";
+  if (p.schedule == PipelineSchedule::kZeroBubbleV) {
+    script.add("places = [" + place + ", " + stages + " - 1 - " + place + "]");
+  } else {
+    script.add("places = range(" + place + ", " + stages + ", " + number(p.pipeline) + ")");
+  }
   script.add("model = torch.nn.ModuleList(prepared(*stage_of(i, " + stages + ")) for i in places)");
   script.add("group = " + part_of("pipeline") + ".get_group()");
   script.add("stages = [PipelineStage(module, i, " + stages +
              ", device, group=group) for module, i in zip(model, places)]");
-  script.add("schedule = " + schedule + "(" + (interleaved ? "stages" : "stages[0]") +
+  script.add("schedule = " + schedule + "(" + (one_stage ? "stages[0]" : "stages") +
              ", n_microbatches=" + number(micro_batches) + ", loss_fn=loss_of)");
 }
 

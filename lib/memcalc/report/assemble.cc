@@ -110,7 +110,8 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
   report.accounting = account(input);
   if (!symbolic.held.empty()) report.accounting = account_held(symbolic, input.parameters);
   if (symbolic.parameters_of_model > 0) {
-    report.parameters_total = report.parameters_trainable = symbolic.parameters_of_model;
+    report.parameters_total = symbolic.parameters_of_model;
+    report.parameters_trainable = symbolic.trainable_of_model;
     report.parameters_active = symbolic.parameters_of_model - symbolic.inactive_parameters;
   }
 }

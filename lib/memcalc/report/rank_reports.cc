@@ -23,6 +23,7 @@ double exposed_share(const Parallel& parallel) {
       return 1.0 / static_cast<double>(std::max<std::int64_t>(parallel.virtual_stages, 1));
     // ZB-H1 fills two thirds of it with gradients of weights (Qi et al. 2023, arXiv 2401.10241, table 2).
     case PipelineSchedule::kZeroBubble: return 1.0 / 3;
+    case PipelineSchedule::kZeroBubbleV: return 0;  // section 6, where both halves of a backward take a forward's time
     default: return 1;
   }
 }

@@ -40,6 +40,7 @@ Json parallel_json(const Parallel& p) {
   if (p.pipeline > 1) {
     json["schedule"] = name_of(p.schedule);
     json["virtual_stages"] = p.virtual_stages;
+    if (!p.stage_layers.empty()) json["stage_layers"] = p.stage_layers;
     json["micro_batches"] = p.micro_batches == 0 ? p.pipeline : p.micro_batches;
   }
   if (p.hsdp_shard > 0) json["hsdp_shard"] = p.hsdp_shard;

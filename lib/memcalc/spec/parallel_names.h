@@ -11,7 +11,8 @@ namespace memcalc {
 inline constexpr std::array<std::string_view, 10> kDataParallelNames = {
     "none", "ddp", "dp", "zero1", "fsdp1", "fsdp2", "ds-zero1", "ds-zero2", "ds-zero3", "megatron-dist"};
 inline constexpr std::array<std::string_view, 3> kFrameworkNames = {"torch", "deepspeed", "megatron"};
-inline constexpr std::array<std::string_view, 4> kScheduleNames = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+inline constexpr std::array<std::string_view, 5> kScheduleNames = {"gpipe", "1f1b", "interleaved", "zero-bubble",
+                                                                   "zbv"};
 inline constexpr std::array<std::string_view, 3> kContextParallelNames = {"all-gather", "ring", "ulysses"};
 inline constexpr std::array<std::string_view, 3> kOffloadNames = {"none", "host", "nvme"};
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/deepspeed_spec.h"
@@ -28,8 +29,8 @@ enum class DataParallel : std::uint8_t {
 /// --framework: whose parallel modules and operators run.
 enum class Framework : std::uint8_t { kTorch, kDeepSpeed, kMegatron };
 
-/// --schedule of the pipeline.
-enum class PipelineSchedule : std::uint8_t { kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble };
+/// --schedule of the pipeline. kZeroBubbleV: two stages a rank, the pipeline turns back at its last one.
+enum class PipelineSchedule : std::uint8_t { kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV };
 
 /// --cp-type: how attention sees the keys of other ranks.
 enum class ContextParallel : std::uint8_t { kAllGather, kRing, kUlysses };
@@ -52,6 +53,8 @@ struct Parallel {
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   std::int64_t virtual_stages = 1;  // model chunks per rank, interleaved; --virtual-stages
   std::int64_t micro_batches = 0;   // per step and pipeline; 0: as many as stages; --micro-batches
+  /// Of each stage, in their order; empty: even. --stage-layers
+  std::vector<std::int64_t> stage_layers;
 
   MegatronOptions megatron;    // --megatron
   DeepSpeedOptions deepspeed;  // --deepspeed

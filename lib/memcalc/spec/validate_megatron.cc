@@ -121,7 +121,7 @@ void check_options(const RunSpec& run) {
 }
 
 void check_pipeline(const Sizes& sizes, const Parallel& p) {
-  if (p.schedule == PipelineSchedule::kGpipe || p.schedule == PipelineSchedule::kZeroBubble) {
+  if (p.schedule != PipelineSchedule::kOneForwardOneBackward && p.schedule != PipelineSchedule::kInterleaved) {
     refuse("schedule " + std::string(name_of(p.schedule)) + ": Megatron-core has 1f1b and interleaved");
   }
   const std::int64_t first = p.megatron.first_stage_layers, last = p.megatron.last_stage_layers;

@@ -223,6 +223,7 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
                           std::vector<std::string>& assumptions) {
   const Framework usual = framework_of(p.data_parallel);
   p.framework = framework.value_or(usual);
+  if (p.schedule == PipelineSchedule::kZeroBubbleV && p.virtual_stages == 1) p.virtual_stages = 2;
   if (usual != Framework::kTorch && p.framework != usual) {
     refuse("framework " + std::string(name_of(p.framework)) + ": " + std::string(name_of(p.data_parallel)) + " is " +
            std::string(name_of(usual)) + "'s");
@@ -262,6 +263,11 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
 void check_parallel(const ModelSpec& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   check_sizes(p);
+  if (!p.stage_layers.empty() && (p.pipeline == 1 || p.framework != Framework::kTorch)) {
+    refuse(
+        "stage layers: of a pipeline under torch; accepted with --pp (Megatron: --megatron "
+        "decoder-first-pipeline-num-layers=N, decoder-last-pipeline-num-layers=N)");
+  }
   if (p.framework == Framework::kMegatron) return check_megatron(model, run);
   if (p.framework != Framework::kDeepSpeed && p.deepspeed != DeepSpeedOptions()) {
     refuse("--deepspeed: the framework is " + std::string(name_of(p.framework)) +

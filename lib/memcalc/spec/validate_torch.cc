@@ -1,5 +1,6 @@
 #include "memcalc/spec/validate_torch.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
@@ -25,7 +26,6 @@ void check_tensor_parallel(const ModelSpec& model, const RunSpec& run) {
   if (mode != DataParallel::kNone && mode != DataParallel::kDdp && mode != DataParallel::kFsdp2) {
     refuse("tp beside parallel " + std::string(name_of(mode)) + " is not modelled; accepted: fsdp2, ddp");
   }
-  if (run.fine_tuning.lora) refuse("tp: adapters on layers that ranks share are not modelled yet");
   if (run.parallel.sequence_parallel) return check_whole_plan(model, run);
   const bool mixes = mode == DataParallel::kNone;
   if (mixes && run.optimizer != Optimizer::kAdamWForLoop && run.optimizer != Optimizer::kAdagradForLoop) {
@@ -68,6 +68,7 @@ void check_whole_plan(const ModelSpec& model, const RunSpec& run) {
            "; accepted: llama, mistral, qwen2");
   }
   if (run.task != Task::kCausalLm) refuse("sp: accepted: --task causal");
+  if (run.fine_tuning.lora) refuse("sp: adapters on layers that ranks share are not modelled beside it");
   if (run.sequence_length % p.tensor != 0) {
     refuse("sp: " + tp + " does not divide the sequence length " + std::to_string(run.sequence_length));
   }
@@ -157,11 +158,69 @@ std::optional<std::int64_t> decoder_layers(const ModelSpec& model) {
       model.architecture);
 }
 
-/// Schedules of several stages a rank run them in rounds of N // (N // pp) micro-batches.
+/// torch's schedules of several stages a rank run micro-batches in rounds.
 void check_rounds(const Parallel& p, std::int64_t micro_batches) {
-  if (p.virtual_stages == 1 || micro_batches <= p.pipeline || micro_batches % p.pipeline == 0) return;
-  refuse("micro batches " + std::to_string(micro_batches) + ": rounds of other than pp " + std::to_string(p.pipeline) +
-         " micro-batches are not modelled; accepted: a multiple of pp");
+  const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / p.pipeline);
+  if (micro_batches % rounds == 0) return;
+  refuse("micro batches " + std::to_string(micro_batches) + ": torch's schedule wants a multiple of its " +
+         std::to_string(rounds) + " rounds (micro-batches // pp)");
+}
+
+/// A backward in two halves, of which the second goes around autograd's hooks and finds weights by module.parameters().
+void check_zero_bubble(const RunSpec& run) {
+  const Parallel& p = run.parallel;
+  const std::string schedule = "schedule " + std::string(name_of(p.schedule));
+  if (p.data_parallel == DataParallel::kDdp) {
+    refuse(schedule +
+           ": gradients of a backward's second half reach no hook of DistributedDataParallel, whose ranks would never "
+           "average them; accepted: --parallel fsdp2 --no-reshard-after-forward");
+  }
+  if (p.data_parallel == DataParallel::kFsdp2 && p.reshard_after_forward) {
+    refuse(schedule +
+           ": parameters that fully_shard takes away after forward are not found by a backward's first half, and torch "
+           "then computes no gradient of them; accepted: --no-reshard-after-forward");
+  }
+  if (run.checkpointing == Checkpointing::kSelective) {
+    refuse(schedule +
+           ": torch runs a selectively checkpointed layer backward once only, not in two halves; accepted: "
+           "--checkpointing none, full");
+  }
+}
+
+void check_stage_layers(const Parallel& p, std::int64_t layers) {
+  if (p.stage_layers.empty()) return;
+  const auto stages = static_cast<std::size_t>(p.pipeline * p.virtual_stages);
+  if (p.stage_layers.size() != stages) {
+    refuse("stage layers: " + std::to_string(p.stage_layers.size()) + " numbers for " + std::to_string(stages) +
+           " stages");
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t each : p.stage_layers) {
+    if (each < 1 || each > layers) refuse("stage layers: each stage has 1 to " + std::to_string(layers));
+    sum += each;
+  }
+  if (sum != layers) {
+    refuse("stage layers: together " + std::to_string(sum) + ", but the model has " + std::to_string(layers));
+  }
+}
+
+void check_schedule(const RunSpec& run, std::int64_t micro_batches) {
+  const Parallel& p = run.parallel;
+  switch (p.schedule) {
+    case PipelineSchedule::kZeroBubble: check_zero_bubble(run); return check_rounds(p, micro_batches);
+    case PipelineSchedule::kZeroBubbleV:
+      if (p.virtual_stages != 2) refuse("schedule zbv: two stages a rank; accepted: --virtual-stages 2");
+      return check_zero_bubble(run);
+    case PipelineSchedule::kInterleaved:
+      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
+      return check_rounds(p, micro_batches);
+    default:
+      if (p.virtual_stages > 1) refuse("virtual stages: accepted with --schedule interleaved, zero-bubble or zbv");
+      if (p.schedule == PipelineSchedule::kOneForwardOneBackward && micro_batches < p.pipeline) {
+        refuse("micro batches " + std::to_string(micro_batches) + ": Schedule1F1B wants as many as stages, " +
+               std::to_string(p.pipeline) + ", or more");
+      }
+  }
 }
 
 /// torch.distributed.pipelining.
@@ -173,11 +232,6 @@ void check_pipeline(const ModelSpec& model, const RunSpec& run) {
   const DataParallel mode = p.data_parallel;
   if (mode != DataParallel::kNone && mode != DataParallel::kDdp && mode != DataParallel::kFsdp2) {
     refuse(pp + " beside parallel " + std::string(name_of(mode)) + " is not modelled; accepted: fsdp2, ddp");
-  }
-  if (p.context > 1) refuse(pp + " beside cp is not modelled under torch; accepted: --framework megatron");
-  if (mode != DataParallel::kNone && p.virtual_stages > 1) {
-    refuse(pp + " with virtual stages beside parallel " + std::string(name_of(mode)) +
-           " is not modelled under torch; accepted: --schedule gpipe, 1f1b");
   }
   if (mode == DataParallel::kDdp && p.ddp_static_graph) {
     refuse(pp + ": PipelineStage prepares DDP's reducer for the last backward itself; accepted: no --ddp-static-graph");
@@ -191,8 +245,8 @@ void check_pipeline(const ModelSpec& model, const RunSpec& run) {
     refuse(pp + (p.virtual_stages > 1 ? " x " + std::to_string(p.virtual_stages) + " virtual stages" : "") +
            ": more stages than the " + std::to_string(*layers) + " layers of " + model.name);
   }
+  check_stage_layers(p, *layers);
   if (run.task != Task::kCausalLm) refuse(pp + ": stages are modelled of decoders; accepted: --task causal");
-  if (run.fine_tuning.lora) refuse(pp + ": adapters in stages are not modelled yet");
   if (run.padding) refuse(pp + ": stages get no attention mask; accepted: no --padding");
   if (run.precision == Precision::kAmpFp16) {
     refuse(pp +
@@ -203,30 +257,7 @@ void check_pipeline(const ModelSpec& model, const RunSpec& run) {
     refuse("micro batches " + std::to_string(micro_batches) + ": under torch at most " +
            std::to_string(kMostMicroBatches) + " are modelled");
   }
-  switch (p.schedule) {
-    case PipelineSchedule::kZeroBubble:
-      if (run.checkpointing != Checkpointing::kNone) {
-        refuse(
-            "schedule zero-bubble: a backward in two halves over recomputed layers is not modelled; accepted: "
-            "--checkpointing none");
-      }
-      if (mode != DataParallel::kNone || p.tensor > 1) {
-        refuse("schedule zero-bubble beside other ways to use GPUs is not modelled; accepted: --gpus " +
-               std::to_string(p.pipeline));
-      }
-      check_rounds(p, micro_batches);
-      break;
-    case PipelineSchedule::kInterleaved:
-      if (p.virtual_stages == 1) refuse("schedule interleaved: one stage a rank; give --virtual-stages 2 or more");
-      check_rounds(p, micro_batches);
-      break;
-    default:
-      if (p.virtual_stages > 1) refuse("virtual stages: accepted with --schedule interleaved");
-      if (p.schedule == PipelineSchedule::kOneForwardOneBackward && micro_batches < p.pipeline) {
-        refuse("micro batches " + std::to_string(micro_batches) + ": Schedule1F1B wants as many as stages, " +
-               std::to_string(p.pipeline) + ", or more");
-      }
-  }
+  check_schedule(run, micro_batches);
 }
 
 /// fully_shard's CPUOffloadPolicy.

@@ -237,7 +237,9 @@ void Tape::backward(const Tensor& root, Tensor root_gradient) {
   ++backward_depth_;
   const auto outer_ready = std::exchange(ready_, {});
   const Operator* const outer_node = current_node;
+  const std::int64_t outer_call = std::exchange(backward_call, ++backward_calls_);
   run_ready(first);
+  backward_call = outer_call;
   ready_ = outer_ready;
   current_node = outer_node;
   if (--backward_depth_ > 0) return;

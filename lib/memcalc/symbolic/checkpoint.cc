@@ -80,10 +80,11 @@ void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
     return;
   }
   Tape& tape = tensor.tape();
-  recomputed_.push_back(wanted_[recomputed_.size()] ? tape.detach(tensor) : Tensor());
+  std::vector<Tensor>& recomputed = recomputed_.back().tensors;
+  recomputed.push_back(wanted_[recomputed.size()] ? tape.detach(tensor) : Tensor());
   saved.tensor = tape.detach(tensor);
   tape.mark_saved(tensor);
-  if (recomputed_.size() == wanted_.size()) {
+  if (recomputed.size() == wanted_.size()) {
     // The exception's traceback keeps Python's locals alive until autocast's exit has emptied its cache.
     tape.clear_cast_cache();
     throw StopRecomputation{};
@@ -91,12 +92,22 @@ void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
 }
 
 Tensor CheckpointFrame::unpack(SavedTensor& saved) {
-  if (!recomputing_) {
+  Tape& tape = kept_.front().tape();
+  if (recomputed_.empty() || recomputed_.back().backward != tape.backward_call) {
     recomputing_ = true;
-    recomputed_.reserve(wanted_.size());
-    recompute(kept_.front().tape());
+    recomputed_.push_back({tape.backward_call, {}});
+    recomputed_.back().tensors.reserve(wanted_.size());
+    recompute(tape);
   }
-  return std::move(recomputed_[static_cast<std::size_t>(saved.slot)]);
+  return std::move(recomputed_.back().tensors[static_cast<std::size_t>(saved.slot)]);
+}
+
+void CheckpointFrame::forget(std::int32_t slot) {
+  const auto i = static_cast<std::size_t>(slot);
+  wanted_[i] = false;
+  for (Recomputation& each : recomputed_) {
+    if (i < each.tensors.size()) each.tensors[i].reset();
+  }
 }
 
 void CheckpointFrame::recompute(Tape& tape) {
@@ -109,7 +120,8 @@ void CheckpointFrame::recompute(Tape& tape) {
   }
   const bool grad_before = std::exchange(tape.grad_enabled, true);
   const bool recomputing_before = std::exchange(tape.recomputing, true);
-  tape.autocast = autocast_;  // a region of its own, with a weight cache of its own
+  // A region of its own. The engine's thread counts no other around it, so that its end empties the weight cache.
+  const std::optional<DType> autocast_before = std::exchange(tape.autocast, autocast_);
   record_host_work(tape, HostWork::kCheckpointBackward);
   record_host_work(tape, HostWork::kUnpackedTensor, static_cast<std::int64_t>(wanted_.size()));
   try {
@@ -118,7 +130,7 @@ void CheckpointFrame::recompute(Tape& tape) {
     // The usual end: nothing after the last saved tensor is needed.
     tape.abandon_pending_node();
   }
-  tape.autocast.reset();
+  tape.autocast = autocast_before;
   tape.clear_cast_cache();
   tape.grad_enabled = grad_before;
   tape.recomputing = recomputing_before;

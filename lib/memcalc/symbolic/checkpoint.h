@@ -1,6 +1,6 @@
 // torch.utils.checkpoint, non-reentrant (torch/utils/checkpoint.py): inside the region autograd saves numbers
-// instead of tensors. The first unpack in backward runs the region again, stops at the last tensor that was saved
-// (early stop), and hands each tensor out once. A selective region keeps the outputs of some operators
+// instead of tensors. The first unpack in a backward call runs the region again, stops at the last tensor that was
+// saved (early stop), and hands each tensor out once. A selective region keeps the outputs of some operators
 // (create_selective_checkpoint_contexts) and does not run those again.
 #pragma once
 
@@ -44,8 +44,9 @@ class CheckpointFrame {
   /// Numbers a tensor that autograd wants to save (forward), or keeps it (recomputation).
   void pack(const Tensor& tensor, SavedTensor& saved);
   [[nodiscard]] Tensor unpack(SavedTensor& saved);
-  /// The node that saved this tensor has died: recomputation will not keep it (checkpoint.py, weak_holders).
-  void forget(std::int32_t slot) { wanted_[static_cast<std::size_t>(slot)] = false; }
+  /// The node that saved this tensor has died: recomputation will not keep it (checkpoint.py, weak_holders), nor does
+  /// what one kept for it live on.
+  void forget(std::int32_t slot);
 
   /// The policy's answer for the next call of a listed operator.
   [[nodiscard]] bool keeps_output(ListedOperator op);
@@ -63,6 +64,12 @@ class CheckpointFrame {
     std::size_t next = 0;
   };
 
+  /// Each call of backward recomputes for itself (checkpoint.py, by graph task), and what it did not ask for stays.
+  struct Recomputation {
+    std::int64_t backward = 0;  // Tape::backward_call
+    std::vector<Tensor> tensors;
+  };
+
   void recompute(Tape& tape);
 
   std::int32_t references_ = 0;
@@ -74,7 +81,7 @@ class CheckpointFrame {
   std::vector<bool> wanted_;  // of what forward saved: a node that could ask for it is still there
   bool recomputing_ = false;
   bool arguments_on_host_ = false;
-  std::vector<Tensor> recomputed_;
+  std::vector<Recomputation> recomputed_;
   Recomputes recomputes_;
   std::int64_t products_ = 0;  // of this run of the region
   std::array<Stored, kListedOperators> stored_;

@@ -79,10 +79,12 @@ std::vector<DeferredNode> Tape::backward_input(const Tensor& root, Tensor root_g
   nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = std::move(root_gradient);
   deferred_ = &deferred;
   ++backward_depth_;
+  backward_call = ++backward_calls_;
   run_ready(first);
   --backward_depth_;
   deferred_ = nullptr;
   current_node = nullptr;
+  for (const std::function<void()>& callback : std::exchange(final_callbacks_, {})) callback();
   for (const DeferredNode& each : deferred) {
     Node& node = nodes_[static_cast<std::size_t>(each.node)];
     node.computes = static_cast<std::uint8_t>(~node.computes);
@@ -107,6 +109,8 @@ void Tape::backward_weight(DeferredNode& deferred) {
   for (const NodeId each : waiting) nodes_[static_cast<std::size_t>(each)].dependencies = 0;
   for (const NodeId each : waiting) ++nodes_[static_cast<std::size_t>(each)].dependencies;
   ++backward_depth_;
+  backward_call = ++backward_calls_;
+  node.hook = -1;  // of a tensor that a later view stands for: its node is not run again
   node.buffer[0] = deferred.summed;
   current_node = node.name;
   ++pending_nodes;
@@ -154,6 +158,9 @@ void Tape::backward_weights(std::vector<DeferredNode>& deferred) {
     last = std::move(group);
   }
   if (last.node != kNoNode) release_node(last.node);
+  last.gradient.reset();
+  last.summed.reset();
+  last.of_weights.clear();
   deferred.clear();
 }
 

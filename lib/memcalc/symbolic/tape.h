@@ -272,6 +272,7 @@ class Tape {
   bool recomputing = false;
   bool on_meta_device = false;             // tensors are made without storage: from_pretrained builds a model so
   bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
+  std::int64_t backward_call = 0;          // which one is under way: the engine's graph task
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
   std::int64_t context_ranks = 1;          // that share each sequence: attention gathers keys and values
   std::int64_t context_rank = 0;           // this one
@@ -329,6 +330,7 @@ class Tape {
   std::vector<std::function<void()>> hooks_;
   std::vector<std::function<void()>> final_callbacks_;
   int backward_depth_ = 0;
+  std::int64_t backward_calls_ = 0;
   std::vector<DeferredNode>* deferred_ = nullptr;  // of the backward_input() under way, which keeps the graph
   bool closing_ = false;
 };

@@ -69,6 +69,15 @@ enum class CudaStream : std::uint8_t {
 };
 inline constexpr std::size_t kStreamCount = 7;
 
+/// FSDP2 makes its streams (kAllGatherCopyIn to kAllReduce) once for each root; those of the `root`-th of a rank.
+[[nodiscard]] constexpr CudaStream stream_of_root(CudaStream stream, std::int64_t root) {
+  constexpr std::int64_t kFirst = static_cast<std::int64_t>(CudaStream::kAllGatherCopyIn);
+  constexpr std::int64_t kStreamsOfRoot = static_cast<std::int64_t>(CudaStream::kAllReduce) - kFirst + 1;
+  if (root == 0) return stream;
+  const std::int64_t place = static_cast<std::int64_t>(stream) - kFirst;
+  return static_cast<CudaStream>(static_cast<std::int64_t>(kStreamCount) + (root - 1) * kStreamsOfRoot + place);
+}
+
 /// kReturn: other streams are done with a block that was freed before (Block::waits_for_streams).
 enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache, kReturn };
 

@@ -297,7 +297,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     tape.stop();
   }
   const MegatronCount count = count_parameters(config);
-  result.parameters_of_model = count.total;
+  result.parameters_of_model = result.trainable_of_model = count.total;
   result.inactive_parameters = count.inactive;
   tell(config, asked, stage, result);
   return result;

@@ -97,8 +97,10 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
   return groups;
 }
 
-/// Ranks of torch's context parallelism: the first, the last and those between do other halves of the attention.
-std::vector<RankGroup> context_groups(const Parallel& p) {
+}  // namespace
+
+std::vector<RankGroup> context_ranks(const Parallel& p) {
+  if (p.context == 1) return {{.first = 0, .count = p.gpus, .name = "", .holds = ""}};
   const std::int64_t last = p.context - 1;
   const std::int64_t replicas = p.gpus / p.context;
   std::vector<RankGroup> groups;
@@ -115,8 +117,6 @@ std::vector<RankGroup> context_groups(const Parallel& p) {
   add(last, 1, "context rank " + std::to_string(last));
   return groups;
 }
-
-}  // namespace
 
 std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
   if (run.parallel.framework == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
@@ -151,7 +151,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     tape.stop();
     if (!groups.empty()) return groups;
   }
-  if (run.parallel.context > 1 && run.parallel.framework != Framework::kDeepSpeed) return context_groups(run.parallel);
+  if (run.parallel.context > 1 && run.parallel.framework != Framework::kDeepSpeed) return context_ranks(run.parallel);
   return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
 }
 

@@ -23,4 +23,8 @@ struct RankGroup {
 [[nodiscard]] std::vector<RankGroup> distinct_ranks(const ModelSpec& model, const RunSpec& run,
                                                     const DeviceSpec& device);
 
+/// Ranks of torch's context parallelism: the first, the last and those between do other halves of the attention. One
+/// group without a name where nothing shares sequences.
+[[nodiscard]] std::vector<RankGroup> context_ranks(const Parallel& parallel);
+
 }  // namespace memcalc

@@ -72,13 +72,14 @@ void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
   }
 }
 
-std::vector<ParameterInfo> parameters_of(const Model& model, const ParallelWrapper* wrapper) {
+/// `whole_shapes`: of the parameters before a wrapper replaced them; empty where none did.
+std::vector<ParameterInfo> parameters_of(const Model& model, const std::vector<Shape>& whole_shapes,
+                                         const ParallelWrapper* wrapper) {
   std::vector<ParameterInfo> parameters;
   for (const Parameter& parameter : model.parameters) {
     const std::size_t i = parameters.size();
     const Shape held = parameter.tensor.shape();
-    const bool replaced = wrapper != nullptr && !wrapper->whole_shapes.empty();
-    const Shape& shape = replaced ? wrapper->whole_shapes[i] : held;
+    const Shape& shape = whole_shapes.empty() ? held : whole_shapes[i];
     parameters.push_back({.name = parameter.name,
                           .elements = shape.elements(),
                           .dtype = parameter.tensor.dtype(),
@@ -149,11 +150,15 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
-    const std::unique_ptr<ParallelWrapper> wrapper = make_wrapper(tape, run, rank);
+    const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
+    std::vector<Shape> whole_shapes;
     if (pipelined) {
-      for (const Parameter& each : model->parameters) result.parameters_of_model += each.tensor.elements();
-      run_pipeline_loop(tape, *model, spec, run, wrapper.get(), rank);
+      WrappedStages stages = run_pipeline_loop(tape, *model, spec, run, rank);
+      result.parameters_of_model = stages.parameters_of_model;
+      result.trainable_of_model = stages.trainable_of_model;
+      whole_shapes = std::move(stages.whole_shapes);
       result.assumptions = pipeline_assumptions(run);
+      result.assumptions.insert(result.assumptions.end(), stages.assumptions.begin(), stages.assumptions.end());
     } else if (run.inference) {
       std::optional<OffloadedWeights> offloaded;
       if (run.parallel.offload_parameters == OffloadTo::kHost) offloaded.emplace(tape, *model);
@@ -170,7 +175,8 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }
-    result.parameters = parameters_of(*model, wrapper.get());
+    if (wrapper) whole_shapes = wrapper->whole_shapes;
+    result.parameters = parameters_of(*model, whole_shapes, wrapper.get());
     if (wrapper) {
       result.assumptions.insert(result.assumptions.end(), wrapper->assumptions.begin(), wrapper->assumptions.end());
       result.held = wrapper->held();

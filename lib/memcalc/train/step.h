@@ -58,6 +58,7 @@ struct SymbolicRun {
   std::vector<HeldRow> held;             // empty: what follows from the parameters
   std::vector<HeldRow> held_on_host;     // of the same, sharded, what is in host memory
   std::int64_t parameters_of_model = 0;  // on all ranks together; 0: those above
+  std::int64_t trainable_of_model = 0;   // of these
   std::int64_t rank = 0;                 // of several GPUs that which was looked at
 };
 

@@ -70,6 +70,13 @@ def split_model(m, mesh, case):
                                      **{"self_attn.%s_proj" % k: ColwiseParallel() for k in "qkv"}, "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(),
                                      "self_attn.o_proj": RowwiseParallel(output_layouts=sequence), "mlp.down_proj": RowwiseParallel(output_layouts=sequence)})
 
+def announce_split(m, mesh):
+    """What peft looks for in a layer that ranks share, where transformers has split it: adapters are then split, too."""
+    for l in layers_of(m):
+        for kind, names in (("colwise", TP_PLAN["columns"]), ("rowwise", TP_PLAN["rows"])):
+            for name in names:
+                x = l.get_submodule(name); x._hf_tp_plan, x._hf_device_mesh = kind, mesh
+
 def shard(m, case, mesh, torch):
     from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
     kw = dict(reshard_after_forward=case.get("reshard", True))
@@ -93,10 +100,9 @@ def meshes(case, world):
     elif shared: parts["dp"] = mesh[tuple(shared)] if len(shared) > 1 else mesh[shared[0]]
     return parts
 
-def pipeline_stage(m, index, stages, torch):
-    """The model's layers split evenly over `stages`; the first embeds, the last has the norm and the head. It holds
-    nothing else of the model, so that the rest dies with `m`."""
-    per = len(m.model.layers) // stages
+def pipeline_stage(m, index, layers, torch):
+    """The model's layers split as `layers` counts them by stage; the first embeds, the last has the norm and the head. It
+    holds nothing else of the model, so that the rest dies with `m`."""
     class Stage(torch.nn.Module):
         def __init__(s, embed_tokens, layers, rotary_emb, norm, lm_head):
             super().__init__()
@@ -109,17 +115,16 @@ def pipeline_stage(m, index, stages, torch):
                 h = l(h, attention_mask=None, position_ids=pos, position_embeddings=pe)
                 h = h[0] if isinstance(h, tuple) else h
             return s.lm_head(s.norm(h)) if s.lm_head is not None else h
-    first, last = index == 0, index == stages - 1
-    return Stage(m.model.embed_tokens if first else None, torch.nn.ModuleList(m.model.layers[index * per:(index + 1) * per]), m.model.rotary_emb,
+    first, last, start = index == 0, index == len(layers) - 1, sum(layers[:index])
+    return Stage(m.model.embed_tokens if first else None, torch.nn.ModuleList(m.model.layers[start:start + layers[index]]), m.model.rotary_emb,
                  m.model.norm if last else None, m.lm_head if last else None)
 
-def shapes(case, index, stages, m, torch):
-    """What a stage takes and returns, which real ranks tell each other."""
-    batch, seq = case["batch"] // case["micro_batches"], case["seq"] // case.get("cp", 1)
-    hidden = torch.empty(batch, seq, m.config.hidden_size, dtype=torch.bfloat16 if case.get("mp") else m.dtype, device="meta")
-    ids = torch.empty(batch, seq, dtype=torch.int64, device="meta")
-    logits = torch.empty(batch, seq, m.config.vocab_size, dtype=hidden.dtype, device="meta")
-    return dict(input_args=(ids if index == 0 else hidden,), output_args=(logits if index == stages - 1 else hidden,))
+def talk_alone(case, m, torch):
+    """In the fake process group a stage is told the shapes that the stage before it would send, and tells none."""
+    import torch.distributed as dist
+    hidden = torch.empty(case["batch"] // case["micro_batches"], case["seq"] // case.get("cp", 1), m.config.hidden_size, dtype=torch.bfloat16 if case.get("mp") else m.dtype, device="meta")
+    dist.recv_object_list = lambda objects, **kw: objects.__setitem__(0, (hidden,))
+    dist.send_object_list = lambda objects, **kw: None
 
 def pipeline(m, case, parts, rank, world, torch):
     """This rank's stages as one module, and the schedule that runs them. `parts`: of the mesh, where there are others."""
@@ -128,13 +133,16 @@ def pipeline(m, case, parts, rank, world, torch):
     if parts: rank, world = parts["pp"].get_local_rank(), parts["pp"].size()
     kind = case["schedule"]; chunks = case.get("chunks", 1); n = world * chunks
     mine = [rank, 2 * world - 1 - rank] if kind == "zbv" else [rank + c * world for c in range(chunks)]
-    modules = [pipeline_stage(m, i, n, torch) for i in mine]
+    if hasattr(m, "peft_config"): m = m.get_base_model()
+    if case.get("fake"): talk_alone(case, m, torch)
+    layers = case.get("stage_layers") or [len(m.model.layers) // n] * n
+    modules = [pipeline_stage(m, i, layers, torch) for i in mine]
     for x in modules:
-        if "tp" in parts: split_layers(x, parts["tp"])
+        if "tp" in parts and not case.get("lora"): split_layers(x, parts["tp"])
         if case["mode"] == "fsdp2": shard(x, case, parts["dp"], torch)
     if case["mode"] == "ddp": modules = [reduce_nothing(torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()), case, torch) for x in modules]
     device = torch.device("cuda", torch.cuda.current_device())
-    stages = [PipelineStage(x, i, n, device, group=group, **(shapes(case, i, n, m, torch) if case.get("fake") else {})) for x, i in zip(modules, mine)]
+    stages = [PipelineStage(x, i, n, device, group=group) for x, i in zip(modules, mine)]
     loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
     cls = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B, "zero-bubble": ScheduleInterleavedZeroBubble, "zbv": ScheduleZBVZeroBubble}[kind]
     schedule = cls(stages if chunks > 1 else stages[0], case["micro_batches"], loss_fn=loss_fn)
@@ -174,13 +182,17 @@ def run_case(case, rank, world, outdir):
     mark("built model and batch")
     gc.collect(); torch.cuda.empty_cache(); mark("empty_cache")
     prec = case.get("precision", "fp32"); amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(prec)
-    if case.get("lora"): m = lora(m, case); mark("lora")
-    r["params"] = sum(p.numel() for p in m.parameters()); mode = case["mode"]; m.train()
     from torch.distributed.device_mesh import init_device_mesh
-    run = m; schedule = None; cp = None
+    mode = case["mode"]
     parts = meshes(case, world) if any(case.get(k) for k in ("tp", "cp", "pp", "hsdp")) else {}
     torch.cuda.synchronize(); r["nvml_mesh"] = nvml(gpu)
-    if "tp" in parts and "pp" not in parts: split_model(m, parts["tp"], case)
+    tp = parts.get("tp") or (init_device_mesh("cuda", (world,)) if mode == "tp" and not parts else None)
+    if case.get("lora"):
+        if tp is not None: split_layers(m, tp); announce_split(m, tp)
+        m = lora(m, case); mark("lora")
+    elif tp is not None and "pp" not in parts: split_model(m, tp, case)
+    r["params"] = sum(p.numel() for p in m.parameters()); m.train()
+    run = m; schedule = None; cp = None
     if "cp" in parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
@@ -204,8 +216,6 @@ def run_case(case, rank, world, outdir):
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
         mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
         run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=gpu, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
-    elif mode == "tp" and not parts:
-        split_model(m, init_device_mesh("cuda", (world,)), case)
     elif mode == "cp" and not parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
@@ -241,7 +251,7 @@ def run_case(case, rank, world, outdir):
         if schedule is not None:
             ids, labels = batch["input_ids"], batch["labels"]
             def pp_step():
-                with autocast(): schedule.step(*([ids] if feeds else []), **(dict(target=labels, losses=[]) if predicts else {}))
+                with (cp() if cp else nullcontext()), autocast(): schedule.step(*([ids] if feeds else []), **(dict(target=labels, losses=[]) if predicts else {}))
             phase(step, "backward", pp_step)
         else:
             with (cp() if cp else nullcontext()):

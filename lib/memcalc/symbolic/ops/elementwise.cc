@@ -388,7 +388,9 @@ Tensor autocast_operand(const Tensor& x) {
   const bool cacheable = x.impl()->is_parameter && x.requires_grad();
   if (!cacheable) return to_dtype(x, *tape.autocast);
   if (const Tensor* cached = tape.find_cached_cast(*x.impl())) return *cached;
+  const bool grad_enabled = std::exchange(tape.grad_enabled, true);  // it may be used where gradients are on
   Tensor copy = to_dtype(x, *tape.autocast);
+  tape.grad_enabled = grad_enabled;
   tape.set_category(copy, Category::kAutocastCopies);
   tape.cache_cast(*x.impl(), copy);
   return copy;

@@ -35,7 +35,7 @@ void ContextParallelism::wrap(Model& model) {
 
 // context_parallel(mesh, buffers=[input_ids, labels]): the buffers are cloned, rearranged, and resized in place to this
 // rank's part; the clones and the parts stay until the context is left.
-Batch ContextParallelism::shard(const Batch& batch) {
+Batch ContextParallelism::enter(const Batch& batch) {
   const std::int64_t ranks = run.parallel.context;
   Batch local = batch;
   std::vector<Tensor*> buffers;
@@ -65,12 +65,14 @@ Batch ContextParallelism::shard(const Batch& batch) {
   return local;
 }
 
+void ContextParallelism::leave() {
+  for (Tensor& each : held_) each.reset();
+  held_.clear();
+}
+
 ModelOutput ContextParallelism::forward(const ModuleForward& module, const Batch& batch, bool sync) {
-  const Batch local = shard(batch);
-  tape.at_end_of_backward([this] {
-    for (Tensor& each : held_) each.reset();
-    held_.clear();
-  });
+  const Batch local = enter(batch);
+  tape.at_end_of_backward([this] { leave(); });
   return inner_ ? inner_->forward(module, local, sync) : module(local);
 }
 

@@ -24,9 +24,11 @@ class ContextParallelism : public ParallelWrapper {
     return inner_ ? inner_->held_on_host() : std::vector<HeldRow>{};
   }
 
- private:
-  [[nodiscard]] Batch shard(const Batch& batch);
+  /// with context_parallel(mesh, buffers=…): this rank's part of the batch, and the end of the block.
+  [[nodiscard]] Batch enter(const Batch& batch);
+  void leave();
 
+ private:
   std::unique_ptr<ParallelWrapper> inner_;
   std::vector<Tensor> held_;  // by the context, until it is left
 };

@@ -44,7 +44,8 @@ std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::i
   return holdings;
 }
 
-Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank) : ParallelWrapper(tape, run, rank) {
+Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root)
+    : ParallelWrapper(tape, run, rank), root_(root) {
   const std::int64_t ranks = sharing_ranks(run.parallel);
   shards_ = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : ranks;
   replicas_ = ranks / shards_;
@@ -223,11 +224,15 @@ void Fsdp2::register_final_callback() {
   tape.at_end_of_backward([this] { root_post_backward(); });
 }
 
-// _root_post_backward_final_callback: the root's modules come first.
-void Fsdp2::root_post_backward() {
+std::vector<Fsdp2::Group*> Fsdp2::by_module() {
   std::vector<Group*> all = {&groups_.back()};
   for (std::size_t i = 0; i + 1 < groups_.size(); ++i) all.push_back(&groups_[i]);
-  for (Group* group : all) {
+  return all;
+}
+
+// _root_post_backward_final_callback
+void Fsdp2::root_post_backward() {
+  for (Group* group : by_module()) {
     if (group->state != State::kPostBackward) post_backward(*group);
     group->state = State::kIdle;
     if (!is_last_backward_) continue;
@@ -245,9 +250,29 @@ void Fsdp2::root_post_backward() {
 // (pipelining/ stage.py, perform_reduce_grad).
 void Fsdp2::reduce_gradients() {
   is_last_backward_ = reshards_after_backward_ = reduces_ = true;
-  post_backward(groups_.back());
-  for (std::size_t i = 0; i + 1 < groups_.size(); ++i) post_backward(groups_[i]);
+  for (Group* group : by_module()) post_backward(*group);
   root_post_backward();
+}
+
+void Fsdp2::gather_parameters() {
+  for (Group* group : by_module()) unshard(*group, true);
+}
+
+void Fsdp2::await_parameters() {
+  for (Group* group : by_module()) wait_for_unshard(*group);
+}
+
+void Fsdp2::release_parameters() {
+  for (Group* group : by_module()) reshard(*group);
+}
+
+Tensor Fsdp2::in_module(const Tensor& parameter) const {
+  for (const Group& group : groups_) {
+    for (const ShardedParameter& each : group.params) {
+      if (each.sharded.impl() == parameter.impl()) return each.unsharded;
+    }
+  }
+  return parameter;
 }
 
 // --- FSDPParamGroup

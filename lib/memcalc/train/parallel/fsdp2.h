@@ -16,7 +16,8 @@ namespace memcalc {
 
 class Fsdp2 : public ParallelWrapper, public LayerHooks {
  public:
-  Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank);
+  /// `root`: which of the rank's roots it is; each has streams of its own (FSDPCommContext).
+  Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root = 0);
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
@@ -24,6 +25,10 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
   void reduce_gradients() override;
+  void gather_parameters() override;
+  void await_parameters() override;
+  void release_parameters() override;
+  [[nodiscard]] Tensor in_module(const Tensor& parameter) const override;
   [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
 
  private:
@@ -64,14 +69,19 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   void register_final_callback();
   [[nodiscard]] Tensor register_post_backward(Group& group, const Tensor& input);
 
-  void unshard(Group& group);
+  /// `ahead`: asked for by unshard(async_op=True), which gathers on the current stream.
+  void unshard(Group& group, bool ahead = false);
   void wait_for_unshard(Group& group);
   void reshard(Group& group);
   void backward_prefetch(Group& group);
   void reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, std::vector<Tensor>& gradients);
 
+  /// The root comes first among a module's modules.
+  [[nodiscard]] std::vector<Group*> by_module();
+  [[nodiscard]] CudaStream own(CudaStream stream) const { return stream_of_root(stream, root_); }
   [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
 
+  std::int64_t root_ = 0;
   std::int64_t shards_ = 1;                          // ranks that share one copy
   std::int64_t replicas_ = 1;                        // HSDP: copies
   std::vector<Group> groups_;                        // the layers, then the root

@@ -72,9 +72,9 @@ void chunk_cat_metadata(Tape& tape, const std::vector<Bytes>& chunks) {
 }  // namespace
 
 // foreach_all_gather, on the streams of get_all_gather_streams. Its output holds its input as a slice.
-void Fsdp2::unshard(Group& group) {
+void Fsdp2::unshard(Group& group, bool ahead) {
   if (group.all_gather_result.defined() || group.is_unsharded || group.params.empty()) return;
-  const OnStream on_copy_in(tape, CudaStream::kAllGatherCopyIn);
+  const OnStream on_copy_in(tape, ahead ? tape.stream : own(CudaStream::kAllGatherCopyIn));
   std::int64_t cast_elements = 0;
   Bytes bytes = 0;  // of this rank's part
   std::vector<Tensor> inputs;
@@ -103,7 +103,7 @@ void Fsdp2::unshard(Group& group) {
     copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
   group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
-  const OnStream on_all_gather(tape, CudaStream::kAllGather);
+  const OnStream on_all_gather(tape, ahead ? tape.stream : own(CudaStream::kAllGather));
   tape.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
   while (!inputs.empty()) inputs.pop_back();
 }
@@ -149,17 +149,17 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   const Tensor unsharded_grad = shards_ > 1 ? gradients.back() : Tensor();
   while (!gradients.empty()) gradients.pop_back();
 
-  const OnStream on_reduce_scatter(tape, CudaStream::kReduceScatter);
+  const OnStream on_reduce_scatter(tape, own(CudaStream::kReduceScatter));
   Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
   tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(), shards_);
   if (replicas_ > 1) {
-    const OnStream on_all_reduce(tape, CudaStream::kAllReduce);
+    const OnStream on_all_reduce(tape, own(CudaStream::kAllReduce));
     tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
     if (Kernel* kernel = tape.last_kernel()) kernel->k = shards_;  // ranks between two of the group
     group.all_reduce_state = output;
   }
   if (orig_dtype != reduce_dtype) {
-    const OnStream on_all_reduce(tape, replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter);
+    const OnStream on_all_reduce(tape, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
     output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
   }
   for (ShardedParameter* param : with_gradient) {

@@ -128,6 +128,9 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_fir
     std::vector<Split> splits = {{weight->second, columns ? 0 : 1}};
     if (bias != parameters.end()) splits.push_back({bias->second, 0});
     keep_shards(tape, splits, ranks);
+    if (layer->lora_a.defined()) {
+      keep_shards(tape, {{columns ? &layer->lora_b : &layer->lora_a, columns ? 0 : 1}}, ranks);
+    }
   }
   if (!any) throw Error(ErrorCode::kUnsupported, "tp: this model has no linear layers that could be split");
 }
@@ -209,6 +212,18 @@ void TensorParallel::before_last_backward() {
 
 void TensorParallel::reduce_gradients() {
   if (inner_) inner_->reduce_gradients();
+}
+
+void TensorParallel::gather_parameters() {
+  if (inner_) inner_->gather_parameters();
+}
+
+void TensorParallel::await_parameters() {
+  if (inner_) inner_->await_parameters();
+}
+
+void TensorParallel::release_parameters() {
+  if (inner_) inner_->release_parameters();
 }
 
 }  // namespace memcalc

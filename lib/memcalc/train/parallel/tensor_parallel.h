@@ -25,6 +25,12 @@ class TensorParallel : public ParallelWrapper {
   void after_step() override;
   void before_last_backward() override;
   void reduce_gradients() override;
+  void gather_parameters() override;
+  void await_parameters() override;
+  void release_parameters() override;
+  [[nodiscard]] Tensor in_module(const Tensor& parameter) const override {
+    return inner_ ? inner_->in_module(parameter) : parameter;
+  }
   [[nodiscard]] std::vector<HeldRow> held_on_host() const override {
     return inner_ ? inner_->held_on_host() : std::vector<HeldRow>{};
   }

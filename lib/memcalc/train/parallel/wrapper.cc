@@ -52,7 +52,7 @@ Tensor ParallelWrapper::averaged_loss(const Tensor& loss) {
 namespace {
 
 /// What the ranks do that share parameters, gradients and optimizer states.
-std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, std::int64_t rank) {
+std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t chunk) {
   switch (run.parallel.data_parallel) {
     case DataParallel::kDp: return std::make_unique<DataParallelModule>(tape, run, rank);
     case DataParallel::kDdp: return std::make_unique<Ddp>(tape, run, rank);
@@ -61,7 +61,7 @@ std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, st
     case DataParallel::kDsZero2: return std::make_unique<DeepSpeedZero>(tape, run, rank);
     case DataParallel::kDsZero3: return std::make_unique<DeepSpeedZero3>(tape, run, rank);
     case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank);
-    case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank);
+    case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank, chunk);
     default: break;
   }
   throw Error(ErrorCode::kUnsupported,
@@ -80,13 +80,20 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
   const Parallel& p = run.parallel;
   if (!p.is_parallel()) return nullptr;
   if (p.expert > 1) return std::make_unique<ExpertParallel>(tape, run, rank);
-  std::unique_ptr<ParallelWrapper> wrapper;
-  if (p.data_parallel != DataParallel::kNone) wrapper = make_sharing(tape, run, rank);
-  if (p.tensor > 1) wrapper = std::make_unique<TensorParallel>(tape, run, rank, std::move(wrapper));
+  std::unique_ptr<ParallelWrapper> wrapper = make_stage_wrapper(tape, run, rank, 0);
   if (p.context > 1 && p.framework == Framework::kDeepSpeed) {
     return std::make_unique<Ulysses>(tape, run, rank, std::move(wrapper));
   }
   if (p.context > 1) wrapper = std::make_unique<ContextParallelism>(tape, run, rank, std::move(wrapper));
+  return wrapper;
+}
+
+std::unique_ptr<ParallelWrapper> make_stage_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank,
+                                                    std::int64_t chunk) {
+  const Parallel& p = run.parallel;
+  std::unique_ptr<ParallelWrapper> wrapper;
+  if (p.data_parallel != DataParallel::kNone) wrapper = make_sharing(tape, run, rank, chunk);
+  if (p.tensor > 1) wrapper = std::make_unique<TensorParallel>(tape, run, rank, std::move(wrapper));
   return wrapper;
 }
 

@@ -53,6 +53,12 @@ class ParallelWrapper {
   virtual void before_last_backward() {}
   /// PipelineStage.perform_reduce_grad: what no backward pass has reduced yet.
   virtual void reduce_gradients() {}
+  /// A schedule's UNSHARD of a whole stage, the wait for it in front of the stage's first use, and RESHARD.
+  virtual void gather_parameters() {}
+  virtual void await_parameters() {}
+  virtual void release_parameters() {}
+  /// What the module computes with in the place of one of the optimizer's parameters, while it is gathered.
+  [[nodiscard]] virtual Tensor in_module(const Tensor& parameter) const { return parameter; }
 
   /// Of model.parameters before wrap(), where it replaced them.
   std::vector<Shape> whole_shapes;
@@ -85,5 +91,9 @@ struct MixedPrecisionPolicy {
 
 /// Null on one GPU, and where nothing but a pipeline uses the others.
 [[nodiscard]] std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank);
+
+/// The same around the `chunk`-th stage of a rank's pipeline. Context parallelism is around the whole schedule.
+[[nodiscard]] std::unique_ptr<ParallelWrapper> make_stage_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank,
+                                                                  std::int64_t chunk);
 
 }  // namespace memcalc
