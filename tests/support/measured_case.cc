@@ -283,6 +283,7 @@ MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::stri
   options.compile = flag(case_json, "compile");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   set_skipped_steps(result.id, options);
+  set_parallel(case_json, options);
   result.run = resolve(result.spec, options).run;
   return result;
 }

@@ -40,12 +40,13 @@ def lora(m, case):
     import peft
     return peft.get_peft_model(m, peft.LoraConfig(r=case["lora"], target_modules="all-linear", lora_dropout=0.0, bias="none"))
 
+TP_PLAN = dict(columns=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"), rows=("self_attn.o_proj", "mlp.down_proj"))
+
 def split_layers(m, mesh):
     """In the order in which a layer runs."""
     from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel
-    c, r = ColwiseParallel, RowwiseParallel
-    plan = {"self_attn.q_proj": c(), "self_attn.k_proj": c(), "self_attn.v_proj": c(), "self_attn.o_proj": r(), "mlp.gate_proj": c(), "mlp.up_proj": c(), "mlp.down_proj": r()}
-    for l in layers_of(m): parallelize_module(l, mesh, plan)
+    plan = {**{k: ColwiseParallel() for k in TP_PLAN["columns"]}, **{k: RowwiseParallel() for k in TP_PLAN["rows"]}}
+    for l in layers_of(m): parallelize_module(l, mesh, {k: plan[k] for k in sorted(plan, key=[n for n, _ in l.named_modules()].index)})
 
 def split_model(m, mesh, case):
     """Tensor parallelism by the case's "tp_plan": "layers" as above; "sequence", torch's tutorial's and torchtitan's: the
