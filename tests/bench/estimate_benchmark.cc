@@ -53,6 +53,30 @@ BENCHMARK(Model_bert_large)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Model_llama_3_8b)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Model_gpt2)->Unit(benchmark::kMicrosecond);
 
+/// A GPT of a trillion parameters on 3,072 A100 under Megatron, as Narayanan et al. 2021 (arXiv 2104.04473, table 1)
+/// trained it: tensor parallel 8, 64 stages, two a rank, 512 micro-batches, every layer recomputed.
+void Trillion_on_3072(benchmark::State& state) {
+  ModelSpec model = registry().model("gpt2");
+  auto& gpt = std::get<Gpt2Spec>(model.architecture);
+  gpt = {.vocab_size = 51200,
+         .n_embd = 25600,
+         .n_layer = 128,
+         .n_head = 160,
+         .n_positions = 2048,
+         .n_inner = 102400,
+         .activation_function = "gelu_new"};
+  RunOptions options{.batch_size = 1, .sequence_length = 2048, .precision = Precision::kBf16};
+  options.checkpointing = Checkpointing::kFull;
+  options.gpus = 3072;
+  options.framework = Framework::kMegatron;
+  options.parallel = {.nodes = 384, .tensor = 8, .pipeline = 64, .schedule = PipelineSchedule::kInterleaved};
+  options.parallel.sequence_parallel = true;
+  options.parallel.virtual_stages = 2;
+  options.parallel.micro_batches = 512;
+  measure(state, model, resolve(model, options).run);
+}
+BENCHMARK(Trillion_on_3072)->Unit(benchmark::kMillisecond);
+
 void Flat_in_batch(benchmark::State& state) {
   RunSpec run = decoder_run(2048);
   run.batch_size = state.range(0);
