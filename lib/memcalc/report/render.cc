@@ -137,6 +137,15 @@ std::string parameters_of(const Report& report) {
   return format_count(report.parameters_total) + " parameters" + parts + (parts.empty() ? "" : ")");
 }
 
+const char* compiled_words(CompiledParts parts) {
+  switch (parts) {
+    case CompiledParts::kLayers: return "torch.compile of each layer";
+    case CompiledParts::kLayersAndLoss: return "torch.compile of each layer and the loss";
+    case CompiledParts::kModel: break;
+  }
+  return "torch.compile";
+}
+
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
@@ -163,6 +172,9 @@ std::vector<std::string> setting_of(const Report& report) {
                         ? "checkpointing every " + what
                         : "checkpointing 1 " + what + " of every " + std::to_string(run.checkpoint_every));
   }
+  if (run.compile) words.emplace_back(compiled_words(run.compiled_parts));
+  if (run.float8 != Float8::kNone) words.push_back("float8 " + std::string(name_of(run.float8)));
+  if (run.offload_activations) words.emplace_back("activations offloaded");
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
   if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
