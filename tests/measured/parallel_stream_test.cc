@@ -120,8 +120,8 @@ struct Recording {
   Stream last_step;
 };
 
-constexpr const char* kRows[] = {"rows_parallel_h200.jsonl", "rows_parallel_quick_h200.jsonl",
-                                 "rows_parallel_mesh_h200.jsonl", "rows_deepspeed_h200.jsonl",
+constexpr const char* kRows[] = {"rows_parallel_h200.jsonl",          "rows_parallel_quick_h200.jsonl",
+                                 "rows_parallel_mesh_h200.jsonl",     "rows_deepspeed_h200.jsonl",
                                  "rows_parallel_sequence_h200.jsonl", "rows_parallel_pipelines_h200.jsonl"};
 
 /// The row of the same run, which says in the harness's words what was run; a history's header may be older.
