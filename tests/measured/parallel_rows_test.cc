@@ -117,9 +117,9 @@ struct BlindGroup {
   std::size_t seen = 0, allocated = 0, reserved = 0;
 };
 
-// Runs drawn at random over models, meshes of 2 to 64 GPUs and options (harness/parallel_blind_cases.py), each rank alone
-// on an H200 in torch's fake process group: nothing arrives late there, which FSDP1's reserved memory depends on. The
-// first draws were predicted first and then looked into; what is asserted is what is reached.
+// Runs drawn at random over models, meshes of 2 to 64 GPUs and options (harness/parallel_blind_cases.py), each rank
+// alone on an H200 in torch's fake process group: nothing arrives late there, which FSDP1's reserved memory depends on.
+// The first draws were predicted first and then looked into; what is asserted is what is reached.
 TEST(BlindParallelRows, AreWithinWhatWasReached) {
   constexpr const char* kFile = "rows_parallel_blind_h200.jsonl";
   BlindGroup whole{"DDP, ZeRO-1, FSDP2, CP, experts", 436, 401, 384, 0.02, 0.06};

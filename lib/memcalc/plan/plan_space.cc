@@ -194,6 +194,16 @@ const char* contradiction_in(const PlanQuestion& question, const Choice& c) {
   if (c.tensor > question.gpus / question.nodes) return "tensor parallel beyond one host";
   if (micro_batches_of(question, c) == 0) return "the global batch is no multiple of micro-batch x replicas";
   if (c.pipeline > 1 && micro_batches_of(question, c) < c.pipeline) return "fewer micro-batches than stages";
+  // Torch runs these, but the closed form knows neither the whole gradients of sharded stages nor what a backward in
+  // two halves keeps, and would have them simulated before what is better.
+  if (c.pipeline == 1 || c.way == Way::kMegatron) return nullptr;
+  if (c.context > 1) return "context parallelism in a pipeline is not searched under torch";
+  const bool alone = c.data_parallel == DataParallel::kNone;
+  if (c.virtual_stages > 1 && !alone) return "virtual stages beside data-parallel ranks are not searched under torch";
+  if (c.schedule == PipelineSchedule::kZeroBubble &&
+      (!alone || c.tensor > 1 || c.checkpointing != Checkpointing::kNone)) {
+    return "zero bubble beside anything else is not searched under torch";
+  }
   return nullptr;
 }
 
