@@ -180,6 +180,11 @@ void check_zero_bubble(const RunSpec& run) {
            ": parameters that fully_shard takes away after forward are not found by a backward's first half, and torch "
            "then computes no gradient of them; accepted: --no-reshard-after-forward");
   }
+  if (p.data_parallel == DataParallel::kFsdp2 && run.checkpointing != Checkpointing::kNone) {
+    refuse(schedule +
+           ": layers that are recomputed in the second half of a backward, outside of fully_shard's, are not modelled; "
+           "accepted: --checkpointing none");
+  }
   if (run.checkpointing == Checkpointing::kSelective) {
     refuse(schedule +
            ": torch runs a selectively checkpointed layer backward once only, not in two halves; accepted: "
