@@ -13,17 +13,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kAllReduce{"_c10d_functional::all_reduce"};
 constexpr Operator kFromTorchTensor{"_FromTorchTensorBackward"}, kRedistribute{"RedistributeBackward"};
-
-/// funcol.all_reduce: a copy, reduced in place.
-Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
-  Tape& tape = x.tape();
-  Tensor sum = tape.empty(x.shape(), x.dtype(), kAllReduce, Category::kCommunication);
-  tape.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
-  tape.set_category(sum, Category::kTemporaries);
-  return sum;
-}
 
 void sum_gradient(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();

@@ -65,14 +65,6 @@ Tensor own_part(const Tensor& whole, int dim, std::int64_t ranks) {
   return new_copy(whole, with_size(whole.shape(), dim, whole.size(dim) / ranks), kPart);
 }
 
-Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
-  Tape& tape = x.tape();
-  Tensor sum = tape.empty(x.shape(), x.dtype(), kReduce, Category::kCommunication);
-  tape.collective(kReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
-  tape.set_category(sum, Category::kTemporaries);
-  return sum;
-}
-
 using Move = Tensor (*)(const Tensor& x, int dim, std::int64_t ranks);
 
 template <Move kBack>
@@ -157,6 +149,14 @@ void loss_backward(BackwardCall& call) {  // saved: targets, total weight, log-p
 void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
 
 }  // namespace
+
+Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
+  Tape& tape = x.tape();
+  Tensor sum = tape.empty(x.shape(), x.dtype(), kReduce, Category::kCommunication);
+  tape.collective(kReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
+  tape.set_category(sum, Category::kTemporaries);
+  return sum;
+}
 
 Tensor distributed(const Tensor& x) {
   const Tensor* const inputs[] = {&x};

@@ -9,6 +9,9 @@
 
 namespace memcalc {
 
+/// funcol.all_reduce of values without a gradient: a copy, reduced in place.
+[[nodiscard]] Tensor all_reduce(const Tensor& x, std::int64_t ranks);
+
 /// DTensor.from_local: x itself. Gradients that meet at it are added to a new tensor: the engine's input buffer does
 /// not change subclasses of Tensor in place.
 [[nodiscard]] Tensor distributed(const Tensor& x);

@@ -144,10 +144,6 @@ Shape with_last(Shape shape, std::int64_t last) {
   return shape;
 }
 
-}  // namespace
-
-namespace {
-
 /// Float8Linear.forward while it is traced: inputs and saved: input, weight.
 Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
   static constexpr Operator kFloat8Product{kFloat8ProductName};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/train/parallel/fsdp2.h"
 
@@ -41,8 +42,6 @@ void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::
 
 constexpr Bytes kBlockBytes = 128 * 16;  // BLOCK_SIZE threads of BYTES_PER_THREAD: aten/native/cuda/TensorShape.cu
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 /// What split_with_sizes_copy_out_cuda_contiguous_no_cast tells its kernel, packed into one tensor of int64: two
 /// addresses and a size of each split, the split of each block, and the sums of blocks. `chunks`: bytes of each split
 /// in one of the `ranks` parts.
@@ -50,13 +49,13 @@ void copy_out_metadata(Tape& tape, const std::vector<Bytes>& chunks, std::int64_
   const std::int64_t most_blocks =
       std::int64_t{tape.device.multiprocessors} * tape.device.max_threads_per_multiprocessor / 128 * 2;
   std::int64_t blocks = 0;
-  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes);
+  for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes);
   const std::int64_t iterations =
-      std::max<std::int64_t>(divide_up(blocks * ranks, std::max(most_blocks, std::int64_t{1})), 1);
+      std::max<std::int64_t>(ceil_div(blocks * ranks, std::max(most_blocks, std::int64_t{1})), 1);
   const auto per_block = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(iterations))));
-  const std::int64_t per_chunk = divide_up(iterations, std::min(per_block, ranks));
+  const std::int64_t per_chunk = ceil_div(iterations, std::min(per_block, ranks));
   blocks = 0;
-  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes * per_chunk);
+  for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes * per_chunk);
   const auto splits = static_cast<std::int64_t>(chunks.size());
   tape.scratch((3 * splits + blocks + splits + 1) * 8, kCopyOut, Category::kCommunication);
 }
@@ -64,7 +63,7 @@ void copy_out_metadata(Tape& tape, const std::vector<Bytes>& chunks, std::int64_
 /// The same of _chunk_cat_out_cuda_contiguous, get_chunk_cat_metadata; gone before the kernel runs.
 void chunk_cat_metadata(Tape& tape, const std::vector<Bytes>& chunks) {
   std::int64_t blocks = 0;
-  for (const Bytes chunk : chunks) blocks += divide_up(chunk, kBlockBytes);
+  for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes);
   const auto tensors = static_cast<std::int64_t>(chunks.size());
   tape.scratch((4 * tensors + 2 * (tensors + 1) + blocks) * 8, kChunkCat, Category::kCommunication);
 }
