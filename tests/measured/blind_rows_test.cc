@@ -14,22 +14,16 @@
 #include "support/measured_case.h"
 #include "support/measured_report.h"
 #include "support/paths.h"
+#include "support/row_group.h"
 
 namespace memcalc::measured {
 namespace {
 
 constexpr const char* kFile = "rows_blind_h200.jsonl";
 
-struct Group {
-  const char* name;
-  std::size_t rows, exact_allocated, exact_reserved;
-  double max_allocated_error, max_reserved_error;
-  std::size_t seen = 0, allocated = 0, reserved = 0;
-};
-
 TEST(BlindRows, AreWithinWhatWasReached) {
-  Group text{"text", 246, 224, 227, 0.002, 0.02};
-  Group images{"images and speech", 180, 136, 135, 0.01, 0.17};  // the workspaces move segments of 392 MiB
+  RowGroup text{"text", 246, 224, 227, 0.002, 0.02};
+  RowGroup images{"images and speech", 180, 136, 135, 0.01, 0.17};  // the workspaces move segments of 392 MiB
   std::ifstream lines(test::measured_dir() / kFile);
   for (std::string line; std::getline(lines, line);) {
     const JsonDocument json = JsonDocument::parse(line, kFile);
@@ -44,20 +38,13 @@ TEST(BlindRows, AreWithinWhatWasReached) {
     EXPECT_EQ(sum_of_categories(report), report.memory.peak_allocated);
     const Task task = of.run.task;
     const bool convolves = task == Task::kImageClassification || task == Task::kContrastive || task == Task::kSpeech;
-    Group& group = convolves ? images : text;
+    RowGroup& group = convolves ? images : text;
     const Bytes allocated = json.root().required_int("peak_allocated");
     const Bytes reserved = json.root().required_int("peak_reserved");
-    ++group.seen;
-    group.allocated += report.memory.peak_allocated == allocated ? 1U : 0U;
-    group.reserved += report.memory.peak_reserved == reserved ? 1U : 0U;
-    EXPECT_LE(error_of(report.memory.peak_allocated, allocated), group.max_allocated_error);
-    EXPECT_LE(error_of(report.memory.peak_reserved, reserved), group.max_reserved_error);
+    group.add(error_of(report.memory.peak_allocated, allocated), error_of(report.memory.peak_reserved, reserved));
   }
-  for (const Group& group : {text, images}) {
-    EXPECT_EQ(group.seen, group.rows) << group.name;
-    EXPECT_GE(group.allocated, group.exact_allocated) << group.name;
-    EXPECT_GE(group.reserved, group.exact_reserved) << group.name;
-  }
+  text.expect_what_was_reached();
+  images.expect_what_was_reached();
 }
 
 }  // namespace
