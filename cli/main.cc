@@ -116,14 +116,12 @@ constexpr Entry kCommands[] = {
     {"calibrate", add_calibrate},  {"check", add_check},         {"utilization", add_utilization},
     {"completion", add_completion}};
 
-bool asks_about_all(const std::string& first) {
-  return first == "--help" || first == "-h" || first == "--version" || first == "completion";
-}
+bool asks_about_all(const std::string& first) { return first == "--help" || first == "-h" || first == "completion"; }
 
 // `memcalc --model …` is `memcalc estimate --model …`.
 std::vector<std::string> with_default_command(std::vector<std::string> arguments) {
   const std::string& first = arguments.front();
-  if (asks_about_all(first)) return arguments;
+  if (asks_about_all(first) || first == "--version") return arguments;
   if (first.starts_with('-')) {
     arguments.insert(arguments.begin(), "estimate");
     return arguments;
