@@ -24,6 +24,7 @@ has_package() {
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
     libcli11-dev) has_header CLI/CLI.hpp ;;
     libeigen3-dev) has_header eigen3/Eigen/Core ;;
+    libfmt-dev) has_header fmt/format.h ;;
     libgtest-dev) has_header gtest/gtest.h ;;
     libgmock-dev) has_header gmock/gmock.h ;;
     libbenchmark-dev) has_header benchmark/benchmark.h ;;

@@ -22,6 +22,7 @@ FACES = ("cli", "python", "probe")
 FACADES = ("memcalc/memcalc.h", "memcalc/planning.h")  # what the faces see of the library
 THIRD_PARTY = {  # the first part of an include: where it may stand
     "nlohmann": lambda path: re.fullmatch(r"lib/memcalc/(spec/[^/]+\.cc|report/render_json\w*\.cc)", path),
+    "fmt": lambda path: re.fullmatch(r"(lib/memcalc|cli|python/src)/.*\.cc", path),
     "CLI": lambda path: path.startswith("cli/"),
     "Eigen": lambda path: re.fullmatch(r"lib/memcalc/(cost|plan)/.+\.cc", path),
     "pybind11": lambda path: path.startswith("python/"),
