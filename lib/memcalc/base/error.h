@@ -18,12 +18,19 @@ enum class ErrorCode {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// `part`: the option, key, file or name that is wrong; empty: the whole. `rule`: the id of the rule that is broken
+  /// (spec/rules.h); empty: none.
+  Error(ErrorCode code, const std::string& message, std::string part = {}, std::string rule = {})
+      : std::runtime_error(message), code_(code), part_(std::move(part)), rule_(std::move(rule)) {}
 
   [[nodiscard]] ErrorCode code() const { return code_; }
+  [[nodiscard]] const std::string& part() const { return part_; }
+  [[nodiscard]] const std::string& rule() const { return rule_; }
 
  private:
   ErrorCode code_;
+  std::string part_;
+  std::string rule_;
 };
 
 [[nodiscard]] inline Error overflow_error() {

@@ -1,0 +1,96 @@
+#include "memcalc/spec/rules.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <variant>
+
+#include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/run_fields.h"
+
+namespace memcalc {
+namespace {
+
+std::string text_of(const std::optional<std::int64_t>& number) { return number ? fmt::format("{}", *number) : "no"; }
+
+std::string value_of(std::string_view name, const Rule& rule, const RuleQuestion& question) {
+  if (name.empty()) return rule.detail != nullptr ? rule.detail(question) : "";
+  if (name == "model") return question.model.name;
+  if (name == "family") return question.model.model_type;
+  if (name == "layers") return text_of(question.sizes.layers);
+  if (name == "heads") return text_of(question.sizes.heads);
+  if (name == "kv_heads") return text_of(question.sizes.key_value_heads);
+  if (name == "experts") return text_of(question.sizes.experts);
+  const Field* field = find_field(name);
+  if (field == nullptr) throw Error(ErrorCode::kInternal, fmt::format("rule {}: no option {}", rule.id, name));
+  const auto value = field->get(RunRecord{question.model, question.run});
+  return value ? text_of(*value) : "none";
+}
+
+std::string filled(std::string_view text, const Rule& rule, const RuleQuestion& question) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t open = std::min(text.find('{'), text.size());
+    result += text.substr(0, open);
+    text.remove_prefix(open);
+    if (text.empty()) break;
+    const std::size_t close = text.find('}');
+    result += value_of(text.substr(1, close - 1), rule, question);
+    text.remove_prefix(close + 1);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::span<const RuleGroup> rule_groups() {
+  static const std::vector<RuleGroup> groups = [] {
+    std::vector<RuleGroup> all;
+    for (const auto groups_of : kRuleTables) {
+      for (const RuleGroup& each : groups_of()) all.push_back(each);
+    }
+    return all;
+  }();
+  return groups;
+}
+
+std::string message_of(const Rule& rule, const RuleQuestion& question) {
+  std::string message = filled(rule.message, rule, question);
+  if (!rule.accepted.empty()) message += "; accepted: " + filled(rule.accepted, rule, question);
+  return message;
+}
+
+SharedSizes shared_sizes(const ModelSpec& model) {
+  return std::visit(
+      [&](const auto& spec) {
+        SharedSizes sizes;
+        if constexpr (requires { spec.num_attention_heads; }) {
+          sizes.heads = sizes.key_value_heads = spec.num_attention_heads;
+        } else if constexpr (requires { spec.n_head; }) {
+          sizes.heads = sizes.key_value_heads = spec.n_head;
+        }
+        if constexpr (requires { spec.num_key_value_heads; }) sizes.key_value_heads = spec.num_key_value_heads;
+        if constexpr (requires { spec.num_key_value_heads; }) {
+          sizes.layers = spec.num_hidden_layers;
+        } else if constexpr (requires { spec.n_layer; }) {
+          sizes.layers = spec.n_layer;
+        }
+        if constexpr (requires { spec.experts.count; }) sizes.experts = spec.experts.count;
+        return sizes;
+      },
+      model.architecture);
+}
+
+void check_rules(const ModelSpec& model, const RunSpec& run) {
+  const RuleQuestion question{model, run, run.parallel, shared_sizes(model)};
+  for (const RuleGroup& group : rule_groups()) {
+    if (group.concerns != nullptr && !group.concerns(question)) continue;
+    for (const Rule& rule : group.rules) {
+      if (!rule.broken(question)) continue;
+      throw Error(rule.code, message_of(rule, question), std::string(rule.options.substr(0, rule.options.find(' '))),
+                  std::string(rule.id));
+    }
+  }
+}
+
+}  // namespace memcalc
