@@ -40,6 +40,7 @@ struct NcclMemory {
 
 struct DeviceSpec {
   std::string name;                  // "h100-sxm"
+  std::string reference;             // what was asked for: a registry's name, a path (--gpu)
   std::string description;           // "NVIDIA H100 80GB HBM3 (SXM5)"
   Bytes memory_bytes = 0;            // what the driver reports as total
   int compute_capability_major = 0;  // 9 for Hopper; 0 where it is no CUDA device

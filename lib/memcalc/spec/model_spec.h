@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/architecture_changes.h"
 #include "memcalc/spec/custom_spec.h"
 #include "memcalc/spec/weights.h"
 
@@ -323,6 +324,9 @@ using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen
 
 struct ModelSpec {
   std::string name;        // registry name, or the path it was read from
+  std::string reference;   // what was asked for: a registry's name, a path (--model); empty: nothing that has a name
+  std::string family;      // a family by itself (--arch)
+  ArchitectureChanges changes;  // sizes that were asked for beside it
   std::string model_type;  // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
   std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json; else that of the weights

@@ -67,20 +67,20 @@ struct Field {
   FieldType type = FieldType::kWhole;
   std::string_view value;  // how --help calls the value: "N"; "[NORM]" may be left out; empty for a flag
   std::string_view help;   // one line of at most 56 characters: meaning, unit, [default]
-  std::span<const std::string_view> names = {};  // accepted by kName; of kText: proposed by the shells
-  std::string_view unit = {};                    // "tokens"; empty: none
+  std::span<const std::string_view> names;  // accepted by kName; of kText: proposed by the shells
+  std::string_view unit;                    // "tokens"; empty: none
   double least = 1;                              // of numbers, both included
   double most = 9.2e18;
-  std::string_view accepted = {};  // in words, where `names` or the bounds do not say it
-  std::string_view negative = {};  // the flag that means false: "--no-tie"
-  std::string_view negative_help = {};
+  std::string_view accepted;  // in words, where `names` or the bounds do not say it
+  std::string_view negative;  // the flag that means false: "--no-tie"
+  std::string_view negative_help;
   /// False: the value is none of those accepted.
   bool (*set)(RunRequest& request, const FieldValue& value) = nullptr;
   /// The value with which it ran; nothing for another spelling of some other row (--fp16).
   std::optional<FieldValue> (*get)(const RunRecord& ran) = nullptr;
   /// Whether the row exists in this run; null: in every run. Where it does not, a value that was given is refused.
   bool (*exists)(const RunRecord& ran) = nullptr;
-  std::string_view belongs_to = {};  // what it exists in, for that refusal: "a pipeline (--pp)"
+  std::string_view belongs_to;  // what it exists in, for that refusal: "a pipeline (--pp)"
 };
 
 /// All rows; those of a group stand together.
@@ -97,6 +97,9 @@ struct Field {
 
 /// Sets a field; remembers that it was given. Throws Error(kUsage) for a value that is not accepted.
 void set_field(RunRequest& request, const Field& field, const FieldValue& value);
+
+/// Whether the field of this key was set.
+[[nodiscard]] bool is_given(const RunRequest& request, std::string_view key);
 
 /// Its value in this run; nothing where it does not exist.
 [[nodiscard]] std::optional<FieldValue> value_of(const Field& field, const RunRecord& ran);

@@ -1,8 +1,6 @@
 #include "memcalc/spec/run_options.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -73,8 +71,6 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
     if (!options.sequence_length) {
       assumptions.push_back("sequence length " + std::to_string(run.sequence_length) + ": as in the file (--seq)");
     }
-  } else if (options.sequence_length) {
-    throw Error(ErrorCode::kUsage, "sequence length: the input of " + model.name + " is no token ids; accepted: none");
   }
   if (const auto* images = std::get_if<custom::ImagesInput>(&spec.input)) {
     run.image_size = options.image_size.value_or(images->size);
@@ -82,8 +78,6 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
     if (!options.image_size) {
       assumptions.push_back("images of " + side + " x " + side + " pixels: as in the file (--image)");
     }
-  } else if (options.image_size) {
-    throw Error(ErrorCode::kUsage, "image size: the input of " + model.name + " is no images; accepted: none");
   }
 }
 
@@ -195,35 +189,6 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
   return options.skipped_steps.value_or(0);
 }
 
-/// Of what changed between the versions of bitsandbytes one thing is modelled: 0.43.2 no longer keeps the inputs of
-/// 4-bit products (its pull request 1270).
-bool keeps_packed_inputs(const RunOptions& options) {
-  if (!options.bitsandbytes) return false;
-  if (options.quantization != Quantization::kNf4 && options.quantization != Quantization::kNf4Double) {
-    throw Error(ErrorCode::kUsage, "bitsandbytes: its versions differ in --quantize nf4 and nf4-double alone");
-  }
-  constexpr std::array<int, 3> kBroughtNf4 = {0, 39, 0}, kKeepsNoInputs = {0, 43, 2};
-  std::array<int, 3> version{};
-  std::size_t parts = 0;
-  const std::string& text = *options.bitsandbytes;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (parts < version.size()) {
-    const auto [rest, error] = std::from_chars(at, end, version[parts]);
-    if (error != std::errc{}) break;
-    ++parts;
-    at = rest;
-    if (at == end || *at != '.') break;
-    ++at;
-  }
-  if (parts < 2 || at != end || version < kBroughtNf4) {
-    throw Error(
-        ErrorCode::kUsage,
-        "bitsandbytes: expected a version from 0.39.0, which brought NF4, such as 0.43.2; found '" + text + "'");
-  }
-  return version < kKeepsNoInputs;
-}
-
 FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::vector<std::string>& assumptions) {
   FineTuning tuning;
   tuning.frozen = options.frozen;
@@ -239,24 +204,16 @@ FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::v
     if (options.lora_targets.empty()) {
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
-  } else if (!options.lora_targets.empty() || options.lora_dropout || options.lora_in_base_dtype ||
-             options.lora_trains_head) {
-    throw Error(ErrorCode::kUsage, "LoRA options need a rank: --lora R");
   }
   tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value());
   if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
   }
-  if (options.group_size && !is_prequantized(tuning.quantization)) {
-    throw Error(ErrorCode::kUsage, "group size: belongs to --quantize gptq4 or awq4");
-  }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
-  if (options.packs_head && !(quantized && !is_prequantized(tuning.quantization))) {
-    throw Error(ErrorCode::kUsage, "quantize head: belongs to --quantize nf4, nf4-double or int8");
-  }
   tuning.packs_head = options.packs_head;
-  tuning.keeps_packed_inputs = keeps_packed_inputs(options);
+  tuning.bitsandbytes = options.bitsandbytes;
+  tuning.keeps_packed_inputs = options.bitsandbytes && keeps_packed_inputs(*options.bitsandbytes);
   if (is_prequantized(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
@@ -269,9 +226,6 @@ FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::v
 
 void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.dataloader_workers = options.dataloader_workers.value_or(0);
-  if (options.prefetch_factor && run.dataloader_workers == 0) {
-    throw Error(ErrorCode::kUsage, "prefetch factor: only worker processes prefetch; give --loader-workers too");
-  }
   run.prefetch_factor = options.prefetch_factor.value_or(2);
   run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory
 }
@@ -294,9 +248,6 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
-  if (!options.compile && options.compiled_parts) {
-    throw Error(ErrorCode::kUsage, "compile parts: nothing is compiled; give --compile too");
-  }
   if (options.compiled_parts) run.compiled_parts = *options.compiled_parts;
   if (!options.compile || options.compiled_parts || !run.parallel.is_parallel()) return;
   run.compiled_parts = CompiledParts::kLayers;
@@ -361,8 +312,6 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
     run.target_sequence_length = run.sequence_length;  // of labels that nobody takes
   } else if (run.task == Task::kSeq2Seq) {
     run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
-  } else if (options.target_sequence_length) {
-    throw Error(ErrorCode::kUsage, "target sequence length: only the task seq2seq has one");
   }
   run.precision = resolve_precision(options, assumptions);
   run.weights_dtype = options.weights_dtype;

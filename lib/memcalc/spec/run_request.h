@@ -1,5 +1,6 @@
 // RunRequest: all that a person asks of an estimate, on any face: the model and its sizes, the run, the card, the data.
-// A row of the table in run_fields.cc sets each of its members.
+// A row of the table in run_fields_table.cc sets each of its members. Question: what follows from it.
+// Covered by tests/unit/run_fields_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,9 @@
 #include <vector>
 
 #include "memcalc/spec/architecture_changes.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 
 namespace memcalc {
@@ -24,10 +28,34 @@ struct RunRequest {
   std::string model;             // registry name or path; --model
   std::string family;            // a family by itself; --arch
   ArchitectureChanges changes;   // --layers, --hidden, …
-  RunOptions run;
+  RunOptions run;                // its `inference` is made of the next two by resolve()
+  bool infer = false;            // --infer
+  Inference inference;           // --new-tokens, --beams, --kv-cache-dtype; only with --infer
   std::string gpu;               // registry name or path; empty: the assumed card; --gpu
   TimeOptions time;
   std::vector<std::size_t> given;  // rows of run_fields() that were set, in the order of the table
 };
+
+/// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so that
+/// nothing is ignored in silence. Throws Error(kUsage, kUnsupported).
+[[nodiscard]] ResolvedRun resolve(const ModelSpec& model, const RunRequest& request);
+
+/// Everything that an estimate needs.
+struct Question {
+  ModelSpec model;
+  ResolvedRun run;
+  DeviceSpec device;
+  bool device_assumed = false;  // no card was named
+  TimeOptions time;
+};
+
+/// The card whose behaviour is assumed where none is named: the one that the project has measured most.
+inline constexpr const char* kAssumedDevice = "h100-sxm";
+
+/// Finds the model and the card, and resolves the run. Throws Error(kUsage, kInput, kUnsupported).
+[[nodiscard]] Question question_of(const RunRequest& request, const SpecRegistry& registry);
+
+/// The model alone.
+[[nodiscard]] ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry);
 
 }  // namespace memcalc

@@ -1,0 +1,159 @@
+// How a row of the table reaches a member: put<&RunOptions::batch_size> sets what is asked, take<&RunSpec::batch_size>
+// reads what ran. Enumerations go by their names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_fields.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc::fields {
+
+using Names = std::span<const std::string_view>;
+
+template <typename Enum>
+constexpr Names names_of() {
+  if constexpr (std::is_same_v<Enum, Task>) return kTaskNames;
+  if constexpr (std::is_same_v<Enum, Precision>) return kPrecisionNames;
+  if constexpr (std::is_same_v<Enum, Loop>) return kLoopNames;
+  if constexpr (std::is_same_v<Enum, Attention>) return kAttentionNames;
+  if constexpr (std::is_same_v<Enum, Optimizer>) return kOptimizerNames;
+  if constexpr (std::is_same_v<Enum, Float8>) return kFloat8Names;
+  if constexpr (std::is_same_v<Enum, CompiledParts>) return kCompiledPartsNames;
+  if constexpr (std::is_same_v<Enum, Quantization>) return kQuantizationNames;
+  if constexpr (std::is_same_v<Enum, DType>) return kWeightDTypeNames;
+  if constexpr (std::is_same_v<Enum, DataParallel>) return kDataParallelNames;
+  if constexpr (std::is_same_v<Enum, Framework>) return kFrameworkNames;
+  if constexpr (std::is_same_v<Enum, ContextParallel>) return kContextParallelNames;
+  if constexpr (std::is_same_v<Enum, PipelineSchedule>) return kScheduleNames;
+  if constexpr (std::is_same_v<Enum, OffloadTo>) return kOffloadNames;
+  return {};
+}
+
+template <typename Member>
+struct MemberOf;
+template <typename Class, typename Value>
+struct MemberOf<Value Class::*> {
+  using ClassType = Class;
+};
+
+/// The part of a request that holds a class's members.
+template <typename Class>
+auto& part_of(RunRequest& request) {
+  if constexpr (std::is_same_v<Class, RunRequest>) return request;
+  if constexpr (std::is_same_v<Class, RunOptions>) return request.run;
+  if constexpr (std::is_same_v<Class, Parallel>) return request.run.parallel;
+  if constexpr (std::is_same_v<Class, MegatronOptions>) return request.run.parallel.megatron;
+  if constexpr (std::is_same_v<Class, DeepSpeedOptions>) return request.run.parallel.deepspeed;
+  if constexpr (std::is_same_v<Class, ArchitectureChanges>) return request.changes;
+  if constexpr (std::is_same_v<Class, TimeOptions>) return request.time;
+  if constexpr (std::is_same_v<Class, Inference>) return request.inference;
+}
+
+/// The part of what ran; null: there is none.
+template <typename Class>
+const Class* part_of(const RunRecord& ran) {
+  if constexpr (std::is_same_v<Class, RunSpec>) return &ran.run;
+  if constexpr (std::is_same_v<Class, Parallel>) return &ran.run.parallel;
+  if constexpr (std::is_same_v<Class, FineTuning>) return &ran.run.fine_tuning;
+  if constexpr (std::is_same_v<Class, MegatronOptions>) return &ran.run.parallel.megatron;
+  if constexpr (std::is_same_v<Class, DeepSpeedOptions>) return &ran.run.parallel.deepspeed;
+  if constexpr (std::is_same_v<Class, ArchitectureChanges>) return &ran.model.changes;
+  if constexpr (std::is_same_v<Class, TimeOptions>) return ran.time;
+  if constexpr (std::is_same_v<Class, Lora>) return ran.run.fine_tuning.lora ? &*ran.run.fine_tuning.lora : nullptr;
+  if constexpr (std::is_same_v<Class, Inference>) return ran.run.inference ? &*ran.run.inference : nullptr;
+}
+
+template <typename Value>
+bool assign(std::optional<Value>& place, const FieldValue& value);
+
+template <typename Value>
+bool assign(Value& place, const FieldValue& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    const Names names = names_of<Value>();
+    const std::string& name = std::get<std::string>(value);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] != name) continue;
+      place = static_cast<Value>(i);
+      return true;
+    }
+    return false;
+  } else {
+    place = std::get<Value>(value);
+    return true;
+  }
+}
+
+template <typename Value>
+bool assign(std::optional<Value>& place, const FieldValue& value) {
+  return assign(place.emplace(), value);
+}
+
+template <auto kMember>
+bool put(RunRequest& request, const FieldValue& value) {
+  return assign(part_of<typename MemberOf<decltype(kMember)>::ClassType>(request).*kMember, value);
+}
+
+template <typename Value>
+FieldValue named(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return std::string(names_of<Value>()[static_cast<std::size_t>(value)]);
+  } else {
+    return value;
+  }
+}
+
+template <typename Value>
+std::optional<FieldValue> read(const std::optional<Value>& value) {
+  if (!value) return std::nullopt;
+  return named(*value);
+}
+template <typename Value>
+std::optional<FieldValue> read(const Value& value) {
+  return named(value);
+}
+
+template <auto kMember>
+std::optional<FieldValue> take(const RunRecord& ran) {
+  const auto* part = part_of<typename MemberOf<decltype(kMember)>::ClassType>(ran);
+  if (part == nullptr) return std::nullopt;
+  return read(part->*kMember);
+}
+
+/// A number of which `kNone` means that there is none, a list that is empty, a text that is empty: nothing.
+template <auto kMember, auto kNone>
+std::optional<FieldValue> take_but(const RunRecord& ran) {
+  const auto* part = part_of<typename MemberOf<decltype(kMember)>::ClassType>(ran);
+  if (part == nullptr || part->*kMember == kNone) return std::nullopt;
+  return read(part->*kMember);
+}
+template <auto kMember>
+std::optional<FieldValue> take_filled(const RunRecord& ran) {
+  const auto* part = part_of<typename MemberOf<decltype(kMember)>::ClassType>(ran);
+  if (part == nullptr || (part->*kMember).empty()) return std::nullopt;
+  return read(part->*kMember);
+}
+
+/// A flag that says the opposite of its member.
+template <auto kMember>
+bool put_not(RunRequest& request, const FieldValue& value) {
+  return put<kMember>(request, !std::get<bool>(value));
+}
+template <auto kMember>
+std::optional<FieldValue> take_not(const RunRecord& ran) {
+  const auto value = take<kMember>(ran);
+  if (!value) return std::nullopt;
+  return !std::get<bool>(*value);
+}
+
+inline std::optional<FieldValue> nothing(const RunRecord& /*ran*/) { return std::nullopt; }
+
+}  // namespace memcalc::fields

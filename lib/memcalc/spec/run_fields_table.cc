@@ -1,0 +1,659 @@
+// The rows themselves. A new option is a row here, its meaning in resolve() or in the step, its rules in rules_*.cc.
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "memcalc/spec/host_step.h"
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/run_field_access.h"
+
+namespace memcalc {
+namespace {
+
+using namespace std::literals;
+using fields::nothing, fields::put, fields::put_not, fields::take, fields::take_but, fields::take_filled,
+    fields::take_not;
+using R = RunOptions;
+using S = RunSpec;
+using P = Parallel;
+using T = FineTuning;
+using M = MegatronOptions;
+using Z = DeepSpeedOptions;
+using A = ArchitectureChanges;
+using G = FieldGroup;
+using K = FieldType;
+
+constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "every-4", "selective"};
+constexpr std::string_view kAttentionBackends[] = {"fused", "flash", "auto", "unfused"};
+constexpr std::string_view kTransformerImplementations[] = {"transformer_engine", "local"};
+constexpr std::string_view kLossImplementations[] = {"native", "te"};
+constexpr std::string_view kNormalizations[] = {"LayerNorm", "RMSNorm"};
+constexpr std::string_view kPositionEmbeddings[] = {"learned_absolute", "rope"};
+constexpr std::string_view kRecomputeMethods[] = {"uniform", "block"};
+
+constexpr double kMostWhole = 9.2e18;  // below 2^63
+constexpr double kMostRanks = 1 << 20;
+constexpr double kMostMegatron = 1 << 20;
+constexpr double kMostElements = 1e15;   // of DeepSpeed's buckets
+constexpr double kBelowOne = 0.999999999999;
+constexpr std::string_view kProbability = "a number from 0 to less than 1";
+
+// --- where a row exists ------------------------------------------------------------------------------------------
+
+bool trains(const RunRecord& r) { return !r.run.inference; }
+bool infers(const RunRecord& r) { return r.run.inference.has_value(); }
+bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
+bool compiles(const RunRecord& r) { return r.run.compile; }
+bool takes_tokens(const RunRecord& r) {
+  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+    return std::holds_alternative<custom::TokensInput>(custom->input);
+  }
+  return !is_vision(r.model);
+}
+bool takes_images(const RunRecord& r) {
+  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+    return std::holds_alternative<custom::ImagesInput>(custom->input);
+  }
+  return is_vision(r.model) || is_contrastive(r.model);
+}
+bool attends(const RunRecord& r) {
+  const auto* custom = std::get_if<CustomSpec>(&r.model.architecture);
+  if (custom != nullptr) return custom::has_layer<custom::AttentionLayer>(custom->layers);
+  return !std::holds_alternative<TorchvisionSpec>(r.model.architecture);
+}
+bool has_experts(const RunRecord& r) {
+  return std::visit(
+      [](const auto& spec) {
+        if constexpr (requires { spec.experts.count; }) return spec.experts.count > 0;
+        return false;
+      },
+      r.model.architecture);
+}
+bool has_targets(const RunRecord& r) { return r.run.task == Task::kSeq2Seq && trains(r); }
+bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }
+bool is_quantized_beforehand(const RunRecord& r) { return is_prequantized(r.run.fine_tuning.quantization); }
+bool packs_by_bitsandbytes(const RunRecord& r) { return is_quantized(r) && !is_quantized_beforehand(r); }
+bool packs_nf4(const RunRecord& r) {
+  const Quantization kind = r.run.fine_tuning.quantization;
+  return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
+}
+bool has_workers(const RunRecord& r) { return r.run.dataloader_workers > 0; }
+bool splits_tensors(const RunRecord& r) {
+  return r.run.parallel.tensor > 1 && r.run.parallel.framework != Framework::kDeepSpeed;
+}
+bool splits_sequences(const RunRecord& r) { return r.run.parallel.context > 1; }
+bool has_stages(const RunRecord& r) { return r.run.parallel.pipeline > 1; }
+bool is_megatron(const RunRecord& r) { return r.run.parallel.framework == Framework::kMegatron; }
+bool is_deepspeed(const RunRecord& r) { return r.run.parallel.framework == Framework::kDeepSpeed; }
+bool is_torch(const RunRecord& r) { return r.run.parallel.framework == Framework::kTorch; }
+bool has_torch_stages(const RunRecord& r) { return has_stages(r) && is_torch(r); }
+bool splits_loss(const RunRecord& r) { return splits_tensors(r) && is_torch(r) && r.run.parallel.sequence_parallel; }
+bool is_fsdp2(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kFsdp2; }
+bool is_fsdp(const RunRecord& r) { return is_fsdp2(r) || r.run.parallel.data_parallel == DataParallel::kFsdp1; }
+bool reshards_all(const RunRecord& r) { return is_fsdp2(r) && r.run.parallel.reshard_after_forward; }
+bool accumulates(const RunRecord& r) { return trains(r) && !has_stages(r); }
+bool has_loop(const RunRecord& r) { return trains(r) && !is_megatron(r); }
+bool keeps_cache(const RunRecord& r) { return trains(r) && !has_stages(r); }
+bool has_megatron_stages(const RunRecord& r) { return is_megatron(r) && has_stages(r); }
+bool has_even_megatron_stages(const RunRecord& r) {
+  return has_megatron_stages(r) && r.run.parallel.virtual_stages == 1;
+}
+bool has_megatron_chunks(const RunRecord& r) { return is_megatron(r) && r.run.parallel.virtual_stages > 1; }
+bool defers_head_gradient(const RunRecord& r) { return is_megatron(r) && r.run.parallel.megatron.defers_head_gradient; }
+bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_experts(r); }
+bool has_uneven_experts(const RunRecord& r) {
+  return has_megatron_experts(r) && !r.run.parallel.megatron.expert_capacity;
+}
+bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_experts(r); }
+bool has_megatron_rotary(const RunRecord& r) {
+  const bool latent = std::holds_alternative<DeepseekV2Spec>(r.model.architecture) ||
+                      std::holds_alternative<DeepseekV3Spec>(r.model.architecture);
+  const bool by_itself = !std::holds_alternative<Gpt2Spec>(r.model.architecture);
+  return is_megatron(r) && !latent && r.run.parallel.megatron.rotary.value_or(by_itself);
+}
+bool shards_megatron_states(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kMegatronDist; }
+bool recomputes_megatron_layers(const RunRecord& r) {
+  return is_megatron(r) && r.run.checkpointing == Checkpointing::kFull;
+}
+bool is_zero3(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kDsZero3; }
+bool gathers_by_zero3(const RunRecord& r) {
+  return is_zero3(r) && (r.run.parallel.gpus > 1 || r.run.parallel.offload_parameters != OffloadTo::kNowhere);
+}
+bool steps_on_card_by_zero3(const RunRecord& r) {
+  return is_zero3(r) && r.run.parallel.offload_states == OffloadTo::kNowhere;
+}
+bool has_ddp_buckets(const RunRecord& r) {
+  const DataParallel mode = r.run.parallel.data_parallel;
+  return is_torch(r) && (mode == DataParallel::kDdp || mode == DataParallel::kZero1);
+}
+
+// --- rows whose value is no member as it stands -------------------------------------------------------------------
+
+template <DType kType>
+bool put_mixed_precision(RunRequest& request, const FieldValue& value) {
+  if (std::get<bool>(value)) request.run.mixed_precision = kType;
+  return true;
+}
+
+bool put_optimizer(RunRequest& request, const FieldValue& value) {
+  request.run.optimizer = optimizer_from(std::get<std::string>(value));
+  return request.run.optimizer.has_value();
+}
+
+std::optional<FieldValue> take_weights_dtype(const RunRecord& r) { return fields::named(weights_dtype_of(r.run)); }
+
+// none, full, selective, or every-N: of the layers 0, N, 2N, ….
+bool put_checkpointing(RunRequest& request, const FieldValue& value) {
+  constexpr std::string_view kEvery = "every-";
+  const std::string& text = std::get<std::string>(value);
+  if (!text.starts_with(kEvery)) return fields::assign(request.run.checkpointing, value);
+  std::int64_t every = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + kEvery.size(), end, every);
+  if (error != std::errc{} || rest != end || every < 1) return false;
+  request.run.checkpointing = Checkpointing::kFull;
+  request.run.checkpoint_every = every;
+  return true;
+}
+std::optional<FieldValue> take_checkpointing(const RunRecord& r) { return checkpointing_of(r.run); }
+
+std::optional<FieldValue> take_clipping(const RunRecord& r) { return r.run.max_grad_norm.value_or(0.0); }
+
+// peft's own word for every linear layer but the head, which is the default, too.
+constexpr std::string_view kAllLinear = "all-linear";
+bool put_lora_targets(RunRequest& request, const FieldValue& value) {
+  request.run.lora_targets = std::get<std::vector<std::string>>(value);
+  if (request.run.lora_targets == std::vector{std::string(kAllLinear)}) request.run.lora_targets.clear();
+  return true;
+}
+std::optional<FieldValue> take_lora_targets(const RunRecord& r) {
+  const std::vector<std::string>& targets = r.run.fine_tuning.lora->targets;
+  return targets.empty() ? std::vector{std::string(kAllLinear)} : targets;
+}
+
+bool put_lora_dtype(RunRequest& request, const FieldValue& value) {
+  request.run.lora_in_base_dtype = std::get<std::string>(value) == kAdapterDTypeNames[1];
+  return true;
+}
+std::optional<FieldValue> take_lora_dtype(const RunRecord& r) {
+  return std::string(kAdapterDTypeNames[r.run.fine_tuning.lora->in_base_dtype ? 1 : 0]);
+}
+
+bool put_bitsandbytes(RunRequest& request, const FieldValue& value) {
+  request.run.bitsandbytes = std::get<std::string>(value);
+  return has_nf4(*request.run.bitsandbytes);
+}
+
+std::optional<FieldValue> take_inference(const RunRecord& r) { return infers(r); }
+
+std::optional<FieldValue> take_micro_batches(const RunRecord& r) {
+  const Parallel& p = r.run.parallel;
+  return p.micro_batches == 0 ? p.pipeline : p.micro_batches;
+}
+
+std::optional<FieldValue> take_model(const RunRecord& r) {
+  if (r.model.reference.empty()) return std::nullopt;
+  return r.model.reference;
+}
+std::optional<FieldValue> take_family(const RunRecord& r) {
+  if (r.model.family.empty()) return std::nullopt;
+  return r.model.family;
+}
+std::optional<FieldValue> take_card(const RunRecord& r) {
+  if (r.device == nullptr) return std::nullopt;
+  return r.device->reference.empty() ? r.device->name : r.device->reference;
+}
+
+// Megatron's: two values of one name are two enumerators, or true and false.
+bool put_attention_backend(RunRequest& request, const FieldValue& value) {
+  MegatronAttention& attention = request.run.parallel.megatron.attention;
+  if (attention != MegatronAttention::kLocal && std::get<std::string>(value) == "unfused") {
+    attention = MegatronAttention::kUnfused;
+  }
+  return true;
+}
+std::optional<FieldValue> take_attention_backend(const RunRecord& r) {
+  const MegatronAttention attention = r.run.parallel.megatron.attention;
+  if (attention == MegatronAttention::kLocal) return std::nullopt;
+  return attention == MegatronAttention::kUnfused ? "unfused"s : "fused"s;
+}
+bool put_transformer_implementation(RunRequest& request, const FieldValue& value) {
+  if (std::get<std::string>(value) == "local") request.run.parallel.megatron.attention = MegatronAttention::kLocal;
+  return true;
+}
+std::optional<FieldValue> take_transformer_implementation(const RunRecord& r) {
+  return r.run.parallel.megatron.attention == MegatronAttention::kLocal ? "local"s : "transformer_engine"s;
+}
+bool put_loss_fusion(RunRequest& request, const FieldValue& value) {
+  MegatronLoss& loss = request.run.parallel.megatron.loss;
+  if (std::get<bool>(value) && loss == MegatronLoss::kNative) loss = MegatronLoss::kFused;
+  return true;
+}
+std::optional<FieldValue> take_loss_fusion(const RunRecord& r) {
+  return r.run.parallel.megatron.loss != MegatronLoss::kNative;
+}
+bool put_loss_implementation(RunRequest& request, const FieldValue& value) {
+  const bool by_engine = std::get<std::string>(value) == "te";
+  request.run.parallel.megatron.loss = by_engine ? MegatronLoss::kTe : MegatronLoss::kFused;
+  return true;
+}
+std::optional<FieldValue> take_loss_implementation(const RunRecord& r) {
+  if (r.run.parallel.megatron.loss == MegatronLoss::kNative) return std::nullopt;
+  return r.run.parallel.megatron.loss == MegatronLoss::kTe ? "te"s : "native"s;
+}
+/// Of two names: the second means true.
+template <auto kMember, const auto& kNames>
+bool put_second(RunRequest& request, const FieldValue& value) {
+  return put<kMember>(request, std::get<std::string>(value) == kNames[1]);
+}
+template <auto kMember, const auto& kNames>
+std::optional<FieldValue> take_second(const RunRecord& ran) {
+  const auto value = take<kMember>(ran);
+  if (!value) return std::nullopt;
+  return std::string(kNames[std::get<bool>(*value) ? 1 : 0]);
+}
+bool put_nothing(RunRequest& /*request*/, const FieldValue& /*value*/) { return true; }
+
+constexpr std::string_view kTraining = "training, not to --infer";
+constexpr std::string_view kLora = "adapters (--lora R)";
+constexpr std::string_view kStages = "a pipeline (--pp N)";
+constexpr std::string_view kMegatronRuns = "Megatron (--framework megatron)";
+constexpr std::string_view kMegatronStages = "Megatron's pipelines (--framework megatron --pp N)";
+constexpr std::string_view kMegatronExperts = "Megatron's models with experts (--framework megatron)";
+constexpr std::string_view kFsdp2 = "FSDP2 (--parallel fsdp2)";
+constexpr std::string_view kFsdp = "FSDP (--parallel fsdp2 or fsdp1)";
+constexpr std::string_view kDdp = "DDP (--parallel ddp or zero1)";
+
+/// What only some rows say.
+struct More {
+  std::span<const std::string_view> names = {};
+  std::string_view unit = {};
+  double least = 1;
+  double most = kMostWhole;
+  std::string_view accepted = {};
+  std::string_view negative = {};
+  std::string_view negative_help = {};
+  bool (*set)(RunRequest&, const FieldValue&) = nullptr;
+  std::optional<FieldValue> (*get)(const RunRecord&) = nullptr;
+  bool (*exists)(const RunRecord&) = nullptr;
+  std::string_view belongs_to = {};
+};
+
+constexpr Field row(std::string_view flag, std::string_view key, G group, K type, std::string_view value,
+                    std::string_view help, const More& more) {
+  return {flag,       key,           group,         type,     value,    help,     more.names,  more.unit,     more.least,
+          more.most,  more.accepted, more.negative, more.negative_help, more.set, more.get, more.exists, more.belongs_to};
+}
+
+const Field kFields[] = {
+    // --- Model and data ---
+    row("--model", "model", G::kModel, K::kText, "MODEL", "name (memcalc models), config.json or its directory",
+     {.set = put<&RunRequest::model>, .get = take_model}),
+    row("--bs", "batch_size", G::kModel, K::kWhole, "N", "sequences per micro-batch [1]", {.unit = "sequences",
+     .set = put<&R::batch_size>, .get = take<&S::batch_size>}),
+    row("--seq", "sequence_length", G::kModel, K::kWhole, "N", "tokens per sequence [trained context, at most 2048]",
+     {.unit = "tokens", .set = put<&R::sequence_length>, .get = take<&S::sequence_length>, .exists = takes_tokens,
+     .belongs_to = "models that take tokens"}),
+    row("--target-seq", "target_sequence_length", G::kModel, K::kWhole, "N",
+     "seq2seq: tokens per label sequence [as --seq]", {.unit = "tokens", .set = put<&R::target_sequence_length>,
+     .get = take<&S::target_sequence_length>, .exists = has_targets,
+     .belongs_to = "the training of models with an encoder and a decoder (--task seq2seq)"}),
+    row("--image", "image_size", G::kModel, K::kWhole, "N", "pixels a side, for image models [the trained size]",
+     {.unit = "pixels", .set = put<&R::image_size>, .get = take<&S::image_size>, .exists = takes_images,
+     .belongs_to = "models that take images"}),
+    row("--task", "task", G::kModel, K::kName, "TASK", "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive",
+     {.names = kTaskNames, .set = put<&R::task>, .get = take<&S::task>}),
+    row("--padding", "padding", G::kModel, K::kFlag, "", "some sequences are padded, so a mask is passed",
+     {.set = put<&R::padding>, .get = take<&S::padding>}),
+
+    // --- Architecture ---
+    row("--arch", "arch", G::kArchitecture, K::kText, "FAMILY", "a family by itself, instead of --model (gpt2, llama, …)",
+     {.set = put<&RunRequest::family>, .get = take_family}),
+    row("--layers", "layers", G::kArchitecture, K::kWhole, "N", "layers; of an encoder-decoder: of each",
+     {.set = put<&A::layers>, .get = take<&A::layers>}),
+    row("--hidden", "hidden", G::kArchitecture, K::kWhole, "N", "width of the hidden states", {.set = put<&A::hidden>,
+     .get = take<&A::hidden>}),
+    row("--heads", "heads", G::kArchitecture, K::kWhole, "N", "attention heads", {.set = put<&A::heads>,
+     .get = take<&A::heads>}),
+    row("--kv-heads", "kv_heads", G::kArchitecture, K::kWhole, "N", "key and value heads, where they are grouped",
+     {.set = put<&A::kv_heads>, .get = take<&A::kv_heads>}),
+    row("--head-dim", "head_dim", G::kArchitecture, K::kWhole, "N", "width of a head", {.set = put<&A::head_dim>,
+     .get = take<&A::head_dim>}),
+    row("--ffn", "ffn", G::kArchitecture, K::kWhole, "N", "width of the feed-forward layers", {.set = put<&A::ffn>,
+     .get = take<&A::ffn>}),
+    row("--vocab", "vocab", G::kArchitecture, K::kWhole, "N", "rows of the embedding", {.set = put<&A::vocabulary>,
+     .get = take<&A::vocabulary>}),
+    row("--max-positions", "max_positions", G::kArchitecture, K::kWhole, "N", "positions that the model has",
+     {.set = put<&A::max_positions>, .get = take<&A::max_positions>}),
+    row("--tie", "tie", G::kArchitecture, K::kFlag, "", "the head shares the embedding's weight", {.negative = "--no-tie",
+     .negative_help = "the head has a weight of its own", .set = put<&A::tie>, .get = take<&A::tie>}),
+
+    // --- Precision ---
+    row("--precision", "precision", G::kPrecision, K::kName, "P", "fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]",
+     {.names = kPrecisionNames, .set = put<&R::precision>, .get = take<&S::precision>}),
+    row("--fp16", "fp16", G::kPrecision, K::kFlag, "", "--precision amp-fp16; of DeepSpeed, Megatron: fp16",
+     {.set = put_mixed_precision<DType::kFloat16>, .get = nothing}),
+    row("--bf16", "bf16", G::kPrecision, K::kFlag, "", "--precision amp-bf16; of DeepSpeed, Megatron: bf16",
+     {.set = put_mixed_precision<DType::kBFloat16>, .get = nothing}),
+    row("--weights-dtype", "weights_dtype", G::kPrecision, K::kName, "T", "fp32, fp16 or bf16 [as the precision says]",
+     {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
+
+    // --- Training ---
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer) or bare (a plain loop) [trainer]",
+     {.names = kLoopNames, .set = put<&R::loop>, .get = take<&S::loop>, .exists = has_loop, .belongs_to = "training under torch or DeepSpeed: Megatron has a loop of its own"}),
+    row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
+     {.names = kOptimizerNames, .set = put_optimizer, .get = take<&S::optimizer>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--accum", "accumulation_steps", G::kTraining, K::kWhole, "N", "micro-batches per optimizer step [1]",
+     {.unit = "micro-batches", .most = 65536,  // the Trainer moves all micro-batches of a step to the card first
+     .set = put<&R::accumulation_steps>, .get = take<&S::accumulation_steps>, .exists = accumulates,
+     .belongs_to = "training without a pipeline, whose micro-batches are --micro-batches"}),
+    row("--clip-grad", "max_grad_norm", G::kTraining, K::kNumber, "[NORM]",
+     "clip at this norm, 0: never [trainer 1.0, bare never]", {.least = 0, .set = put<&R::max_grad_norm>,
+     .get = take_clipping, .exists = trains, .belongs_to = kTraining}),
+    row("--checkpointing", "checkpointing", G::kTraining, K::kText, "C", "none, full, every-N (layers) or selective [none]",
+     {.names = kCheckpointings, .accepted = "one of none, full, selective, every-N", .set = put_checkpointing,
+     .get = take_checkpointing, .exists = trains, .belongs_to = kTraining}),
+    row("--compile", "compile", G::kTraining, K::kFlag, "", "torch.compile, the default mode", {.set = put<&R::compile>,
+     .get = take<&S::compile>, .exists = trains, .belongs_to = kTraining}),
+    row("--float8", "float8", G::kTraining, K::kName, "F", "tensorwise, tensorwise-gather or rowwise [none]",
+     {.names = kFloat8Names, .set = put<&R::float8>, .get = take<&S::float8>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--compile-parts", "compile_parts", G::kTraining, K::kName, "P",
+     "model, layers, layers-loss [model; on several: layers]", {.names = kCompiledPartsNames,
+     .set = put<&R::compiled_parts>, .get = take<&S::compiled_parts>, .exists = compiles,
+     .belongs_to = "torch.compile (--compile)"}),
+    row("--attn", "attention", G::kTraining, K::kName, "A", "sdpa, eager or flash [sdpa]", {.names = kAttentionNames,
+     .set = put<&R::attention>, .get = take<&S::attention>, .exists = attends,
+     .belongs_to = "models with attention layers whose implementation transformers chooses"}),
+    row("--dropout", "dropout", G::kTraining, K::kNumber, "P", "every dropout probability [the model's own]", {.least = 0,
+     .most = kBelowOne, .accepted = kProbability, .set = put<&R::dropout>, .get = take<&S::dropout>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--skipped-steps", "skipped_steps", G::kTraining, K::kWhole, "N", "first steps that the fp16 loss scaler skips [0]",
+     {.unit = "steps", .least = 0, .most = 65536, .set = put<&R::skipped_steps>, .get = take<&S::skipped_steps>,
+     .exists = trains, .belongs_to = kTraining}),
+    row("--loss-in-loop", "loss_in_loop", G::kTraining, K::kFlag, "", "a plain loop computes the loss from the logits",
+     {.set = put<&R::loss_in_loop>, .get = take<&S::loss_in_loop>, .exists = trains, .belongs_to = kTraining}),
+    row("--use-cache", "use_cache", G::kTraining, K::kFlag, "", "keep the KV cache, as plain loops over decoders do",
+     {.set = put<&R::use_cache>, .get = take<&S::use_cache>, .exists = keeps_cache, .belongs_to = "training without a pipeline"}),
+
+    // --- Fine-tuning ---
+    row("--lora", "lora", G::kFineTuning, K::kWhole, "R", "peft adapters of this rank on a frozen base", {.most = 65536,
+     .set = put<&R::lora_rank>, .get = take<&Lora::rank>, .exists = trains, .belongs_to = kTraining}),
+    row("--lora-targets", "lora_targets", G::kFineTuning, K::kTexts, "LIST",
+     "ends of layer names, by commas [all linear layers]", {.set = put_lora_targets, .get = take_lora_targets,
+     .exists = adapts, .belongs_to = kLora}),
+    row("--lora-dropout", "lora_dropout", G::kFineTuning, K::kNumber, "P", "dropout in front of the adapters [0]",
+     {.least = 0, .most = kBelowOne, .accepted = kProbability, .set = put<&R::lora_dropout>,
+     .get = take<&Lora::dropout>, .exists = adapts, .belongs_to = kLora}),
+    row("--lora-dtype", "lora_dtype", G::kFineTuning, K::kName, "T", "fp32, or base: as the base's weights [fp32]",
+     {.names = kAdapterDTypeNames, .set = put_lora_dtype, .get = take_lora_dtype, .exists = adapts,
+     .belongs_to = kLora}),
+    row("--lora-head", "lora_head", G::kFineTuning, K::kFlag, "", "a classifier is trained in full (peft's task_type)",
+     {.set = put<&R::lora_trains_head>, .get = take<&Lora::trains_head>, .exists = adapts, .belongs_to = kLora}),
+    row("--quantize", "quantize", G::kFineTuning, K::kName, "Q", "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]",
+     {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),
+    row("--quantize-head", "quantize_head", G::kFineTuning, K::kFlag, "", "the output head is packed, too (LitGPT)",
+     {.set = put<&R::packs_head>, .get = take<&T::packs_head>, .exists = packs_by_bitsandbytes,
+     .belongs_to = "a base that bitsandbytes packs (--quantize nf4, nf4-double or int8)"}),
+    row("--bitsandbytes", "bitsandbytes", G::kFineTuning, K::kText, "V", "its version; inputs kept before 0.43.2 [0.50]",
+     {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2", .set = put_bitsandbytes,
+     .get = take<&T::bitsandbytes>, .exists = packs_nf4,
+     .belongs_to = "4-bit bases, in which its versions differ (--quantize nf4 or nf4-double)"}),
+    row("--group-size", "group_size", G::kFineTuning, K::kWhole, "N", "of gptq4, awq4: numbers that share a scale [128]",
+     {.unit = "numbers", .set = put<&R::group_size>, .get = take<&T::group_size>, .exists = is_quantized_beforehand,
+     .belongs_to = "--quantize gptq4 or awq4"}),
+    row("--prepare-kbit", "prepare_kbit", G::kFineTuning, K::kFlag, "", "prepare_model_for_kbit_training [with both]",
+     {.negative = "--no-prepare-kbit", .negative_help = "leave that call out", .set = put<&R::prepares_for_kbit>,
+     .get = take<&T::prepares_for_kbit>,
+     .exists = [](const RunRecord& r) { return trains(r) && is_quantized(r); },
+     .belongs_to = "the training of a quantised base (--quantize nf4, nf4-double or int8)"}),
+    row("--liger", "liger", G::kFineTuning, K::kFlag, "", "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)",
+     {.set = put<&R::liger>, .get = take<&T::liger>, .exists = trains, .belongs_to = kTraining}),
+    row("--freeze", "freeze", G::kFineTuning, K::kTexts, "LIST", "parts of parameter names, by commas, not to train",
+     {.set = put<&R::frozen>, .get = take_filled<&T::frozen>, .exists = trains, .belongs_to = kTraining}),
+
+    // --- Saving memory, host memory ---
+    row("--activation-offload", "activation_offload", G::kSaving, K::kFlag, "", "saved tensors go to pinned host memory",
+     {.set = put<&R::offload_activations>, .get = take<&S::offload_activations>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--offload-optimizer", "offload_optimizer", G::kSaving, K::kFlag, "",
+     "AdamW's states and step on the host (torchao)", {.set = put<&R::offload_optimizer>,
+     .get = take<&S::offload_optimizer>, .exists = trains, .belongs_to = kTraining}),
+    row("--offload-gradients", "offload_gradients", G::kSaving, K::kFlag, "", "with it: gradients die once they are copied",
+     {.set = put<&R::offload_gradients>, .get = take<&S::offload_gradients>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--expandable", "expandable", G::kSaving, K::kFlag, "", "the allocator's expandable_segments:True",
+     {.set = put<&R::expandable_segments>, .get = take<&S::expandable_segments>}),
+    row("--loader-workers", "loader_workers", G::kSaving, K::kWhole, "N", "processes that load batches [0]",
+     {.unit = "processes", .least = 0, .most = 4096, .set = put<&R::dataloader_workers>,
+     .get = take<&S::dataloader_workers>}),
+    row("--prefetch-factor", "prefetch_factor", G::kSaving, K::kWhole, "N", "batches each worker prepares ahead [2]",
+     {.unit = "batches", .set = put<&R::prefetch_factor>, .get = take<&S::prefetch_factor>, .exists = has_workers,
+     .belongs_to = "a loader with processes of its own (--loader-workers N)"}),
+    row("--pin-memory", "pin_memory", G::kSaving, K::kFlag, "", "batches pass through pinned memory [trainer: on]",
+     {.set = put<&R::pin_memory>, .get = take<&S::pin_memory>}),
+
+    // --- Inference ---
+    row("--infer", "infer", G::kInference, K::kFlag, "", "no training: one forward pass, or generate()",
+     {.set = put<&RunRequest::infer>, .get = take_inference}),
+    row("--new-tokens", "new_tokens", G::kInference, K::kWhole, "N", "tokens that generate() adds to each sequence",
+     {.unit = "tokens", .set = put<&Inference::new_tokens>,
+     .get = take_but<&Inference::new_tokens, std::int64_t{0}>, .exists = infers,
+     .belongs_to = "inference (--infer)"}),
+    row("--beams", "beams", G::kInference, K::kWhole, "K", "beams of generate()'s beam search [1]", {.unit = "beams",
+     .set = put<&Inference::beams>, .get = take<&Inference::beams>, .exists = infers,
+     .belongs_to = "inference (--infer)"}),
+    row("--kv-cache-dtype", "kv_cache_dtype", G::kInference, K::kName, "T", "fp32, fp16 or bf16 [as the activations]",
+     {.names = kWeightDTypeNames, .set = put<&Inference::key_value_cache_dtype>,
+     .get = take<&Inference::key_value_cache_dtype>, .exists = infers, .belongs_to = "inference (--infer)"}),
+
+    // --- Several GPUs ---
+    row("--gpus", "gpus", G::kParallel, K::kWhole, "N", "GPUs in all [tp x cp x pp]", {.unit = "GPUs", .most = kMostRanks,
+     .set = put<&R::gpus>, .get = take<&P::gpus>}),
+    row("--nodes", "nodes", G::kParallel, K::kWhole, "N", "hosts that they are in [1]", {.unit = "hosts",
+     .most = kMostRanks, .set = put<&P::nodes>, .get = take<&P::nodes>}),
+    row("--parallel", "parallel", G::kParallel, K::kName, "MODE", "ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]",
+     {.names = kDataParallelNames, .set = put<&P::data_parallel>, .get = take<&P::data_parallel>}),
+    row("--framework", "framework", G::kParallel, K::kName, "F", "torch, deepspeed or megatron [as the mode says]",
+     {.names = kFrameworkNames, .set = put<&R::framework>, .get = take<&P::framework>}),
+    row("--tp", "tp", G::kParallel, K::kWhole, "N", "ranks that share each layer's matrices [1]", {.unit = "ranks",
+     .most = kMostRanks, .set = put<&P::tensor>, .get = take<&P::tensor>}),
+    row("--sp", "sp", G::kParallel, K::kFlag, "", "sequence parallel between those matrices",
+     {.set = put<&P::sequence_parallel>, .get = take<&P::sequence_parallel>, .exists = splits_tensors,
+     .belongs_to = "tensor parallelism (--tp N) of torch or Megatron"}),
+    row("--loss-parallel", "loss_parallel", G::kParallel, K::kFlag, "", "torch with --sp: logits stay split by vocabulary",
+     {.set = put<&P::loss_parallel>, .get = take<&P::loss_parallel>, .exists = splits_loss,
+     .belongs_to = "torch's tensor parallelism with a split sequence (--tp N --sp)"}),
+    row("--cp", "cp", G::kParallel, K::kWhole, "N", "ranks that share each sequence [1]", {.unit = "ranks",
+     .most = kMostRanks, .set = put<&P::context>, .get = take<&P::context>}),
+    row("--cp-type", "cp_type", G::kParallel, K::kName, "TYPE", "all-gather, ring or ulysses [all-gather]",
+     {.names = kContextParallelNames, .set = put<&P::context_type>, .get = take<&P::context_type>,
+     .exists = splits_sequences, .belongs_to = "context parallelism (--cp N)"}),
+    row("--ep", "ep", G::kParallel, K::kWhole, "N", "ranks that share the experts [1]", {.unit = "ranks",
+     .most = kMostRanks, .set = put<&P::expert>, .get = take<&P::expert>}),
+    row("--pp", "pp", G::kParallel, K::kWhole, "N", "stages of the pipeline [1]", {.unit = "stages", .most = kMostRanks,
+     .set = put<&P::pipeline>, .get = take<&P::pipeline>}),
+    row("--schedule", "schedule", G::kParallel, K::kName, "S", "gpipe, 1f1b, interleaved, zero-bubble or zbv [1f1b]",
+     {.names = kScheduleNames, .set = put<&P::schedule>, .get = take<&P::schedule>, .exists = has_stages,
+     .belongs_to = kStages}),
+    row("--virtual-stages", "virtual_stages", G::kParallel, K::kWhole, "N", "model chunks on each rank, interleaved [1]",
+     {.unit = "chunks", .most = kMostRanks, .set = put<&P::virtual_stages>, .get = take<&P::virtual_stages>,
+     .exists = has_stages, .belongs_to = kStages}),
+    row("--stage-layers", "stage_layers", G::kParallel, K::kWholes, "LIST", "layers of each stage: 7,8,8,7 [even]",
+     {.unit = "layers", .set = put<&P::stage_layers>, .get = take_filled<&P::stage_layers>,
+     .exists = has_torch_stages,
+     .belongs_to = "torch's pipelines (--pp N); Megatron's are told by --megatron decoder-first-pipeline-num-layers=N, "
+                   "decoder-last-pipeline-num-layers=N"}),
+    row("--micro-batches", "micro_batches", G::kParallel, K::kWhole, "N", "in a step of the pipeline [as many as stages]",
+     {.unit = "micro-batches", .set = put<&P::micro_batches>, .get = take_micro_batches, .exists = has_stages,
+     .belongs_to = kStages}),
+    row("--hsdp-shard", "hsdp_shard", G::kParallel, K::kWhole, "N", "FSDP: ranks that share one copy [all]",
+     {.unit = "ranks", .most = kMostRanks, .set = put<&P::hsdp_shard>,
+     .get = take_but<&P::hsdp_shard, std::int64_t{0}>, .exists = is_fsdp2, .belongs_to = kFsdp2}),
+    row("--fsdp-param-dtype", "fsdp_param_dtype", G::kParallel, K::kName, "T", "fp32, fp16 or bf16, of gathered parameters",
+     {.names = kWeightDTypeNames, .set = put<&P::fsdp_param_dtype>, .get = take<&P::fsdp_param_dtype>,
+     .exists = is_fsdp, .belongs_to = kFsdp}),
+    row("--fsdp-reduce-dtype", "fsdp_reduce_dtype", G::kParallel, K::kName, "T",
+     "the same, of gradients that are reduced", {.names = kWeightDTypeNames, .set = put<&P::fsdp_reduce_dtype>,
+     .get = take<&P::fsdp_reduce_dtype>, .exists = is_fsdp, .belongs_to = kFsdp}),
+    row("--no-reshard-after-forward", "no_reshard_after_forward", G::kParallel, K::kFlag, "",
+     "FSDP keeps what it has gathered", {.set = put_not<&P::reshard_after_forward>,
+     .get = take_not<&P::reshard_after_forward>, .exists = is_fsdp2, .belongs_to = kFsdp2}),
+    row("--keep-last-layer", "keep_last_layer", G::kParallel, K::kFlag, "",
+     "FSDP2 keeps the last layer gathered until its backward", {.set = put<&P::keep_last_layer>,
+     .get = take<&P::keep_last_layer>, .exists = reshards_all, .belongs_to = "FSDP2 that reshards after forward (--parallel fsdp2)"}),
+    row("--ddp-bucket-view", "ddp_bucket_view", G::kParallel, K::kFlag, "", "DDP: gradient_as_bucket_view=True",
+     {.set = put<&P::ddp_bucket_view>, .get = take<&P::ddp_bucket_view>, .exists = has_ddp_buckets,
+     .belongs_to = kDdp}),
+    row("--ddp-static-graph", "ddp_static_graph", G::kParallel, K::kFlag, "", "DDP: static_graph=True",
+     {.set = put<&P::ddp_static_graph>, .get = take<&P::ddp_static_graph>, .exists = has_ddp_buckets,
+     .belongs_to = kDdp}),
+    row("--offload-states", "offload_states", G::kParallel, K::kName, "TO", "host or nvme: sharded states and gradients",
+     {.names = kOffloadNames, .set = put<&P::offload_states>, .get = take_but<&P::offload_states, OffloadTo::kNowhere>}),
+    row("--offload-parameters", "offload_parameters", G::kParallel, K::kName, "TO",
+     "host or nvme: parameters (--infer: host)", {.names = kOffloadNames, .set = put<&P::offload_parameters>,
+     .get = take_but<&P::offload_parameters, OffloadTo::kNowhere>}),
+
+    // --- in --megatron: megatron/training/arguments.py, core_r0.14.0 ---
+    row("account-for-embedding-in-pipeline-split", "account-for-embedding-in-pipeline-split", G::kMegatron, K::kFlag, "",
+     "the embedding takes the place of a layer", {.set = put<&M::counts_embedding>, .get = take<&M::counts_embedding>,
+     .exists = has_megatron_stages, .belongs_to = kMegatronStages}),
+    row("account-for-loss-in-pipeline-split", "account-for-loss-in-pipeline-split", G::kMegatron, K::kFlag, "",
+     "the loss takes the place of a layer", {.set = put<&M::counts_loss>, .get = take<&M::counts_loss>,
+     .exists = has_megatron_stages, .belongs_to = kMegatronStages}),
+    // A kernel that adds 1 to its weights as it reads them: nothing changes.
+    row("apply-layernorm-1p", "apply-layernorm-1p", G::kMegatron, K::kFlag, "", "changes no byte", {.set = put_nothing,
+     .get = nothing, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("apply-query-key-layer-scaling", "apply-query-key-layer-scaling", G::kMegatron, K::kFlag, "",
+     "scores are scaled by layer (transformer-impl=local)", {.set = put<&M::scales_by_layer>,
+     .get = take<&M::scales_by_layer>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("transformer-impl", "transformer-impl", G::kMegatron, K::kName, "I", "transformer_engine or local",
+     {.names = kTransformerImplementations, .set = put_transformer_implementation,
+     .get = take_transformer_implementation, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("attention-backend", "attention-backend", G::kMegatron, K::kName, "B", "fused, flash, auto or unfused [fused]",
+     {.names = kAttentionBackends, .set = put_attention_backend, .get = take_attention_backend,
+     .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("attention-dropout", "attention-dropout", G::kMegatron, K::kNumber, "P", "of the scores [as the model's]",
+     {.least = 0, .most = kBelowOne, .accepted = kProbability, .set = put<&M::attention_dropout>,
+     .get = take<&M::attention_dropout>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("cross-entropy-loss-fusion", "cross-entropy-loss-fusion", G::kMegatron, K::kFlag, "", "a fused loss",
+     {.set = put_loss_fusion, .get = take_loss_fusion, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("cross-entropy-fusion-impl", "cross-entropy-fusion-impl", G::kMegatron, K::kName, "I", "native or te",
+     {.names = kLossImplementations, .set = put_loss_implementation, .get = take_loss_implementation,
+     .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("decoder-first-pipeline-num-layers", "decoder-first-pipeline-num-layers", G::kMegatron, K::kWhole, "N",
+     "layers of the first stage [as others]", {.unit = "layers", .most = kMostMegatron,
+     .set = put<&M::first_stage_layers>, .get = take_but<&M::first_stage_layers, std::int64_t{0}>,
+     .exists = has_even_megatron_stages, .belongs_to = "Megatron's pipelines without virtual stages (--framework megatron --pp N)"}),
+    row("decoder-last-pipeline-num-layers", "decoder-last-pipeline-num-layers", G::kMegatron, K::kWhole, "N",
+     "layers of the last stage [as others]", {.unit = "layers", .most = kMostMegatron,
+     .set = put<&M::last_stage_layers>, .get = take_but<&M::last_stage_layers, std::int64_t{0}>,
+     .exists = has_even_megatron_stages, .belongs_to = "Megatron's pipelines without virtual stages (--framework megatron --pp N)"}),
+    row("defer-embedding-wgrad-compute", "defer-embedding-wgrad-compute", G::kMegatron, K::kFlag, "",
+     "the head's weight gradients are put off", {.set = put<&M::defers_head_gradient>,
+     .get = take<&M::defers_head_gradient>, .exists = has_megatron_stages, .belongs_to = kMegatronStages}),
+    row("disable-bias-linear", "disable-bias-linear", G::kMegatron, K::kFlag, "", "linear layers without bias",
+     {.set = put_not<&M::bias_linear>, .get = take_not<&M::bias_linear>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("expert-imbalance", "expert-imbalance", G::kMegatron, K::kNumber, "X", "tokens on the fullest rank / average [1]",
+     {.least = 1, .most = 1e6, .accepted = "a number from 1", .set = put<&M::expert_imbalance>,
+     .get = take<&M::expert_imbalance>, .exists = has_uneven_experts, .belongs_to = "models with experts that take as many tokens as are routed to them: no moe-expert-capacity-factor"}),
+    row("expert-tensor-parallel-size", "expert-tensor-parallel-size", G::kMegatron, K::kWhole, "N",
+     "ranks that share an expert's matrices [as --tp]", {.unit = "ranks", .most = kMostMegatron,
+     .set = put<&M::expert_tensor>, .get = take_but<&M::expert_tensor, std::int64_t{0}>, .exists = has_megatron_experts, .belongs_to = kMegatronExperts}),
+    row("hidden-dropout", "hidden-dropout", G::kMegatron, K::kNumber, "P", "of the residuals [as the model's]",
+     {.least = 0, .most = kBelowOne, .accepted = kProbability, .set = put<&M::hidden_dropout>,
+     .get = take<&M::hidden_dropout>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("make-vocab-size-divisible-by", "make-vocab-size-divisible-by", G::kMegatron, K::kWhole, "N",
+     "rows of the embedding are padded to it, times tp [128]", {.most = kMostMegatron,
+     .set = put<&M::vocabulary_multiple>, .get = take<&M::vocabulary_multiple>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("microbatch-group-size-per-virtual-pipeline-stage", "microbatch-group-size-per-virtual-pipeline-stage",
+     G::kMegatron, K::kWhole, "N", "micro-batches before the next chunk [--pp]", {.unit = "micro-batches",
+     .most = kMostMegatron, .set = put<&M::micro_batch_group>,
+     .get = take_but<&M::micro_batch_group, std::int64_t{0}>, .exists = has_megatron_chunks, .belongs_to = "Megatron's pipelines with virtual stages (--virtual-stages N)"}),
+    row("moe-expert-capacity-factor", "moe-expert-capacity-factor", G::kMegatron, K::kNumber, "X",
+     "tokens of an expert / average, padded [none dropped]", {.least = 1e-6, .most = 1e6,
+     .accepted = "a number above 0", .set = put<&M::expert_capacity>, .get = take<&M::expert_capacity>,
+     .exists = has_megatron_experts, .belongs_to = kMegatronExperts}),
+    row("no-gradient-accumulation-fusion", "no-gradient-accumulation-fusion", G::kMegatron, K::kFlag, "",
+     "weight gradients are added outside of their products", {.set = put_not<&M::fuses_weight_gradients>,
+     .get = take_not<&M::fuses_weight_gradients>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("no-rope-fusion", "no-rope-fusion", G::kMegatron, K::kFlag, "", "rotary positions in several kernels",
+     {.set = put_not<&M::fuses_rope>, .get = take_not<&M::fuses_rope>, .exists = has_megatron_rotary, .belongs_to = "Megatron's models with rotary positions and without latent attention"}),
+    row("normalization", "normalization", G::kMegatron, K::kName, "N", "LayerNorm or RMSNorm [as the model's]",
+     {.names = kNormalizations, .set = put_second<&M::rms_norm, kNormalizations>,
+     .get = take_second<&M::rms_norm, kNormalizations>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("overlap-grad-reduce", "overlap-grad-reduce", G::kMegatron, K::kFlag, "", "gradients in buckets",
+     {.set = put<&M::overlaps_gradient_reduce>, .get = take<&M::overlaps_gradient_reduce>, .exists = shards_megatron_states, .belongs_to = "Megatron's distributed optimizer (--parallel megatron-dist)"}),
+    row("position-embedding-type", "position-embedding-type", G::kMegatron, K::kName, "T",
+     "learned_absolute or rope [as the model's]", {.names = kPositionEmbeddings,
+     .set = put_second<&M::rotary, kPositionEmbeddings>, .get = take_second<&M::rotary, kPositionEmbeddings>,
+     .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("recompute-method", "recompute-method", G::kMegatron, K::kName, "M", "uniform or block [uniform]",
+     {.names = kRecomputeMethods, .set = put_second<&M::recomputes_blocks, kRecomputeMethods>,
+     .get = take_second<&M::recomputes_blocks, kRecomputeMethods>, .exists = recomputes_megatron_layers, .belongs_to = "Megatron's full recomputation (--checkpointing full)"}),
+    row("recompute-num-layers", "recompute-num-layers", G::kMegatron, K::kWhole, "N",
+     "at a time; block: of each chunk [1]", {.unit = "layers", .most = kMostMegatron,
+     .set = put<&M::recompute_layers>, .get = take_but<&M::recompute_layers, std::int64_t{0}>,
+     .exists = recomputes_megatron_layers, .belongs_to = "Megatron's full recomputation (--checkpointing full)"}),
+    row("rotary-percent", "rotary-percent", G::kMegatron, K::kNumber, "X", "of a head's width [1]", {.least = 1e-6,
+     .most = 1, .accepted = "a number above 0, up to 1", .set = put<&M::rotary_percent>,
+     .get = take<&M::rotary_percent>, .exists = has_megatron_rotary, .belongs_to = "Megatron's models with rotary positions and without latent attention"}),
+    row("squared-relu", "squared-relu", G::kMegatron, K::kFlag, "", "of the feed-forward layers",
+     {.set = put<&M::squared_relu>, .get = take<&M::squared_relu>, .exists = is_megatron_dense, .belongs_to = "Megatron's models without experts, which have feed-forward layers of their own"}),
+    row("swiglu", "swiglu", G::kMegatron, K::kFlag, "", "gated feed-forward layers [as the model's]",
+     {.set = put<&M::swiglu>, .get = take<&M::swiglu>, .exists = is_megatron_dense, .belongs_to = "Megatron's models without experts, which have feed-forward layers of their own"}),
+    row("untie-embeddings-and-output-weights", "untie-embeddings-and-output-weights", G::kMegatron, K::kFlag, "",
+     "the head has a weight of its own", {.set = put_not<&M::shares_embeddings>,
+     .get = take_not<&M::shares_embeddings>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
+    row("wgrad-deferral-limit", "wgrad-deferral-limit", G::kMegatron, K::kWhole, "N",
+     "micro-batches that are put off, 0: all [0]", {.unit = "micro-batches", .least = 0,
+     .set = put<&M::deferral_limit>, .get = take<&M::deferral_limit>, .exists = defers_head_gradient, .belongs_to = "--megatron defer-embedding-wgrad-compute"}),
+
+    // --- in --deepspeed: deepspeed/runtime/zero/config.py, 0.19.8 ---
+    row("overlap_comm", "overlap_comm", G::kDeepSpeed, K::kFlag, "", "[in stage 3 alone]", {.set = put<&Z::overlap_comm>,
+     .get = take<&Z::overlap_comm>, .exists = is_deepspeed, .belongs_to = "DeepSpeed (--parallel ds-zero1, ds-zero2 or ds-zero3)"}),
+    row("reduce_bucket_size", "reduce_bucket_size", G::kDeepSpeed, K::kWhole, "N", "gradients reduced at once [5e8]",
+     {.unit = "elements", .most = kMostElements, .set = put<&Z::reduce_bucket_size>,
+     .get = take<&Z::reduce_bucket_size>, .exists = is_deepspeed, .belongs_to = "DeepSpeed (--parallel ds-zero1, ds-zero2 or ds-zero3)"}),
+    row("stage3_max_live_parameters", "stage3_max_live_parameters", G::kDeepSpeed, K::kWhole, "N",
+     "gathered at a time [1e9]", {.unit = "elements", .least = 0, .most = kMostElements,
+     .set = put<&Z::max_live_parameters>, .get = take<&Z::max_live_parameters>, .exists = gathers_by_zero3, .belongs_to = "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
+    row("stage3_max_reuse_distance", "stage3_max_reuse_distance", G::kDeepSpeed, K::kWhole, "N",
+     "kept where used again so soon [1e9]", {.unit = "elements", .least = 0, .most = kMostElements,
+     .set = put<&Z::max_reuse_distance>, .get = take<&Z::max_reuse_distance>, .exists = gathers_by_zero3, .belongs_to = "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
+    row("stage3_param_persistence_threshold", "stage3_param_persistence_threshold", G::kDeepSpeed, K::kWhole, "N",
+     "smaller parameters stay whole [1e5]", {.unit = "elements", .least = 0, .most = kMostElements,
+     .set = put<&Z::param_persistence_threshold>, .get = take<&Z::param_persistence_threshold>,
+     .exists = gathers_by_zero3, .belongs_to = "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
+    row("stage3_prefetch_bucket_size", "stage3_prefetch_bucket_size", G::kDeepSpeed, K::kWhole, "N",
+     "gathered ahead [5e7]", {.unit = "elements", .least = 0, .most = kMostElements,
+     .set = put<&Z::prefetch_bucket_size>, .get = take<&Z::prefetch_bucket_size>, .exists = gathers_by_zero3, .belongs_to = "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
+    row("sub_group_size", "sub_group_size", G::kDeepSpeed, K::kWhole, "N", "stepped at once by the optimizer [1e9]",
+     {.unit = "elements", .most = kMostElements, .set = put<&Z::sub_group_size>, .get = take<&Z::sub_group_size>,
+     .exists = steps_on_card_by_zero3, .belongs_to = "ZeRO-3 whose optimizer steps on the card (--parallel ds-zero3, no --offload-states)"}),
+
+    // --- Card and data files ---
+    row("--gpu", "gpu", G::kCard, K::kText, "GPU", "name (memcalc gpus) or file [as h100-sxm; fit on others]",
+     {.set = put<&RunRequest::gpu>, .get = take_card}),
+
+    // --- Time ---
+    row("--tokens", "tokens", G::kTime, K::kNumber, "T", "of the whole training: days, price, energy", {.unit = "tokens",
+     .least = 1, .most = 1e18, .set = put<&TimeOptions::tokens>, .get = take<&TimeOptions::tokens>, .exists = trains,
+     .belongs_to = kTraining}),
+    row("--sample-seconds", "sample_seconds", G::kTime, K::kNumber, "S", "of a loader worker for a sample [0]",
+     {.unit = "seconds", .least = 0, .most = 1e9, .set = put<&TimeOptions::sample_seconds>,
+     .get = take<&TimeOptions::sample_seconds>, .exists = trains, .belongs_to = kTraining}),
+    row("--sample-bytes", "sample_bytes", G::kTime, K::kNumber, "N", "read from storage for a sample [0]",
+     {.unit = "bytes", .least = 0, .most = 1e18, .set = put<&TimeOptions::sample_bytes>,
+     .get = take<&TimeOptions::sample_bytes>, .exists = trains, .belongs_to = kTraining}),
+    row("--storage-rate", "storage_rate", G::kTime, K::kNumber, "R", "bytes/s of the storage", {.unit = "bytes/s",
+     .least = 1e-3, .most = 1e18, .accepted = "a number above 0", .set = put<&TimeOptions::storage_rate>,
+     .get = take<&TimeOptions::storage_rate>, .exists = trains, .belongs_to = kTraining}),
+};
+
+}  // namespace
+
+std::span<const Field> run_fields() { return kFields; }
+
+}  // namespace memcalc

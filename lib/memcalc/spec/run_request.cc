@@ -1,0 +1,74 @@
+#include "memcalc/spec/run_request.h"
+
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/run_fields.h"
+
+namespace memcalc {
+namespace {
+
+/// People always pass it; the step does the same work without.
+void note_clipping(const RunRequest& request, const RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!request.run.max_grad_norm) return;
+  if (run.parallel.framework == Framework::kDeepSpeed) {
+    assumptions.emplace_back(
+        "--clip-grad changes no byte: DeepSpeed's step computes the norm and scales the gradients in any case");
+  } else if (run.parallel.framework == Framework::kMegatron) {
+    assumptions.emplace_back("--clip-grad changes nothing here: Megatron's clipping is not modelled");
+  }
+}
+
+/// Two spellings of one choice.
+void check_precision(const RunRequest& request) {
+  const bool mixed_twice = request.run.mixed_precision && is_given(request, "fp16") && is_given(request, "bf16");
+  if (mixed_twice || (request.run.mixed_precision && request.run.precision)) {
+    throw Error(ErrorCode::kUsage, "--fp16, --bf16 and --precision contradict each other: give one of them",
+                "--precision", "precision-given-twice");
+  }
+}
+
+}  // namespace
+
+ResolvedRun resolve(const ModelSpec& model, const RunRequest& request) {
+  check_precision(request);
+  RunOptions options = request.run;
+  if (request.infer) options.inference = request.inference;
+  ResolvedRun resolved = resolve(model, options);
+  check_effect(request, RunRecord{model, resolved.run, nullptr, &request.time});
+  note_clipping(request, resolved.run, resolved.assumptions);
+  return resolved;
+}
+
+ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
+  if (request.family.empty()) {
+    if (request.model.empty()) {
+      throw Error(ErrorCode::kUsage,
+                  "--model: expected a name (see memcalc models), a config.json or a directory", "--model");
+    }
+    ModelSpec model = registry.model(request.model, request.changes);
+    model.reference = request.model;
+    model.changes = request.changes;
+    return model;
+  }
+  if (!request.model.empty()) {
+    throw Error(ErrorCode::kUsage, "--arch and --model contradict each other: give one", "--arch");
+  }
+  ModelSpec model = model_of_family(request.family, request.changes);
+  model.family = request.family;
+  model.changes = request.changes;
+  return model;
+}
+
+Question question_of(const RunRequest& request, const SpecRegistry& registry) {
+  Question question{model_of(request, registry), {}, {}, request.gpu.empty(), request.time};
+  question.run = resolve(question.model, request);
+  question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
+  question.device.reference = request.gpu;
+  if (question.device_assumed) {
+    question.run.assumptions.push_back("the card behaves as " + question.device.name + ": none was named (--gpu)");
+  }
+  return question;
+}
+
+}  // namespace memcalc
