@@ -1,6 +1,5 @@
 #include "combinations.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,13 +16,8 @@ constexpr std::size_t kMostCombinations = 100'000;
 constexpr std::size_t kMostValues = 10'000;
 
 // Their values are lists already, or names of files.
-constexpr std::array<std::string_view, 3> kNeverSplit = {"lora-targets", "freeze", "specs"};
-
-/// An app that owns what it parses into.
-struct OwnedRun {
-  CLI::App app;
-  RunArguments arguments;
-};
+constexpr std::array<std::string_view, 5> kNeverSplit = {"--lora-targets", "--freeze", "--stage-layers", "--megatron",
+                                                         "--deepspeed"};
 
 void add_range(const std::string& option, const std::string& text, std::size_t dots, std::vector<std::string>& values) {
   const std::size_t step_at = text.find_first_of("*+", dots);
@@ -51,49 +45,20 @@ std::vector<std::string> card_names(const std::string& specs) {
 }
 
 /// The values typed for one option.
-struct TypedOption {
-  std::string name;
-  bool flag = false;
+struct Values {
+  std::string flag;
   std::vector<std::string> values;
 };
 
-std::vector<TypedOption> typed_options(const CLI::App& command) {
-  OwnedRun names;
-  add_run_options(names.app, names.arguments);
-  std::vector<TypedOption> typed;
-  for (const CLI::Option* each : names.app.get_options()) {
-    if (each->get_lnames().empty() || each->get_lnames().front() == "help") continue;
-    const std::string name = each->get_lnames().front();
-    const CLI::Option* option = command.get_option_no_throw("--" + name);
-    if (option == nullptr || option->count() == 0) continue;
-    TypedOption result{.name = name, .flag = option->get_items_expected_max() == 0};
-    std::string text = result.flag || option->results().empty() ? "" : option->results().front();
-    if (option->get_items_expected_min() == 0 && (text == "true" || text == "{}")) text.clear();  // no value was given
-    const bool whole = std::find(kNeverSplit.begin(), kNeverSplit.end(), name) != kNeverSplit.end();
-    result.values = whole || text.empty() ? std::vector<std::string>{text} : values_of("--" + name, text);
-    if (name == "gpu" && text == "all") {
-      const CLI::Option* specs = command.get_option_no_throw("--specs");
-      result.values = card_names(specs == nullptr || specs->count() == 0 ? "" : specs->results().front());
-    }
-    typed.push_back(std::move(result));
+std::vector<Values> typed_values(const RunArguments& arguments) {
+  std::vector<Values> all;
+  for (const auto& [flag, text] : arguments.typed()) {
+    const bool whole = std::find(kNeverSplit.begin(), kNeverSplit.end(), flag) != kNeverSplit.end();
+    Values each{flag, whole || text.empty() ? std::vector<std::string>{text} : values_of(flag, text)};
+    if (flag == "--gpu" && text == "all") each.values = card_names(arguments.specs);
+    all.push_back(std::move(each));
   }
-  return typed;
-}
-
-/// The arguments of a run whose options have these values.
-std::shared_ptr<const RunArguments> parsed(const std::vector<TypedOption>& typed,
-                                           const std::vector<std::size_t>& chosen) {
-  auto run = std::make_shared<OwnedRun>();
-  add_run_options(run->app, run->arguments);
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < typed.size(); ++i) {
-    const std::string& value = typed[i].values[chosen[i]];
-    const bool bare = typed[i].flag || value.empty();
-    words.push_back("--" + typed[i].name + (bare ? "" : "=" + value));
-  }
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
-  run->app.parse(std::move(words));
-  return {run, &run->arguments};
+  return all;
 }
 
 }  // namespace
@@ -112,27 +77,28 @@ std::vector<std::string> values_of(const std::string& option, const std::string&
   return values;
 }
 
-Combinations combinations_of(const CLI::App& command) {
-  const std::vector<TypedOption> typed = typed_options(command);
+Combinations combinations_of(const RunArguments& arguments) {
+  const std::vector<Values> all = typed_values(arguments);
   std::size_t count = 1;
   Combinations combinations;
-  for (const TypedOption& option : typed) {
-    if (option.values.size() > 1) combinations.varied.push_back(option.name);
+  for (const Values& option : all) {
+    if (option.values.size() > 1) combinations.varied.push_back(option.flag.substr(2));
     count *= option.values.size();
     if (count > kMostCombinations) {
       throw UsageError("more than " + std::to_string(kMostCombinations) + " combinations of the values given");
     }
   }
-  std::vector<std::size_t> chosen(typed.size(), 0);
+  std::vector<std::size_t> chosen(all.size(), 0);
   for (std::size_t i = 0; i < count; ++i) {
     Combination each;
-    for (std::size_t k = 0; k < typed.size(); ++k) {
-      if (typed[k].values.size() > 1) each.values.push_back(typed[k].values[chosen[k]]);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::string& value = all[k].values[chosen[k]];
+      if (all[k].values.size() > 1) each.values.push_back(value);
+      each.typed.push_back({all[k].flag, value});
     }
-    each.arguments = parsed(typed, chosen);
     combinations.all.push_back(std::move(each));
-    for (std::size_t k = typed.size(); k-- > 0;) {  // the next one, the last option first
-      if (++chosen[k] < typed[k].values.size()) break;
+    for (std::size_t k = all.size(); k-- > 0;) {  // the next one, the last option first
+      if (++chosen[k] < all[k].values.size()) break;
       chosen[k] = 0;
     }
   }

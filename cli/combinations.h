@@ -2,22 +2,17 @@
 // option a run has, or will have, can be varied.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "run_arguments.h"
-
-namespace CLI {
-class App;
-}
 
 namespace memcalc::cli {
 
 /// One combination of the values.
 struct Combination {
   std::vector<std::string> values;  // of the varied options, in their order
-  std::shared_ptr<const RunArguments> arguments;
+  std::vector<TypedOption> typed;
 };
 
 struct Combinations {
@@ -29,8 +24,8 @@ struct Combinations {
 /// A word that is none of them stands for itself. Throws UsageError for a range that is none.
 [[nodiscard]] std::vector<std::string> values_of(const std::string& option, const std::string& text);
 
-/// The options of a run that were typed for `command`, in all combinations. `--gpu all` is every card of the registry.
+/// The options of a run that were typed, in all combinations. `--gpu all` is every card of the registry.
 /// Throws UsageError beyond 100,000 of them.
-[[nodiscard]] Combinations combinations_of(const CLI::App& command);
+[[nodiscard]] Combinations combinations_of(const RunArguments& arguments);
 
 }  // namespace memcalc::cli

@@ -17,8 +17,6 @@ constexpr std::string_view kTraceFormats[] = {"tsv", "json", "replay"};
 constexpr std::string_view kSteps[] = {"last", "all"};
 constexpr std::string_view kColors[] = {"auto", "always", "never"};
 constexpr std::string_view kEmits[] = {"torchrun", "deepspeed", "megatron", "trainer"};
-constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "every-4", "selective"};
-constexpr std::string_view kOffloads[] = {"host", "nvme"};
 
 DocumentedOption documented(const CLI::Option& option) {
   DocumentedOption result;
@@ -51,33 +49,15 @@ std::vector<DocumentedCommand> documented(const CLI::App& root) {
 }
 
 std::vector<std::string> choices_of(const std::string& command, const std::string& option) {
-  static const std::map<std::string, Names> kByOption = {{"--task", kTaskNames},
-                                                         {"--precision", kPrecisionNames},
-                                                         {"--weights-dtype", kWeightDTypeNames},
-                                                         {"--kv-cache-dtype", kWeightDTypeNames},
-                                                         {"--fsdp-param-dtype", kWeightDTypeNames},
-                                                         {"--fsdp-reduce-dtype", kWeightDTypeNames},
-                                                         {"--loop", kLoopNames},
-                                                         {"--optimizer", kOptimizerNames},
-                                                         {"--checkpointing", kCheckpointings},
-                                                         {"--attn", kAttentionNames},
-                                                         {"--lora-dtype", kAdapterDTypeNames},
-                                                         {"--quantize", kQuantizationNames},
-                                                         {"--parallel", kDataParallelNames},
-                                                         {"--framework", kFrameworkNames},
-                                                         {"--cp-type", kContextParallelNames},
-                                                         {"--schedule", kScheduleNames},
-                                                         {"--offload-states", kOffloads},
-                                                         {"--offload-parameters", kOffloads},
-                                                         {"--format", kFormats},
-                                                         {"--steps", kSteps},
-                                                         {"--color", kColors},
-                                                         {"--emit", kEmits}};
+  static const std::map<std::string, Names> kOfCommands = {
+      {"--format", kFormats}, {"--steps", kSteps}, {"--color", kColors}, {"--emit", kEmits}};
   Names names;
   if (option == "--format" && command == "trace") {
     names = kTraceFormats;
-  } else if (const auto found = kByOption.find(option); found != kByOption.end()) {
+  } else if (const auto found = kOfCommands.find(option); found != kOfCommands.end()) {
     names = found->second;
+  } else if (const Field* field = find_field(option); field != nullptr && field->flag == option) {
+    names = field->names;
   }
   return {names.begin(), names.end()};
 }

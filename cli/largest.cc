@@ -10,7 +10,6 @@
 #include "arguments.h"
 #include "combinations.h"
 #include "command.h"
-#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 
@@ -46,23 +45,22 @@ void refuse_if_all_are(const std::vector<std::optional<Largest>>& found) {
   if (!answered) throw Error(ErrorCode::kUsage, found.front()->refusal);
 }
 
-ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, Measure measure) {
+ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   AnswerOutput output(arguments.answer);
   LargestOptions options{.measure = measure, .margin = parse_gib("--margin", arguments.margin)};
   options.multiple_of = measure == Measure::kSequence ? 64 : 1;
   if (!arguments.multiple_of.empty()) options.multiple_of = parse_whole("--multiple-of", arguments.multiple_of, 1);
-  const std::string& asked = measure == Measure::kBatch ? arguments.run.batch : arguments.run.sequence;
-  if (!asked.empty()) {
+  if (is_typed(arguments.run.typed(), measure == Measure::kBatch ? "--bs" : "--seq")) {
     throw UsageError(measure == Measure::kBatch ? "--bs: the batch is what max-batch looks for; leave it out"
                                                 : "--seq: the sequence is what max-seq looks for; leave it out");
   }
   const Search search(arguments.search);
-  const Combinations combinations = combinations_of(app);
+  const Combinations combinations = combinations_of(arguments.run);
   const bool one = combinations.all.size() == 1;
   if (!one) options.neighbours = 0;  // a table has no room for what they would tell
   std::vector<std::optional<Largest>> found(combinations.all.size());
   const auto look = [&](std::size_t i, const SearchControl& control) {
-    const Question question = resolve_arguments(*combinations.all[i].arguments);
+    const Question question = question_of(combinations.all[i].typed, arguments.run.specs);
     found[i] = find_largest(question.model, question.run, question.device, options, control);
   };
   // Of several, one that is refused is a row with its reason; a wrong file ends the command.
@@ -71,12 +69,12 @@ ExitStatus run_largest(const CLI::App& app, const LargestArguments& arguments, M
       look(i, control);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
-      const RunArguments& asked = *combinations.all[i].arguments;
+      const std::vector<TypedOption>& asked = combinations.all[i].typed;
       found[i].emplace();
-      found[i]->model = asked.model;
+      found[i]->model = text_of(asked, "--model");
       found[i]->options = options;
       found[i]->refusal = error.what();
-      found[i]->device.name = asked.gpu;
+      found[i]->device.name = text_of(asked, "--gpu");
     }
   };
   if (one) {
@@ -111,7 +109,7 @@ Command add_largest(CLI::App& root, const char* name, const char* description, c
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(examples);
-  return {app, [app, arguments, measure] { return run_largest(*app, *arguments, measure); }};
+  return {app, [arguments, measure] { return run_largest(*arguments, measure); }};
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // memcalc ladder, memcalc plan: what to change so that a training fits, and how to spread it over GPUs.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,7 +11,6 @@
 #include "answer_arguments.h"
 #include "arguments.h"
 #include "command.h"
-#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 
@@ -49,7 +50,7 @@ ExitStatus finished(const Answer& answer, const Search& search) {
 ExitStatus run_ladder(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Search search(arguments.search);
-  const Question question = resolve_arguments(arguments.run);
+  const Question question = question_of(arguments.run);
   const Answer answer =
       answer_of(climb(question.model, question.run, question.device, arguments.all, search.control()));
   search.clear_progress();
@@ -57,18 +58,18 @@ ExitStatus run_ladder(const PlanArguments& arguments) {
   return finished(answer, search);
 }
 
-/// What is searched is not to be given.
-void refuse_searched(const RunArguments& run) {
-  const std::pair<const char*, const std::string*> searched[] = {{"--bs", &run.batch},
-                                                                 {"--accum", &run.accumulation},
-                                                                 {"--checkpointing", &run.checkpointing},
-                                                                 {"--parallel", &run.parallel.mode},
-                                                                 {"--tp", &run.parallel.tensor},
-                                                                 {"--cp", &run.parallel.context},
-                                                                 {"--ep", &run.parallel.expert},
-                                                                 {"--pp", &run.parallel.pipeline}};
-  for (const auto& [name, text] : searched) {
-    if (!text->empty()) throw UsageError(std::string(name) + ": plan looks for it; leave it out");
+/// What is searched is not to be given: how the GPUs are shared, micro-batches, checkpointing, what is offloaded.
+void refuse_searched(const std::vector<TypedOption>& typed) {
+  constexpr std::string_view kAsked[] = {"--gpus", "--nodes", "--framework"};
+  constexpr std::string_view kSearched[] = {"--bs",       "--accum",     "--checkpointing", "--activation-offload",
+                                            "--megatron", "--deepspeed"};
+  const auto is_among = [](const auto& flags, std::string_view flag) {
+    return std::find(std::begin(flags), std::end(flags), flag) != std::end(flags);
+  };
+  for (const TypedOption& each : typed) {
+    const Field* field = find_field(each.flag);
+    const bool splits = field != nullptr && field->group == FieldGroup::kParallel && !is_among(kAsked, each.flag);
+    if (splits || is_among(kSearched, each.flag)) throw UsageError(each.flag + ": plan looks for it; leave it out");
   }
 }
 
@@ -88,20 +89,22 @@ std::vector<Framework> frameworks_of(const std::string& framework, Emit emit) {
 ExitStatus run_plan(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Emit emit = parse_choice<Emit>("--emit", arguments.emit, kEmitNames);
-  refuse_searched(arguments.run);
+  const std::vector<TypedOption> typed = arguments.run.typed();
+  refuse_searched(typed);
   if (arguments.global_batch.empty()) {
     throw UsageError("--global-batch: expected the sequences of one optimizer step, of all GPUs");
   }
-  RunArguments one = arguments.run;  // the run on one GPU, of which the rest follows
-  one.parallel = {};
+  // The run on one GPU, of which the rest follows.
+  std::vector<TypedOption> one = without(typed, {"--gpus", "--nodes", "--framework"});
   // Most parallel modes are modelled in a plain loop.
-  if (one.loop.empty()) one.loop = emit == Emit::kTrainer ? "trainer" : "bare";
-  Question question = resolve_arguments(one);
+  if (!is_typed(one, "--loop")) one = with(one, "--loop", emit == Emit::kTrainer ? "trainer" : "bare");
+  Question question = question_of(one, arguments.run.specs);
   PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
-  asked.frameworks = frameworks_of(arguments.run.parallel.framework, emit);
+  asked.frameworks = frameworks_of(text_of(typed, "--framework"), emit);
   asked.global_batch = parse_whole("--global-batch", arguments.global_batch, 1);
-  if (!arguments.run.parallel.gpus.empty()) asked.gpus = parse_whole("--gpus", arguments.run.parallel.gpus, 1);
-  if (!arguments.run.parallel.nodes.empty()) asked.nodes = parse_whole("--nodes", arguments.run.parallel.nodes, 1);
+  const RunRequest split = request_of(typed);
+  asked.gpus = split.run.gpus.value_or(asked.gpus);
+  asked.nodes = split.run.parallel.nodes;
   if (!arguments.simulate.empty()) {
     asked.simulated = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
   }

@@ -1,10 +1,13 @@
-// The options that describe a run, shared by every command that takes one.
+// The options that describe a run, shared by every command that takes one: the rows of the library's table.
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "parallel_arguments.h"
+#include "memcalc/memcalc.h"
 
 namespace CLI {
 class App;
@@ -17,41 +20,39 @@ namespace memcalc::cli {
 inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
                                                             "h200-sxm"};
 
-/// As typed; parsed by resolve_arguments() (question.h).
-struct RunArguments {
-  std::string model, task, batch, sequence, target_sequence, image;
-  std::string family, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, max_positions;
-  bool tie = false;
-  bool no_tie = false;
-  std::string precision, weights_dtype;
-  std::string compiled_parts, float8;
-  std::string loop, optimizer, attention, checkpointing, accumulation, dropout, skipped_steps;
-  std::string lora, lora_targets, lora_dropout, lora_dtype, quantize, bitsandbytes, group_size, freeze;
-  std::string dataloader_workers, prefetch_factor;
-  std::string new_tokens, beams, cache_dtype;
-  std::string gpu, specs;
-  bool fp16 = false;
-  bool bf16 = false;
-  bool use_cache = false;
-  bool infer = false;
-  bool padding = false;
-  bool liger = false;
-  bool lora_head = false;
-  bool quantize_head = false;
-  bool prepare_kbit = false;
-  bool no_prepare_kbit = false;
-  bool offload_activations = false;
-  bool expandable_segments = false;
-  bool pin_memory = false;
-  ParallelArguments parallel;
-  bool compile = false;
-  bool loss_in_loop = false;
-  bool offload_optimizer = false;
-  bool offload_gradients = false;
-  const CLI::Option* clip_grad = nullptr;  // its value is optional
+/// An option and its value as they were typed: {"--bs", "4"}, {"--padding", ""}.
+struct TypedOption {
+  std::string flag;
+  std::string text;
 };
 
-/// Declares the options on a command; `arguments` must outlive it.
-void add_run_options(CLI::App& command, RunArguments& arguments);
+/// The options as declared on a command, which outlives it.
+struct RunArguments {
+  std::vector<const CLI::Option*> options;
+  std::string specs;  // --specs
+
+  /// Those that were typed, in the order of the table.
+  [[nodiscard]] std::vector<TypedOption> typed() const;
+};
+
+/// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its data.
+void add_run_options(CLI::App& command, RunArguments& arguments, bool data = false);
+
+/// Whether any of them was typed.
+[[nodiscard]] bool is_typed(const std::vector<TypedOption>& typed, std::string_view flag);
+
+/// What they ask. Throws Error(kUsage) for a value that is not accepted.
+[[nodiscard]] RunRequest request_of(const std::vector<TypedOption>& typed);
+
+/// The whole question.
+[[nodiscard]] Question question_of(const RunArguments& arguments);
+[[nodiscard]] Question question_of(const std::vector<TypedOption>& typed, const std::string& specs);
+
+/// Without some options; with one set anew.
+[[nodiscard]] std::vector<TypedOption> without(std::vector<TypedOption> typed, std::initializer_list<std::string_view> flags);
+[[nodiscard]] std::vector<TypedOption> with(std::vector<TypedOption> typed, std::string_view flag, std::string text);
+
+/// What was typed for an option; empty where it was not, or has no value.
+[[nodiscard]] std::string text_of(const std::vector<TypedOption>& typed, std::string_view flag);
 
 }  // namespace memcalc::cli

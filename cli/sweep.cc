@@ -12,7 +12,6 @@
 #include "arguments.h"
 #include "combinations.h"
 #include "command.h"
-#include "question.h"
 #include "run_arguments.h"
 #include "search.h"
 #include "spec_path.h"
@@ -49,10 +48,11 @@ struct SweepArguments {
 };
 
 /// What the library refuses is said in the point's row; a wrong option or file ends the command.
-SweepQuestion question_of(const std::vector<std::string>& values, const RunArguments& arguments) {
+SweepQuestion question_of(const std::vector<std::string>& values, const std::vector<TypedOption>& typed,
+                          const std::string& specs) {
   SweepQuestion asked{.values = values};
   try {
-    Question question = resolve_arguments(arguments);
+    Question question = question_of(typed, specs);
     asked.candidate = Candidate{std::move(question.model), std::move(question.run.run), std::move(question.device)};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
@@ -62,11 +62,11 @@ SweepQuestion question_of(const std::vector<std::string>& values, const RunArgum
 }
 
 /// A card that does not exist is a mistake, not a point without an answer.
-void check_cards(const Combinations& combinations) {
+void check_cards(const Combinations& combinations, const std::string& specs) {
   std::set<std::string> seen;
   for (const Combination& each : combinations.all) {
-    const std::string& gpu = each.arguments->gpu;
-    if (!gpu.empty() && seen.insert(gpu).second) (void)SpecRegistry(find_specs(each.arguments->specs)).device(gpu);
+    const std::string gpu = text_of(each.typed, "--gpu");
+    if (!gpu.empty() && seen.insert(gpu).second) (void)SpecRegistry(find_specs(specs)).device(gpu);
   }
 }
 
@@ -77,12 +77,13 @@ void refuse_if_nothing_is_left(const std::vector<SweepQuestion>& questions) {
   throw Error(ErrorCode::kUsage, questions.front().refusal);
 }
 
-std::vector<SweepQuestion> questions_of(const Combinations& combinations, const Search& search) {
-  check_cards(combinations);
+std::vector<SweepQuestion> questions_of(const Combinations& combinations, const std::string& specs,
+                                        const Search& search) {
+  check_cards(combinations, specs);
   std::vector<SweepQuestion> questions;
   for (const Combination& each : combinations.all) {
     if (search.interrupted()) break;
-    questions.push_back(question_of(each.values, *each.arguments));
+    questions.push_back(question_of(each.values, each.typed, specs));
   }
   if (!search.interrupted()) refuse_if_nothing_is_left(questions);
   return questions;
@@ -93,13 +94,13 @@ ExitStatus finished(const Answer& answer, const Search& search) {
   return answer.positive || answer.command != "max-model" ? kAnswered : kAnsweredNo;
 }
 
-ExitStatus run_sweep(const CLI::App& app, const SweepArguments& arguments) {
+ExitStatus run_sweep(const SweepArguments& arguments) {
   AnswerOutput output(arguments.answer);
   std::optional<Output> plot;
   if (!arguments.plot.empty()) plot.emplace(arguments.plot);
   const Search search(arguments.search);
-  const Combinations combinations = combinations_of(app);
-  const std::vector<SweepQuestion> questions = questions_of(combinations, search);
+  const Combinations combinations = combinations_of(arguments.run);
+  const std::vector<SweepQuestion> questions = questions_of(combinations, arguments.run.specs, search);
   Sweep swept = sweep(combinations.varied, questions, search.control());
   swept.complete = swept.complete && !search.interrupted();
   search.clear_progress();
@@ -117,25 +118,23 @@ Prices prices_of(const SweepArguments& arguments) {
   return prices;
 }
 
-ExitStatus run_compare(const CLI::App& app, const SweepArguments& arguments) {
+ExitStatus run_compare(const SweepArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Search search(arguments.search);
-  Combinations combinations = combinations_of(app);
+  Combinations combinations = combinations_of(arguments.run);
   std::vector<SweepQuestion> questions;
-  if (arguments.run.gpu.empty()) {  // the common cards
+  if (!is_typed(arguments.run.typed(), "--gpu")) {  // the common cards
     for (const Combination& each : combinations.all) {
       for (const char* card : kCommonCards) {
-        RunArguments run = *each.arguments;
-        run.gpu = card;
         std::vector<std::string> values = each.values;
         values.emplace_back(card);
-        questions.push_back(question_of(values, run));
+        questions.push_back(question_of(values, with(each.typed, "--gpu", card), arguments.run.specs));
       }
     }
     combinations.varied.emplace_back("gpu");
     refuse_if_nothing_is_left(questions);
   } else {
-    questions = questions_of(combinations, search);
+    questions = questions_of(combinations, arguments.run.specs, search);
   }
   const Answer answer = comparison_of(sweep(combinations.varied, questions, search.control()), prices_of(arguments));
   search.clear_progress();
@@ -165,14 +164,13 @@ std::vector<ModelListing> family_of(const std::string& family, const std::string
 
 ExitStatus run_max_model(const SweepArguments& arguments) {
   AnswerOutput output(arguments.answer);
-  if (!arguments.run.model.empty()) throw UsageError("--model: the model is what max-model looks for; give --family");
+  const std::vector<TypedOption> typed = arguments.run.typed();
+  if (is_typed(typed, "--model")) throw UsageError("--model: the model is what max-model looks for; give --family");
   if (arguments.family.empty()) throw UsageError("--family: expected a family (memcalc models lists them), or all");
   const std::vector<ModelListing> models = family_of(arguments.family, arguments.run.specs);
   std::vector<SweepQuestion> questions;
   for (const ModelListing& each : models) {
-    RunArguments run = arguments.run;
-    run.model = each.name;
-    questions.push_back(question_of({each.name}, run));
+    questions.push_back(question_of({each.name}, with(typed, "--model", each.name), arguments.run.specs));
   }
   const Search search(arguments.search);
   Sweep swept = sweep({"model"}, questions, search.control());
@@ -199,7 +197,7 @@ Command add_sweep(CLI::App& root) {
       ->type_name("FILE")
       ->group("Answer");
   app->footer(kSweepExamples);
-  return {app, [app, arguments] { return run_sweep(*app, *arguments); }};
+  return {app, [arguments] { return run_sweep(*arguments); }};
 }
 
 Command add_compare(CLI::App& root) {
@@ -212,7 +210,7 @@ Command add_compare(CLI::App& root) {
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kCompareExamples);
-  return {app, [app, arguments] { return run_compare(*app, *arguments); }};
+  return {app, [arguments] { return run_compare(*arguments); }};
 }
 
 Command add_max_model(CLI::App& root) {

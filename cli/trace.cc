@@ -7,7 +7,6 @@
 #include "arguments.h"
 #include "command.h"
 #include "output.h"
-#include "question.h"
 #include "run_arguments.h"
 
 namespace memcalc::cli {
@@ -45,7 +44,7 @@ ExitStatus run_trace(const TraceArguments& arguments) {
   Output output(arguments.output);
   std::optional<Output> plot;
   if (!arguments.plot.empty()) plot.emplace(arguments.plot);
-  const Question question = resolve_arguments(arguments.run);
+  const Question question = question_of(arguments.run);
   if (plot) {
     plot->write(plot_step(question.model, question.run.run, question.device));
     return kAnswered;

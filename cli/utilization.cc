@@ -8,7 +8,6 @@
 #include "arguments.h"
 #include "command.h"
 #include "files.h"
-#include "question.h"
 #include "run_arguments.h"
 #include "spec_path.h"
 
@@ -42,13 +41,14 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
   job.tokens_per_second = number("--tokens-per-s", a.tokens);
   job.reference_tokens_per_second = number("--reference", a.reference);
   if (!a.cards.empty()) job.gpus = parse_whole("--cards", a.cards, 1);
-  if (!a.run.sequence.empty()) job.sequence_length = parse_whole("--seq", a.run.sequence, 1);
+  const std::vector<TypedOption> typed = a.run.typed();
+  if (is_typed(typed, "--seq")) job.sequence_length = parse_whole("--seq", text_of(typed, "--seq"), 1);
   if (!a.log.empty()) read_log(contents_of(a.log), job);
   std::optional<TraceSummary> trace;
   if (!a.trace.empty()) trace = read_chrome_trace(contents_of(a.trace), a.trace);
   std::optional<Report> predicted;
-  if (!a.run.model.empty() || !a.run.family.empty()) {
-    const Question question = resolve_arguments(a.run);
+  if (is_typed(typed, "--model") || is_typed(typed, "--arch")) {
+    const Question question = question_of(a.run);
     predicted = estimate(question.model, question.run, question.device);
     if (a.cards.empty()) job.gpus = predicted->run.parallel.gpus;
     if (job.sequence_length == 0) job.sequence_length = predicted->run.sequence_length;
@@ -56,9 +56,9 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
       job.peak_flops_per_second = predicted->time->step.peak_flops_per_second;
     }
   }
-  if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted && !a.run.gpu.empty()) {
+  if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted && is_typed(typed, "--gpu")) {
     // Without a model the card's rate for 16 bits, in which nearly all training computes.
-    const DeviceSpec device = SpecRegistry(find_specs(a.run.specs)).device(a.run.gpu);
+    const DeviceSpec device = SpecRegistry(find_specs(a.run.specs)).device(text_of(typed, "--gpu"));
     job.peak_flops_per_second = std::max(device.bf16_flops_per_second, device.fp16_flops_per_second);
   }
   output.write(answer_of(job, trace, predicted ? &*predicted : nullptr));

@@ -31,8 +31,10 @@
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/run_options.h"
+#include "memcalc/spec/run_request.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/spec/weights.h"
 #include "memcalc/symbolic/traced_step.h"
@@ -45,6 +47,10 @@ namespace memcalc {
 
 /// The same; what resolve() filled in stands first among the report's assumptions.
 [[nodiscard]] Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device);
+
+/// The same of all that a face asks: with the days and the price of a training, and the data loader's time, where they
+/// were asked. Throws Error(kUsage) where they cannot be told.
+[[nodiscard]] Report estimate(const Question& question);
 
 /// The same of a module that was traced: of the options the optimizer, accumulation, clipping and expandable segments.
 /// Throws Error(kUsage) for another precision or batch size than the traced one, or the Trainer; Error(kInput) for a

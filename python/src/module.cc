@@ -32,13 +32,16 @@ Format format_from(const std::string& text) {
 }
 
 Model load_model(const SpecRegistry& registry, const std::string& reference, const py::dict& keywords) {
-  const ArchitectureChanges sizes = read_options(keywords).sizes;
+  RunRequest request = read_options(keywords);
+  request.model = reference;
   const py::gil_scoped_release unlocked;
-  return std::make_shared<const ModelSpec>(registry.model(reference, sizes));
+  return std::make_shared<const ModelSpec>(model_of(request, registry));
 }
 
 Model family_model(const std::string& model_type, const py::dict& keywords) {
-  return std::make_shared<const ModelSpec>(model_of_family(model_type, read_options(keywords).sizes));
+  RunRequest request = read_options(keywords);
+  request.family = model_type;
+  return std::make_shared<const ModelSpec>(model_of(request, SpecRegistry(std::vector<std::string>{})));
 }
 
 Report answer_unlocked(const Question& question) {
@@ -54,7 +57,7 @@ std::string rendered(const Report& report, const std::string& format, bool expla
 
 std::string event_stream(const Question& question, bool all_steps) {
   const py::gil_scoped_release unlocked;
-  return trace(*question.model, question.run.run, *question.device,
+  return trace(question.model, question.run.run, question.device,
                {.format = TraceFormat::kTsv, .all_steps = all_steps});
 }
 
@@ -62,7 +65,7 @@ py::list parameters_of(const Question& question) {
   std::vector<ParameterRow> rows;
   {
     const py::gil_scoped_release unlocked;
-    rows = parameter_table(*question.model, question.run.run, *question.device);
+    rows = parameter_table(question.model, question.run.run, question.device);
   }
   py::list table;
   for (const ParameterRow& row : rows) {
@@ -88,7 +91,9 @@ void add_specs(py::module_& m) {
       .def(
           "device",
           [](const SpecRegistry& r, const std::string& name) {
-            return std::make_shared<const DeviceSpec>(r.device(name));
+            DeviceSpec device = r.device(name);
+            device.reference = name;
+            return std::make_shared<const DeviceSpec>(std::move(device));
           },
           py::arg("reference"))
       .def("models", [](const SpecRegistry& r) { return render(r.models(), Format::kJson); })

@@ -10,23 +10,11 @@
 
 namespace memcalc::python {
 
-/// Everything that an estimate needs; models and cards are shared between questions.
-struct Question {
-  std::shared_ptr<const ModelSpec> model;
-  std::shared_ptr<const DeviceSpec> device;
-  ResolvedRun run;
-  TimeOptions time;
-  bool device_assumed = false;
-};
-
 [[nodiscard]] Question ask(const std::shared_ptr<const ModelSpec>& model,
                            const std::shared_ptr<const DeviceSpec>& device, const pybind11::dict& keywords,
                            bool device_assumed);
 
-/// The run alone. Here and below the GIL need not be held.
-[[nodiscard]] Report estimate(const Question& question);
-
-/// With what the command line adds: of inference, how many sequences fit.
+/// With what the command line adds: of inference, how many sequences fit. The GIL need not be held.
 [[nodiscard]] Report answer(const Question& question);
 
 }  // namespace memcalc::python

@@ -22,7 +22,7 @@ struct RenderOptions {
 };
 
 /// Rises with every change of the JSON that could break a reader (a key renamed, removed or with another meaning).
-inline constexpr int kJsonSchemaVersion = 1;
+inline constexpr int kJsonSchemaVersion = 2;
 
 /// Ends with a newline. Depends on its arguments only: not on the locale, the environment or the clock.
 [[nodiscard]] std::string render(const Report& report, Format format, const RenderOptions& options = {});

@@ -4,7 +4,7 @@
 
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
-#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 namespace {
@@ -20,6 +20,13 @@ class Csv {
   void number(std::string_view section, std::string_view name, double value, std::string_view unit) {
     row(section, name, format_exact(value), unit);
   }
+  void setting(const Field& field, const FieldValue& value) {
+    const std::string_view section = field.group == FieldGroup::kMegatron    ? "megatron"
+                                     : field.group == FieldGroup::kDeepSpeed ? "deepspeed"
+                                                                             : "run";
+    const bool* flag = std::get_if<bool>(&value);
+    row(section, field.key, flag != nullptr ? (*flag ? "true" : "false") : text_of(value), field.unit);
+  }
   [[nodiscard]] std::string take() { return std::move(out_); }
 
  private:
@@ -30,27 +37,8 @@ class Csv {
 };
 
 void write_run(const Report& report, Csv& csv) {
-  const RunSpec& run = report.run;
   csv.text("model", "name", report.model.name);
-  csv.text("run", "task", name_of(run.task));
-  csv.number("run", "batch_size", static_cast<double>(run.batch_size), "sequences");
-  if (run.image_size > 0) {
-    csv.number("run", "image_size", static_cast<double>(run.image_size), "pixels");
-  } else {
-    csv.number("run", "sequence_length", static_cast<double>(run.sequence_length), "tokens");
-  }
-  csv.text("run", "precision", name_of(run.precision));
-  csv.text("run", "weights_dtype", name_of(weights_dtype_of(run)));
-  csv.text("run", "loop", name_of(run.loop));
-  csv.text("run", "optimizer", name_of(run.optimizer));
-  csv.text("run", "attention", name_of(run.attention));
-  csv.text("run", "checkpointing", checkpointing_of(run));
-  csv.number("run", "accumulation_steps", static_cast<double>(run.accumulation_steps), "micro-batches");
-  if (run.max_grad_norm) csv.number("run", "max_grad_norm", *run.max_grad_norm, "");
-  csv.text("run", "use_cache", run.use_cache ? "true" : "false");
-  csv.text("run", "padding", run.padding ? "true" : "false");
-  if (run.dropout) csv.number("run", "dropout", *run.dropout, "");
-  if (run.skipped_steps > 0) csv.number("run", "skipped_steps", static_cast<double>(run.skipped_steps), "steps");
+  for (const auto& [field, value] : record_of(ran_of(report))) csv.setting(*field, value);
   csv.text("device", "name", report.device.name);
   csv.bytes("device", "memory", report.device.memory_bytes);
   csv.text("device", "fits", report.fits ? "true" : "false");

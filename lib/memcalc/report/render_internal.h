@@ -11,6 +11,7 @@
 #include "memcalc/report/render.h"
 #include "memcalc/report/report.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 
@@ -50,6 +51,11 @@ struct PhasePeak {
 
 /// "8 sequences x 1151 tokens, 16 layers", and what windows and the encoder add to it.
 [[nodiscard]] std::vector<std::string> notes_of(const KeyValueCacheSize& cache);
+
+/// What the rows of the table of a run read.
+[[nodiscard]] inline RunRecord ran_of(const Report& report) {
+  return {report.model, report.run, report.device_assumed ? nullptr : &report.device, &report.asked_time};
+}
 
 /// Reserved at its peak but not handed out at the peak of allocated.
 [[nodiscard]] Bytes fragmentation_bytes(const Report& report);

@@ -3,12 +3,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/render_internal.h"
-#include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -25,81 +26,19 @@ Json model_json(const Report& report) {
   return json;
 }
 
-Json parallel_json(const Parallel& p) {
-  Json json = {{"gpus", p.gpus},
-               {"nodes", p.nodes},
-               {"data_parallel", name_of(p.data_parallel)},
-               {"framework", name_of(p.framework)},
-               {"tensor", p.tensor},
-               {"context", p.context},
-               {"expert", p.expert},
-               {"pipeline", p.pipeline}};
-  if (p.sequence_parallel) json["sequence_parallel"] = true;
-  if (p.loss_parallel) json["loss_parallel"] = true;
-  if (p.context > 1) json["context_type"] = name_of(p.context_type);
-  if (p.pipeline > 1) {
-    json["schedule"] = name_of(p.schedule);
-    json["virtual_stages"] = p.virtual_stages;
-    if (!p.stage_layers.empty()) json["stage_layers"] = p.stage_layers;
-    json["micro_batches"] = p.micro_batches == 0 ? p.pipeline : p.micro_batches;
-  }
-  if (p.hsdp_shard > 0) json["hsdp_shard"] = p.hsdp_shard;
-  if (p.fsdp_param_dtype) json["fsdp_param_dtype"] = name_of(*p.fsdp_param_dtype);
-  if (p.fsdp_reduce_dtype) json["fsdp_reduce_dtype"] = name_of(*p.fsdp_reduce_dtype);
-  if (!p.reshard_after_forward) json["reshard_after_forward"] = false;
-  if (p.ddp_bucket_view) json["ddp_bucket_view"] = true;
-  if (p.ddp_static_graph) json["ddp_static_graph"] = true;
-  if (p.offload_states != OffloadTo::kNowhere) json["offload_states"] = name_of(p.offload_states);
-  if (p.offload_parameters != OffloadTo::kNowhere) json["offload_parameters"] = name_of(p.offload_parameters);
-  return json;
+Json value_json(const FieldValue& value) {
+  return std::visit([](const auto& each) { return Json(each); }, value);
 }
 
-Json run_json(const RunSpec& run) {
-  Json json = {{"task", name_of(run.task)},
-               {"batch_size", run.batch_size},
-               {"sequence_length", run.sequence_length},
-               {"precision", name_of(run.precision)},
-               {"weights_dtype", name_of(weights_dtype_of(run))},
-               {"loop", name_of(run.loop)},
-               {"optimizer", name_of(run.optimizer)},
-               {"attention", name_of(run.attention)},
-               {"checkpointing", checkpointing_of(run)},
-               {"accumulation_steps", run.accumulation_steps},
-               {"use_cache", run.use_cache},
-               {"padding", run.padding},
-               {"offload_activations", run.offload_activations},
-               {"expandable_segments", run.expandable_segments}};
-  if (run.loss_in_loop) json["loss_in_loop"] = true;
-  if (run.compile) json["compile"] = true;
-  if (run.float8 != Float8::kNone) json["float8"] = name_of(run.float8);
-  if (run.compile && run.compiled_parts != CompiledParts::kModel) json["compile_parts"] = name_of(run.compiled_parts);
-  if (run.offload_optimizer) json["offload_optimizer"] = true;
-  if (run.offload_gradients) json["offload_gradients"] = true;
-  if (run.image_size > 0) json["image_size"] = run.image_size;
-  if (run.target_sequence_length > 0) json["target_sequence_length"] = run.target_sequence_length;
-  if (run.max_grad_norm) json["max_grad_norm"] = *run.max_grad_norm;
-  if (run.dropout) json["dropout"] = *run.dropout;
-  if (run.skipped_steps > 0) json["skipped_steps"] = run.skipped_steps;
-  const FineTuning& tuning = run.fine_tuning;
-  if (tuning.lora) {
-    json["lora"] = {{"rank", tuning.lora->rank},
-                    {"targets", tuning.lora->targets},
-                    {"dropout", tuning.lora->dropout},
-                    {"adapter_dtype", kAdapterDTypeNames[tuning.lora->in_base_dtype ? 1 : 0]},
-                    {"trains_head", tuning.lora->trains_head}};
+/// The rows of the table of a run (spec/run_fields.h); Megatron's and DeepSpeed's in objects of their own.
+Json run_json(const Report& report) {
+  Json json = Json::object();
+  for (const auto& [field, value] : record_of(ran_of(report))) {
+    Json& place = field->group == FieldGroup::kMegatron    ? json["megatron"]
+                  : field->group == FieldGroup::kDeepSpeed ? json["deepspeed"]
+                                                           : json;
+    place[std::string(field->key)] = value_json(value);
   }
-  if (tuning.quantization != Quantization::kNone) {
-    json["quantization"] = name_of(tuning.quantization);
-    json["prepared_for_kbit_training"] = tuning.prepares_for_kbit;
-    if (tuning.packs_head) json["quantized_head"] = true;
-    if (tuning.keeps_packed_inputs) json["quantized_products_keep_inputs"] = true;
-  }
-  if (tuning.liger) json["liger"] = true;
-  if (run.inference) {
-    json["inference"] = {{"new_tokens", run.inference->new_tokens}, {"beams", run.inference->beams}};
-  }
-  if (!tuning.frozen.empty()) json["frozen"] = tuning.frozen;
-  if (run.parallel.is_parallel()) json["parallel"] = parallel_json(run.parallel);
   return json;
 }
 
@@ -306,7 +245,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   Json json = {{"schema_version", kJsonSchemaVersion},
                {"profile", report.profile},
                {"model", model_json(report)},
-               {"run", run_json(report.run)},
+               {"run", run_json(report)},
                {"device", device_json(report)},
                {"fits", report.fits},
                {"params",

@@ -14,6 +14,7 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/spec/time_options.h"
 #include "memcalc/symbolic/kv_cache_size.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -157,6 +158,7 @@ struct Report {
 
   Accounting accounting;
   std::array<FlopRow, kOperatorClassCount> flops{};
+  TimeOptions asked_time;               // what was said of the data and of the whole training
   std::optional<TrainingRun> training;  // where --tokens was given
   std::optional<Throughput> time;       // absent where the card's rates are not known
   HostMemory host_memory;

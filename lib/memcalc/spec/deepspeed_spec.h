@@ -1,11 +1,10 @@
 // What a DeepSpeed run is told beside its ZeRO stage: --deepspeed, a list of names of its configuration's
 // "zero_optimization" (deepspeed/runtime/zero/config.py, 0.19.8), as "reduce_bucket_size=5e7,overlap_comm=true".
-// Covered by tests/unit/deepspeed_options_test.cc.
+// Its rows in run_fields_table.cc read them. Covered by tests/unit/deepspeed_options_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 namespace memcalc {
 
@@ -21,8 +20,5 @@ struct DeepSpeedOptions {
 
   [[nodiscard]] bool operator==(const DeepSpeedOptions&) const = default;
 };
-
-/// Throws Error(kUsage) for a name or value that is not one of them.
-[[nodiscard]] DeepSpeedOptions parse_deepspeed_options(std::string_view list);
 
 }  // namespace memcalc

@@ -1,11 +1,10 @@
 // What a Megatron-LM run is told beside sizes and parallelism: --megatron, a list of Megatron's own argument names
 // (megatron/training/arguments.py), as "attention-backend=unfused,no-gradient-accumulation-fusion".
-// Covered by tests/unit/megatron_options_test.cc.
+// Its rows in run_fields_table.cc read them. Covered by tests/unit/megatron_options_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 namespace memcalc {
 
@@ -48,8 +47,5 @@ struct MegatronOptions {
   std::optional<double> hidden_dropout;     // hidden-dropout
   std::optional<double> attention_dropout;  // attention-dropout
 };
-
-/// Throws Error(kUsage) for a name or value that is not one of them.
-[[nodiscard]] MegatronOptions parse_megatron_options(std::string_view list);
 
 }  // namespace memcalc

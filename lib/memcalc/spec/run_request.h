@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,16 +12,9 @@
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
+#include "memcalc/spec/time_options.h"
 
 namespace memcalc {
-
-/// What is known of the data and of the whole training; nothing of it changes a byte on the card.
-struct TimeOptions {
-  std::optional<double> tokens;          // of the whole training; --tokens
-  std::optional<double> sample_seconds;  // of a loader's worker for a sample; --sample-seconds
-  std::optional<double> sample_bytes;    // read from storage for a sample; --sample-bytes
-  std::optional<double> storage_rate;    // bytes/s of the storage; --storage-rate
-};
 
 struct RunRequest {
   std::string model;             // registry name or path; --model
