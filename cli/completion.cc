@@ -14,7 +14,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds = {"bash", "zsh", "fish", "man"};
+constexpr std::array<std::string_view, 5> kKinds = {"bash", "zsh", "fish", "man", "schema"};
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -22,6 +22,7 @@ constexpr const char* kExamples =
     "  memcalc completion zsh > ~/.zfunc/_memcalc\n"
     "  memcalc completion fish > ~/.config/fish/completions/memcalc.fish\n"
     "  memcalc completion man | man -l -\n"
+    "  memcalc completion schema > run.schema.json\n"
     "\n"
     "cmake --install puts them where the shells and man look.\n";
 
@@ -182,7 +183,7 @@ std::string fish_completion(const std::vector<DocumentedCommand>& commands) {
       text += "\n";
     }
     if (command.name == "completion")
-      text += on + "-a 'bash zsh fish man'\n";
+      text += on + "-a 'bash zsh fish man schema'\n";
     else if (!command.argument.empty())
       text += on + "-F\n";
   }
@@ -201,19 +202,23 @@ std::string completion_for(Shell shell, const std::vector<DocumentedCommand>& co
 }
 
 Command add_completion(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("completion", "completions for a shell, or the manual page");
+  CLI::App* app = root.add_subcommand("completion", "completions for a shell, the manual page, a schema");
   struct Arguments {
     std::string kind, output;
   };
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("kind", arguments->kind, "bash, zsh, fish, or man for the manual page")->type_name("SHELL");
+  app->add_option("kind", arguments->kind, "bash, zsh, fish; man: the manual page; schema: of runs")->type_name("SHELL");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
   app->footer(kExamples);
   return {app, [&root, arguments] {
             Output output(arguments->output);
-            if (arguments->kind.empty()) throw UsageError("completion: expected bash, zsh, fish or man, found nothing");
-            enum class Kind { kBash, kZsh, kFish, kMan };
+            if (arguments->kind.empty()) throw UsageError("completion: expected bash, zsh, fish, man or schema, found nothing");
+            enum class Kind { kBash, kZsh, kFish, kMan, kSchema };
             const Kind kind = parse_choice<Kind>("completion", arguments->kind, kKinds);
+            if (kind == Kind::kSchema) {
+              output.write(render_run_schema());
+              return kAnswered;
+            }
             const std::vector<DocumentedCommand> commands = documented(root);
             output.write(kind == Kind::kMan ? manual_page(commands, MEMCALC_VERSION)
                                             : completion_for(static_cast<Shell>(kind), commands));

@@ -20,6 +20,7 @@
 #include "memcalc/cost/calibration.h"
 #include "memcalc/report/parameter_table.h"
 #include "memcalc/report/render.h"
+#include "memcalc/report/render_json_schema.h"
 #include "memcalc/report/render_lists.h"
 #include "memcalc/report/render_rates.h"
 #include "memcalc/report/render_trace.h"

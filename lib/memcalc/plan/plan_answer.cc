@@ -5,6 +5,7 @@
 #include "memcalc/plan/plan.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -31,6 +32,11 @@ std::string rejections_note(const Plan& plan) {
   return text;
 }
 
+/// The card, where it was named.
+const DeviceSpec* named_card(const PlanQuestion& question) {
+  return question.device.reference.empty() ? nullptr : &question.device;
+}
+
 std::int64_t count_of(std::size_t count) { return static_cast<std::int64_t>(count); }
 
 }  // namespace
@@ -44,7 +50,8 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   answer.not_modelled = plan.not_modelled;
   const std::string where = question.model.name + " on " + std::to_string(question.gpus) + " x " +
                             question.device.name + ", global batch " + std::to_string(question.global_batch);
-  answer.headline = plan.front.empty() ? "No plan for " + where + "." : where + ": " + options_of(plan.front[0].run);
+  answer.headline = plan.front.empty() ? "No plan for " + where + "."
+                                       : where + ": " + options_of(RunRecord{question.model, plan.front[0].run});
   answer.facts = {{"candidates", "candidates", Unit::kCount, count_of(plan.candidates)},
                   {"simulated", "simulated", Unit::kCount, count_of(plan.simulated)},
                   {"fitting", "of these fit", Unit::kCount, count_of(plan.fitting)}};
@@ -82,7 +89,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     row[7] = each.ranking_seconds;
     row[8] = each.outcome.headroom;
     row[9] = each.outcome.host;
-    row[12] = options_of(each.run);
+    row[12] = command_of(RunRecord{question.model, each.run, named_card(question)});
     if (each.outcome.speed) {
       row[6] = each.outcome.speed->step_seconds;
       row[10] = each.outcome.speed->tokens_per_second;

@@ -13,10 +13,6 @@
 namespace memcalc {
 namespace {
 
-void add_size(std::string& text, const char* option, std::int64_t size) {
-  if (size > 1) text += std::string(" ") + option + " " + std::to_string(size);
-}
-
 bool in_bfloat16(const RunSpec& run) {
   return run.precision == Precision::kBf16 || run.precision == Precision::kAmpBf16 ||
          run.parallel.fsdp_param_dtype == DType::kBFloat16;
@@ -259,36 +255,6 @@ std::string trainer_settings(const RunSpec& run) {
 }
 
 }  // namespace
-
-std::string options_of(const RunSpec& run) {
-  const Parallel& p = run.parallel;
-  std::string text = " --precision " + std::string(name_of(run.precision));
-  if (run.loop == Loop::kBare) text += " --loop bare";
-  add_size(text, "--gpus", p.gpus);
-  add_size(text, "--nodes", p.nodes);
-  if (p.framework == Framework::kMegatron) text += " --framework megatron";
-  if (p.data_parallel != DataParallel::kNone) text += " --parallel " + std::string(name_of(p.data_parallel));
-  add_size(text, "--tp", p.tensor);
-  if (p.sequence_parallel) text += " --sp";
-  add_size(text, "--cp", p.context);
-  add_size(text, "--ep", p.expert);
-  add_size(text, "--pp", p.pipeline);
-  if (p.pipeline > 1) text += " --schedule " + std::string(name_of(p.schedule));
-  add_size(text, "--virtual-stages", p.virtual_stages);
-  for (const std::int64_t layers : p.stage_layers) {
-    text += (&layers == p.stage_layers.data() ? " --stage-layers " : ",") + std::to_string(layers);
-  }
-  add_size(text, "--micro-batches", p.micro_batches);
-  if (!p.reshard_after_forward) text += " --no-reshard-after-forward";
-  if (p.fsdp_param_dtype) text += " --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32";
-  if (p.offload_states == OffloadTo::kHost) text += " --offload-states host";
-  if (p.offload_parameters == OffloadTo::kHost) text += " --offload-parameters host";
-  text += " --bs " + std::to_string(run.batch_size);
-  add_size(text, "--accum", run.accumulation_steps);
-  if (run.checkpointing != Checkpointing::kNone) text += " --checkpointing " + checkpointing_of(run);
-  if (run.offload_activations) text += " --activation-offload";
-  return text.substr(1);
-}
 
 std::string settings_of(const ModelSpec& model, const RunSpec& run, Emit emit) {
   switch (emit) {

@@ -15,10 +15,6 @@ namespace memcalc {
 /// kTrainer: a call of transformers' TrainingArguments.
 enum class Emit : std::uint8_t { kNothing, kTorchrun, kDeepSpeed, kMegatron, kTrainer };
 
-/// The options of `memcalc estimate` that make this entry: "--gpus 8 --parallel fsdp2 --bs 2 --accum 4". What the
-/// planner was asked with (model, sequence, optimizer, …) stands beside them.
-[[nodiscard]] std::string options_of(const RunSpec& run);
-
 /// Lines that end with a newline; empty for kNothing. Throws Error(kUnsupported) for kMegatron and a model that
 /// Megatron-core does not build.
 [[nodiscard]] std::string settings_of(const ModelSpec& model, const RunSpec& run, Emit emit);

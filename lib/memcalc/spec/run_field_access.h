@@ -19,24 +19,22 @@ namespace memcalc::fields {
 
 using Names = std::span<const std::string_view>;
 
-template <typename Enum>
-constexpr Names names_of() {
-  if constexpr (std::is_same_v<Enum, Task>) return kTaskNames;
-  if constexpr (std::is_same_v<Enum, Precision>) return kPrecisionNames;
-  if constexpr (std::is_same_v<Enum, Loop>) return kLoopNames;
-  if constexpr (std::is_same_v<Enum, Attention>) return kAttentionNames;
-  if constexpr (std::is_same_v<Enum, Optimizer>) return kOptimizerNames;
-  if constexpr (std::is_same_v<Enum, Float8>) return kFloat8Names;
-  if constexpr (std::is_same_v<Enum, CompiledParts>) return kCompiledPartsNames;
-  if constexpr (std::is_same_v<Enum, Quantization>) return kQuantizationNames;
-  if constexpr (std::is_same_v<Enum, DType>) return kWeightDTypeNames;
-  if constexpr (std::is_same_v<Enum, DataParallel>) return kDataParallelNames;
-  if constexpr (std::is_same_v<Enum, Framework>) return kFrameworkNames;
-  if constexpr (std::is_same_v<Enum, ContextParallel>) return kContextParallelNames;
-  if constexpr (std::is_same_v<Enum, PipelineSchedule>) return kScheduleNames;
-  if constexpr (std::is_same_v<Enum, OffloadTo>) return kOffloadNames;
-  return {};
-}
+// The names of an enumeration, in its order.
+constexpr Names names_of(std::type_identity<Task> /*of*/) { return kTaskNames; }
+constexpr Names names_of(std::type_identity<Precision> /*of*/) { return kPrecisionNames; }
+constexpr Names names_of(std::type_identity<Loop> /*of*/) { return kLoopNames; }
+constexpr Names names_of(std::type_identity<Checkpointing> /*of*/) { return kCheckpointingNames; }
+constexpr Names names_of(std::type_identity<Attention> /*of*/) { return kAttentionNames; }
+constexpr Names names_of(std::type_identity<Optimizer> /*of*/) { return kOptimizerNames; }
+constexpr Names names_of(std::type_identity<Float8> /*of*/) { return kFloat8Names; }
+constexpr Names names_of(std::type_identity<CompiledParts> /*of*/) { return kCompiledPartsNames; }
+constexpr Names names_of(std::type_identity<Quantization> /*of*/) { return kQuantizationNames; }
+constexpr Names names_of(std::type_identity<DType> /*of*/) { return kWeightDTypeNames; }
+constexpr Names names_of(std::type_identity<DataParallel> /*of*/) { return kDataParallelNames; }
+constexpr Names names_of(std::type_identity<Framework> /*of*/) { return kFrameworkNames; }
+constexpr Names names_of(std::type_identity<ContextParallel> /*of*/) { return kContextParallelNames; }
+constexpr Names names_of(std::type_identity<PipelineSchedule> /*of*/) { return kScheduleNames; }
+constexpr Names names_of(std::type_identity<OffloadTo> /*of*/) { return kOffloadNames; }
 
 template <typename Member>
 struct MemberOf;
@@ -78,7 +76,7 @@ bool assign(std::optional<Value>& place, const FieldValue& value);
 template <typename Value>
 bool assign(Value& place, const FieldValue& value) {
   if constexpr (std::is_enum_v<Value>) {
-    const Names names = names_of<Value>();
+    const Names names = names_of(std::type_identity<Value>{});
     const std::string& name = std::get<std::string>(value);
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i] != name) continue;
@@ -105,7 +103,7 @@ bool put(RunRequest& request, const FieldValue& value) {
 template <typename Value>
 FieldValue named(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
-    return std::string(names_of<Value>()[static_cast<std::size_t>(value)]);
+    return std::string(names_of(std::type_identity<Value>{})[static_cast<std::size_t>(value)]);
   } else {
     return value;
   }

@@ -171,6 +171,28 @@ bool is_always_said(const Field& field) {
          field.group == FieldGroup::kTime;
 }
 
+/// What has to be said so that the rest follows.
+std::vector<RecordedField> shortest(const std::vector<RecordedField>& whole, const RunRecord& ran) {
+  std::vector<RecordedField> said = whole;
+  for (std::size_t i = said.size(); i-- > 0;) {  // what follows from others stands behind them
+    if (is_always_said(*said[i].field)) continue;
+    std::vector<RecordedField> less = said;
+    less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
+    try {
+      const RunSpec run = resolve(ran.model, request_of(less)).run;
+      if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time}))) said = std::move(less);
+    } catch (const Error&) {  // it has to be said
+    }
+  }
+  return said;
+}
+
+std::string shell_words(const std::vector<RecordedField>& record) {
+  std::string command;
+  for (const std::string& word : words_of(record)) command += (command.empty() ? "" : " ") + quoted(word);
+  return command;
+}
+
 }  // namespace
 
 std::string_view title_of(FieldGroup group) {
@@ -269,22 +291,12 @@ std::vector<RecordedField> record_of(const RunRecord& ran) {
 
 std::vector<std::string> words_of(const RunRecord& ran) { return words_of(record_of(ran)); }
 
-std::string command_of(const RunRecord& ran) {
-  const std::vector<RecordedField> whole = record_of(ran);
-  std::vector<RecordedField> said = whole;
-  for (std::size_t i = said.size(); i-- > 0;) {  // what follows from others stands behind them
-    if (is_always_said(*said[i].field)) continue;
-    std::vector<RecordedField> less = said;
-    less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
-    try {
-      const RunSpec run = resolve(ran.model, request_of(less)).run;
-      if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time}))) said = std::move(less);
-    } catch (const Error&) {  // it has to be said
-    }
-  }
-  std::string command;
-  for (const std::string& word : words_of(said)) command += (command.empty() ? "" : " ") + quoted(word);
-  return command;
+std::string command_of(const RunRecord& ran) { return shell_words(shortest(record_of(ran), ran)); }
+
+std::string options_of(const RunRecord& ran) {
+  std::vector<RecordedField> said = shortest(record_of(ran), ran);
+  std::erase_if(said, [](const RecordedField& each) { return is_always_said(*each.field); });
+  return shell_words(said);
 }
 
 void set_list(RunRequest& request, FieldGroup group, std::string_view list) {

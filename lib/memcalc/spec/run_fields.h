@@ -117,6 +117,9 @@ struct RecordedField {
 /// Those words for a shell, less what memcalc would take by itself: "--model gpt2 --bs 4".
 [[nodiscard]] std::string command_of(const RunRecord& ran);
 
+/// The same without model, sizes, card and data: "--bs 4".
+[[nodiscard]] std::string options_of(const RunRecord& ran);
+
 /// Megatron's or DeepSpeed's list: "name=value,name". Throws Error(kUsage) for a name or value that is not one of them.
 void set_list(RunRequest& request, FieldGroup group, std::string_view list);
 
