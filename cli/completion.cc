@@ -91,7 +91,7 @@ std::string bash_completion(const std::vector<DocumentedCommand>& commands) {
     for (const DocumentedOption& option : command.options) names.push_back(option.name);
     text += "    " + command.name + ") COMPREPLY=($(compgen -W " + single_quoted(joined(names)) + " -- \"$cur\"))";
     if (command.name == "completion")
-      text += "; COMPREPLY+=($(compgen -W 'bash zsh fish man' -- \"$cur\"))";
+      text += "; COMPREPLY+=($(compgen -W 'bash zsh fish man schema' -- \"$cur\"))";
     else if (!command.argument.empty())
       text += "; COMPREPLY+=($(compgen -f -- \"$cur\"))";
     text += " ;;\n";
@@ -143,7 +143,7 @@ std::string zsh_completion(const std::vector<DocumentedCommand>& commands) {
       text += " \\\n      " + single_quoted(item);
     }
     if (command.name == "completion")
-      text += " \\\n      '1:shell:(bash zsh fish man)'";
+      text += " \\\n      '1:shell:(bash zsh fish man schema)'";
     else if (!command.argument.empty())
       text += " \\\n      '*:" + command.argument + ":_files'";
     text += " ;;\n";
