@@ -14,14 +14,6 @@ namespace {
 // Where descriptions start in --help: with at most 56 characters each they end within 80 columns.
 constexpr std::size_t kHelpColumn = 24;
 
-// Values of the fields' lists.
-constexpr const char* kMegatronList = "--megatron";
-constexpr const char* kDeepSpeedList = "--deepspeed";
-
-bool may_be_left_out(const Field& field) { return field.value.starts_with('['); }
-// What --clip-grad alone means: HF's max_grad_norm.
-constexpr const char* kLeftOut = "1";
-
 CLI::Option* add(CLI::App& command, FieldGroup group, std::string_view flag, std::string_view value,
                  std::string_view help) {
   const std::string name(flag);
@@ -46,14 +38,14 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool data) {
     if (field.group == FieldGroup::kMegatron || field.group == FieldGroup::kDeepSpeed) continue;
     if (field.group == FieldGroup::kTime && !data) continue;
     CLI::Option* option = add(command, field.group, field.flag, field.value, field.help);
-    if (may_be_left_out(field)) option->expected(0, 1);
+    if (may_lack_value(field)) option->expected(0, 1);
     arguments.options.push_back(option);
     if (!field.negative.empty()) {
       arguments.options.push_back(add(command, field.group, field.negative, "", field.negative_help));
     }
     if (field.key == "micro_batches") {
-      for (const auto& [list, help] : {std::pair{kMegatronList, "Megatron's own arguments: name or name=value, …"},
-                                       std::pair{kDeepSpeedList, "its zero_optimization: name=value, …"}}) {
+      for (const auto& [list, help] : {std::pair{"--megatron", "Megatron's own arguments: name or name=value, …"},
+                                       std::pair{"--deepspeed", "its zero_optimization: name=value, …"}}) {
         arguments.options.push_back(add(command, FieldGroup::kParallel, list, "LIST", help));
       }
     }
@@ -77,22 +69,7 @@ bool is_typed(const std::vector<TypedOption>& typed, std::string_view flag) {
 
 RunRequest request_of(const std::vector<TypedOption>& typed) {
   RunRequest request;
-  for (const auto& [flag, text] : typed) {
-    if (flag == kMegatronList || flag == kDeepSpeedList) {
-      set_list(request, flag == kMegatronList ? FieldGroup::kMegatron : FieldGroup::kDeepSpeed, text);
-      continue;
-    }
-    const Field* field = find_field(flag);
-    if (field == nullptr) throw Error(ErrorCode::kInternal, flag + ": not in the table of a run");
-    if (is_given(request, field->key)) {
-      throw UsageError(std::string(field->flag) + " and " + std::string(field->negative) +
-                       " contradict each other: give one");
-    }
-    const bool left_out = text.empty() && may_be_left_out(*field);
-    const FieldValue value = flag == field->negative ? FieldValue(false)
-                                                     : parse_field(*field, left_out ? kLeftOut : text);
-    set_field(request, *field, value);
-  }
+  for (const auto& [flag, text] : typed) set_option(request, flag, text);
   return request;
 }
 

@@ -116,6 +116,12 @@ bool is_within(const Field& field, const FieldValue& value) {
   return true;
 }
 
+/// A value that is true of every run in which the field does not exist: scripts pass `--virtual-stages 1` always.
+bool is_neutral(const Field& field, const FieldValue& value) {
+  const bool splits = field.group == FieldGroup::kParallel && field.key != "gpus";
+  return (splits && value == FieldValue(std::int64_t{1})) || (field.negative.empty() && value == FieldValue(false));
+}
+
 bool is_listed(const Field& field) { return !list_of(field.group).empty(); }
 
 /// A word as a shell takes it.
@@ -268,7 +274,7 @@ std::string text_of(const FieldValue& value) {
 
 void set_field(RunRequest& request, const Field& field, const FieldValue& value) {
   if (!is_within(field, value) || !field.set(request, value)) refuse(field, text_of(value));
-  request.given.push_back(static_cast<std::size_t>(&field - run_fields().data()));
+  if (!is_neutral(field, value)) request.given.push_back(static_cast<std::size_t>(&field - run_fields().data()));
 }
 
 bool is_given(const RunRequest& request, std::string_view key) {
@@ -320,6 +326,26 @@ void set_list(RunRequest& request, FieldGroup group, std::string_view list) {
     }
     set_field(request, *found, parse_field(*found, text));
   }
+}
+
+bool may_lack_value(const Field& field) { return field.value.starts_with('['); }
+
+void set_option(RunRequest& request, std::string_view flag, std::string_view text) {
+  for (const FieldGroup group : {FieldGroup::kMegatron, FieldGroup::kDeepSpeed}) {
+    if (flag == list_of(group)) return set_list(request, group, text);
+  }
+  const Field* field = find_field(flag);
+  if (field == nullptr) throw Error(ErrorCode::kUsage, fmt::format("unknown option '{}'", one_line(flag)));
+  if (is_given(request, field->key)) {
+    throw Error(ErrorCode::kUsage,
+                field->negative.empty() ? fmt::format("{}: given more than once", flag)
+                                        : fmt::format("{} and {} contradict each other: give one", field->flag,
+                                                      field->negative),
+                std::string(flag));
+  }
+  // --clip-grad alone means HF's max_grad_norm.
+  const std::string_view said = text.empty() && may_lack_value(*field) ? "1" : text;
+  set_field(request, *field, flag == field->negative ? FieldValue(false) : parse_field(*field, said));
 }
 
 void check_effect(const RunRequest& request, const RunRecord& ran) {

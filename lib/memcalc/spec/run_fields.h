@@ -123,6 +123,13 @@ struct RecordedField {
 /// Megatron's or DeepSpeed's list: "name=value,name". Throws Error(kUsage) for a name or value that is not one of them.
 void set_list(RunRequest& request, FieldGroup group, std::string_view list);
 
+/// Whether --help may show the option without a value: --clip-grad [NORM].
+[[nodiscard]] bool may_lack_value(const Field& field);
+
+/// An option as it is typed, the lists among them: ("--bs", "4"), ("--no-tie", ""), ("--megatron", "swiglu").
+/// Throws Error(kUsage) for an unknown option, a value that is not accepted, one that was given before.
+void set_option(RunRequest& request, std::string_view flag, std::string_view text);
+
 /// Throws the refusal of a field that was given and does not exist in the run (rule "KEY-exists").
 void check_effect(const RunRequest& request, const RunRecord& ran);
 

@@ -25,7 +25,7 @@ struct RunRequest {
   Inference inference;           // --new-tokens, --beams, --kv-cache-dtype; only with --infer
   std::string gpu;               // registry name or path; empty: the assumed card; --gpu
   TimeOptions time;
-  std::vector<std::size_t> given;  // rows of run_fields() that were set, in the order of the table
+  std::vector<std::size_t> given;  // rows of run_fields() that were set to more than what holds anyway
 };
 
 /// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so that
