@@ -166,6 +166,22 @@ def check_references(path, text, root):
             yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: there is no {reference}"
 
 
+def anchors_of(page):
+    """What GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(path, text, root):
+    """Every link of a page to another page, or to a heading, has something to arrive at."""
+    for match in re.finditer(r"\]\(([^)#:\s{}]*)(?:#([^)\s]*))?\)", text):
+        line, target = text.count("\n", 0, match.start()) + 1, match.group(1)
+        page = root / path if not target else (root / path).parent / target
+        if not page.exists(): yield f"{path}:{line}: the link leads nowhere: {target}"
+        elif match.group(2) and match.group(2) not in anchors_of(page.read_text(encoding="utf-8")):
+            yield f"{path}:{line}: {target or 'this page'} has no heading #{match.group(2)}"
+
+
 def check_covered_by(path, text, root):
     """"Covered by" names tests by their whole paths; that these exist is checked with all other paths."""
     for match in re.finditer(r"Covered by\b(?:\s*\n\s*(?://|#))?((?:[^.]|\.(?=\w))*)\.", text):
@@ -181,6 +197,7 @@ def check_tree(root):
     violations = [line for path, text in files.items() for line in check_file(path, text, root)]
     for path, text in texts_of(root):
         violations += check_references(path, text, root)
+        if path.endswith((".md", ".md.in")): violations += check_links(path, text, root)
         if path in files: violations += check_covered_by(path, text, root)
     return violations + list(check_lists(root, files)) + list(check_cmake(root))
 
@@ -210,6 +227,7 @@ CLEAN = {
                             '#include "memcalc/symbolic/tape.h"\n',
     "docs/a.md": "See `../tests/unit/a_test.cc`, tests/unit/*_test.cc, docs/NAME.md, docs/{name}.md; tests/unit/.\n"
                  "A page of others: docs/source/en/b.md; build/docs/c.md is none of ours.\n",
+    "docs/c.md": "# One heading: of `two` words\n[itself](#one-heading-of-two-words), [a](a.md), [far](https://a.b/c#d)\n",
     "scripts/a": "# docs/a.md\n",
 }
 PLANTED = [  # file, text appended (or the whole of a new file), what must be said
@@ -248,7 +266,10 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", "// Measured: truth/profiles.\n", "there is no truth/profiles"),
     ("tests/unit/a_test.cc", "// facts/memory.md, section 2\n", "there is no facts/memory.md"),
     ("docs/a.md", "`specs/gpus/*.json`\n", "there is no specs/gpus/*.json"),
-    ("docs/b.md.in", "[a](../docs/gone.md)\n", "there is no docs/gone.md"),
+    ("docs/b.md.in", "see docs/gone.md\n", "there is no docs/gone.md"),
+    ("docs/c.md", "[b](b.md)\n", "the link leads nowhere: b.md"),
+    ("docs/c.md", "[c](c.md#another)\n", "c.md has no heading #another"),
+    ("docs/c.md", "```sh\n# comment\n```\n[c](#comment)\n", "this page has no heading #comment"),
     ("README.md", "scripts/gone --check\n", "there is no scripts/gone"),
     ("scripts/a", 'ROOT / "tests/gone.jsonl"\n', "there is no tests/gone.jsonl"),
     ("specs/a.json", '{"source": "docs/gone/b.md"}\n', "there is no docs/gone/b.md"),
