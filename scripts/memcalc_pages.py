@@ -114,23 +114,22 @@ def table(headings, rows):
                       line("---:" if heading.startswith(">") else "---" for heading in headings), *map(line, rows)])
 
 
-def fill(name, values, width=WIDTH):
+def fill(name, values):
     """The template docs/NAME.in with {{key}} replaced by values[key], its paragraphs broken anew. Every key of one must be
     one of the other."""
     template = (DOCS / f"{name}.in").read_text()
     used = set(re.findall(r"\{\{(\w+)\}\}", template))
     if used != set(values): raise SystemExit(f"docs/{name}.in: {sorted(used ^ set(values))} in the template or of the script only")
-    text = re.sub(r"\{\{(\w+)\}\}", lambda match: str(values[match.group(1)]), template)
-    return wrapped(text, width) if width else text
+    return wrapped(re.sub(r"\{\{(\w+)\}\}", lambda match: str(values[match.group(1)]), template))
 
 
 def wrapped(text, width=WIDTH):
-    """Paragraphs and list items broken at `width` (None: not at all); headings, tables, comments and code as they are."""
+    """Paragraphs and list items broken at `width`; headings, tables, comments and code as they are."""
     result, block, indent, code = [], [], "", False
 
     def close():
         line, begin = " ".join(block), ""
-        while width and len(begin + line) > width:
+        while len(begin + line) > width:
             room = width - len(begin)
             cut = line.rfind(" ", 0, room)
             if cut < 0: cut = line.find(" ", room)  # after a word that is longer than a line
