@@ -48,8 +48,8 @@ GPT2_VOCABULARY = 50257  # GPT2BPETokenizer, which the functional tests use wher
 
 def b200_case(row):
     config = {**B200_MODELS[row["model"]], "num_hidden_layers": row["layers"], "tie_word_embeddings": False}
-    megatron = ["cross-entropy-loss-fusion", "cross-entropy-fusion-impl=te", "expert-tensor-parallel-size=1"]
-    if "deepseek" in row["model"]: megatron.append("moe-expert-capacity-factor=1")
+    megatron = ["cross-entropy-loss-fusion", "cross-entropy-fusion-impl=te"]
+    if "deepseek" in row["model"]: megatron += ["expert-tensor-parallel-size=1", "moe-expert-capacity-factor=1"]
     argv = ["--gpu", "b200-sxm-180gb", "--gpus", "8", "--bs", "1", "--seq", str(row["sequence"]), "--precision", "bf16",
             "--parallel", "megatron-dist", "--tp", str(row["tp"]), "--pp", str(row["pp"]), "--cp", str(row["cp"]),
             "--ep", str(row["ep"]), "--micro-batches", str(row["micro_batches"]), "--megatron", ",".join(megatron)]
