@@ -160,7 +160,7 @@ TEST(Properties, OptimizerStatesByOptimizer) {
   EXPECT_GT(states(Optimizer::kAdamWFused), states(Optimizer::kAdamWForeach)) << "step counters on the card";
 }
 
-// --- closed forms: bytes a token and layer (facts/pytorch-memory.md, section 11.2)
+// --- closed forms: bytes a token and layer, summed by hand from what each operator saves
 
 TEST(Properties, BertKeeps66HiddenBytesATokenInFloat32) {
   // h each: the layer's input 4, q k v 12, attention's output 4, dropout mask 1, sum (layer norm's input) 4, its

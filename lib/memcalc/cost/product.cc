@@ -18,7 +18,7 @@ constexpr double kMicrosecond = 1e-6;
 struct Tile {
   double rows, columns;
 };
-// Of cuBLAS's kernels on Hopper (names of nvjet_sm90 and sm80 kernels in truth/profiles).
+// Of cuBLAS's kernels on Hopper (names of nvjet_sm90 and sm80 kernels in profiles of an H100).
 constexpr std::array<Tile, 7> kTiles = {
     {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<double, 4> kSplits = {1, 2, 4, 8};

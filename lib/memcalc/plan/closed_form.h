@@ -1,5 +1,5 @@
 // What a closed form says about a candidate of a plan: less than it needs, and about how long it takes. From a few
-// estimates on one GPU. Covered by tests/unit/plan_test.cc.
+// estimates on one GPU. Covered by tests/measured/plan_test.cc.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The ladder: from the run as it was asked for, technique by technique, until it fits.
-// Covered by tests/unit/plan_test.cc.
+// Covered by tests/measured/plan_test.cc.
 #pragma once
 
 #include <cstddef>

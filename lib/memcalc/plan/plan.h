@@ -1,6 +1,6 @@
 // The plan: of all ways to run a training on some GPUs, which fit, and which of those is fastest for its memory.
 // The space is what estimate() accepts: every candidate is put to validate(), so a mode that the library learns is
-// searched without a change here. Covered by tests/unit/plan_test.cc.
+// searched without a change here. Covered by tests/measured/plan_test.cc.
 #pragma once
 
 #include <cstddef>

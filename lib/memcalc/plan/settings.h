@@ -1,5 +1,5 @@
 // A run as settings of other programs: what `memcalc plan --emit` prints to copy.
-// Covered by tests/unit/settings_test.cc and tests/python/settings_test.py, which runs them.
+// Covered by tests/unit/settings_test.cc and tests/cli/settings_test.py, which parses what is printed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Of the reports of several ranks the one of the largest, which then tells of all. Covered by
-// tests/unit/parallel_frame_test.cc.
+// tests/measured/parallel_rows_test.cc and tests/measured/nccl_memory_test.cc.
 #pragma once
 
 #include <vector>

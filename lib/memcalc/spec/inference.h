@@ -1,5 +1,5 @@
 // What --infer means beside a training run's options: which of them it has no use for, and what it fills in.
-// Covered by tests/unit/inference_test.cc.
+// Covered by tests/unit/generate_test.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Names: which of the known names a mistyped one was probably meant to be.
-// Covered by tests/unit/spec_names_test.cc.
+// Covered by tests/unit/spec_registry_test.cc.
 #pragma once
 
 #include <cstddef>

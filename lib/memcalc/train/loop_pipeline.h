@@ -1,6 +1,6 @@
 // torch.distributed.pipelining (PyTorch 2.11): one rank of a pipeline in a plain loop.
 //   schedule = Schedule1F1B(PipelineStage(stage, …), micro_batches, loss_fn); schedule.step(ids, target=labels)
-// Covered by tests/unit/pipeline_loop_test.cc and tests/measured/parallel_rows_test.cc.
+// Covered by tests/measured/parallel_rows_test.cc.
 #pragma once
 
 #include <cstdint>

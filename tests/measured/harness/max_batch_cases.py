@@ -1,4 +1,4 @@
-"""Writes max_batch_cases.jsonl: the largest batch on an H200 by memcalc, for models of the truth rows.
+"""Writes max_batch_cases.jsonl: the largest batch on an H200 by memcalc, for models of the measured rows.
 usage: max_batch_cases.py MEMCALC > max_batch_cases.jsonl"""
 import json, os, subprocess, sys, tempfile
 from models import MODELS

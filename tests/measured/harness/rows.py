@@ -1,4 +1,5 @@
-"""Peaks of full-size models for validation, both loops, without timing and FLOP counting; rows as in truth/*.jsonl.
+"""Peaks of full-size models for validation, both loops, without timing and FLOP counting; rows as in
+tests/measured/trainer.jsonl.
 usage: rows.py CASES.jsonl OUT.jsonl [--budget SECONDS] [--skip N] [--jobs N]
 With several jobs on the card NVML's readings are nobody's own, so they are left out."""
 import argparse, json, os, sys, time, traceback, warnings

@@ -1,6 +1,6 @@
 // Attention whose queries, keys and values are split over ranks by position: torch.distributed.tensor.experimental
 // context_parallel (PyTorch 2.11, _context_parallel/_attention.py), with its head-tail load balancing.
-// Covered by tests/unit/context_parallel_test.cc and tests/measured/parallel_rows_test.cc.
+// Covered by tests/measured/parallel_rows_test.cc.
 #pragma once
 
 #include "memcalc/symbolic/ops/attention.h"

@@ -1,6 +1,6 @@
 // torch.distributed.tensor.experimental.context_parallel around the model's call (PyTorch 2.11): each rank gets a part
 // of every sequence, attention becomes a ring. Beside it, where the run asks for it, whatever shares or shards
-// parameters. Covered by tests/unit/context_parallel_test.cc and tests/measured/parallel_rows_test.cc.
+// parameters. Covered by tests/measured/parallel_rows_test.cc.
 #pragma once
 
 #include <memory>

@@ -1,32 +1,14 @@
-#!/usr/bin/env python3
-"""Runs drawn at random, predicted before they were measured: a section of docs/validation.md.
-
-    scripts/blind_table [MEMCALC]     prints it; scripts/validation_tables puts it into the page
+"""Runs drawn at random, predicted before they were measured: the figures of a section of docs/validation.md.in.
 
 Rows: tests/measured/rows_blind_h200.jsonl; how they were drawn: tests/measured/harness/blind_cases.py.
 """
 import json
 import statistics
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-MEASURED = ROOT / "tests/measured"
+from memcalc_pages import FITS, MEASURED, ROOT, answered, json_lines, table
+
 SKIPPED_STEPS = json.loads((MEASURED / "skipped_steps.json").read_text())["rows"]
-TEXT = ("The rules were written with the rows of the other tables at hand. These {count} runs were drawn at random from "
-        "{models} models of `specs/models`, from batches, lengths, precisions and options (`harness/blind_cases.py`), "
-        "and measured once on an H200 beside other processes. Left out are 28 whose epoch ended with a smaller batch and "
-        "one that kept a KV cache under selective checkpointing, which appends to it a second time. What the comparison "
-        "showed wrong was mended, and is in the table as it is now: T5 made from a config.json alone ties its head "
-        "(14 runs, up to 44 % before), and under checkpointing its cross attention takes the memory-efficient kernel "
-        "(2 runs, up to 9 %). Everything else stands as it was predicted.\n")
-LEFT = ("Of five of the inexact runs of networks without convolutions every request was recorded as well: all of them were "
-        "asked for as predicted, and only the driver's placement of segments beside the other processes differs. What "
-        "image models are off by are cuDNN's workspaces at batches and image sizes that no table holds. Steps that the "
-        "float16 loss scaler skipped are given ({skipped} runs).\n")
 KINDS = [  # heading: what a case has
     ("inference", lambda case: case.get("mode") == "infer"),
     ("QLoRA, LLM.int8", lambda case: "quant" in case),
@@ -52,7 +34,7 @@ def words_of(row, folder):
     if config["model_type"] != "torchvision":  # a config.json, as the harness builds its models
         model = Path(folder) / f"{case['id']}.json"
         model.write_text(json.dumps(config))
-    words = ["--model", model, "--gpu", "h200-sxm", "--bs", case["batch"], "--precision", case["precision"], "--format", "json"]
+    words = ["--model", model, "--gpu", "h200-sxm", "--bs", case["batch"], "--precision", case["precision"]]
     if "task" not in case: words += ["--image", case.get("image", 224)]
     words += [word for key, option in OPTIONS.items() if key in case for word in (option, case[key])]
     words += [option for key, option in FLAGS.items() if case.get(key)]
@@ -76,10 +58,9 @@ def is_decoder(config):
 NAMED = {name: entry["config"] for name, entry in json.loads((MEASURED / "models.json").read_text())["models"].items()}
 
 
-def errors_of(executable, row, folder):
-    """(allocated, reserved) of the prediction less the measurement, in bytes, and relative."""
-    words = [str(word) for word in words_of(row, folder)]
-    memory = json.loads(subprocess.run([executable, *words], check=True, capture_output=True).stdout)["memory"]
+def errors_of(row, answer):
+    """(allocated, reserved) of the prediction less the measurement, relative."""
+    memory = answered(row["case"]["id"], answer)["memory"]
     pairs = [(memory[f"peak_{key}_bytes"], row[f"peak_{key}"]) for key in ("allocated", "reserved")]
     return [predicted / measured - 1 for predicted, measured in pairs]
 
@@ -94,25 +75,18 @@ def cells(name, errors):
         sizes = sorted(map(abs, column))
         columns += [f"{sizes.count(0)} of {len(sizes)}", percent(statistics.median(sizes)), percent(sizes[int(0.9 * len(sizes))]),
                     percent(sizes[-1])]
-    return "| " + " | ".join(map(str, columns)) + " |"
+    return columns
 
 
-def section(executable):
-    """Lines of Markdown."""
-    rows = [json.loads(line) for line in (MEASURED / "rows_blind_h200.jsonl").read_text().splitlines()]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(4) as pool:
-        errors = list(pool.map(lambda row: errors_of(executable, row, folder), rows))
+def figures(memcalc):
+    rows = json_lines(MEASURED / "rows_blind_h200.jsonl")
+    errors = list(map(errors_of, rows, memcalc.all([words_of(row, memcalc.folder.name) for row in rows], FITS)))
     groups = {name: [] for name, _ in KINDS}
     for row, error in zip(rows, errors):
         groups[next(name for name, belongs in KINDS if belongs(row["case"]))].append(error)
-    skipped = sum(row["case"]["id"] in SKIPPED_STEPS for row in rows)
-    return ["## Runs drawn at random\n",
-            TEXT.format(count=len(rows), models=len({row["case"]["model"] for row in rows})),
-            "|  | rows | allocated: exact | median | p90 | max | reserved: exact | median | p90 | max |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-            cells("all", errors), *(cells(name, groups[name]) for name, _ in reversed(KINDS)), "",
-            LEFT.format(skipped=skipped)]
-
-
-if __name__ == "__main__":
-    print("\n".join(section(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/bin/memcalc")))
+    return {
+        "count": len(rows), "models": len({row["case"]["model"] for row in rows}),
+        "skipped": sum(row["case"]["id"] in SKIPPED_STEPS for row in rows),
+        "table": table(("", ">rows", ">allocated: exact", ">median", ">p90", ">max", ">reserved: exact", ">median", ">p90", ">max"),
+                       [cells("all", errors), *(cells(name, groups[name]) for name, _ in reversed(KINDS))]),
+    }
