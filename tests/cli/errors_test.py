@@ -40,7 +40,7 @@ CASES = [
     # choices
     (("--model", "resnet50", "--bs", "8", "--loop", "trainer", "--precision", "bf16"), "the Trainer's images are float32"),
     (("--model", "clip-vit-base-patch32", "--loop", "trainer"), "collator for return_loss"),
-    ((*BERT, "--task", "image"), "task image: bert-large takes text (seqcls, mlm or causal)"),
+    ((*BERT, "--task", "image"), "task image: bert-large does not classify images; accepted: --task seqcls, mlm, tokcls"),
     ((*BERT, "--precision", "fp8"), "--precision: expected one of fp32, tf32, amp-fp16, amp-bf16, bf16, fp16"),
     ((*BERT, "--optimizer", "adamq"), "did you mean 'adam' or 'adamw'?"),
     ((*BERT, "--optimizer", "galore_adamw"), "--optimizer: expected one of adamw, adamw-fused,"),
@@ -84,8 +84,8 @@ CASES = [
     ((*BERT, "--seq", "513"), "sequence length 513 is beyond the 512 positions of bert-large"),
     (("--model", "roberta-large", "--seq", "513"), "beyond the 512 positions"),
     (("--model", "gpt2", "--seq", "1025"), "beyond the 1024 positions of gpt2"),
-    (("--model", "llama-3-8b", "--task", "mlm"), "takes causal or seqcls"),
-    ((*BERT, "--task", "causal"), "is an encoder"),
+    (("--model", "llama-3-8b", "--task", "mlm"), "accepted: --task causal, seqcls"),
+    ((*BERT, "--task", "causal"), "not modelled for encoders such as bert-large"),
     ((*BERT, "--use-cache"), "no key/value cache"),
     # weights (weights_test.py has the files themselves)
     (("weights",), "weights: expected a path, found nothing"),

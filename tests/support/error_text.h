@@ -1,4 +1,4 @@
-// The message of the memcalc::Error that a call throws.
+// The message, the code and the rule of the memcalc::Error that a call throws.
 #pragma once
 
 #include <string>
@@ -27,6 +27,17 @@ template <typename Call>
     return error.code();
   }
   return ErrorCode::kInternal;
+}
+
+/// The id of the rule that `call` breaks; "" where it breaks none.
+template <typename Call>
+[[nodiscard]] std::string error_rule(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.rule();
+  }
+  return "";
 }
 
 }  // namespace memcalc

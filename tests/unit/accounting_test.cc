@@ -362,7 +362,7 @@ TEST(AccountingTies, OfEveryOptimizer) {
   for (std::size_t i = 0; i < kOptimizerCount; ++i) {
     const auto optimizer = static_cast<Optimizer>(i);
     for (const Loop loop : {Loop::kTrainer, Loop::kBare}) {
-      // The Trainer takes neither of the two (spec/validate.cc).
+      // The Trainer takes neither of the two (spec/rules_training.cc).
       const bool refused = optimizer == Optimizer::kMuon || optimizer == Optimizer::kAdafactorRelative;
       if (loop == Loop::kTrainer && refused) continue;
       SCOPED_TRACE(std::string(name_of(optimizer)) + ", " + std::string(name_of(loop)));

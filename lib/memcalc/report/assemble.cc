@@ -15,8 +15,8 @@
 #include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
-#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/spec/parallel.h"
 
 namespace memcalc {
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "memcalc/report/render_internal.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/parallel_names.h"
-#include "memcalc/spec/validate_parallel.h"
 
 namespace memcalc {
 

@@ -5,7 +5,6 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/hf_reader.h"
-#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 namespace {
@@ -92,8 +91,6 @@ Architecture architecture_of(const LitConfig& c, const JsonObject& json) {
 
 bool is_litgpt(const ModelSpec& model) { return model.model_type == kLitGptType; }
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kUsage, "LitGPT: " + message); }
-
 }  // namespace
 
 bool is_lit_config(const JsonObject& json) { return !json.has("model_type") && json.has("_mlp_class"); }
@@ -119,7 +116,7 @@ ModelSpec model_from_lit_config(const JsonObject& json, std::string name) {
 
 RunOptions with_litgpt_defaults(const ModelSpec& model, RunOptions options) {
   if (!is_litgpt(model)) return options;
-  if (options.inference) return options;  // refused
+  if (options.inference) return options;  // rule litgpt-trains
   options.loop = options.loop.value_or(Loop::kBare);
   if (options.lora_rank) {
     options.lora_in_base_dtype = true;
@@ -131,31 +128,6 @@ RunOptions with_litgpt_defaults(const ModelSpec& model, RunOptions options) {
     options.prepares_for_kbit = options.prepares_for_kbit.value_or(false);
   }
   return options;
-}
-
-void check_litgpt(const ModelSpec& model, const RunSpec& run) {
-  if (!is_litgpt(model)) return;
-  if (run.inference) refuse("its generate() is not modelled; accepted: training, or a config.json of transformers");
-  if (run.loop != Loop::kBare) refuse("its scripts have a loop of their own; accepted: --loop bare");
-  if (run.sequence_length < 2) refuse("one token predicts nothing; accepted: --seq 2 or more");
-  if (run.task != Task::kCausalLm) refuse("its models predict tokens; accepted: --task causal");
-  if (is_autocast(run.precision) || run.precision == Precision::kTf32) {
-    refuse("precision " + std::string(name_of(run.precision)) + " is not modelled; accepted: bf16, fp16, fp32");
-  }
-  if (run.attention != Attention::kSdpa) refuse("it calls scaled_dot_product_attention; accepted: --attn sdpa");
-  if (run.padding) refuse("it pads without a mask: padded tokens take memory as others do; accepted: no --padding");
-  if (run.use_cache) refuse("no cache is kept in training; accepted: no --use-cache");
-  if (run.fine_tuning.prepares_for_kbit) refuse("it does not prepare a model; accepted: --no-prepare-kbit");
-  if (run.fine_tuning.quantization == Quantization::kInt8) {
-    refuse("quantize int8 is not modelled; accepted: nf4, nf4-double");
-  }
-  if (run.fine_tuning.lora && !run.fine_tuning.lora->in_base_dtype) refuse("adapters have the base's type");
-  if (run.fine_tuning.liger) refuse("Liger's kernels stand in for transformers' modules; accepted: no --liger");
-  if (run.checkpointing != Checkpointing::kNone) {
-    refuse("its scripts checkpoint under FSDP only, which is not modelled; accepted: --checkpointing none");
-  }
-  if (run.compile) refuse("its compiled modules are not modelled; accepted: no --compile");
-  if (run.parallel.is_parallel()) refuse("several GPUs are not modelled; accepted: --gpus 1");
 }
 
 }  // namespace memcalc

@@ -24,7 +24,4 @@ inline constexpr std::string_view kLitGptType = "litgpt";
 /// of query and value in the base's type, every linear layer packed and nothing else converted.
 [[nodiscard]] RunOptions with_litgpt_defaults(const ModelSpec& model, RunOptions options);
 
-/// Throws Error(kUsage) for what LitGPT's scripts do not do or what is not modelled of them.
-void check_litgpt(const ModelSpec& model, const RunSpec& run);
-
 }  // namespace memcalc

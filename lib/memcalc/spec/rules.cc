@@ -11,16 +11,16 @@
 namespace memcalc {
 namespace {
 
-std::string text_of(const std::optional<std::int64_t>& number) { return number ? fmt::format("{}", *number) : "no"; }
+std::string count_of(const std::optional<std::int64_t>& number) { return number ? fmt::format("{}", *number) : "no"; }
 
 std::string value_of(std::string_view name, const Rule& rule, const RuleQuestion& question) {
   if (name.empty()) return rule.detail != nullptr ? rule.detail(question) : "";
   if (name == "model") return question.model.name;
   if (name == "family") return question.model.model_type;
-  if (name == "layers") return text_of(question.sizes.layers);
-  if (name == "heads") return text_of(question.sizes.heads);
-  if (name == "kv_heads") return text_of(question.sizes.key_value_heads);
-  if (name == "experts") return text_of(question.sizes.experts);
+  if (name == "layers") return count_of(question.sizes.layers);
+  if (name == "heads") return count_of(question.sizes.heads);
+  if (name == "kv_heads") return count_of(question.sizes.key_value_heads);
+  if (name == "experts") return count_of(question.sizes.experts);
   const Field* field = find_field(name);
   if (field == nullptr) throw Error(ErrorCode::kInternal, fmt::format("rule {}: no option {}", rule.id, name));
   const auto value = field->get(RunRecord{question.model, question.run});

@@ -6,9 +6,9 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
-#include "memcalc/spec/validate_parallel.h"
 
 namespace memcalc {
 namespace {

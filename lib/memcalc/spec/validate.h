@@ -1,5 +1,5 @@
 // Whether a model can be run as asked. In the library, so that every face (command line, Python, planner) refuses the
-// same things in the same words. Covered by tests/unit/run_options_test.cc.
+// same things in the same words. Covered by tests/unit/run_options_test.cc and the tests of rules (rules_*_test.cc).
 #pragma once
 
 #include "memcalc/spec/model_kind.h"
@@ -8,8 +8,8 @@
 
 namespace memcalc {
 
-/// Throws Error(kUsage) for numbers out of range, a sequence beyond the model's positions, a head that the family does
-/// not have, and combinations that the framework itself refuses.
+/// Throws the Error of a number beyond its bounds (run_fields.h), of the first rule that is broken (rules.h), or of the
+/// layer of a user's own model that does not fit the one before (custom_shapes.h).
 void validate(const ModelSpec& model, const RunSpec& run);
 
 }  // namespace memcalc

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "memcalc/models/model.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
-#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop_megatron.h"

@@ -1,7 +1,7 @@
 #include "memcalc/train/parallel/deepspeed_engine.h"
 
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
-#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/optimizers/lists.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
-#include "memcalc/spec/validate_parallel.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/parallel/units.h"
 

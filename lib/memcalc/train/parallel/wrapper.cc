@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/parallel.h"
 #include "memcalc/spec/parallel_names.h"
-#include "memcalc/spec/validate_parallel.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/parallel/context_parallel.h"
 #include "memcalc/train/parallel/data_parallel.h"

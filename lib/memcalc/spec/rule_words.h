@@ -1,0 +1,53 @@
+// Words that rules have in common: of the model, of the run, of whose modules run. All are cheap: rules are looked at
+// for each candidate of the planner.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/rules.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+
+// --- the model
+template <typename Family>
+[[nodiscard]] bool is_family(const RuleQuestion& q) {
+  return std::holds_alternative<Family>(q.model.architecture);
+}
+
+/// By model_type, which tells LLaMA from Mistral.
+[[nodiscard]] inline bool has_type(const RuleQuestion& q, std::initializer_list<std::string_view> types) {
+  return std::find(types.begin(), types.end(), q.model.model_type) != types.end();
+}
+
+// --- the run
+[[nodiscard]] inline bool trains(const RuleQuestion& q) { return !q.run.inference; }
+[[nodiscard]] inline bool is_causal(const RuleQuestion& q) { return q.run.task == Task::kCausalLm; }
+[[nodiscard]] inline bool checkpoints(const RuleQuestion& q) { return q.run.checkpointing != Checkpointing::kNone; }
+[[nodiscard]] inline bool quantizes(const RuleQuestion& q) {
+  return q.run.fine_tuning.quantization != Quantization::kNone;
+}
+[[nodiscard]] inline bool has_liger(const RuleQuestion& q) { return q.run.fine_tuning.liger; }
+[[nodiscard]] inline bool has_adapters(const RuleQuestion& q) { return q.run.fine_tuning.lora.has_value(); }
+
+// --- several GPUs
+[[nodiscard]] inline bool is_parallel(const RuleQuestion& q) { return q.parallel.is_parallel(); }
+[[nodiscard]] inline bool is_torch(const RuleQuestion& q) { return q.parallel.framework == Framework::kTorch; }
+[[nodiscard]] inline bool is_deepspeed(const RuleQuestion& q) { return q.parallel.framework == Framework::kDeepSpeed; }
+[[nodiscard]] inline bool is_megatron(const RuleQuestion& q) { return q.parallel.framework == Framework::kMegatron; }
+[[nodiscard]] inline bool is_fsdp(const RuleQuestion& q) {
+  return q.parallel.data_parallel == DataParallel::kFsdp1 || q.parallel.data_parallel == DataParallel::kFsdp2;
+}
+
+/// Of `detail`: "bf16", as an option takes it.
+[[nodiscard]] inline std::string typed(DType type) {
+  const auto place = static_cast<std::size_t>(type);
+  return std::string(place < kWeightDTypeNames.size() ? kWeightDTypeNames[place] : name_of(type));
+}
+
+}  // namespace memcalc

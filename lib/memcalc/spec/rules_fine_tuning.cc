@@ -1,0 +1,194 @@
+// What goes with adapters, quantised bases, frozen parts and Liger's kernels; and what LitGPT's scripts do.
+// Covered by tests/unit/rules_fine_tuning_test.cc.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+#include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/rule_words.h"
+
+namespace memcalc {
+namespace {
+
+// --- LoRA
+
+constexpr Rule kLora[] = {
+    {.id = "lora-of-transformers",
+     .options = "--lora --model",
+     .message = "LoRA: adapters are modelled for transformers' models, and {model} is one of torchvision's",
+     .accepted = "no --lora",
+     .broken = is_family<TorchvisionSpec>},
+    {.id = "freeze-beside-lora",
+     .options = "--freeze --lora",
+     .message = "freeze: LoRA freezes the whole base by itself",
+     .accepted = "one of --freeze and --lora",
+     .broken = [](const RuleQuestion& q) { return !q.run.fine_tuning.frozen.empty(); }},
+};
+
+// --- a quantised base
+
+bool is_prequantized(const RuleQuestion& q) { return is_prequantized(q.run.fine_tuning.quantization); }
+
+constexpr Rule kQuantized[] = {
+    {.id = "quantize-of-transformers",
+     .options = "--quantize --model",
+     .message = "quantize {--quantize}: packed weights are modelled for transformers' models, and {model} is one of "
+                "torchvision's",
+     .accepted = "--quantize none",
+     .broken = is_family<TorchvisionSpec>},
+    {.id = "quantize-to-infer",
+     .options = "--quantize --infer",
+     .message = "quantize {--quantize}: weights that were quantised beforehand are only modelled for inference",
+     .accepted = "--infer, or --quantize nf4, nf4-double, int8 with --lora R",
+     .broken = [](const RuleQuestion& q) { return is_prequantized(q) && trains(q); }},
+    {.id = "quantize-group-size",
+     .options = "--group-size --quantize",
+     .message = "group size {--group-size}: gptqmodel's Marlin kernel is modelled with groups of 32, 64 or 128 numbers",
+     .accepted = "--group-size 32, 64, 128",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t size = q.run.fine_tuning.group_size;
+           return is_prequantized(q) && size != 32 && size != 64 && size != 128;
+         }},
+    {.id = "quantize-in-16-bit",
+     .options = "--precision --quantize",
+     .message = "quantize {--quantize}: its kernels compute in 16 bits, and the rest of the weights is in {}",
+     .accepted = "--precision bf16, fp16",
+     .broken = [](const RuleQuestion& q) { return is_prequantized(q) && !is_half(weights_dtype_of(q.run)); },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    {.id = "quantize-trains-adapters",
+     .options = "--quantize --lora",
+     .message =
+         "quantize {--quantize}: packed weights get no gradient, so a quantised base is trained through adapters",
+     .accepted = "--lora R beside it, or --infer",
+     .broken = [](const RuleQuestion& q) { return !is_prequantized(q) && !has_adapters(q) && trains(q); }},
+};
+
+constexpr Rule kKbit[] = {
+    {.id = "prepare-kbit-of-position-bias",
+     .options = "--prepare-kbit --checkpointing --loop",
+     .message = "prepare_model_for_kbit_training: T5's layers share a position bias, and reentrant checkpoints of such "
+                "layers in a plain loop are not modelled",
+     .accepted = "--no-prepare-kbit, --checkpointing none, --loop trainer",
+     .broken =
+         [](const RuleQuestion& q) { return is_family<T5Spec>(q) && checkpoints(q) && q.run.loop == Loop::kBare; }},
+    {.id = "prepare-kbit-of-quantized",
+     .options = "--prepare-kbit --quantize",
+     .message = "prepare_model_for_kbit_training: the base is not quantised",
+     .accepted = "--quantize nf4, nf4-double, int8, or --no-prepare-kbit",
+     .broken = [](const RuleQuestion& q) { return !quantizes(q); }},
+};
+
+// --- Liger
+
+constexpr Rule kLiger[] = {
+    {.id = "liger-of-its-families",
+     .options = "--liger --model",
+     .message = "liger: its kernels are modelled for llama, mistral, qwen2 and qwen3, not for {family}",
+     .accepted = "no --liger",
+     .broken =
+         [](const RuleQuestion& q) {
+           return !is_family<LlamaSpec>(q) && !is_family<Qwen2Spec>(q) && !is_family<Qwen3Spec>(q);
+         }},
+};
+
+// --- LitGPT
+
+constexpr Rule kLitGpt[] = {
+    {.id = "litgpt-trains",
+     .options = "--infer --model",
+     .message = "LitGPT: its generate() is not modelled",
+     .accepted = "no --infer, or the model's config.json of transformers",
+     .broken = [](const RuleQuestion& q) { return !trains(q); }},
+    {.id = "litgpt-in-its-own-loop",
+     .options = "--loop --model",
+     .message = "LitGPT: its scripts have a loop of their own, not the Trainer's",
+     .accepted = "--loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.loop != Loop::kBare; }},
+    {.id = "litgpt-of-two-tokens",
+     .options = "--seq --model",
+     .message = "LitGPT: a sequence of one token has no next token to predict",
+     .accepted = "--seq 2 or more",
+     .broken = [](const RuleQuestion& q) { return q.run.sequence_length < 2; }},
+    {.id = "litgpt-predicts-tokens",
+     .options = "--task --model",
+     .message = "LitGPT: its models predict tokens and have no head for the task {--task}",
+     .accepted = "--task causal",
+     .broken = [](const RuleQuestion& q) { return !is_causal(q); }},
+    {.id = "litgpt-precision",
+     .options = "--precision --model",
+     .message = "LitGPT: precision {--precision} is not modelled",
+     .accepted = "--precision bf16, fp16, fp32",
+     .broken =
+         [](const RuleQuestion& q) { return is_autocast(q.run.precision) || q.run.precision == Precision::kTf32; }},
+    {.id = "litgpt-attention",
+     .options = "--attn --model",
+     .message = "LitGPT: attention is scaled_dot_product_attention, not {--attn}",
+     .accepted = "--attn sdpa",
+     .broken = [](const RuleQuestion& q) { return q.run.attention != Attention::kSdpa; }},
+    {.id = "litgpt-padding",
+     .options = "--padding --model",
+     .message = "LitGPT: it pads without a mask, so padded tokens take as much memory as others",
+     .accepted = "no --padding",
+     .broken = [](const RuleQuestion& q) { return q.run.padding; }},
+    {.id = "litgpt-cache",
+     .options = "--use-cache --model",
+     .message = "LitGPT: no key/value cache is kept in training",
+     .accepted = "no --use-cache",
+     .broken = [](const RuleQuestion& q) { return q.run.use_cache; }},
+    {.id = "litgpt-prepare-kbit",
+     .options = "--prepare-kbit --model",
+     .message = "LitGPT: it does not call prepare_model_for_kbit_training",
+     .accepted = "--no-prepare-kbit",
+     .broken = [](const RuleQuestion& q) { return q.run.fine_tuning.prepares_for_kbit; }},
+    {.id = "litgpt-quantize",
+     .options = "--quantize --model",
+     .message = "LitGPT: quantize int8 is not modelled",
+     .accepted = "--quantize nf4, nf4-double, none",
+     .broken = [](const RuleQuestion& q) { return q.run.fine_tuning.quantization == Quantization::kInt8; }},
+    {.id = "litgpt-lora-dtype",
+     .options = "--lora-dtype --model",
+     .message = "LitGPT: its adapters are in the base's data type",
+     .accepted = "--lora-dtype base",
+     .broken = [](const RuleQuestion& q) { return has_adapters(q) && !q.run.fine_tuning.lora->in_base_dtype; }},
+    {.id = "litgpt-liger",
+     .options = "--liger --model",
+     .message = "LitGPT: Liger's kernels stand in for transformers' modules, which it does not use",
+     .accepted = "no --liger",
+     .broken = has_liger},
+    {.id = "litgpt-checkpointing",
+     .options = "--checkpointing --model",
+     .message = "LitGPT: its scripts only checkpoint under FSDP, which is not modelled",
+     .accepted = "--checkpointing none",
+     .broken = checkpoints},
+    {.id = "litgpt-compile",
+     .options = "--compile --model",
+     .message = "LitGPT: its compiled modules are not modelled",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return q.run.compile; }},
+    {.id = "litgpt-one-gpu",
+     .options = "--gpus --model",
+     .message = "LitGPT: it is modelled on one GPU",
+     .accepted = "--gpus 1",
+     .broken = is_parallel},
+};
+
+constexpr RuleGroup kGroups[] = {
+    {.title = "LitGPT",
+     .concerns = [](const RuleQuestion& q) { return q.model.model_type == kLitGptType; },
+     .rules = kLitGpt},
+    {.title = "LoRA", .concerns = has_adapters, .rules = kLora},
+    {.title = "Quantised base", .concerns = quantizes, .rules = kQuantized},
+    {.title = "prepare_model_for_kbit_training",
+     .concerns = [](const RuleQuestion& q) { return q.run.fine_tuning.prepares_for_kbit; },
+     .rules = kKbit},
+    {.title = "Liger's kernels", .concerns = has_liger, .rules = kLiger},
+};
+
+}  // namespace
+
+std::span<const RuleGroup> rules_of_fine_tuning() { return kGroups; }
+
+}  // namespace memcalc

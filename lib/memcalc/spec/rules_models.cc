@@ -1,0 +1,291 @@
+// What a model takes: its tasks, sequences, images, masks, caches, attention, data types.
+// Covered by tests/unit/rules_models_test.cc.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+#include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/rule_words.h"
+
+namespace memcalc {
+namespace {
+
+// --- tasks
+
+std::span<const Task> tasks_of(const ModelSpec& model) {
+  static constexpr Task kLayers[] = {Task::kCustom};
+  static constexpr Task kImages[] = {Task::kImageClassification};
+  static constexpr Task kPairs[] = {Task::kContrastive};
+  static constexpr Task kSounds[] = {Task::kSpeech};
+  static constexpr Task kTranslations[] = {Task::kSeq2Seq};
+  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
+  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+  if (is_custom(model)) return kLayers;
+  if (is_vision(model)) return kImages;
+  if (is_contrastive(model)) return kPairs;
+  if (is_speech(model)) return kSounds;
+  if (is_encoder_decoder(model)) return kTranslations;
+  if (is_encoder(model)) return kEncoders;
+  return kDecoders;
+}
+
+bool lacks_task(const RuleQuestion& q) {
+  const std::span<const Task> tasks = tasks_of(q.model);
+  return std::find(tasks.begin(), tasks.end(), q.run.task) == tasks.end();
+}
+
+/// "causal, seqcls"
+std::string task_names(const RuleQuestion& q) {
+  std::string names;
+  for (const Task task : tasks_of(q.model)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(task));
+  return names;
+}
+
+constexpr Rule kTasks[] = {
+    {.id = "task-of-layers",
+     .options = "--task --model",
+     .message = "task {--task}: {model} has its loss in its file",
+     .accepted = "no --task",
+     .broken = [](const RuleQuestion& q) { return is_custom(q.model); }},
+    {.id = "task-custom-of-layers",
+     .options = "--task --model",
+     .message = "task custom: {model} is no model of layers, whose file says what the loss is",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return q.run.task == Task::kCustom; },
+     .detail = task_names},
+    {.id = "task-of-image-models",
+     .options = "--task --model",
+     .message = "task {--task}: {model} classifies images",
+     .accepted = "--task image",
+     .broken = [](const RuleQuestion& q) { return is_vision(q.model); }},
+    {.id = "task-image-of-classifiers",
+     .options = "--task --model",
+     .message = "task image: {model} does not classify images",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return q.run.task == Task::kImageClassification; },
+     .detail = task_names},
+    {.id = "task-of-contrastive-models",
+     .options = "--task --model",
+     .message = "task {--task}: {model} compares images with their captions",
+     .accepted = "--task contrastive",
+     .broken = [](const RuleQuestion& q) { return is_contrastive(q.model); }},
+    {.id = "task-contrastive-of-pairs",
+     .options = "--task --model",
+     .message = "task contrastive: {model} has no images and captions to compare",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return q.run.task == Task::kContrastive; },
+     .detail = task_names},
+    {.id = "task-of-encoder-decoders",
+     .options = "--task --model",
+     .message = "task {--task}: {model} is an encoder with a decoder",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return is_encoder_decoder(q.model); },
+     .detail = task_names},
+    {.id = "task-of-encoders",
+     .options = "--task --model",
+     .message = "task {--task} is not modelled for encoders such as {model}",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return is_encoder(q.model); },
+     .detail = task_names},
+    {.id = "task-of-decoders",
+     .options = "--task --model",
+     .message = "task {--task} is not modelled for decoders such as {model}",
+     .accepted = "--task {}",
+     .broken = [](const RuleQuestion& q) { return is_decoder(q.model); },
+     .detail = task_names},
+};
+
+// --- lengths and sizes
+
+std::string positions(const RuleQuestion& q) { return fmt::format("{}", *position_limit(q.model)); }
+
+constexpr Rule kPositions[] = {
+    {.id = "target-sequence-within-positions",
+     .options = "--target-seq --model",
+     .message = "target sequence length {--target-seq} is beyond the {} positions of {model}",
+     .accepted = "--target-seq of {} or less",
+     .broken = [](const RuleQuestion& q) { return q.run.target_sequence_length > *position_limit(q.model); },
+     .detail = positions},
+    {.id = "sequence-within-positions",
+     .options = "--seq --model",
+     .message = "sequence length {--seq} is beyond the {} positions of {model}",
+     .accepted = "--seq of {} or less",
+     .broken = [](const RuleQuestion& q) { return q.run.sequence_length > *position_limit(q.model); },
+     .detail = positions},
+};
+
+constexpr Rule kImages[] = {
+    {.id = "image-size-of-positions",
+     .options = "--image --model",
+     .message = "image size {--image}: the positions of {model} are for images of {} x {} pixels",
+     .accepted = "--image {}",
+     .broken = [](const RuleQuestion& q) { return q.run.image_size != trained_image_size(q.model); },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", trained_image_size(q.model)); }},
+};
+
+constexpr Rule kContrastive[] = {
+    {.id = "contrastive-in-a-plain-loop",
+     .options = "--loop --model",
+     .message = "loop trainer: for {model} the Trainer asks a collator for return_loss, which is not modelled",
+     .accepted = "--loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer; }},
+};
+
+constexpr Rule kTorchvision[] = {
+    {.id = "torchvision-trainer-images",
+     .options = "--precision --weights-dtype --loop",
+     .message = "weights in {}: the Trainer's images are float32, and torchvision's models do not convert them",
+     .accepted = "weights in fp32 (--precision fp32, amp-fp16, amp-bf16), or --loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer && is_half(weights_dtype_of(q.run)); },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+};
+
+// --- masks and caches
+
+constexpr Rule kPadding[] = {
+    {.id = "padding-of-images",
+     .options = "--padding --model",
+     .message = "padding: {model} takes images, which have no mask",
+     .accepted = "no --padding",
+     .broken = [](const RuleQuestion& q) { return is_vision(q.model); }},
+    {.id = "padding-of-layers",
+     .options = "--padding --model",
+     .message = "padding: {model} is a model of layers, which take no mask",
+     .accepted = "no --padding",
+     .broken = [](const RuleQuestion& q) { return is_custom(q.model); }},
+    {.id = "padding-of-speech",
+     .options = "--padding --model",
+     .message = "padding: {family} pads its audio features itself and passes no mask",
+     .accepted = "no --padding",
+     .broken = [](const RuleQuestion& q) { return is_speech(q.model); }},
+};
+
+constexpr Rule kCache[] = {
+    {.id = "cache-of-decoders",
+     .options = "--use-cache --model",
+     .message = "use_cache: {model} has no key/value cache, and only decoders have one",
+     .accepted = "no --use-cache",
+     .broken = [](const RuleQuestion& q) { return !is_decoder(q.model) && !is_encoder_decoder(q.model); }},
+    {.id = "cache-without-checkpointing",
+     .options = "--use-cache --checkpointing",
+     .message = "use_cache beside checkpointing: transformers switches the cache off",
+     .accepted = "one of --use-cache and --checkpointing",
+     .broken = [](const RuleQuestion& q) { return checkpoints(q) && trains(q); }},
+};
+
+// --- attention and precision
+
+constexpr Rule kAttention[] = {
+    {.id = "attention-of-sinks",
+     .options = "--attn --model",
+     .message =
+         "attention {--attn}: {family} needs attention sinks, and only the eager attention of transformers has them",
+     .accepted = "--attn eager",
+     .broken = [](const RuleQuestion& q) { return has_eager_attention_only(q.model); }},
+    // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit, and so they are where
+    // FSDP gathers parameters in 16 bits.
+    {.id = "flash-attention-in-16-bit",
+     .options = "--attn --precision",
+     .message = "attention flash: the flash-attn package only has kernels for 16-bit tensors",
+     .accepted = "--precision bf16, fp16, amp-bf16, amp-fp16",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool gathered = q.parallel.fsdp_param_dtype && is_half(*q.parallel.fsdp_param_dtype);
+           return q.run.attention == Attention::kFlash && !is_autocast(q.run.precision) &&
+                  !is_half(weights_dtype_of(q.run)) && !gathered;
+         }},
+};
+
+// save_on_cpu (torch/autograd/graph.py) brings a tensor back contiguous. T5's position bias is a permuted table, for
+// which SDPA has its math kernel only, but a contiguous one takes the memory-efficient kernel.
+constexpr Rule kPositionBias[] = {
+    {.id = "position-bias-offloaded-and-recomputed",
+     .options = "--activation-offload --checkpointing --attn",
+     .message =
+         "activation offload with checkpointing: T5's position bias comes back from the host in another layout, so the "
+         "recomputation takes another attention kernel than forward did, and torch stops with a CheckpointError",
+     .accepted = "one of --activation-offload and --checkpointing, or --attn eager",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.offload_activations && checkpoints(q) && q.run.attention == Attention::kSdpa;
+         }},
+};
+
+constexpr Rule kPrecision[] = {
+    {.id = "weights-dtype-is-known",
+     .options = "--weights-dtype",
+     .message = "weights dtype {} is not modelled",
+     .accepted = "--weights-dtype fp32, bf16, fp16",
+     .broken =
+         [](const RuleQuestion& q) {
+           const DType type = weights_dtype_of(q.run);
+           return !is_floating(type) || type == DType::kFloat64;
+         },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    {.id = "precision-is-that-of-weights",
+     .options = "--precision --weights-dtype",
+     .message = "precision {--precision} computes in the data type of the weights, but those are in {}",
+     .accepted = "no --weights-dtype, or --precision amp-bf16, amp-fp16",
+     .broken =
+         [](const RuleQuestion& q) {
+           return !is_autocast(q.run.precision) &&
+                  weights_dtype_of(q.run) != weights_dtype_of(RunSpec{.precision = q.run.precision});
+         },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+};
+
+// --- a user's own layers
+
+constexpr Rule kLayers[] = {
+    {.id = "layers-in-a-plain-loop",
+     .options = "--loop --model",
+     .message =
+         "loop trainer: {model} is a plain torch module, without the inputs and outputs that the Trainer asks for",
+     .accepted = "--loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer; }},
+    {.id = "layers-attention",
+     .options = "--attn --model",
+     .message = "attention {--attn}: the attention of layers is F.scaled_dot_product_attention",
+     .accepted = "--attn sdpa",
+     .broken = [](const RuleQuestion& q) { return q.run.attention != Attention::kSdpa; }},
+    {.id = "layers-checkpointing",
+     .options = "--checkpointing --model",
+     .message = "checkpointing {--checkpointing}: the blocks of a repeat are checkpointed, and {model} has none",
+     .accepted = "--checkpointing none",
+     .broken =
+         [](const RuleQuestion& q) {
+           return checkpoints(q) &&
+                  !custom::has_layer<custom::RepeatLayer>(std::get<CustomSpec>(q.model.architecture).layers);
+         }},
+};
+
+constexpr RuleGroup kGroups[] = {
+    {.title = "Task", .concerns = lacks_task, .rules = kTasks},
+    {.title = "Positions",
+     .concerns = [](const RuleQuestion& q) { return position_limit(q.model).has_value(); },
+     .rules = kPositions},
+    {.title = "Models of layers",
+     .concerns = [](const RuleQuestion& q) { return is_custom(q.model); },
+     .rules = kLayers},
+    {.title = "Images in patches",
+     .concerns = [](const RuleQuestion& q) { return is_family<VitSpec>(q) || is_contrastive(q.model); },
+     .rules = kImages},
+    {.title = "Contrastive models",
+     .concerns = [](const RuleQuestion& q) { return is_contrastive(q.model); },
+     .rules = kContrastive},
+    {.title = "torchvision's models", .concerns = is_family<TorchvisionSpec>, .rules = kTorchvision},
+    {.title = "Padding", .concerns = [](const RuleQuestion& q) { return q.run.padding; }, .rules = kPadding},
+    {.title = "Key/value cache", .concerns = [](const RuleQuestion& q) { return q.run.use_cache; }, .rules = kCache},
+    {.title = "Attention",
+     .concerns = [](const RuleQuestion& q) { return q.run.attention != Attention::kEager; },
+     .rules = kAttention},
+    {.title = "T5's position bias", .concerns = is_family<T5Spec>, .rules = kPositionBias},
+    {.title = "Precision", .concerns = nullptr, .rules = kPrecision},
+};
+
+}  // namespace
+
+std::span<const RuleGroup> rules_of_models() { return kGroups; }
+
+}  // namespace memcalc

@@ -1,0 +1,144 @@
+// What goes with optimizers and loss scalers, and what is offloaded on one GPU. On several: rules_torch.cc,
+// rules_deepspeed.cc. Covered by tests/unit/rules_training_test.cc.
+#include <fmt/core.h>
+
+#include <string>
+
+#include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/rule_words.h"
+
+namespace memcalc {
+namespace {
+
+// --- optimizers
+
+constexpr Rule kTrainerOptimizer[] = {
+    {.id = "muon-in-a-plain-loop",
+     .options = "--optimizer --loop",
+     .message =
+         "optimizer muon: torch.optim.Muon takes matrices alone, and the Trainer gives all weights to one optimizer",
+     .accepted = "--loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.optimizer == Optimizer::kMuon; }},
+    {.id = "adafactor-relative-in-a-plain-loop",
+     .options = "--optimizer --loop",
+     .message = "optimizer adafactor-hf-relative: the Trainer makes Adafactor with relative_step=False",
+     .accepted = "--optimizer adafactor, or --loop bare",
+     .broken = [](const RuleQuestion& q) { return q.run.optimizer == Optimizer::kAdafactorRelative; }},
+};
+
+constexpr Rule kScaler[] = {
+    {.id = "skipped-steps-of-a-scaler",
+     .options = "--skipped-steps --precision",
+     .message = "skipped steps: only a loss scaler skips steps, and precision {--precision} has none",
+     .accepted = "--precision amp-fp16, under DeepSpeed fp16",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.precision != Precision::kAmpFp16 && !(q.run.precision == Precision::kFp16 && is_deepspeed(q));
+         }},
+};
+
+constexpr Rule kCheckpointing[] = {
+    {.id = "checkpointing-every-n",
+     .options = "--checkpointing",
+     .message = "checkpointing every-N: N is a number of layers, 1 or more, not {}",
+     .accepted = "--checkpointing full, every-2, every-3, …",
+     .broken = [](const RuleQuestion& q) { return q.run.checkpoint_every < 1; },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", q.run.checkpoint_every); }},
+};
+
+// --- torchao's CPUOffloadOptimizer
+
+constexpr Rule kOffloadedOptimizer[] = {
+    {.id = "offload-gradients-with-optimizer",
+     .options = "--offload-gradients --offload-optimizer",
+     .message = "offload gradients: only an offloaded optimizer takes them",
+     .accepted = "--offload-optimizer beside it",
+     .broken = [](const RuleQuestion& q) { return !q.run.offload_optimizer; }},
+    {.id = "offload-optimizer-one-gpu",
+     .options = "--offload-optimizer --gpus",
+     .message = "offload optimizer: torchao's CPUOffloadOptimizer is for one GPU under torch",
+     .accepted = "--gpus 1, no --parallel",
+     .broken = is_parallel},
+    {.id = "offload-optimizer-adamw",
+     .options = "--optimizer --offload-optimizer",
+     .message = "offload optimizer: torchao's CPUOffloadOptimizer is modelled with AdamW, which is fused on the host, "
+                "not with {--optimizer}",
+     .accepted = "--optimizer adamw, adamw-fused",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.optimizer != Optimizer::kAdamWForeach && q.run.optimizer != Optimizer::kAdamWFused;
+         }},
+    {.id = "offload-optimizer-without-scaler",
+     .options = "--precision --offload-optimizer",
+     .message = "offload optimizer: the loss scaler of amp-fp16 would unscale the host's gradients while they are "
+                "still being copied",
+     .accepted = "--precision fp32, tf32, bf16, fp16, amp-bf16",
+     .broken = [](const RuleQuestion& q) { return q.run.precision == Precision::kAmpFp16; }},
+    {.id = "offload-optimizer-without-clipping",
+     .options = "--clip-grad --offload-optimizer",
+     .message =
+         "offload optimizer: gradients go to the host during backward, so clipping those on the card changes nothing",
+     .accepted = "--clip-grad 0",
+     .broken = [](const RuleQuestion& q) { return q.run.max_grad_norm.has_value(); }},
+    {.id = "offload-gradients-one-micro-batch",
+     .options = "--accum --offload-gradients",
+     .message = "offload gradients: a micro-batch's gradients would replace those of the one before",
+     .accepted = "--accum 1, or no --offload-gradients",
+     .broken = [](const RuleQuestion& q) { return q.run.offload_gradients && q.run.accumulation_steps > 1; }},
+};
+
+// --- weights and states that live on the host: FSDP2's CPUOffloadPolicy, DeepSpeed's ZeRO (rules_torch.cc,
+// rules_deepspeed.cc); and for inference accelerate's cpu_offload, which puts a weight on the card while its module
+// runs and has no backward pass.
+
+constexpr Rule kOffloadedStates[] = {
+    {.id = "offload-states-one-gpu",
+     .options = "--offload-states --parallel --gpus",
+     .message = "offload states: on one GPU torchao's optimizer or DeepSpeed does that",
+     .accepted = "--offload-optimizer, or --parallel ds-zero1, ds-zero2, ds-zero3 with --loop bare",
+     .broken = [](const RuleQuestion& q) { return q.parallel.offload_states != OffloadTo::kNowhere; }},
+};
+
+constexpr Rule kOffloadedParameters[] = {
+    {.id = "offload-parameters-one-gpu",
+     .options = "--offload-parameters --parallel --gpus",
+     .message = "offload parameters: on one GPU only DeepSpeed's ZeRO-3 trains that way",
+     .accepted = "--parallel ds-zero3 --loop bare, or --offload-optimizer, --activation-offload, --quantize",
+     .broken = trains},
+    {.id = "offload-parameters-to-host",
+     .options = "--offload-parameters --infer",
+     .message = "offload parameters: accelerate's cpu_offload puts them into host memory, not on an NVMe drive",
+     .accepted = "--offload-parameters host",
+     .broken = [](const RuleQuestion& q) { return q.parallel.offload_parameters == OffloadTo::kNvme; }},
+    {.id = "offload-parameters-unpacked",
+     .options = "--offload-parameters --quantize",
+     .message = "offload parameters: accelerate's hooks around weights in {--quantize} are not modelled",
+     .accepted = "--quantize none",
+     .broken = quantizes},
+};
+
+constexpr RuleGroup kGroups[] = {
+    {.title = "Optimizers of the Trainer",
+     .concerns = [](const RuleQuestion& q) { return trains(q) && q.run.loop == Loop::kTrainer; },
+     .rules = kTrainerOptimizer},
+    {.title = "Loss scaler",
+     .concerns = [](const RuleQuestion& q) { return q.run.skipped_steps > 0; },
+     .rules = kScaler},
+    {.title = "Checkpointing", .concerns = nullptr, .rules = kCheckpointing},
+    {.title = "Offloaded optimizer",
+     .concerns = [](const RuleQuestion& q) { return q.run.offload_optimizer || q.run.offload_gradients; },
+     .rules = kOffloadedOptimizer},
+    {.title = "Offloaded states",
+     .concerns = [](const RuleQuestion& q) { return !is_parallel(q); },
+     .rules = kOffloadedStates},
+    {.title = "Offloaded parameters",
+     .concerns =
+         [](const RuleQuestion& q) { return !is_parallel(q) && q.parallel.offload_parameters != OffloadTo::kNowhere; },
+     .rules = kOffloadedParameters},
+};
+
+}  // namespace
+
+std::span<const RuleGroup> rules_of_training() { return kGroups; }
+
+}  // namespace memcalc

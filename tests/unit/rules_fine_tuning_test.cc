@@ -1,0 +1,67 @@
+// spec/rules_fine_tuning: a run that breaks each rule.
+#include "memcalc/spec/rule_tables.h"
+#include "support/rule_case.h"
+
+namespace memcalc {
+namespace {
+
+const RunOptions kInfers{.precision = Precision::kBf16, .inference = Inference{}};
+
+const test::RuleCase kCases[] = {
+    {"lora-of-transformers", "resnet18", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }},
+    {"freeze-beside-lora", "gpt2", [](RunSpec& run) { run.fine_tuning.frozen = {"wte"}; }, {.lora_rank = 8}},
+    // a quantised base
+    {"quantize-of-transformers",
+     "resnet18",
+     [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; },
+     {.inference = Inference{}}},
+    {"quantize-to-infer", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kAwq4; }},
+    {"quantize-group-size", "gpt2",
+     [](RunSpec& run) {
+       run.fine_tuning.quantization = Quantization::kGptq4;
+       run.fine_tuning.group_size = 100;
+     },
+     kInfers},
+    {"quantize-in-16-bit",
+     "gpt2",
+     [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kGptq4; },
+     {.inference = Inference{}}},
+    {"quantize-trains-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; }},
+    {"prepare-kbit-of-position-bias",
+     "t5-small",
+     [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; },
+     {.lora_rank = 8, .quantization = Quantization::kNf4}},
+    {"prepare-kbit-of-quantized", "gpt2", [](RunSpec& run) { run.fine_tuning.prepares_for_kbit = true; }},
+    {"liger-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.liger = true; }},
+    // LitGPT
+    {"litgpt-trains", "litgpt", [](RunSpec& run) { run.inference = Inference{}; }},
+    {"litgpt-in-its-own-loop", "litgpt", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"litgpt-of-two-tokens", "litgpt", [](RunSpec& run) { run.sequence_length = 1; }},
+    {"litgpt-predicts-tokens", "litgpt", [](RunSpec& run) { run.task = Task::kSequenceClassification; }},
+    {"litgpt-precision", "litgpt", [](RunSpec& run) { run.precision = Precision::kAmpBf16; }},
+    {"litgpt-precision", "litgpt", [](RunSpec& run) { run.precision = Precision::kTf32; }},
+    {"litgpt-attention", "litgpt", [](RunSpec& run) { run.attention = Attention::kEager; }},
+    {"litgpt-padding", "litgpt", [](RunSpec& run) { run.padding = true; }},
+    {"litgpt-cache", "litgpt", [](RunSpec& run) { run.use_cache = true; }},
+    {"litgpt-prepare-kbit",
+     "litgpt",
+     [](RunSpec& run) { run.fine_tuning.prepares_for_kbit = true; },
+     {.lora_rank = 8, .quantization = Quantization::kNf4}},
+    {"litgpt-quantize",
+     "litgpt",
+     [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kInt8; },
+     {.lora_rank = 8, .quantization = Quantization::kNf4}},
+    {"litgpt-lora-dtype",
+     "litgpt",
+     [](RunSpec& run) { run.fine_tuning.lora->in_base_dtype = false; },
+     {.lora_rank = 8}},
+    {"litgpt-liger", "litgpt", [](RunSpec& run) { run.fine_tuning.liger = true; }},
+    {"litgpt-checkpointing", "litgpt", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
+    {"litgpt-compile", "litgpt", [](RunSpec& run) { run.compile = true; }},
+    {"litgpt-one-gpu", "litgpt", [](RunSpec& run) { run.parallel.gpus = 2; }},
+};
+
+TEST(RulesOfFineTuning, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_fine_tuning(), kCases); }
+
+}  // namespace
+}  // namespace memcalc

@@ -1,0 +1,67 @@
+// spec/rules_models: a run that breaks each rule.
+#include "memcalc/spec/rule_tables.h"
+#include "support/rule_case.h"
+
+namespace memcalc {
+namespace {
+
+const test::RuleCase kCases[] = {
+    // tasks
+    {"task-of-layers", "layers/decoder", [](RunSpec& run) { run.task = Task::kCausalLm; }},
+    {"task-custom-of-layers", "gpt2", [](RunSpec& run) { run.task = Task::kCustom; }},
+    {"task-of-image-models", "resnet18", [](RunSpec& run) { run.task = Task::kCausalLm; }},
+    {"task-of-image-models", "vit-base-patch16-224", [](RunSpec& run) { run.task = Task::kContrastive; }},
+    {"task-image-of-classifiers", "bert-base", [](RunSpec& run) { run.task = Task::kImageClassification; }},
+    {"task-of-contrastive-models", "clip-vit-base-patch32", [](RunSpec& run) { run.task = Task::kCausalLm; }},
+    {"task-contrastive-of-pairs", "gpt2", [](RunSpec& run) { run.task = Task::kContrastive; }},
+    {"task-of-encoder-decoders", "t5-small", [](RunSpec& run) { run.task = Task::kSpeech; }},
+    {"task-of-encoder-decoders", "whisper-tiny", [](RunSpec& run) { run.task = Task::kSeq2Seq; }},
+    {"task-of-encoders", "bert-base", [](RunSpec& run) { run.task = Task::kCausalLm; }},
+    {"task-of-decoders", "llama-3.2-1b", [](RunSpec& run) { run.task = Task::kMaskedLm; }},
+    // lengths and sizes
+    {"target-sequence-within-positions", "bart-base", [](RunSpec& run) { run.target_sequence_length = 1025; }},
+    {"sequence-within-positions", "bert-base", [](RunSpec& run) { run.sequence_length = 513; }},
+    {"sequence-within-positions", "roberta-base", [](RunSpec& run) { run.sequence_length = 513; }},
+    {"sequence-within-positions", "gpt2", [](RunSpec& run) { run.sequence_length = 1025; }},
+    {"image-size-of-positions", "vit-base-patch16-224", [](RunSpec& run) { run.image_size = 256; }},
+    {"image-size-of-positions", "clip-vit-base-patch32", [](RunSpec& run) { run.image_size = 256; }},
+    {"contrastive-in-a-plain-loop", "clip-vit-base-patch32", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"torchvision-trainer-images",
+     "resnet18",
+     [](RunSpec& run) { run.loop = Loop::kTrainer; },
+     {.precision = Precision::kBf16}},
+    // masks and caches
+    {"padding-of-images", "resnet18", [](RunSpec& run) { run.padding = true; }},
+    {"padding-of-layers", "layers/decoder", [](RunSpec& run) { run.padding = true; }},
+    {"padding-of-speech", "whisper-tiny", [](RunSpec& run) { run.padding = true; }},
+    {"cache-of-decoders", "bert-base", [](RunSpec& run) { run.use_cache = true; }},
+    {"cache-of-decoders", "resnet18", [](RunSpec& run) { run.use_cache = true; }},
+    {"cache-of-decoders", "clip-vit-base-patch32", [](RunSpec& run) { run.use_cache = true; }},
+    {"cache-of-decoders", "layers/decoder", [](RunSpec& run) { run.use_cache = true; }},
+    {"cache-without-checkpointing",
+     "gpt2",
+     [](RunSpec& run) { run.use_cache = true; },
+     {.checkpointing = Checkpointing::kFull}},
+    // attention and precision
+    {"attention-of-sinks", "gpt-oss-20b", [](RunSpec& run) { run.attention = Attention::kSdpa; }},
+    {"flash-attention-in-16-bit", "gpt2", [](RunSpec& run) { run.attention = Attention::kFlash; }},
+    {"position-bias-offloaded-and-recomputed",
+     "t5-small",
+     [](RunSpec& run) { run.offload_activations = true; },
+     {.checkpointing = Checkpointing::kFull}},
+    {"weights-dtype-is-known", "gpt2", [](RunSpec& run) { run.weights_dtype = DType::kFloat64; }},
+    {"precision-is-that-of-weights", "bert-base", [](RunSpec& run) { run.weights_dtype = DType::kFloat16; }},
+    {"precision-is-that-of-weights",
+     "bert-base",
+     [](RunSpec& run) { run.weights_dtype = DType::kFloat32; },
+     {.precision = Precision::kBf16}},
+    // a user's own layers
+    {"layers-in-a-plain-loop", "layers/mlp", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"layers-attention", "layers/decoder", [](RunSpec& run) { run.attention = Attention::kEager; }},
+    {"layers-checkpointing", "layers/mlp", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
+};
+
+TEST(RulesOfModels, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_models(), kCases); }
+
+}  // namespace
+}  // namespace memcalc
