@@ -10,7 +10,6 @@
 namespace memcalc {
 namespace {
 
-using namespace std::literals;
 using fields::nothing, fields::put, fields::put_not, fields::take, fields::take_but, fields::take_filled,
     fields::take_not;
 using R = RunOptions;
@@ -35,7 +34,7 @@ constexpr double kMostWhole = 9.2e18;  // below 2^63
 constexpr double kMostRanks = 1 << 20;
 constexpr double kMostMegatron = 1 << 20;
 constexpr double kMostElements = 1e15;   // of DeepSpeed's buckets
-constexpr double kBelowOne = 0.999999999999;
+constexpr double kBelowOne = 0.9999999999999999;
 constexpr std::string_view kProbability = "a number from 0 to less than 1";
 
 // --- where a row exists ------------------------------------------------------------------------------------------
@@ -215,14 +214,14 @@ bool put_attention_backend(RunRequest& request, const FieldValue& value) {
 std::optional<FieldValue> take_attention_backend(const RunRecord& r) {
   const MegatronAttention attention = r.run.parallel.megatron.attention;
   if (attention == MegatronAttention::kLocal) return std::nullopt;
-  return attention == MegatronAttention::kUnfused ? "unfused"s : "fused"s;
+  return attention == MegatronAttention::kUnfused ? std::string("unfused") : std::string("fused");
 }
 bool put_transformer_implementation(RunRequest& request, const FieldValue& value) {
   if (std::get<std::string>(value) == "local") request.run.parallel.megatron.attention = MegatronAttention::kLocal;
   return true;
 }
 std::optional<FieldValue> take_transformer_implementation(const RunRecord& r) {
-  return r.run.parallel.megatron.attention == MegatronAttention::kLocal ? "local"s : "transformer_engine"s;
+  return r.run.parallel.megatron.attention == MegatronAttention::kLocal ? std::string("local") : std::string("transformer_engine");
 }
 bool put_loss_fusion(RunRequest& request, const FieldValue& value) {
   MegatronLoss& loss = request.run.parallel.megatron.loss;
@@ -239,7 +238,7 @@ bool put_loss_implementation(RunRequest& request, const FieldValue& value) {
 }
 std::optional<FieldValue> take_loss_implementation(const RunRecord& r) {
   if (r.run.parallel.megatron.loss == MegatronLoss::kNative) return std::nullopt;
-  return r.run.parallel.megatron.loss == MegatronLoss::kTe ? "te"s : "native"s;
+  return r.run.parallel.megatron.loss == MegatronLoss::kTe ? std::string("te") : std::string("native");
 }
 /// Of two names: the second means true.
 template <auto kMember, const auto& kNames>
