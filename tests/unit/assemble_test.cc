@@ -115,8 +115,8 @@ TEST(Assemble, OperatorsOfOneNameAreOneContributor) {
   for (const PeakContributor& row : rows) EXPECT_EQ(row.total_bytes, 2048) << row.operator_chain;
   EXPECT_EQ(rows[0].operator_chain, "ToCopyBackward0>aten::_to_copy");
   EXPECT_EQ(rows[0].blocks, 2);
-  EXPECT_EQ(rows[1].blocks, 2);
-  EXPECT_EQ(rows[2].blocks, 1);
+  EXPECT_EQ(rows[1].blocks, 1);  // of 2048 bytes
+  EXPECT_EQ(rows[2].blocks, 2);
 }
 
 TEST(Assemble, ContributorsSumToTheCategories) {

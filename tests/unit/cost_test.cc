@@ -319,6 +319,13 @@ TEST(Cost, ThePeakOfMixedTypes) {
   EXPECT_EQ(fast.peak_flops_per_second, 100e15);
 }
 
+TEST(Attention, WithoutKeysTakesItsLaunch) {
+  const Kernel nothing = product(DType::kBFloat16, 0);
+  AttentionRates attention;
+  attention.launch_us = 2;
+  EXPECT_NEAR(attention_seconds(nothing, device(), attention), 2e-6, 1e-12);
+}
+
 TEST(Cost, ClassesSumToTheStep) {
   KernelList list = repeated(20, 3e7);
   list[3].operator_class = OperatorClass::kNormalization;

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <map>
 
-#include "memcalc/cost/collective.h"
 #include "memcalc/base/error.h"
+#include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/missing_rates.h"
 

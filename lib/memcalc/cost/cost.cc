@@ -139,7 +139,10 @@ namespace {
 class Timeline {
  public:
   Timeline(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates)
-      : kernels_(kernels), device_(device), rates_(rates), slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
+      : kernels_(kernels),
+        device_(device),
+        rates_(rates),
+        slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
     seconds_.reserve(kernels.size());
     finished_.resize(kernels.size());
     queue_.resize(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1), 0);

@@ -131,8 +131,7 @@ double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const Devi
     case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, device, rates));
     case KernelKind::kEmbeddingBackward: return embedding_seconds(kernel, device, rates);
     case KernelKind::kRowwise:
-      return kernel.flag ? softmax_seconds(kernel, device, rates)
-                         : memory_seconds(kernel, device, rates.rowwise);
+      return kernel.flag ? softmax_seconds(kernel, device, rates) : memory_seconds(kernel, device, rates.rowwise);
     case KernelKind::kPartOfPrevious:
     case KernelKind::kSynchronize:
     case KernelKind::kCopyToDevice:

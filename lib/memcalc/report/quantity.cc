@@ -68,7 +68,8 @@ std::string format_amount(double amount) {
   constexpr double kExponentFrom = 1e15;
   if (std::fabs(amount) < kExponentFrom) return format_count(whole_number(amount));
   std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), amount, std::chars_format::scientific, 2);
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), amount, std::chars_format::scientific, 2);
   return {buffer.data(), end.ptr};
 }
 

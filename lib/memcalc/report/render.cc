@@ -44,7 +44,8 @@ std::string sample_words(const ModelSpec& model, const RunSpec& run) {
   if (run.image_size > 0) return " x " + std::to_string(run.image_size) + " px";
   const auto* custom = std::get_if<CustomSpec>(&model.architecture);
   const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
-  if (features == nullptr) return " x " + std::to_string(run.sequence_length) + " " + plural(run.sequence_length, "token");
+  if (features == nullptr)
+    return " x " + std::to_string(run.sequence_length) + " " + plural(run.sequence_length, "token");
   std::string words;
   for (const std::int64_t size : features->shape) words += " x " + std::to_string(size);
   return words + " numbers";

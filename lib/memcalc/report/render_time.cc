@@ -18,9 +18,7 @@ std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& st
 std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time) {
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
-  const auto rate = [](double value) {
-    return value < 100 ? format_fixed(value, 2) : format_amount(value);
-  };
+  const auto rate = [](double value) { return value < 100 ? format_fixed(value, 2) : format_amount(value); };
   rates.emplace_back("samples/s", rate(time.samples_per_second));
   if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", rate(time.tokens_per_second));
   const std::string peak = format_flops(step.peak_flops_per_second) + "/s by the datasheet";
@@ -51,8 +49,8 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
   lines.emplace_back("tokens", format_amount(run.tokens) + " in " + counted(run.steps, "step"));
   lines.emplace_back("time", format_seconds(run.seconds) + ", " + counted(run.gpu_hours, "GPU hour"));
   if (run.usd_per_hour > 0) {
-    lines.emplace_back("price",
-                       format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
+    lines.emplace_back(
+        "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
   if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at TDP");
   return lines;

@@ -19,7 +19,8 @@ void set_time(Report& report, const StepTime& step);
 [[nodiscard]] double tokens_per_step(const RunSpec& run);
 
 /// The data loader feeds the step: without workers it runs between two steps, with workers beside them, and the slower
-/// of loader and card decides. Changes `report.time`. Throws Error(kUsage) for a number that cannot be. Pre: report.time.
+/// of loader and card decides. Changes `report.time`. Throws Error(kUsage) for a number that cannot be. Pre:
+/// report.time.
 void feed(Report& report, const InputPipeline& input);
 
 /// Steps, days, cards' hours, price and energy of a run over `tokens`. Throws Error(kUsage) where the samples are

@@ -42,7 +42,8 @@ Prices read_prices(const std::string& directory) {
   (void)document.root().required_string("source");
   (void)document.root().required_string("date");
   const JsonObject table = document.root().required_object("dollars_per_gpu_hour");
-  for (const std::string& gpu : table.keys()) prices.dollars_per_gpu_hour[gpu] = table.required_double(gpu, {0, kMostDollars});
+  for (const std::string& gpu : table.keys())
+    prices.dollars_per_gpu_hour[gpu] = table.required_double(gpu, {0, kMostDollars});
   return prices;
 }
 
