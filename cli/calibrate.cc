@@ -16,7 +16,7 @@ namespace {
 
 struct CalibrateArguments {
   std::vector<std::string> files;
-  std::string gpu = "h100-sxm";
+  std::string gpu = kAssumedDevice;
   std::string date;
   std::string specs;
   std::string output;

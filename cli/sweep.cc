@@ -112,7 +112,7 @@ ExitStatus run_sweep(const SweepArguments& arguments) {
 Prices prices_of(const SweepArguments& arguments) {
   Prices prices = read_prices(find_specs(arguments.run.specs));
   if (!arguments.price.empty()) {
-    prices.given = parse_number("--price", arguments.price);
+    prices.given = checked_price(parse_number("--price", arguments.price));
     prices.note = "$" + arguments.price + " per GPU and hour, as given";
   }
   return prices;

@@ -59,7 +59,8 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
   if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted && is_typed(typed, "--gpu")) {
     // Without a model the card's rate for 16 bits, in which nearly all training computes.
     const DeviceSpec device = SpecRegistry(find_specs(a.run.specs)).device(text_of(typed, "--gpu"));
-    job.peak_flops_per_second = std::max(device.bf16_flops_per_second, device.fp16_flops_per_second);
+    const double peak = std::max(device.bf16_flops_per_second, device.fp16_flops_per_second);
+    if (peak > 0) job.peak_flops_per_second = peak;
   }
   output.write(answer_of(job, trace, predicted ? &*predicted : nullptr));
   return kAnswered;

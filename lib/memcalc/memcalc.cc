@@ -7,6 +7,7 @@
 
 #include "memcalc/alloc/replay_options.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/rank_reports.h"
 #include "memcalc/spec/validate.h"
@@ -19,6 +20,7 @@ namespace {
 std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
   if (run.inference) return std::nullopt;  // a step is costed, not a call
   if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
+  if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
   if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);
   DeviceRates rates = *device.rates;
   rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;

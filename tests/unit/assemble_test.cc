@@ -101,6 +101,24 @@ TEST(Assemble, ThePeakAndWhoIsThere) {
   EXPECT_EQ(report.contributors[3].operator_chain, "input");
 }
 
+// Files define operators of their own: two of one name are one contributor.
+TEST(Assemble, OperatorsOfOneNameAreOneContributor) {
+  constexpr Operator here{"aten::_to_copy"}, there{"aten::_to_copy"}, node{"ToCopyBackward0"};
+  TraceBuilder builder;
+  for (const Operator* op : {&here, &there}) {
+    builder.allocate(1024, Category::kActivations, Phase::kForward, op);
+    builder.allocate(1024, Category::kActivations, Phase::kForward, op, &node);
+  }
+  builder.allocate(2048, Category::kActivations, Phase::kForward, &there);
+  const std::vector<PeakContributor> rows = contributors_at(builder.trace, builder.trace.events.size() - 1);
+  ASSERT_EQ(rows.size(), 3U);
+  for (const PeakContributor& row : rows) EXPECT_EQ(row.total_bytes, 2048) << row.operator_chain;
+  EXPECT_EQ(rows[0].operator_chain, "ToCopyBackward0>aten::_to_copy");
+  EXPECT_EQ(rows[0].blocks, 2);
+  EXPECT_EQ(rows[1].blocks, 1);  // of 2048 bytes
+  EXPECT_EQ(rows[2].blocks, 2);
+}
+
 TEST(Assemble, ContributorsSumToTheCategories) {
   const Report report = assembled(small_run(), card(80 * kGiB));
   std::array<Bytes, kCategoryCount> sums{};

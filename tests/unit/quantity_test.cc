@@ -43,6 +43,29 @@ TEST(Quantity, BeyondSixtyThreeBits) {
   EXPECT_EQ(whole_number(2.5), 3);
 }
 
+TEST(Quantity, ZeroHasNoSign) {
+  EXPECT_EQ(format_fixed(-0.04, 1), "0.0");
+  EXPECT_EQ(format_fixed(-0.0, 0), "0");
+  EXPECT_EQ(format_fixed(-0.06, 1), "-0.1");
+  EXPECT_EQ(format_percent(-0.0001, 1), "0.0 %");
+  EXPECT_EQ(format_exact(-0.0), "0");
+  EXPECT_EQ(format_exact(-0.5), "-0.5");
+}
+
+TEST(Quantity, AmountsBeyondWhatIsCounted) {
+  EXPECT_EQ(format_amount(1234.4), "1,234");
+  EXPECT_EQ(format_amount(999'999'999'999'999), "999,999,999,999,999");
+  EXPECT_EQ(format_amount(1e15), "1.00e+15");
+  EXPECT_EQ(format_amount(1e308), "1.00e+308");
+  EXPECT_EQ(format_amount(-0.2), "0");
+}
+
+TEST(Quantity, OneIsNoPlural) {
+  EXPECT_EQ(format_counted(0, "step"), "0 steps");
+  EXPECT_EQ(format_counted(1, "step"), "1 step");
+  EXPECT_EQ(format_counted(1024, "step"), "1,024 steps");
+}
+
 TEST(Quantity, Counts) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

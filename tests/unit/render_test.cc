@@ -127,6 +127,30 @@ TEST(Render, VerdictComesFirst) {
               StartsWith("Needs 6.60 GiB. Fits on h100-sxm (79.2 GiB). Does NOT fit on rtx-4090"));
 }
 
+TEST(Render, OneIsNoPlural) {
+  Report report = test::sample_report();
+  report.fits = false;
+  report.device.memory_bytes = 6 * kGiB;
+  report.full_card = FullCard{.runs = true, .retries = 1};
+  report.training = TrainingRun{.tokens = 4096, .steps = 1, .seconds = 3600, .gpu_hours = 1};
+  const std::string text = render(report, Format::kText);
+  EXPECT_THAT(text, HasSubstr("asks\nagain, 1 time in three steps."));
+  EXPECT_THAT(text, HasSubstr("4,096 in 1 step\n"));
+  EXPECT_THAT(text, HasSubstr("1.00 h, 1 GPU hour\n"));
+}
+
+TEST(Render, TheMaskedHalfIsNamed) {
+  Report report = test::sample_report();
+  report.time = Throughput{};
+  report.time->step.step_seconds = 1;
+  report.time->mfu = report.time->hfu = 0.5;
+  EXPECT_THAT(render(report, Format::kText), Not(HasSubstr("by its half")));
+  report.time->masked_left_out = true;
+  for (const Format format : {Format::kText, Format::kMarkdown}) {
+    EXPECT_THAT(render(report, format), HasSubstr("; causal attention by its half"));
+  }
+}
+
 TEST(Render, CategoriesSumToThePeak) {
   const Report report = test::sample_report();
   Bytes sum = 0;

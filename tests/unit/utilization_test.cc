@@ -1,6 +1,9 @@
 // plan/utilization.h: the two known measures with their published examples, logs, and a trace worked out by hand.
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+
 #include "memcalc/plan/utilization.h"
 
 namespace memcalc {
@@ -27,6 +30,60 @@ TEST(Utilization, ThroughputOverReference) {  // 3 samples/s of 2048 tokens on 4
   EXPECT_NEAR(fact(answer, "share_of_reference"), 0.465, 5e-4);
 }
 
+std::string refusal(const JobFigures& job) {
+  try {
+    (void)answer_of(job, std::nullopt, nullptr);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Utilization, FiguresThatCannotBeAreRefused) {
+  EXPECT_EQ(refusal({.achieved_flops_per_second = 1e14, .peak_flops_per_second = 0}),
+            "--peak: found 0; accepted: 1 to 1e+20 FLOP/s");
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {0.0, -1.0, kNan, kInfinity, 1e300}) {
+    EXPECT_NE(refusal({.achieved_flops_per_second = value, .peak_flops_per_second = 1e14}), "") << value;
+    EXPECT_NE(refusal({.samples_per_second = value, .sequence_length = 1}), "") << value;
+    EXPECT_NE(refusal({.tokens_per_second = value}), "") << value;
+    EXPECT_NE(refusal({.tokens_per_second = 1, .reference_tokens_per_second = value}), "") << value;
+  }
+  EXPECT_EQ(refusal({.achieved_flops_per_second = 312e12, .peak_flops_per_second = 312e12}), "");
+  EXPECT_NE(refusal({.achieved_flops_per_second = 313e12, .peak_flops_per_second = 312e12})
+                .find("313 TFLOP/s achieved on a card of 312 TFLOP/s"),
+            std::string::npos);
+}
+
+// A model's step of 4 samples of 1000 tokens has 8e15 FLOPs: 1000 tokens/s are 2e15 FLOP/s.
+TEST(Utilization, TokensOfAKnownModelOverAPeak) {
+  Report report;
+  report.run.batch_size = 4;
+  report.run.sequence_length = 1000;
+  report.flops[0] = {OperatorClass::kContraction, 2e15, 6e15, 9e15, 1e15, 0};  // recomputed and the optimizer's: not
+  JobFigures job{.peak_flops_per_second = 4e15, .tokens_per_second = 1000};
+  Answer answer = answer_of(job, std::nullopt, &report);  // no time is known of the card
+  EXPECT_DOUBLE_EQ(fact(answer, "mfu"), 0.5);
+  EXPECT_EQ(answer.headline, "Utilisation: 50.00 % of the card's peak.");
+  report.time = Throughput{};
+  report.time->step.model_flops = 4e15;
+  answer = answer_of(job, std::nullopt, &report);
+  EXPECT_DOUBLE_EQ(fact(answer, "mfu"), 0.25);
+  job.gpus = 2;  // the run of one card stands for each
+  EXPECT_DOUBLE_EQ(fact(answer_of(job, std::nullopt, &report), "mfu"), 0.125);
+  job.peak_flops_per_second.reset();
+  EXPECT_EQ(answer_of(job, std::nullopt, &report).headline,
+            "Throughput alone: no peak of the card is known; give --peak.");
+}
+
+TEST(Utilization, SaysWhatAShareLacks) {
+  const JobFigures with_peak{.peak_flops_per_second = 1e15, .tokens_per_second = 1000};
+  EXPECT_EQ(answer_of(with_peak, std::nullopt, nullptr).headline,
+            "Throughput alone: beside a peak it takes the FLOPs of a token; give --model or --achieved.");
+  EXPECT_EQ(answer_of({.tokens_per_second = 1000}, std::nullopt, nullptr).headline,
+            "Throughput alone: no reference or peak was given (--reference, --peak).");
+}
+
 TEST(Utilization, FromALog) {
   struct Case {
     const char* text;
@@ -37,6 +94,7 @@ TEST(Utilization, FromALog) {
       {"{'train_runtime': 10.0, 'train_samples_per_second': 3.0, 'train_steps_per_second': 1}", 0, 3},
       {"step 1 tokens/s: 100\nstep 2 tokens/s: 250.5", 250.5, 0},
       {"loss 3.0", 0, 0},
+      {"tokens/s: inf samples/s: nan", 0, 0},
   };
   for (const Case& each : kCases) {
     JobFigures job;

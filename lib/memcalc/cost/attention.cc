@@ -20,7 +20,7 @@ double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const A
   const double waves = std::max(1.0, device.multiprocessors / std::max(blocks, 1.0));
   const double ramp = width / (width + rates.head) * keys / (keys + rates.keys);
   const double peak = peak_flops(kernel, device) * (kernel.backward ? rates.backward : rates.forward) * ramp;
-  double seconds = flops * waves / std::max(peak, 1.0);
+  double seconds = flops > 0 ? flops * waves / peak : 0;  // without keys there is no rate, and nothing to do
   if (kernel.dropout && !kernel.backward) seconds *= rates.dropout;
   if (kernel.backward) {
     const double gradient_bytes = 4 * heads * queries * width;

@@ -1,13 +1,17 @@
 #include "memcalc/cost/calibrate.h"
 
+#include <fmt/core.h>
+
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <map>
 
+#include "memcalc/base/error.h"
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/missing_rates.h"
 
 namespace memcalc {
 
@@ -143,6 +147,16 @@ std::vector<FitSummary> summarize(const DeviceSpec& device, const DeviceRates& r
 }  // namespace
 
 Calibration calibrate(const DeviceSpec& device, const DeviceRates& start, std::span<const OperatorTiming> timings) {
+  for (const OperatorTiming& timing : timings) {
+    KernelList kernels;
+    for (const Kernel& kernel : timing.kernels) kernels.push_back(kernel);
+    const std::vector<std::string> missing = missing_rates(kernels, device);
+    if (missing.empty()) continue;
+    throw Error(ErrorCode::kInput,
+                fmt::format("calibrate: {} was timed, of which the spec of {} lacks {}; accepted: rows of types whose "
+                            "rate the card's file has",
+                            timing.name, device.name, missing.front()));
+  }
   Calibration result;
   result.rates = with_logarithms(start, Search(device, start, timings).run());
   result.summary = summarize(device, result.rates, timings);

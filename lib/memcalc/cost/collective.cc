@@ -22,9 +22,7 @@ double collective_seconds(const Kernel& kernel, const DeviceSpec& device, const 
   if (members < 2) return 0;
   const auto ranks = static_cast<double>(members);
   // Without NVLink, peers reach each other over PCIe.
-  const double link = device.link_bytes_per_second > 0   ? device.link_bytes_per_second
-                      : device.pcie_bytes_per_second > 0 ? device.pcie_bytes_per_second
-                                                         : 25e9;  // PCIe 4 x16, as a card without a figure has it
+  const double link = device.link_bytes_per_second > 0 ? device.link_bytes_per_second : device.pcie_bytes_per_second;
   double sent = kernel.collective_bytes * (ranks - 1) / ranks;
   double passes = 1;
   switch (kernel.collective) {

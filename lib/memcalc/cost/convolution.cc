@@ -13,7 +13,7 @@ double convolution_seconds(const Kernel& kernel, const DeviceSpec& device, const
   constexpr double kVector = 4;  // elements of a 128-bit load, in float32
   const double few = kernel.elements > 0 && kernel.elements < kVector ? rates.few : 1;
   const double peak = few * peak_flops(kernel, device) * ramp * (kernel.backward ? rates.backward : rates.forward);
-  const double computed = kernel.flops / std::max(peak, 1.0);
+  const double computed = kernel.flops > 0 ? kernel.flops / peak : 0;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   return rates.launch_us * kMicrosecond + std::max(computed, moved);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -138,7 +139,10 @@ namespace {
 class Timeline {
  public:
   Timeline(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates)
-      : kernels_(kernels), rates_(rates), slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
+      : kernels_(kernels),
+        device_(device),
+        rates_(rates),
+        slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
     seconds_.reserve(kernels.size());
     finished_.resize(kernels.size());
     queue_.resize(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1), 0);
@@ -186,6 +190,7 @@ class Timeline {
   static void add(const StepTime& part, double times, StepTime& result);
 
   const KernelList& kernels_;
+  const DeviceSpec& device_;
   const DeviceRates& rates_;
   const double slowest_;          // the slowest rank's host: its seconds over those of an average one
   std::vector<double> seconds_;   // of each kernel
@@ -249,7 +254,7 @@ void Timeline::issue(std::size_t i, StepTime& part) {
     return;
   }
   part.kernel_seconds += seconds_[i];
-  if (uses_tensor_cores(kernel)) part.tensor_core_seconds += seconds_[i];
+  if (uses_tensor_cores(kernel, device_)) part.tensor_core_seconds += seconds_[i];
   const double launches = kernel.launches;
   const double first = is_list(kernel) ? issuing / list_passes(kernel) : issuing;
   for (std::int32_t n = 0; n < kernel.launches; ++n) launch(first / launches, seconds_[i] / launches, kernel, part);
@@ -335,18 +340,29 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
 namespace {
 
 void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& result) {
-  std::array<double, 2> by_width{};  // of 16 and 32 bits
-  std::array<double, 2> peaks{};
+  std::map<double, double> flops_at;  // by the datasheet's rate of their type
+  bool causal = false;                // the kernel that this one is a part of, or itself
   for (const Kernel& kernel : kernels) {
+    if (kernel.kind != KernelKind::kPartOfPrevious) causal = kernel.causal;
     if (kernel.operator_class != OperatorClass::kContraction) continue;
     const double flops = kernel.flops * static_cast<double>(kernel.repeats);
-    const std::size_t width = size_of(kernel.dtype) > 2 ? 1 : 0;
-    by_width[width] += flops;
-    peaks[width] = peak_flops(kernel, device);
+    const double masked = causal ? flops / 2 : 0;
+    flops_at[peak_flops(kernel, device)] += flops;
     result.hardware_flops += flops;
-    if (!kernel.recomputed && kernel.phase != Phase::kOptimizer) result.model_flops += flops;
+    result.masked_hardware_flops += masked;
+    if (kernel.recomputed || kernel.phase == Phase::kOptimizer) continue;
+    result.model_flops += flops;
+    result.masked_model_flops += masked;
   }
-  result.peak_flops_per_second = by_width[1] > by_width[0] ? peaks[1] : peaks[0];
+  if (flops_at.empty()) return;
+  const auto most = std::max_element(flops_at.begin(), flops_at.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  result.peak_flops_per_second = most->first;
+  // Where much is computed in a faster type, the slower one's rate would be exceeded.
+  const double computed = result.hardware_flops - result.masked_hardware_flops;
+  if (computed > result.peak_flops_per_second * result.step_seconds) {
+    result.peak_flops_per_second = flops_at.rbegin()->first;
+  }
 }
 
 }  // namespace

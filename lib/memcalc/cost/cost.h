@@ -13,6 +13,7 @@
 namespace memcalc {
 
 /// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it.
+/// Pre: missing_rates(kernels, device) names nothing.
 [[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates);
 
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.

@@ -10,46 +10,67 @@ constexpr double kMicrosecond = 1e-6;
 
 }  // namespace
 
-bool uses_tensor_cores(const Kernel& kernel) {
+// CUDA C++ Programming Guide, "Compute Capabilities": tensor cores from 7.0 on, their 8-bit integers from 7.2, their
+// bfloat16 and TF32 from 8.0. (The GTX 16 of 7.5 have none: no spec is one of them.)
+bool has_tensor_cores(const DeviceSpec& device) {
+  return device.compute_capability_major == 0 || device.compute_capability_major >= 7;
+}
+
+bool has_int8_tensor_cores(const DeviceSpec& device) {
+  const int major = device.compute_capability_major;
+  return major == 0 || major > 7 || (major == 7 && device.compute_capability_minor >= 2);
+}
+
+bool computes_tf32(const DeviceSpec& device) {
+  if (device.compute_capability_major == 0) return device.tf32_flops_per_second > 0;
+  return device.compute_capability_major >= 8;
+}
+
+bool emulates_bfloat16(const DeviceSpec& device) {
+  return device.compute_capability_major > 0 && device.compute_capability_major < 8;
+}
+
+bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device) {
   switch (kernel.kind) {
     case KernelKind::kMatrixProduct:
     case KernelKind::kGroupedProduct:
     case KernelKind::kConvolution:
     case KernelKind::kCudnnAttention:
     case KernelKind::kFlashAttention:
-    case KernelKind::kEfficientAttention: return is_half(kernel.dtype) || kernel.flag || size_of(kernel.dtype) == 1;
+    case KernelKind::kEfficientAttention: break;
     default: return false;
   }
+  if (kernel.dtype == DType::kBFloat16) return !emulates_bfloat16(device);
+  if (kernel.dtype == DType::kFloat16) return has_tensor_cores(device);
+  if (size_of(kernel.dtype) == 1) return has_int8_tensor_cores(device);
+  return kernel.flag && computes_tf32(device);
 }
 
 double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
-  if (kernel.dtype == DType::kBFloat16 && device.bf16_flops_per_second > 0) return device.bf16_flops_per_second;
-  if (is_half(kernel.dtype)) return device.fp16_flops_per_second;
-  if (kernel.flag && device.tf32_flops_per_second > 0) return device.tf32_flops_per_second;
+  if (kernel.dtype == DType::kBFloat16) return device.bf16_flops_per_second;
+  if (kernel.dtype == DType::kFloat16) return device.fp16_flops_per_second;
   // Products of 8-bit integers run at least at the 16-bit rate.
   if (size_of(kernel.dtype) == 1) return std::max(device.fp16_flops_per_second, device.bf16_flops_per_second);
-  return device.fp32_flops_per_second;
+  return kernel.flag && computes_tf32(device) ? device.tf32_flops_per_second : device.fp32_flops_per_second;
 }
 
 double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
-  const double computed = kernel.elements / (rates.elements * std::max(device.fp32_flops_per_second, 1.0));
+  const double computed = kernel.elements / (rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, computed);
 }
 
 // cuda/SoftMax.cu reads a row again for each reduction (a maximum and a sum; in backward one sum) where it is longer
 // than a block's shared memory. Meanwhile the cache holds it if all rows at work fit.
-double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
-  constexpr double kCacheBytes = 50e6;                     // an H100's second level
-  constexpr double kFromCache = 0.4;  // a read's time there, over one from memory: rows of 61 to 122 KB in the sweep
   const double inputs = kernel.backward ? 2 : 1, again = kernel.backward ? 1 : 2;
   const double row = static_cast<double>(kernel.n) * static_cast<double>(size_of(kernel.dtype));
-  if (row <= kSharedBytes) return memory_seconds(kernel, device, rates);
-  const bool cached = inputs * row * kBlocks * device.multiprocessors <= kCacheBytes;
+  if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
+  const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
   Kernel reread = kernel;
-  reread.bytes *= (inputs + 1 + again * (cached ? kFromCache : 1)) / (inputs + 1);
-  return memory_seconds(reread, device, rates);
+  reread.bytes *= (inputs + 1 + again * (cached ? rates.cache.read_share : 1)) / (inputs + 1);
+  return memory_seconds(reread, device, rates.softmax);
 }
 
 // cuda/Embedding.cu: few indices are scattered by one kernel; many are sorted first and summed by segments. The table
@@ -63,7 +84,7 @@ double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const D
   const double zeroing = memory_seconds(zeros, device, rates.vectorized);
   if (kernel.m <= kSortAbove) return zeroing + rates.embedding.scatter_us * kMicrosecond * real(kernel.m);
   return zeroing + rates.embedding.sort_us * kMicrosecond +
-         real(kernel.m) * real(kernel.n) / (rates.embedding.elements * std::max(device.fp32_flops_per_second, 1.0));
+         real(kernel.m) * real(kernel.n) / (rates.embedding.elements * device.fp32_flops_per_second);
 }
 
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
@@ -82,9 +103,9 @@ const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) 
   }
 }
 
-const ProductRates& product_rates(const Kernel& kernel, const DeviceRates& rates) {
+const ProductRates& product_rates(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   if (is_half(kernel.dtype) || size_of(kernel.dtype) == 1) return rates.half;
-  return kernel.flag ? rates.tf32 : rates.float32;
+  return kernel.flag && computes_tf32(device) ? rates.tf32 : rates.float32;
 }
 
 const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& rates) {
@@ -95,23 +116,22 @@ const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& r
   }
 }
 
-const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceRates& rates) {
+const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   if (is_half(kernel.dtype)) return rates.convolution_half;
-  return kernel.flag ? rates.convolution_tf32 : rates.convolution_float32;
+  return kernel.flag && computes_tf32(device) ? rates.convolution_tf32 : rates.convolution_float32;
 }
 
 double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   switch (kernel.kind) {
     case KernelKind::kMatrixProduct:
-    case KernelKind::kGroupedProduct: return product_seconds(kernel, device, product_rates(kernel, rates));
+    case KernelKind::kGroupedProduct: return product_seconds(kernel, device, product_rates(kernel, device, rates));
     case KernelKind::kCudnnAttention:
     case KernelKind::kFlashAttention:
     case KernelKind::kEfficientAttention: return attention_seconds(kernel, device, attention_rates(kernel, rates));
-    case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, rates));
+    case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, device, rates));
     case KernelKind::kEmbeddingBackward: return embedding_seconds(kernel, device, rates);
     case KernelKind::kRowwise:
-      return kernel.flag ? softmax_seconds(kernel, device, rates.softmax)
-                         : memory_seconds(kernel, device, rates.rowwise);
+      return kernel.flag ? softmax_seconds(kernel, device, rates) : memory_seconds(kernel, device, rates.rowwise);
     case KernelKind::kPartOfPrevious:
     case KernelKind::kSynchronize:
     case KernelKind::kCopyToDevice:

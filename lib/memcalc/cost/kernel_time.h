@@ -11,27 +11,36 @@
 namespace memcalc {
 
 /// Seconds on the card, from the end of the kernel before to its own end where the queue is full. Collectives and
-/// copies are in collective.h.
+/// copies are in collective.h. Pre, of this and the functions below: missing_rates() names nothing.
 [[nodiscard]] double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
 
 /// The same by class.
 [[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
-[[nodiscard]] double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
+[[nodiscard]] double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
 [[nodiscard]] double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates);
 [[nodiscard]] double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const DeviceSpec& device, const ConvolutionRates& rates);
 [[nodiscard]] double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
 
-/// The datasheet's FLOP/s for a product of this type; TF32 where the kernel uses it. Zero where the card has none.
+/// The units that a card has. A card that is no CUDA device has what its spec gives a rate for.
+[[nodiscard]] bool has_tensor_cores(const DeviceSpec& device);
+[[nodiscard]] bool has_int8_tensor_cores(const DeviceSpec& device);
+[[nodiscard]] bool computes_tf32(const DeviceSpec& device);
+[[nodiscard]] bool emulates_bfloat16(const DeviceSpec& device);
+
+/// The datasheet's FLOP/s for a product of this type; TF32 where the kernel asks for it and the card has it, else
+/// float32. Zero where the datasheet has none.
 [[nodiscard]] double peak_flops(const Kernel& kernel, const DeviceSpec& device);
 
 /// True for kernels that run on tensor cores.
-[[nodiscard]] bool uses_tensor_cores(const Kernel& kernel);
+[[nodiscard]] bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device);
 
-/// Which of the product's or attention's rates a kernel takes.
-[[nodiscard]] const ProductRates& product_rates(const Kernel& kernel, const DeviceRates& rates);
+/// Which of the product's or attention's rates a kernel takes on a card.
+[[nodiscard]] const ProductRates& product_rates(const Kernel& kernel, const DeviceSpec& device,
+                                                const DeviceRates& rates);
 [[nodiscard]] const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& rates);
-[[nodiscard]] const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceRates& rates);
+[[nodiscard]] const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec& device,
+                                                        const DeviceRates& rates);
 [[nodiscard]] const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates);
 
 }  // namespace memcalc

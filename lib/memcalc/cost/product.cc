@@ -56,10 +56,10 @@ double efficiency(const Kernel& kernel, const ProductRates& rates) {
 double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates) {
   const auto m = static_cast<double>(kernel.m), n = static_cast<double>(kernel.n), k = static_cast<double>(kernel.k);
   const double batch = std::max<double>(1, static_cast<double>(kernel.batch));
-  const double multiprocessors = std::max(1, device.multiprocessors);
+  const double multiprocessors = device.multiprocessors;
   const double peak = peak_flops(kernel, device) * efficiency(kernel, rates) * alignment_share(kernel, rates);
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
-  if (peak <= 0 || m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
+  if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   double best = std::numeric_limits<double>::max();
   for (const Tile& tile : kTiles) {
     const double tiles = ceil_of(m, tile.rows) * ceil_of(n, tile.columns) * batch;

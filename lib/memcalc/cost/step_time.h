@@ -38,6 +38,8 @@ struct StepTime {
   std::int64_t kernels = 0;          // launched in a step
   double model_flops = 0;            // of products in forward and backward; attention in full, also where it is causal
   double hardware_flops = 0;         // with what checkpointing computes again
+  double masked_model_flops = 0;     // of model_flops those that causal kernels leave out: above the diagonal
+  double masked_hardware_flops = 0;  // the same of hardware_flops
   double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
   [[nodiscard]] bool host_bound() const;  // the host needs as long as the card, or nearly
   [[nodiscard]] double tensor_core_share() const {

@@ -136,7 +136,7 @@ void Checker::predict(const JsonObject& json, const JsonObject& run, CheckedRow&
   const bool decodes = is_decoder(model) || resolved.run.task == Task::kSeq2Seq || resolved.run.task == Task::kSpeech;
   resolved.run.use_cache = !trainer && decodes && resolved.run.checkpointing == Checkpointing::kNone;
   const Report report =
-      estimate(model, resolved.run, registry_.device(json.optional_string("gpu").value_or("h100-sxm")));
+      estimate(model, resolved.run, registry_.device(json.optional_string("gpu").value_or(kAssumedDevice)));
   row.predicted.peak_allocated = report.memory.peak_allocated;
   row.predicted.peak_reserved = report.memory.peak_reserved;
   if (report.time) {

@@ -1,12 +1,16 @@
 #include "memcalc/plan/utilization.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "memcalc/report/quantity.h"
+#include "memcalc/report/throughput.h"
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
@@ -26,8 +30,60 @@ std::optional<double> last_number(const std::string& text, std::string_view key)
   if (begin == std::string::npos) return std::nullopt;
   char* end = nullptr;
   const double value = std::strtod(text.c_str() + begin, &end);
-  if (end == text.c_str() + begin || value <= 0) return std::nullopt;
+  if (end == text.c_str() + begin || !std::isfinite(value) || value <= 0) return std::nullopt;
   return value;
+}
+
+/// NaN is in no range.
+void refuse_outside(const std::optional<double>& figure, double least, double most, const char* option,
+                    const char* unit) {
+  if (!figure || (*figure >= least && *figure <= most)) return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, *figure, least, most, unit));
+}
+
+void check(const JobFigures& job) {
+  constexpr double kMostFlops = 1e20, kLeastRate = 1e-9, kMostRate = 1e15;
+  refuse_outside(job.achieved_flops_per_second, 1, kMostFlops, "--achieved", "FLOP/s");
+  refuse_outside(job.peak_flops_per_second, 1, kMostFlops, "--peak", "FLOP/s");
+  refuse_outside(job.samples_per_second, kLeastRate, kMostRate, "--samples-per-s", "samples/s");
+  refuse_outside(job.tokens_per_second, kLeastRate, kMostRate, "--tokens-per-s", "tokens/s");
+  refuse_outside(job.reference_tokens_per_second, kLeastRate, kMostRate, "--reference", "tokens/s");
+}
+
+/// FLOPs that one card of the run spends on the model in a step: nothing where no time is known of several cards.
+std::optional<double> model_flops_of_step(const Report& report) {
+  if (report.time) return report.time->step.model_flops;
+  const FlopRow& products = report.flops.at(static_cast<std::size_t>(OperatorClass::kContraction));
+  const double flops = products.forward + products.backward;
+  if (report.run.parallel.is_parallel() || report.run.inference || flops <= 0) return std::nullopt;
+  return flops;
+}
+
+/// FLOP/s of one card at the job's throughput, with the FLOPs that memcalc counts for its steps.
+std::optional<double> achieved_by_throughput(const JobFigures& job, const Report& report) {
+  const std::optional<double> flops = model_flops_of_step(report);
+  if (!flops) return std::nullopt;
+  const double samples = samples_per_step(report.run), tokens = tokens_per_step(report.run);
+  double steps_per_second = 0;
+  if (job.samples_per_second && samples > 0) {
+    steps_per_second = *job.samples_per_second / samples;
+  } else if (job.tokens_per_second && tokens > 0) {
+    steps_per_second = *job.tokens_per_second / tokens;
+  }
+  if (steps_per_second <= 0) return std::nullopt;
+  // A run described on one card stands for each of the job's.
+  const std::int64_t alike = report.run.parallel.is_parallel() ? 1 : job.gpus;
+  return *flops * steps_per_second / static_cast<double>(alike);
+}
+
+/// What is missing for a share of anything.
+std::string throughput_alone(const JobFigures& job, bool achieved) {
+  if (achieved) return "Throughput alone: no peak of the card is known; give --peak.";
+  if (job.peak_flops_per_second) {
+    return "Throughput alone: beside a peak it takes the FLOPs of a token; give --model or --achieved.";
+  }
+  return "Throughput alone: no reference or peak was given (--reference, --peak).";
 }
 
 void tell_trace(const TraceSummary& trace, const Report* predicted, Answer& answer) {
@@ -128,25 +184,25 @@ void read_log(const std::string& text, JobFigures& job) {
 }
 
 Answer answer_of(const JobFigures& job, const std::optional<TraceSummary>& trace, const Report* predicted) {
+  check(job);
   Answer answer{.command = "utilization"};
   std::optional<double> tokens = job.tokens_per_second;
   if (!tokens && job.samples_per_second && job.sequence_length > 0) {
     tokens = *job.samples_per_second * static_cast<double>(job.sequence_length);
   }
   std::optional<double> achieved = job.achieved_flops_per_second;
-  if (!achieved && job.samples_per_second && predicted != nullptr && predicted->time) {
-    // FLOPs of a sample, as memcalc counts them for this run.
-    const Throughput& time = *predicted->time;
-    const double samples_per_step = time.samples_per_second * time.step.step_seconds;
-    if (samples_per_step > 0) {
-      // model_flops are one card's; a run described on one card stands for each of the job's.
-      const std::int64_t alike = predicted->run.parallel.is_parallel() ? 1 : job.gpus;
-      achieved = time.step.model_flops * *job.samples_per_second / samples_per_step / static_cast<double>(alike);
-      answer.notes.emplace_back("FLOPs of a sample are memcalc's: 6 N a token and attention in full");
-    }
+  if (!achieved && predicted != nullptr) {
+    achieved = achieved_by_throughput(job, *predicted);
+    if (achieved) answer.notes.emplace_back("FLOPs are memcalc's: 6 N a token and attention in full");
   }
   if (achieved && job.peak_flops_per_second) {
     const double share = *achieved / *job.peak_flops_per_second;
+    if (share > 1) {
+      throw Error(ErrorCode::kUsage,
+                  "utilization: found " + format_flops(*achieved) + "/s achieved on a card of " +
+                      format_flops(*job.peak_flops_per_second) +
+                      "/s; accepted: at most its peak (--cards N where the throughput is of N cards)");
+    }
     const std::string precise = format_fixed(100 * share, 2) + " %";
     answer.headline = "Utilisation: " + precise + " of the card's peak.";
     answer.facts.push_back({"achieved_flops_per_second", "achieved a second", Unit::kFlops, *achieved});
@@ -179,7 +235,7 @@ Answer answer_of(const JobFigures& job, const std::optional<TraceSummary>& trace
                       " of the profile, on tensor cores for " +
                       format_percent(trace->tensor_core_seconds, trace->wall_seconds) + ".";
   }
-  if (answer.headline.empty() && tokens) answer.headline = "No reference or peak was given: throughput alone.";
+  if (answer.headline.empty() && tokens) answer.headline = throughput_alone(job, achieved.has_value());
   if (answer.headline.empty()) {
     throw Error(ErrorCode::kUsage,
                 "utilization: found too little; accepted: achieved FLOP/s with a peak or --gpu, a throughput, a trace");

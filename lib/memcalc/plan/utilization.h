@@ -49,7 +49,8 @@ struct TraceSummary {
 void read_log(const std::string& text, JobFigures& job);
 
 /// Achieved over peak FLOP/s, and tokens per card and second over a reference. `predicted`: memcalc's report of the
-/// same run, for comparison; null: none.
+/// same run, for comparison and for the FLOPs of a sample or token; null: none. Throws Error(kUsage) for a figure that
+/// cannot be: none above 0, or more achieved than the peak.
 [[nodiscard]] Answer answer_of(const JobFigures& job, const std::optional<TraceSummary>& trace,
                                const Report* predicted);
 

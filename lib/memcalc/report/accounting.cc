@@ -81,7 +81,8 @@ std::vector<AccountingRow> uniform(const AccountingInput& in) {
 void add_small_rows(const AccountingInput& in, std::vector<AccountingRow>& rows) {
   if (in.states.scalars > 0) {
     rows.push_back(row_per(in.parameters, rule_of(in.optimizer).scalars, in.states.scalars,
-                           "4 bytes on the card for each of " + std::to_string(in.trainable_tensors) + " tensors"));
+                           "4 bytes on the card for each of " + std::to_string(in.trainable_tensors) + " " +
+                               plural(in.trainable_tensors, "tensor")));
   }
   if (in.states.tables > 0) {
     rows.push_back(row_per(in.parameters, "state maps", in.states.tables,

@@ -1,15 +1,22 @@
 #include "memcalc/report/assemble.h"
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/kept_vector.h"
+#include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/nccl_memory.h"
@@ -204,6 +211,15 @@ void fill_peak(const Trace& trace, Report& report) {
   report.contributors = contributors_at(trace, report.memory.peak_event);
 }
 
+// Why no time is given: of a call none ever is, of a step where a rate that it needs is not known.
+std::string untimed(const KernelList& kernels, const RunSpec& run, const DeviceSpec& device) {
+  if (run.inference) return "the time of a call";
+  const std::vector<std::string> missing =
+      device.rates == nullptr ? std::vector<std::string>{} : missing_rates(kernels, device);
+  if (missing.empty()) return "the time of a step";
+  return fmt::format("the time of a step: not known of {}: {}", device.name, fmt::join(missing, ", "));
+}
+
 }  // namespace
 
 std::string chain_of(const Event& event) {
@@ -214,9 +230,15 @@ std::string chain_of(const Event& event) {
 }
 
 std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t event_index) {
-  std::vector<PeakContributor> rows;
+  // One operator may be defined in several files: blocks whose chains read the same are one row.
+  std::map<std::tuple<Category, std::string, Bytes>, std::int64_t> counts;
   for (const auto& [each, blocks] : live_blocks(trace, event_index)) {
-    rows.push_back({each.category, origin_of(each), blocks, each.bytes, checked_multiply(blocks, each.bytes)});
+    counts[{each.category, origin_of(each), each.bytes}] += blocks;
+  }
+  std::vector<PeakContributor> rows;
+  for (const auto& [row, blocks] : counts) {
+    const auto& [category, chain, bytes] = row;
+    rows.push_back({category, chain, blocks, bytes, checked_multiply(blocks, bytes)});
   }
   // Addresses may differ between two runs of the program: the printed order must not depend on them.
   std::sort(rows.begin(), rows.end(), [](const PeakContributor& a, const PeakContributor& b) {
@@ -235,7 +257,8 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.not_modelled = symbolic.not_modelled;
   report.not_modelled.emplace_back("other processes and the display on the same card");
   if (!run.inference) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
-  if (!time) report.not_modelled.emplace_back(run.inference ? "the time of a call" : "the time of a step");
+  if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));
+  for (std::string& note : substituted_types(symbolic.kernels, device)) report.assumptions.push_back(std::move(note));
   if (time && steps_on_host(run)) {
     report.not_modelled.emplace_back("the optimizer's step on the host and its copies: the time of a step lacks them");
   }
@@ -246,7 +269,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);
   fill_fit(symbolic, report);
-  if (time) report.time = throughput_of(run, device, *time);
+  if (time) set_time(report, *time);
   report.host_memory = host_memory_of(symbolic, run);
   return report;
 }

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "memcalc/report/quantity.h"
+
 namespace memcalc {
 namespace {
 
@@ -32,10 +34,11 @@ HostMemory host_memory_of(const SymbolicRun& symbolic, const RunSpec& run) {
   };
   const HostCopies& copies = symbolic.host_copies;
   add("offloaded activations", copies.pinned_bytes, true,
-      std::to_string(copies.count) + " saved tensors of " + std::to_string(copies.bytes) +
-          " bytes, each in a pinned block of a power of two");
+      std::to_string(copies.count) + " saved " + plural(copies.count, "tensor") + " of " +
+          std::to_string(copies.bytes) + " bytes, each in a pinned block of a power of two");
   const HostOptimizer& optimizer = symbolic.host_optimizer;
-  const std::string each = std::to_string(optimizer.tensors) + " parameters of 4096 elements or more, each ";
+  const std::string each = std::to_string(optimizer.tensors) + " " + plural(optimizer.tensors, "parameter") +
+                           " of 4096 elements or more, each ";
   add("offloaded parameters", optimizer.pinned_parameters, true, each + "in a pinned block of a power of two");
   add("offloaded gradients", optimizer.pinned_gradients, true, each + "in a pinned block of a power of two");
   add("offloaded optimizer states", optimizer.states, false, each + "with two moments and a step counter");
@@ -43,9 +46,10 @@ HostMemory host_memory_of(const SymbolicRun& symbolic, const RunSpec& run) {
   // dataloader.py, _MultiProcessingDataLoaderIter: at most workers x prefetch_factor batches are under way.
   const BatchBytes batch = batch_bytes(symbolic);
   const Bytes ahead = checked_multiply(run.dataloader_workers, run.prefetch_factor);
-  const std::string under_way = std::to_string(run.dataloader_workers) + " workers x " +
-                                std::to_string(run.prefetch_factor) + " batches of " + std::to_string(batch.plain) +
-                                " bytes";
+  const std::string under_way = std::to_string(run.dataloader_workers) + " " +
+                                plural(run.dataloader_workers, "worker") + " x " + std::to_string(run.prefetch_factor) +
+                                (run.prefetch_factor == 1 ? " batch of " : " batches of ") +
+                                std::to_string(batch.plain) + " bytes";
   add("prefetched batches", checked_multiply(ahead, batch.plain), false, under_way + " in shared memory, at most");
   if (run.pin_memory) {
     constexpr Bytes kHeldByTheLoop = 2;  // the batch in use and the one that replaces it

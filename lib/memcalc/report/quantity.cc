@@ -22,12 +22,15 @@ std::string format_fixed(double value, int decimals) {
   std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
-  return {buffer.data(), end.ptr};
+  std::string text(buffer.data(), end.ptr);
+  if (text.front() == '-' && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
+  return text;
 }
 
 std::string format_exact(double value) {
   std::array<char, 400> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
+  const double unsigned_zero = value == 0 ? 0 : value;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), unsigned_zero, std::chars_format::fixed);
   return {buffer.data(), end.ptr};
 }
 
@@ -59,6 +62,23 @@ std::string format_count(std::int64_t count) {
     digits.insert(i, ",");
   }
   return digits;
+}
+
+std::string format_amount(double amount) {
+  constexpr double kExponentFrom = 1e15;
+  if (std::fabs(amount) < kExponentFrom) return format_count(whole_number(amount));
+  std::array<char, 32> buffer{};
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), amount, std::chars_format::scientific, 2);
+  return {buffer.data(), end.ptr};
+}
+
+std::string plural(std::int64_t count, std::string_view noun) {
+  return std::string(noun).append(count == 1 ? "" : "s");
+}
+
+std::string format_counted(std::int64_t count, std::string_view noun) {
+  return format_count(count) + " " + plural(count, noun);
 }
 
 std::string format_flops(double flops) {

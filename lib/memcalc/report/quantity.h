@@ -12,7 +12,7 @@
 
 namespace memcalc {
 
-/// 1.5 -> "1.50" with two decimals; never an exponent.
+/// 1.5 -> "1.50" with two decimals; never an exponent. What rounds to zero has no sign.
 [[nodiscard]] std::string format_fixed(double value, int decimals);
 
 /// The shortest text that reads back as the same double ("18", "0.1"): for CSV.
@@ -29,6 +29,15 @@ namespace memcalc {
 
 /// 335143938 -> "335,143,938".
 [[nodiscard]] std::string format_count(std::int64_t count);
+
+/// The nearest whole number as format_count writes it; from 10^15 on three digits and an exponent, "1.00e+30".
+[[nodiscard]] std::string format_amount(double amount);
+
+/// "step" of one, else "steps".
+[[nodiscard]] std::string plural(std::int64_t count, std::string_view noun);
+
+/// "1 step", "2 steps", "1,024 steps".
+[[nodiscard]] std::string format_counted(std::int64_t count, std::string_view noun);
 
 /// Three significant digits in the largest decimal unit: "4.07 TFLOP", "0 FLOP".
 [[nodiscard]] std::string format_flops(double flops);

@@ -54,15 +54,19 @@ StepTime RankReports::time_of_all() const {
   StepTime slowest = *std::max_element(times_.begin(), times_.end(), [](const StepTime& a, const StepTime& b) {
     return a.step_seconds < b.step_seconds;
   });
-  double flops = 0, hardware_flops = 0, ranks = 0;
+  double flops = 0, hardware_flops = 0, masked = 0, masked_hardware = 0, ranks = 0;
   for (std::size_t i = 0; i < times_.size(); ++i) {
     const auto count = static_cast<double>(rows_[i].count);
     flops += count * times_[i].model_flops;
     hardware_flops += count * times_[i].hardware_flops;
+    masked += count * times_[i].masked_model_flops;
+    masked_hardware += count * times_[i].masked_hardware_flops;
     ranks += count;
   }
   slowest.model_flops = flops / ranks;  // of an average rank
   slowest.hardware_flops = hardware_flops / ranks;
+  slowest.masked_model_flops = masked / ranks;
+  slowest.masked_hardware_flops = masked_hardware / ranks;
   if (parallel.pipeline < 2) return slowest;
   const auto micro_batches =
       static_cast<double>(parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline);
@@ -91,7 +95,7 @@ void RankReports::tell_network() {
 
 Report RankReports::of_largest() && {
   if (report_.time && times_.size() == rows_.size() && rows_.size() > 1) {
-    report_.time = throughput_of(report_.run, report_.device, time_of_all());
+    set_time(report_, time_of_all());
   }
   if (report_.time) tell_network();
   report_.ranks = std::move(rows_);

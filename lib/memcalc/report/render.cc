@@ -44,7 +44,8 @@ std::string sample_words(const ModelSpec& model, const RunSpec& run) {
   if (run.image_size > 0) return " x " + std::to_string(run.image_size) + " px";
   const auto* custom = std::get_if<CustomSpec>(&model.architecture);
   const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
-  if (features == nullptr) return " x " + std::to_string(run.sequence_length) + " tokens";
+  if (features == nullptr)
+    return " x " + std::to_string(run.sequence_length) + " " + plural(run.sequence_length, "token");
   std::string words;
   for (const std::int64_t size : features->shape) words += " x " + std::to_string(size);
   return words + " numbers";
@@ -91,8 +92,8 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
 }
 
 std::vector<std::string> notes_of(const KeyValueCacheSize& cache) {
-  const auto counted = [](std::int64_t count, const std::string& noun) {
-    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+  const auto counted = [](std::int64_t count, std::string_view noun) {
+    return std::to_string(count) + " " + plural(count, noun);
   };
   std::vector<std::string> notes = {counted(cache.sequences, "sequence") + " of " + counted(cache.tokens, "token") +
                                     ", " + counted(cache.layers, "layer")};
@@ -123,7 +124,7 @@ std::string verdict_of(const Report& report) {
       "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
   if (!report.full_card || !report.full_card->runs) return verdict;
   return verdict + " It runs slowly all the same: the allocator, out of room, gives its free segments back and asks " +
-         "again, " + std::to_string(report.full_card->retries) + " times in three steps.";
+         "again, " + format_counted(report.full_card->retries, "time") + " in three steps.";
 }
 
 std::string parameters_of(const Report& report) {
@@ -134,7 +135,7 @@ std::string parameters_of(const Report& report) {
   };
   add(report.parameters_trainable, " trainable");
   add(report.parameters_active, " active in a token");
-  return format_count(report.parameters_total) + " parameters" + parts + (parts.empty() ? "" : ")");
+  return format_counted(report.parameters_total, "parameter") + parts + (parts.empty() ? "" : ")");
 }
 
 const char* compiled_words(CompiledParts parts) {
@@ -157,7 +158,8 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.inference) {
     const Inference& inference = *run.inference;
     words.push_back(inference.new_tokens == 0 ? "inference, one forward pass"
-                                              : "inference, " + std::to_string(inference.new_tokens) + " new tokens");
+                                              : "inference, " + std::to_string(inference.new_tokens) + " new " +
+                                                    plural(inference.new_tokens, "token"));
     if (inference.beams > 1) words.push_back(std::to_string(inference.beams) + " beams");
   } else {
     words.push_back(rule_of(run.optimizer).title);
@@ -182,7 +184,10 @@ std::vector<std::string> setting_of(const Report& report) {
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache && !run.inference) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
-  if (run.skipped_steps > 0) words.push_back("first " + std::to_string(run.skipped_steps) + " steps skipped");
+  if (run.skipped_steps > 0) {
+    words.push_back(run.skipped_steps == 1 ? "first step skipped"
+                                           : "first " + std::to_string(run.skipped_steps) + " steps skipped");
+  }
   if (run.parallel.is_parallel()) {
     for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
   }

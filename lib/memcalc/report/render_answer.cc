@@ -24,7 +24,7 @@ std::string shown_seconds(double seconds) {
 
 std::string shown_dollars(double dollars) {
   if (dollars < 100) return "$" + format_fixed(dollars, 2);
-  return "$" + format_count(whole_number(dollars));
+  return "$" + format_amount(dollars);
 }
 
 std::string shown_number(double number, Unit unit) {
@@ -35,7 +35,7 @@ std::string shown_number(double number, Unit unit) {
     case Unit::kFlops: return format_flops(number);
     case Unit::kDollars: return shown_dollars(number);
     case Unit::kRate:
-    case Unit::kCount: return format_count(whole_number(number));
+    case Unit::kCount: return format_amount(number);
     case Unit::kText:
     case Unit::kYesNo: break;
   }

@@ -91,8 +91,8 @@ class Explanation {
     if (shown == report_.contributors.size()) return;
     Bytes rest = 0;
     for (std::size_t i = shown; i < report_.contributors.size(); ++i) rest += report_.contributors[i].total_bytes;
-    out_ += "  " + pad_left(format_bytes(rest), 9) + "  in " + std::to_string(report_.contributors.size() - shown) +
-            " smaller groups\n";
+    const auto left = static_cast<std::int64_t>(report_.contributors.size() - shown);
+    out_ += "  " + pad_left(format_bytes(rest), 9) + "  in " + format_counted(left, "smaller group") + "\n";
   }
 
   void write_accounting(std::string_view name, const std::vector<AccountingRow>& rows) {

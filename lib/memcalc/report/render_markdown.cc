@@ -133,7 +133,7 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   out += escaped(report.model.name) + ": " + parameters_of(report) + "; " + setting + "; " + escaped(report.profile) +
          "\n\n";
   if (report.weights) {
-    out += "Weights on disk: " + format_count(report.weights->parameters) + " parameters in " +
+    out += "Weights on disk: " + format_counted(report.weights->parameters, "parameter") + " in " +
            escaped(weights_summary(*report.weights)) + "\n\n";
     for (const std::string& each : weights_notes(*report.weights)) out += "- " + escaped(each) + "\n";
     out += "\n";

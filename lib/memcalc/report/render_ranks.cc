@@ -1,6 +1,7 @@
 // What is said of a run on several GPUs: how it is split, and what its ranks need.
 #include <string>
 
+#include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/parallel_names.h"
@@ -8,7 +9,7 @@
 namespace memcalc {
 
 std::vector<std::string> split_of(const Parallel& p) {
-  std::vector<std::string> words = {std::to_string(p.gpus) + " GPUs"};
+  std::vector<std::string> words = {std::to_string(p.gpus) + " " + plural(p.gpus, "GPU")};
   if (p.nodes > 1) words.back() += " in " + std::to_string(p.nodes) + " hosts";
   if (p.data_parallel != DataParallel::kNone) {
     words.push_back(std::string(name_of(p.data_parallel)) + " over " + std::to_string(sharing_ranks(p)));

@@ -36,6 +36,10 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
             ", \"multiprocessors\": " + digits(scaling.multiprocessors, 6) +
             ", \"share\": " + digits(scaling.share, 4) + ", \"source\": " + in_quotes(scaling.source) + "}";
   }
+  if (const CacheRates& cache = rates.cache; cache.bytes > 0) {
+    text += ",\n" + margin + "  \"cache\": {\"bytes\": " + digits(cache.bytes, 6) +
+            ", \"read_share\": " + digits(cache.read_share, 4) + ", \"source\": " + in_quotes(cache.source) + "}";
+  }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

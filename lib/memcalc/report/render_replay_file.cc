@@ -5,6 +5,7 @@
 
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/device_rates.h"
 
@@ -34,7 +35,8 @@ std::string render_replay_file(const SymbolicRun& symbolic, const ReplayResult& 
   std::string out = "memcalc-replay 1\n";
   out += "p peak_allocated_bytes " + std::to_string(memory.peak_allocated) + "\n";
   out += "p peak_reserved_bytes " + std::to_string(memory.peak_reserved) + "\n";
-  if (device.rates != nullptr) {
+  const bool timed = device.rates != nullptr && missing_rates(symbolic.kernels, device).empty();
+  if (timed) {
     const StepTime time = cost(symbolic.kernels, device, *device.rates);
     out += "p step_seconds " + format_exact(time.step_seconds) + "\n";
   }
@@ -51,7 +53,7 @@ std::string render_replay_file(const SymbolicRun& symbolic, const ReplayResult& 
   }
   for (const Kernel& kernel : symbolic.kernels) {
     if (kernel.kind == KernelKind::kPartOfPrevious) continue;
-    append_kernel(kernel, device.rates == nullptr ? 0 : kernel_seconds(kernel, device, *device.rates), out);
+    append_kernel(kernel, timed ? kernel_seconds(kernel, device, *device.rates) : 0, out);
   }
   return out;
 }

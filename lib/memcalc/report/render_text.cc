@@ -91,7 +91,7 @@ class TextRenderer {
 
   void write_weights() {
     if (!report_.weights) return;
-    title("Weights on disk", format_count(report_.weights->parameters) + " parameters");
+    title("Weights on disk", format_counted(report_.weights->parameters, "parameter"));
     for (const std::string& part : wrap(weights_summary(*report_.weights), options_.columns - 2)) line("  " + part);
     write_items(weights_notes(*report_.weights));
   }
@@ -145,7 +145,7 @@ class TextRenderer {
   void write_ranks() {
     if (report_.ranks.empty()) return;
     const RankRow& largest = report_.ranks[report_.largest_rank];
-    title("Ranks", std::to_string(report_.run.parallel.gpus) + " GPUs");
+    title("Ranks", std::to_string(report_.run.parallel.gpus) + " " + plural(report_.run.parallel.gpus, "GPU"));
     if (report_.ranks.size() == 1) {
       for (const std::string& part : wrap("all alike", options_.columns - 2)) line("  " + part);
       return;
@@ -180,7 +180,8 @@ class TextRenderer {
     const std::int64_t most = *report_.concurrent_sequences;
     title("Concurrency");
     line(most == 0 ? "  not even one sequence fits on " + report_.device.name
-                   : "  up to " + format_count(most) + " such sequences at once fit on " + report_.device.name);
+                   : "  up to " + format_counted(most, "such sequence") + " at once " + (most == 1 ? "fits" : "fit") +
+                         " on " + report_.device.name);
   }
 
   void write_cache() {

@@ -26,19 +26,13 @@ std::vector<Cells> rows_of(const Weights& weights, bool record) {
   return rows;
 }
 
-std::string files_text(std::int64_t files) { return files == 1 ? "1 file" : format_count(files) + " files"; }
-
-std::string tensors_text(std::int64_t tensors) {
-  return tensors == 1 ? "1 tensor" : format_count(tensors) + " tensors";
-}
-
 // "7 tensors ... : a, b, … (1,538 parameters)"
 std::string note(const TensorGroup& group, std::string_view singular, std::string_view plural) {
   std::string names = join(group.names);
   const auto named = static_cast<std::int64_t>(group.names.size());
   if (named < group.tensors) names += " and " + format_count(group.tensors - named) + " more";
-  return tensors_text(group.tensors).append(group.tensors == 1 ? singular : plural) + ": " + names + " (" +
-         format_count(group.parameters) + " parameters)";
+  return format_counted(group.tensors, "tensor").append(group.tensors == 1 ? singular : plural) + ": " + names + " (" +
+         format_counted(group.parameters, "parameter") + ")";
 }
 
 }  // namespace
@@ -50,8 +44,8 @@ std::string render(const Weights& weights, Format format) {
 
 std::string weights_summary(const WeightsComparison& weights) {
   std::string text = one_line(weights.path, 4096) + ": ";
-  if (weights.files > 1) text += files_text(weights.files) + ", ";
-  text += tensors_text(weights.tensors);
+  if (weights.files > 1) text += format_counted(weights.files, "file") + ", ";
+  text += format_counted(weights.tensors, "tensor");
   for (const WeightTypeTotal& each : weights.types) {
     text += ", " + std::string(each.type.name) + " " + format_bytes(each.bytes);
   }

@@ -84,13 +84,15 @@ struct RankRow {
 };
 
 /// How fast the run is. MFU counts the model's FLOPs (6 N and attention, in full also where it is causal), HFU also
-/// what checkpointing computes again; both over the datasheet's rate of the type that is computed in.
+/// what checkpointing computes again; both over the datasheet's rate of the type that is computed in, and never above
+/// 1.
 struct Throughput {
   StepTime step;                  // of one rank
   double samples_per_second = 0;  // of all ranks
   double tokens_per_second = 0;   // 0 where samples are images
   double mfu = 0;
   double hfu = 0;
+  bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)
   double energy_joules = 0;             // of one step, all cards at their TDP: an upper bound; 0 where it is not known
   bool predicted = false;               // the card was not measured: from its datasheet
   std::optional<double> input_seconds;  // that the data loader needs for the samples of a step; only where asked

@@ -1,17 +1,27 @@
 #include "memcalc/report/throughput.h"
-#include "memcalc/spec/device_rates.h"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/device_rates.h"
 
 namespace memcalc {
 
 namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// NaN is in no range.
+void refuse_outside(double value, double least, double most, const char* option, const char* unit) {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, value, least, most, unit));
+}
 
 // Ranks that see samples of their own.
 double data_parallel_ranks(const Parallel& parallel) {
@@ -33,6 +43,9 @@ double tokens_per_step(const RunSpec& run) {
 }
 
 void feed(Report& report, const InputPipeline& input) {
+  refuse_outside(input.sample_seconds, 0, 1e9, "--sample-seconds", "seconds a sample");
+  refuse_outside(input.sample_bytes, 0, 1e18, "--sample-bytes", "bytes a sample");
+  refuse_outside(input.storage_bytes_per_second, 0, 1e18, "--storage-rate", "bytes/s");
   Throughput& time = *report.time;
   StepTime& step = time.step;
   const Parallel& parallel = report.run.parallel;
@@ -58,6 +71,7 @@ TrainingRun training_run_of(const Report& report, double tokens) {
     throw Error(ErrorCode::kUsage,
                 "--tokens: found a run without tokens a second; accepted: text models on a known GPU");
   }
+  refuse_outside(tokens, 1, 1e18, "--tokens", "tokens");
   const Throughput& time = *report.time;
   const double cards = real(report.run.parallel.gpus);
   TrainingRun run{.tokens = tokens};
@@ -78,12 +92,22 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
   time.tokens_per_second = tokens_per_step(run) / step.step_seconds;
   const double peak = step.peak_flops_per_second * step.step_seconds;
   if (peak > 0) {
-    time.mfu = step.model_flops / peak;
-    time.hfu = step.hardware_flops / peak;
+    time.masked_left_out = step.hardware_flops > peak;
+    time.mfu = (step.model_flops - (time.masked_left_out ? step.masked_model_flops : 0)) / peak;
+    time.hfu = (step.hardware_flops - (time.masked_left_out ? step.masked_hardware_flops : 0)) / peak;
   }
   time.energy_joules = device.power_watts * real(run.parallel.gpus) * step.step_seconds;
   time.predicted = device.rates != nullptr && device.rates->predicted;
   return time;
+}
+
+void set_time(Report& report, const StepTime& step) {
+  report.time = throughput_of(report.run, report.device, step);
+  const std::string note =
+      "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
+      "card's peak";
+  const auto told = std::find(report.assumptions.begin(), report.assumptions.end(), note);
+  if (report.time->masked_left_out && told == report.assumptions.end()) report.assumptions.push_back(note);
 }
 
 }  // namespace memcalc

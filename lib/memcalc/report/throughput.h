@@ -5,7 +5,12 @@
 
 namespace memcalc {
 
+/// MFU and HFU count causal attention in full, as is usual. A long sequence's would exceed 1 so: then both count the
+/// half that is computed.
 [[nodiscard]] Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step);
+
+/// Sets `report.time`, and says so among the assumptions where MFU leaves the masked half out.
+void set_time(Report& report, const StepTime& step);
 
 /// Sequences or images that one optimizer step of all ranks takes in.
 [[nodiscard]] double samples_per_step(const RunSpec& run);
@@ -14,11 +19,12 @@ namespace memcalc {
 [[nodiscard]] double tokens_per_step(const RunSpec& run);
 
 /// The data loader feeds the step: without workers it runs between two steps, with workers beside them, and the slower
-/// of loader and card decides. Changes `report.time`. Pre: report.time.
+/// of loader and card decides. Changes `report.time`. Throws Error(kUsage) for a number that cannot be. Pre:
+/// report.time.
 void feed(Report& report, const InputPipeline& input);
 
 /// Steps, days, cards' hours, price and energy of a run over `tokens`. Throws Error(kUsage) where the samples are
-/// images or no step time is known.
+/// images or no step time is known, and for a number of tokens that cannot be.
 [[nodiscard]] TrainingRun training_run_of(const Report& report, double tokens);
 
 }  // namespace memcalc

@@ -20,6 +20,11 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.scaling.share = scaling->required_double("share", {0, 10});
     rates.scaling.source = scaling->required_string("source");
   }
+  if (const std::optional<JsonObject> cache = json.nullable_object("cache")) {
+    rates.cache.bytes = cache->required_double("bytes", {0, 1e15});
+    rates.cache.read_share = cache->required_double("read_share", {0, 1});
+    rates.cache.source = cache->required_string("source");
+  }
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     value = json.required_object(group).required_double(name, {1e-12, 1e15});
   });

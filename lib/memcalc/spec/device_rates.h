@@ -132,6 +132,13 @@ struct MemoryScaling {
   std::string source;
 };
 
+/// What a kernel reads a second time from the card's second-level cache, if it still lies there.
+struct CacheRates {
+  double bytes = 0;       // of the cache; 0: all is read from memory again
+  double read_share = 1;  // a read's time there, over one from memory
+  std::string source;
+};
+
 struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
@@ -150,6 +157,7 @@ struct DeviceRates {
   TransferRates transfer;
   LinkRates link;
   MemoryScaling scaling;
+  CacheRates cache;
 };
 
 /// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a

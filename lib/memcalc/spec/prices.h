@@ -16,6 +16,9 @@ struct Prices {
   [[nodiscard]] std::optional<double> of(const std::string& gpu) const;
 };
 
+/// A price that a user gives, as it is. Throws Error(kUsage) for one that cannot be.
+[[nodiscard]] double checked_price(double dollars_per_gpu_hour);
+
 /// `directory`: a folder of specs. No file there: no prices. Throws Error(kInput) for a file that is wrong.
 [[nodiscard]] Prices read_prices(const std::string& directory);
 

@@ -230,13 +230,16 @@ std::string SpecRegistry::model_path(const std::string& reference) const {
 
 namespace {
 
+// The card whose rates stand for those of every card without a file of its own in specs/rates.
+constexpr const char* kMeasuredCard = "h100-sxm";
+
 // The rates measured on the card itself, else those of the card that was measured first, which its datasheet scales.
 DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec device) {
-  constexpr std::string_view kRatesFolder = "rates", kMeasured = "h100-sxm";
+  constexpr std::string_view kRatesFolder = "rates";
   if (device.rates != nullptr) return device;
   std::optional<fs::path> path = find_entry(directories, kRatesFolder, device.name);
   const bool measured = path.has_value();
-  if (!measured) path = find_entry(directories, kRatesFolder, std::string(kMeasured));
+  if (!measured) path = find_entry(directories, kRatesFolder, kMeasuredCard);
   if (!path) return device;
   DeviceRates rates = read_device_rates(JsonDocument::read_file(path->string()).root());
   rates.predicted = !measured;
@@ -269,7 +272,7 @@ DeviceSpec SpecRegistry::device(const std::string& reference) const {
   throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
 }
 
-DeviceRates SpecRegistry::measured_rates() const { return *device("h100-sxm").rates; }
+DeviceRates SpecRegistry::measured_rates() const { return *device(kMeasuredCard).rates; }
 
 std::vector<ModelListing> SpecRegistry::models() const {
   std::vector<ModelListing> listings;

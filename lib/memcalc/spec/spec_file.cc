@@ -68,6 +68,12 @@ constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};  // 1 PiB: no devic
 constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
 constexpr DoubleRange kRateRange = {0, 1e20};
 
+/// 0 where the datasheet has none. Less than 1 a second is no rate, and its time would have no end.
+double rate_of(const JsonObject& json, std::string_view key) {
+  const double rate = json.optional_double(key, kRateRange).value_or(0);
+  return rate > 0 && rate < 1 ? json.required_double(key, {1, kRateRange.max}) : rate;
+}
+
 SegmentPlacement::Span span_of(const JsonObject& json) {
   json.refuse_unknown_keys(kSpanKeys);
   return {.offset = json.required_int("offset_bytes", {-kByteRange.max, kByteRange.max}),
@@ -164,12 +170,12 @@ DeviceFile read_device_file(const JsonObject& json) {
     device.placement = placement_of(*placement);
   }
   device.memory_bandwidth_bytes_per_second = json.required_double("memory_bandwidth_bytes_per_second", {1, 1e20});
-  device.bf16_flops_per_second = json.optional_double("bf16_flops_per_second", kRateRange).value_or(0);
-  device.fp16_flops_per_second = json.optional_double("fp16_flops_per_second", kRateRange).value_or(0);
-  device.tf32_flops_per_second = json.optional_double("tf32_flops_per_second", kRateRange).value_or(0);
-  device.fp32_flops_per_second = json.optional_double("fp32_flops_per_second", kRateRange).value_or(0);
-  device.link_bytes_per_second = json.optional_double("link_bytes_per_second", kRateRange).value_or(0);
-  device.pcie_bytes_per_second = json.optional_double("pcie_bytes_per_second", kRateRange).value_or(0);
+  device.bf16_flops_per_second = rate_of(json, "bf16_flops_per_second");
+  device.fp16_flops_per_second = rate_of(json, "fp16_flops_per_second");
+  device.tf32_flops_per_second = rate_of(json, "tf32_flops_per_second");
+  device.fp32_flops_per_second = rate_of(json, "fp32_flops_per_second");
+  device.link_bytes_per_second = rate_of(json, "link_bytes_per_second");
+  device.pcie_bytes_per_second = rate_of(json, "pcie_bytes_per_second");
   device.usd_per_hour = json.optional_double("usd_per_hour", {0, 1e6}).value_or(0);
   device.price_source = json.optional_string("price_source").value_or("");
   device.power_watts = json.optional_double("power_watts", {0, 1e5}).value_or(0);

@@ -1,0 +1,121 @@
+#include "memcalc/cost/missing_rates.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+/// Products of matrices, attention and convolutions: what multiplies at a rate of its own for each type.
+bool multiplies(const Kernel& kernel) {
+  switch (kernel.kind) {
+    case KernelKind::kMatrixProduct:
+    case KernelKind::kGroupedProduct:
+    case KernelKind::kConvolution:
+    case KernelKind::kCudnnAttention:
+    case KernelKind::kFlashAttention:
+    case KernelKind::kEfficientAttention: return true;
+    default: return false;
+  }
+}
+
+bool runs_on_card(const Kernel& kernel) {
+  switch (kernel.kind) {
+    case KernelKind::kPartOfPrevious:
+    case KernelKind::kSynchronize:
+    case KernelKind::kCopyToDevice:
+    case KernelKind::kCopyToHost: return false;
+    default: return true;
+  }
+}
+
+/// The datasheet's figure that a product of this type needs.
+std::string rate_of_products(const Kernel& kernel, const DeviceSpec& device) {
+  if (kernel.dtype == DType::kBFloat16) {
+    return emulates_bfloat16(device) ? "FLOP/s of bfloat16 that is emulated" : "bfloat16 FLOP/s";
+  }
+  if (kernel.dtype == DType::kFloat16) {
+    return has_tensor_cores(device) ? "float16 FLOP/s" : "FLOP/s of float16 summed in float32 without tensor cores";
+  }
+  if (size_of(kernel.dtype) == 1) return "8-bit FLOP/s";
+  return kernel.flag && computes_tf32(device) ? "TF32 FLOP/s" : "float32 FLOP/s";
+}
+
+/// False where the datasheet has no figure, or one that such kernels cannot reach.
+bool knows_products(const Kernel& kernel, const DeviceSpec& device) {
+  if (kernel.dtype == DType::kBFloat16 && emulates_bfloat16(device)) return false;
+  // Without tensor cores a datasheet's float16 is that of sums in float16; PyTorch sums in float32.
+  if (kernel.dtype == DType::kFloat16 && !has_tensor_cores(device)) return false;
+  if (size_of(kernel.dtype) == 1 && !has_int8_tensor_cores(device)) return false;
+  return peak_flops(kernel, device) > 0;
+}
+
+std::string capability_of(const DeviceSpec& device) {
+  return fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
+}
+
+}  // namespace
+
+std::vector<std::string> missing_rates(const KernelList& kernels, const DeviceSpec& device) {
+  std::vector<std::string> missing;
+  const auto need = [&](bool known, std::string name) {
+    if (!known && std::find(missing.begin(), missing.end(), name) == missing.end()) missing.push_back(std::move(name));
+  };
+  for (const Kernel& kernel : kernels) {
+    if (kernel.collective != Collective::kNone) {
+      const bool alone = kernel.group_size < 2;
+      need(alone || device.link_bytes_per_second > 0 || device.pcie_bytes_per_second > 0,
+           "bytes/s between cards (NVLink or PCIe)");
+      continue;
+    }
+    if (!runs_on_card(kernel)) continue;
+    need(device.memory_bandwidth_bytes_per_second > 0, "bytes/s of its memory");
+    if (!multiplies(kernel)) {
+      need(device.fp32_flops_per_second > 0, "float32 FLOP/s");
+      continue;
+    }
+    if (!knows_products(kernel, device)) need(false, rate_of_products(kernel, device));
+    if (kernel.kind != KernelKind::kConvolution) need(device.multiprocessors > 0, "the number of multiprocessors");
+  }
+  return missing;
+}
+
+std::vector<std::string> substituted_types(const KernelList& kernels, const DeviceSpec& device) {
+  const auto any = [&](auto is) { return std::any_of(kernels.begin(), kernels.end(), is); };
+  std::vector<std::string> notes;
+  // torch/cuda/__init__.py, is_bf16_supported(including_emulation=True): without the hardware a tensor that can be
+  // made is enough. transformers/utils/import_utils.py, is_torch_bf16_gpu_available(), asks the same.
+  // That it is slow was measured by others: V100, cuBLAS: bfloat16 9.6, float32 14.0, float16 95 TFLOP/s
+  // (lablup/mlxcel #1654); T4: less than half of float32 (jax-ml/jax #21212).
+  if (emulates_bfloat16(device) &&
+      any([](const Kernel& kernel) { return multiplies(kernel) && kernel.dtype == DType::kBFloat16; })) {
+    notes.push_back(fmt::format(
+        "bfloat16 on {}: emulated by PyTorch, which says that it is supported, and slower than float32 (hardware has "
+        "it from compute capability 8.0 on, this card has {})",
+        device.name, capability_of(device)));
+  }
+  // aten/src/ATen/native/Convolution.cpp, use_cudnn(): cuDNN takes bfloat16 from compute capability 8.0 on.
+  if (emulates_bfloat16(device) && any([](const Kernel& kernel) {
+        return kernel.kind == KernelKind::kConvolution && kernel.dtype == DType::kBFloat16;
+      })) {
+    notes.push_back(fmt::format(
+        "bfloat16 convolutions on {} run without cuDNN: the workspaces that are counted are cuDNN's", device.name));
+  }
+  // Convolutions carry the flag by torch's own default; a product's says that TF32 was asked for.
+  // transformers/utils/import_utils.py, is_torch_tf32_available(), wants compute capability 8.0.
+  if (!computes_tf32(device) && device.compute_capability_major > 0 &&
+      any([](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct && kernel.flag; })) {
+    notes.push_back(
+        fmt::format("TF32 on {}: computed in float32, as hardware has TF32 from compute capability 8.0 on and this "
+                    "card has {}; transformers' Trainer refuses tf32=True there",
+                    device.name, capability_of(device)));
+  }
+  return notes;
+}
+
+}  // namespace memcalc
