@@ -293,6 +293,18 @@ TEST(Compile, NoCombinationOfCompiledLayersIsAnErrorOfMemcalc) {
   }
 }
 
+TEST(Compile, ACheckpointedBlockOfAUsersOwnLayersIsAPartOfTheGraph) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const ModelSpec model = registry.model((test::specs_dir() / "examples/decoder.json").string());
+  const auto activations = [&](Checkpointing checkpointing) {
+    RunOptions options{.loop = Loop::kBare, .compile = true};
+    options.checkpointing = checkpointing;
+    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
+  };
+  EXPECT_LT(activations(Checkpointing::kFull), activations(Checkpointing::kNone));
+}
+
 TEST(Compile, ReportsThatItIsAModelOfTheCompiler) {
   const Report report = report_of("bert-base", small_run(Precision::kAmpBf16));
   EXPECT_THAT(report.assumptions, Contains(HasSubstr("torch.compile")));
