@@ -342,5 +342,18 @@ TEST(Compile, RefusesWhatBreaksTheGraph) {
   EXPECT_THAT(refusal([](RunOptions& o) { o.liger = true; }), HasSubstr("--liger"));
 }
 
+TEST(Compile, RefusesWhatIsNotKnownOfAModel) {
+  const auto refusal = [](const char* name, auto change) {
+    RunOptions options = small_run(Precision::kBf16);
+    options.sequence_length.reset();
+    change(options);
+    return error_text([&] { (void)report_of(name, options); });
+  };
+  const auto layers = [](RunOptions& o) { o.compiled_parts = CompiledParts::kLayers; };
+  EXPECT_THAT(refusal("resnet18", layers), HasSubstr("accepted: --compile-parts model"));
+  EXPECT_THAT(refusal("t5-small", [](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }),
+              HasSubstr("accepted: --checkpointing none, selective"));
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -31,9 +31,19 @@ void check_loss_in_loop(const RunSpec& run) {
 }
 
 /// torch.compile traces through most choices; these change the traced program in ways that are not modelled.
-void check_compile(const RunSpec& run) {
+void check_compile(const ModelSpec& model, const RunSpec& run) {
   if (!run.compile) return;
   const std::string what = "compile: ";
+  const bool has_layers = run.task != Task::kCustom && model.model_type != "torchvision";
+  if (run.compiled_parts != CompiledParts::kModel && !has_layers) {
+    refuse(what + "which layers of this model would be compiled is not known; accepted: --compile-parts model");
+  }
+  const bool is_t5 = model.model_type == "t5" || model.model_type == "mt5";
+  if (is_t5 && run.checkpointing == Checkpointing::kFull) {
+    refuse(what +
+           "under checkpointing T5's cross attention sets requires_grad, which breaks the graph; accepted: "
+           "--checkpointing none, selective");
+  }
   const Parallel& p = run.parallel;
   if (p.is_parallel()) {
     const bool shards = p.data_parallel == DataParallel::kFsdp2;
@@ -99,7 +109,7 @@ void check_float8(const ModelSpec& model, const RunSpec& run) {
 
 void check_compiled_parts(const ModelSpec& model, const RunSpec& run) {
   check_loss_in_loop(run);
-  check_compile(run);
+  check_compile(model, run);
   check_float8(model, run);
 }
 
