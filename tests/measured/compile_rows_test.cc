@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <ostream>
+#include <span>
 #include <string>
 
 #include "memcalc/memcalc.h"
@@ -104,21 +106,49 @@ constexpr Limit kCompiled[] = {
     {"vit-base-b64-amp-bf16-compile", 0.007, 0.02},
 };
 
-TEST(Compiled, EveryRunIsWithinItsLimit) {
+/// Each layer compiled by itself. Predictions were written down before these runs. What was changed after them: the
+/// position bias that T5's first layer returns keeps its strides, which no fused attention takes (38 % before it).
+/// One block of 512 bytes is the harness's own.
+constexpr Limit kCompiledLayers[] = {
+    {"t5-small-b8-s512-bf16-compile-layers", 0.0015, 0.001},
+    {"t5-small-b8-s512-amp-bf16-compile-layers", 0.0015, 0.005},
+    {"t5-small-b8-s512-bf16-cache-compile-layers", 0.0015, 0.015},
+    {"llama-3.2-1b-4l-b2-s2048-amp-bf16-compile-layers", 1e-07, 0.001},
+    {"llama-3.2-1b-4l-b2-s2048-amp-bf16-full-compile-layers", 1e-07, 0.001},
+    {"llama-3.2-1b-4l-b2-s2048-bf16-cache-compile-layers", 1e-07, 0},
+    {"llama-3.2-1b-12l-b2-s2048-bf16-cache-compile-layers", 1e-07, 0},
+    {"bert-base-b16-s512-amp-bf16-compile-layers", 0.0025, 0.03},
+    {"vit-base-b64-amp-bf16-compile-layers", 0.0035, 0.016},
+    {"gpt2-b8-s1024-amp-bf16-compile-layers", 0.0001, 0.001},
+    {"bart-base-b8-s512-amp-bf16-compile-layers", 0.003, 0},
+    {"clip-base-patch32-b64-s77-amp-bf16-compile-layers", 0.0035, 0.005},
+    {"distilbert-base-b16-s512-amp-fp16-compile-layers", 0.006, 0.041},
+    {"whisper-small-4l-b4-s448-bf16-cache-compile-layers", 0.001, 0.007},
+    {"llama-3.2-1b-4l-b2-s2048-amp-bf16-fsdp2-8-compile-layers", 0.0001, 0.001},
+    {"t5-small-b8-s512-bf16-fsdp2-8-compile-layers", 0.0015, 0.001},
+};
+
+void expect_within(std::span<const Limit> limits, std::initializer_list<const char*> files) {
   std::size_t rows = 0;
-  for (const char* file : {"single_gpu.jsonl", "rows_compile_h200.jsonl"}) {
+  for (const char* file : files) {
     answer(
         file, [](const JsonObject& case_json) { return case_json.has("compile"); },
         [&](const std::string& id, double allocated, double reserved) {
           ++rows;
-          const auto* const limit = std::find_if(std::begin(kCompiled), std::end(kCompiled),
-                                                 [&](const Limit& each) { return each.id == id; });
-          ASSERT_NE(limit, std::end(kCompiled)) << "no limit is stated";
+          const auto limit =
+              std::find_if(limits.begin(), limits.end(), [&](const Limit& each) { return each.id == id; });
+          ASSERT_NE(limit, limits.end()) << "no limit is stated";
           EXPECT_LE(allocated, limit->allocated);
           EXPECT_LE(reserved, limit->reserved);
         });
   }
-  EXPECT_EQ(rows, std::size(kCompiled));
+  EXPECT_EQ(rows, limits.size());
+}
+
+TEST(Compiled, EveryRunIsWithinItsLimit) { expect_within(kCompiled, {"single_gpu.jsonl", "rows_compile_h200.jsonl"}); }
+
+TEST(Compiled, EveryRunOfCompiledLayersIsWithinItsLimit) {
+  expect_within(kCompiledLayers, {"rows_compile_layers_h200.jsonl"});
 }
 
 }  // namespace

@@ -185,6 +185,12 @@ void set_inference(const JsonObject& case_json, RunOptions& options) {
   if (flag(case_json, "offload_weights")) options.parallel.offload_parameters = OffloadTo::kHost;
 }
 
+/// "parts": "layers" where each layer was compiled.
+void set_compile(const JsonObject& case_json, RunOptions& options) {
+  options.compile = flag(case_json, "compile");
+  if (case_json.optional_string("parts") == "layers") options.compiled_parts = CompiledParts::kLayers;
+}
+
 }  // namespace
 
 bool is_inference(const JsonObject& case_json) {
@@ -240,15 +246,16 @@ MeasuredCase measured_case(const JsonObject& case_json, Loop loop, const std::st
   options.max_grad_norm = case_json.optional_double("max_grad_norm");
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   options.offload_activations = flag(case_json, "offload_activations");
-  options.compile = flag(case_json, "compile");
+  set_compile(case_json, options);
   const std::string optimizer = case_json.optional_string("optimizer").value_or("");
   options.offload_optimizer = optimizer.starts_with("adamw-offload");
   options.offload_gradients = optimizer == "adamw-offload-gradients";
   options.dropout = case_json.optional_double("dropout");
   // A bare loop leaves config.use_cache on; checkpointing switches it off, and so does the Trainer.
   const bool decodes = is_decoder(result.spec) || options.task == Task::kSeq2Seq || options.task == Task::kSpeech;
-  options.use_cache =
-      loop == Loop::kBare && decodes && options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  options.use_cache = loop == Loop::kBare && decodes &&
+                      options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone &&
+                      case_json.optional_bool("use_cache").value_or(true);
   set_fine_tuning(case_json, options);
   set_parallel(case_json, options);
   set_skipped_steps(result.id, options);
@@ -280,7 +287,7 @@ MeasuredCase vision_case(const JsonObject& case_json, Loop loop, const std::stri
   options.attention = choice<Attention>(case_json, "attn", kAttentionNames);
   options.checkpointing = choice<Checkpointing>(case_json, "ckpt", kCheckpointingNames);
   options.accumulation_steps = case_json.optional_int("accum");
-  options.compile = flag(case_json, "compile");
+  set_compile(case_json, options);
   if (flag(case_json, "clip")) options.max_grad_norm = 1.0;
   set_skipped_steps(result.id, options);
   set_parallel(case_json, options);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "memcalc/memcalc.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
@@ -173,6 +175,136 @@ TEST(Compile, Float8KeepsWhatBf16DoesUnderASelectiveCheckpointAndAMaximumForEach
   EXPECT_LT(kept(Float8::kRowwise) - kept(Float8::kNone), kHiddenState / 100);
 }
 
+TEST(Compile, ALayerUnderAutocastKeepsItsWeightsIn16Bits) {
+  // Of T tokens: the input in float32 is two hidden states in bf16; both norms' outputs, query, key and value (a
+  // quarter of the heads each), attention's output, its projection; gate, up and their product. Every matrix is cast in
+  // the graph, once, and backward reads the copy: 2.5 h^2 of attention, 3 x 4 h^2.
+  constexpr Bytes kMatrices = 2 * kHidden * kHidden * (2 * 2 + 1 + 2 * 12) / 2;
+  EXPECT_EQ(kept_by_a_layer([](RunOptions& o) {
+              o.precision = Precision::kAmpBf16;
+              o.compiled_parts = CompiledParts::kLayers;
+            }),
+            kHiddenState * (2 * 19 + 1) / 2 + kMatrices + kLogSumExp + 2 * 4 * kTokens);
+}
+
+/// What is kept by the last of so many layers of LLaMA-3.2-1B beside a cache.
+Bytes kept_beside_a_cache(std::int64_t layers, bool compiles) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto activations_of = [&](std::int64_t count) {
+    ArchitectureChanges changes;
+    changes.layers = count;
+    const ModelSpec model = registry.model("llama-3.2-1b", changes);
+    RunOptions options = small_run(Precision::kBf16);
+    options.batch_size = 4;
+    options.sequence_length = 2048;
+    options.use_cache = true;
+    options.compile = compiles;
+    if (compiles) options.compiled_parts = CompiledParts::kLayers;
+    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
+  };
+  return activations_of(layers) - activations_of(layers - 1);
+}
+
+TEST(Compile, OfLayersBesideACacheTheNinthRunsInEagerMode) {
+  // Each reads its own number to find its place in the cache, so each is a program, and torch compiles eight of them.
+  EXPECT_EQ(kept_beside_a_cache(8, true), kept_beside_a_cache(2, true));
+  EXPECT_LT(kept_beside_a_cache(8, true), kept_beside_a_cache(8, false));
+  EXPECT_EQ(kept_beside_a_cache(9, true), kept_beside_a_cache(9, false));
+}
+
+TEST(Compile, T5sPositionBiasPassesFromLayerToLayer) {
+  // The first layer's graph returns it, the others get it as an argument. Its last stride is not 1, so no fused kernel
+  // takes it: both self-attentions of a further layer keep float32 weights before and after dropout, and its mask.
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto kept_by_the_last = [&](std::int64_t batch, std::int64_t sequence) {
+    const auto kept = [&](std::int64_t layers) {
+      ArchitectureChanges changes;
+      changes.layers = layers;
+      const ModelSpec model = registry.model("t5-small", changes);
+      RunOptions options = small_run(Precision::kBf16);
+      options.batch_size = batch;
+      options.sequence_length = sequence;
+      options.compiled_parts = CompiledParts::kLayers;
+      const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+      return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
+    };
+    return kept(5) - kept(4);
+  };
+  // As many tokens in sequences half as long: half of the scores, everything else is nearly the same.
+  constexpr Bytes kScores = 2 * 8 * 512 * 512;  // sequences, heads, queries, keys
+  constexpr Bytes kHalf = kScores / 2 * 2 * (4 + 4 + 1);
+  EXPECT_NEAR(static_cast<double>(kept_by_the_last(2, 512) - kept_by_the_last(4, 256)), kHalf, 0.01 * kHalf);
+}
+
+TEST(Compile, AFrozenLayerHasNoBackward) {
+  RunOptions options = small_run(Precision::kAmpBf16);
+  options.compiled_parts = CompiledParts::kLayers;
+  const Report whole = report_of("llama-3.2-1b", options);
+  options.frozen = {"layers", "embed_tokens"};
+  const Report frozen = report_of("llama-3.2-1b", options);
+  EXPECT_LT(frozen.flops[0].backward, whole.flops[0].backward / 2);
+  EXPECT_LT(forward_peak(frozen), forward_peak(whole));
+}
+
+/// One model of each family that has layers.
+constexpr const char* kOfEachFamily[] = {
+    "bart-base",    "bert-base",    "distilbert-base", "electra-small-discriminator",
+    "t5-small",     "mt5-small",    "whisper-small",   "vit-base-patch16-224",
+    "gpt2",         "gpt-neox-20b", "opt-125m",        "phi-2",
+    "llama-3.2-1b", "mistral-7b",   "qwen2.5-0.5b",    "qwen3-0.6b",
+    "gemma-2b",     "gemma-2-2b",   "gemma-3-1b",      "phi-4-mini",
+    "olmo-2-7b",    "mixtral-8x7b", "gpt-oss-20b",     "deepseek-v2-lite",
+    "qwen3-30b-a3b"};
+
+/// Answered, or refused; never an error of memcalc itself.
+void expect_no_bug(const SpecRegistry& registry, const ModelSpec& model, const RunOptions& options) {
+  try {
+    (void)estimate(model, resolve(model, options), registry.device("h100-sxm"));
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported) << error.what();
+  }
+}
+
+TEST(Compile, NoCombinationOfCompiledLayersIsAnErrorOfMemcalc) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const std::function<void(RunOptions&)> kChanges[] = {
+      [](RunOptions&) {},
+      [](RunOptions& o) { o.use_cache = true; },
+      [](RunOptions& o) { o.checkpointing = Checkpointing::kFull; },
+      [](RunOptions& o) { o.lora_rank = 8; },
+      [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp2, o.gpus = 2; },
+      [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp2, o.gpus = 2, o.use_cache = true; },
+  };
+  for (const char* name : kOfEachFamily) {
+    SCOPED_TRACE(name);
+    ArchitectureChanges changes;
+    changes.layers = 2;
+    const ModelSpec model = registry.model(name, changes);
+    for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {
+      for (const auto& change : kChanges) {
+        RunOptions options = small_run(precision);
+        options.sequence_length = 64;
+        options.compiled_parts = CompiledParts::kLayers;
+        change(options);
+        expect_no_bug(registry, model, options);
+      }
+    }
+  }
+}
+
+TEST(Compile, ACheckpointedBlockOfAUsersOwnLayersIsAPartOfTheGraph) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const ModelSpec model = registry.model((test::specs_dir() / "examples/decoder.json").string());
+  const auto activations = [&](Checkpointing checkpointing) {
+    RunOptions options{.loop = Loop::kBare, .compile = true};
+    options.checkpointing = checkpointing;
+    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
+  };
+  EXPECT_LT(activations(Checkpointing::kFull), activations(Checkpointing::kNone));
+}
+
 TEST(Compile, ReportsThatItIsAModelOfTheCompiler) {
   const Report report = report_of("bert-base", small_run(Precision::kAmpBf16));
   EXPECT_THAT(report.assumptions, Contains(HasSubstr("torch.compile")));
@@ -208,6 +340,19 @@ TEST(Compile, RefusesWhatBreaksTheGraph) {
   EXPECT_EQ(broken([](RunOptions& o) { o.float8 = Float8::kRowwise; }), "float8-compiled-layers");
   EXPECT_EQ(broken([](RunOptions& o) { o.loss_in_loop = true; }), "loss-in-loop-compiled");
   EXPECT_EQ(broken([](RunOptions& o) { o.liger = true; }), "compile-liger");
+}
+
+TEST(Compile, RefusesWhatIsNotKnownOfAModel) {
+  const auto refusal = [](const char* name, auto change) {
+    RunOptions options = small_run(Precision::kBf16);
+    options.sequence_length.reset();
+    change(options);
+    return error_text([&] { (void)report_of(name, options); });
+  };
+  const auto layers = [](RunOptions& o) { o.compiled_parts = CompiledParts::kLayers; };
+  EXPECT_THAT(refusal("resnet18", layers), HasSubstr("accepted: --compile-parts model"));
+  EXPECT_THAT(refusal("t5-small", [](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }),
+              HasSubstr("accepted: --checkpointing none, selective"));
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ const test::RuleCase kCases[] = {
     {"loss-in-loop-cache", kLlama, [](RunSpec& run) { run.use_cache = true; }, kLossInLoop},
     {"loss-in-loop-compiled", kLlama, [](RunSpec& run) { run.compile = true; }, kLossInLoop},
     // torch.compile
+    {"compile-known-layers", "resnet18", [](RunSpec& run) { run.compiled_parts = CompiledParts::kLayers; }, kCompiled},
+    {"compile-t5-checkpointing", "t5-small", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }, kCompiled},
     {"compile-parallel", kLlama, [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDdp; },
      shared(kCompiledLayers)},
     {"compile-parts-of-fsdp2", kLlama, [](RunSpec& run) { run.compiled_parts = CompiledParts::kModel; },

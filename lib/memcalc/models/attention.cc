@@ -193,11 +193,13 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
 }
 
 /// By itself, or as a graph of its own where the run compiles it.
-Tensor compiled_loss(const KeptTensors& arguments, const RegionCompiler::Region& loss) {
+Tensor compiled_loss(const KeptTensors& arguments, const std::function<Tensor(const KeptTensors&)>& loss) {
   const Tape& tape = arguments.front().tape();
   const bool compiles =
       tape.compiler != nullptr && tape.capture == nullptr && tape.compiler->compiles(RegionCompiler::kLoss);
-  return compiles ? tape.compiler->run(RegionCompiler::kLoss, arguments, loss) : loss(arguments);
+  if (!compiles) return loss(arguments);
+  const auto region = [&loss](const KeptTensors& traced) { return RegionResults{{loss(traced)}, {}}; };
+  return std::move(tape.compiler->run(RegionCompiler::kLoss, arguments, region, true)->read.front());
 }
 
 }  // namespace

@@ -122,9 +122,9 @@ struct BartStack {
     Tensor position_embeds = positions(position_ids);
     Tensor hidden_states = embeddings(inputs_embeds, position_embeds);
     for (const BartLayer& layer : layers) {
-      hidden_states =
-          checkpointed(run, {hidden_states, attention_mask, encoder_hidden_states}, {encoder_attention_mask},
-                       [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
+      hidden_states = checkpointed(
+          run, {hidden_states, attention_mask, encoder_hidden_states}, {encoder_attention_mask},
+          [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); }, cache);
     }
     drop(attention_mask, encoder_attention_mask, inputs_embeds, position_ids, position_embeds);
     return hidden_states;

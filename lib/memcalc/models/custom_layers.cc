@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/models/vision.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -290,7 +291,10 @@ class Repeated : public CustomModule {
   [[nodiscard]] Tensor forward(const Tensor& x) const override {
     Tensor input = x;
     for (const CustomChain& block : blocks_) {
-      if (checkpoint_) {
+      if (GraphCapture* capture = input.tape().capture; checkpoint_ && capture != nullptr) {
+        const CapturedCheckpoint checkpoint(*capture, Recomputes::kAll);  // a part of the graph
+        input = block.forward(input);
+      } else if (checkpoint_) {
         input = run_checkpointed({input}, 1, [&block](const KeptTensors& kept) { return block.forward(kept[0]); });
       } else {
         input = block.forward(input);

@@ -140,9 +140,9 @@ class Gpt2LmHeadModel : public Model {
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
-      hidden_states =
-          checkpointed(run_, {hidden_states, causal_mask}, {position_ids},
-                       [&block, cache](const KeptTensors& kept) { return block.forward(kept[0], kept[1], cache); });
+      hidden_states = checkpointed(
+          run_, {hidden_states, causal_mask}, {position_ids},
+          [&block, cache](const KeptTensors& kept) { return block.forward(kept[0], kept[1], cache); }, cache);
     }
     hidden_states = ln_f_(hidden_states);
     drop(position_ids, inputs_embeds, position_embeds, causal_mask);

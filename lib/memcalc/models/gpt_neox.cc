@@ -109,10 +109,12 @@ class GptNeoxForCausalLm : public Model {
     Tensor hidden_states = dropout(inputs_embeds, hidden_dropout_);
     RotaryPositions positions = rotary_emb_.forward(hidden_states, position_ids);
     for (const Layer& layer : layers_) {
-      hidden_states = checkpointed(run_, {hidden_states}, {causal_mask, position_ids, positions.cos, positions.sin},
-                                   [&layer, cache](const KeptTensors& kept) {
-                                     return layer.forward(kept[0], {kept[3], kept[4]}, kept[1], cache);
-                                   });
+      hidden_states = checkpointed(
+          run_, {hidden_states}, {causal_mask, position_ids, positions.cos, positions.sin},
+          [&layer, cache](const KeptTensors& kept) {
+            return layer.forward(kept[0], {kept[3], kept[4]}, kept[1], cache);
+          },
+          cache);
     }
     hidden_states = final_layer_norm_(hidden_states);
     drop(position_ids, inputs_embeds, causal_mask, positions.cos, positions.sin);

@@ -91,6 +91,28 @@ void KeyValueCache::reorder() {
   }
 }
 
+KeyValueCache KeyValueCache::take() {
+  KeyValueCache all(sliding_window_);
+  all.next_ = std::exchange(next_, 0);
+  all.skipped_ = skipped_;
+  std::swap(all.layers_, layers_);
+  return all;
+}
+
+void KeyValueCache::take_layer(Tensor& values, Tensor& keys) {
+  values = std::move(layers_.front().values);
+  keys = std::move(layers_.front().keys);
+  layers_.erase(layers_.begin());
+}
+
+void KeyValueCache::add_layer(Tensor values, Tensor keys) {
+  Layer& layer = layers_.emplace_back();
+  layer.tokens = keys.size(kTokens);
+  layer.values = std::move(values);
+  layer.keys = std::move(keys);
+  next_ = layers_.size();
+}
+
 void KeyValueCache::clear() {
   while (!layers_.empty()) {
     Layer& layer = layers_.back();

@@ -49,6 +49,14 @@ class KeyValueCache {
   /// The list of layers dies from its end.
   void clear();
 
+  // A layer that is compiled is traced on a cache of its own, and what its graph returns is added to the model's.
+  /// All of it, which leaves an empty cache of the same kind.
+  [[nodiscard]] KeyValueCache take();
+  /// The first layer's, which leaves the cache. Of a sliding layer they are the window's.
+  void take_layer(Tensor& values, Tensor& keys);
+  /// A further layer of one forward pass. A sliding one has no tensor of its window's length here, 8 bytes.
+  void add_layer(Tensor values, Tensor keys);
+
   /// Every tensor, layer by layer.
   template <typename Visit>
   void for_each(Visit visit) const {

@@ -1,5 +1,7 @@
 #include "memcalc/models/model.h"
 
+#include <utility>
+
 #include "memcalc/base/error.h"
 #include "memcalc/models/litgpt.h"
 #include "memcalc/spec/lit_config.h"
@@ -61,6 +63,41 @@ Tensor kept_positions(const Tensor& hidden_states, const Batch& batch) {
   const std::int64_t tokens = hidden_states.size(1);
   if (batch.logits_to_keep == 0 || batch.logits_to_keep >= tokens) return hidden_states;
   return slice(hidden_states, 1, tokens - batch.logits_to_keep, batch.logits_to_keep);
+}
+
+std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTensors& arguments,
+                                   const Byproducts& byproducts,
+                                   const std::function<Tensor(const KeptTensors&)>& layer) {
+  const auto region = [&](const KeptTensors& traced) {
+    // The model's own variables and caches wait while the trace sets them to its tensors.
+    KeptTensors variables;
+    std::vector<KeyValueCache> caches;
+    for (Tensor* each : byproducts.shared) variables.push_back(std::move(*each));
+    for (KeyValueCache* each : byproducts.caches) caches.push_back(each->take());
+    RegionResults results;
+    results.read.push_back(layer(traced));
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      results.read.push_back(std::exchange(*byproducts.shared[i], std::move(variables[i])));
+    }
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+      KeyValueCache& cache = *byproducts.caches[i];
+      if (cache.layers() > 0) {
+        Tensor values, keys;
+        cache.take_layer(values, keys);
+        results.kept.push_back(std::move(values));
+        results.kept.push_back(std::move(keys));
+      }
+      cache = std::move(caches[i]);
+    }
+    return results;
+  };
+  std::optional<RegionResults> results = tape.compiler->run(index, arguments, region, !byproducts.caches.empty());
+  if (!results) return std::nullopt;
+  for (std::size_t i = 0; i < byproducts.shared.size(); ++i) *byproducts.shared[i] = std::move(results->read[i + 1]);
+  for (std::size_t i = 0; i + 1 < results->kept.size(); i += 2) {
+    byproducts.caches[i / 2]->add_layer(std::move(results->kept[i]), std::move(results->kept[i + 1]));
+  }
+  return std::move(results->read.front());
 }
 
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -144,28 +146,52 @@ template <typename Layer>
   return layer(arguments);
 }
 
+/// What a layer makes beside its hidden states: further results of its graph, where it has one of its own.
+struct Byproducts {
+  std::vector<Tensor*> shared;         // the model's variables that a layer sets and later layers get as arguments
+  std::vector<KeyValueCache*> caches;  // to which it adds keys and values
+
+  Byproducts() = default;
+  Byproducts(std::initializer_list<Tensor*> shared, EncoderDecoderCache* cache) : Byproducts(cache) {
+    this->shared = shared;
+  }
+  Byproducts(KeyValueCache* cache) {  // NOLINT(google-explicit-constructor): what most layers have; null: none
+    if (cache != nullptr) caches = {cache};
+  }
+  Byproducts(EncoderDecoderCache* cache) {  // NOLINT(google-explicit-constructor)
+    if (cache != nullptr) caches = {&cache->self_attention, &cache->cross_attention};
+  }
+};
+
+/// tape.compiler's call of a layer; nothing where it gives up on the layer, which is then to be run as it is.
+[[nodiscard]] std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTensors& arguments,
+                                                 const Byproducts& byproducts,
+                                                 const std::function<Tensor(const KeptTensors&)>& layer);
+
 /// A layer in a graph, the model's or its own: torch.compile(layer), which the hooks are around.
 template <typename Layer>
 [[nodiscard]] Tensor compiled_layer(const RunSpec& run, std::int64_t index, KeptTensors positional,
-                                    const KeptTensors& keywords, Layer layer) {
+                                    const KeptTensors& keywords, const Layer& layer, const Byproducts& byproducts) {
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   Tape& tape = positional.front().tape();
   if (tape.capture != nullptr) return traced_layer(run, index, positional, layer);
-  const auto compiled = [&run, &tape, index, &layer](const KeptTensors& arguments) {
-    return tape.compiler->run(index, arguments,
-                              [&](const KeptTensors& traced) { return traced_layer(run, index, traced, layer); });
+  const auto compiled = [&](const KeptTensors& arguments) {
+    std::optional<Tensor> result = run_compiled(tape, index, arguments, byproducts, [&](const KeptTensors& traced) {
+      return traced_layer(run, index, traced, layer);
+    });
+    return result ? std::move(*result) : checkpointed_layer(run, index, arguments, {}, layer);
   };
   if (tape.layer_hooks == nullptr) return compiled(positional);
   return hooked(*tape.layer_hooks, index, compiled)(positional);
 }
 
 template <typename Layer>
-[[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords,
-                                  Layer layer) {
+[[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords, Layer layer,
+                                  const Byproducts& byproducts = {}) {
   Tape& tape = positional.front().tape();
   const std::int64_t index = tape.checkpointable_layers++;
   if (tape.capture != nullptr || (tape.compiler != nullptr && tape.compiler->compiles(index))) {
-    return compiled_layer(run, index, std::move(positional), keywords, std::move(layer));
+    return compiled_layer(run, index, std::move(positional), keywords, layer, byproducts);
   }
   if (tape.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));

@@ -149,9 +149,9 @@ class OptForCausalLm : public Model {
     if (projects_) inputs_embeds = project_in_(inputs_embeds);
     Tensor hidden_states = inputs_embeds + pos_embeds;
     for (const DecoderLayer& layer : layers_) {
-      hidden_states =
-          checkpointed(run_, {hidden_states}, {causal_mask, position_ids},
-                       [&layer, cache](const KeptTensors& kept) { return layer.forward(kept[0], kept[1], cache); });
+      hidden_states = checkpointed(
+          run_, {hidden_states}, {causal_mask, position_ids},
+          [&layer, cache](const KeptTensors& kept) { return layer.forward(kept[0], kept[1], cache); }, cache);
     }
     if (has_final_norm_) hidden_states = final_layer_norm_(hidden_states);
     if (projects_) hidden_states = project_out_(hidden_states);

@@ -348,9 +348,12 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
       constexpr std::size_t kCos = Family::kPositionIdsFirst ? 3 : 2;
       const KeptTensors keywords = Family::kPositionIdsFirst ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
                                                              : KeptTensors{masks[type], own.cos, own.sin, position_ids};
-      hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer, cache](const KeptTensors& kept) {
-        return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
-      });
+      hidden_states = checkpointed(
+          run_, {hidden_states}, keywords,
+          [&layer, cache](const KeptTensors& kept) {
+            return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
+          },
+          cache);
     }
     hidden_states = norm_(hidden_states);
     if (masks_.mapping && !masks_.mapping_has_positions) position_ids.reset();

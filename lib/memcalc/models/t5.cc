@@ -316,10 +316,11 @@ struct T5Stack {
         if (!result.tape().recomputing) *shared = std::move(made);
         return result;
       };
-      hidden_states = checkpointed(run,
-                                   {hidden_states, attention_mask, biases.position_bias, encoder_hidden_states,
-                                    encoder_extended_attention_mask, biases.cross_position_bias},
-                                   {}, run_layer);
+      hidden_states =
+          checkpointed(run,
+                       {hidden_states, attention_mask, biases.position_bias, encoder_hidden_states,
+                        encoder_extended_attention_mask, biases.cross_position_bias},
+                       {}, run_layer, Byproducts({&biases.position_bias, &biases.cross_position_bias}, cache));
     }
     hidden_states = final_layer_norm(hidden_states);
     hidden_states = dropout(hidden_states, dropout_p);

@@ -133,8 +133,9 @@ struct WhisperDecoder {
     Tensor causal_mask =
         create_causal_mask(run, inputs_embeds, unmasked(), cache != nullptr ? &cache->self_attention : nullptr);
     for (const WhisperLayer& layer : layers) {
-      hidden_states = checkpointed(run, {hidden_states, causal_mask, encoder_hidden_states}, {},
-                                   [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); });
+      hidden_states = checkpointed(
+          run, {hidden_states, causal_mask, encoder_hidden_states}, {},
+          [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); }, cache);
     }
     hidden_states = layer_norm(hidden_states);
     drop(inputs_embeds, position_ids, positions, causal_mask);

@@ -54,6 +54,23 @@ constexpr Rule kLossInLoop[] = {
 // --- torch.compile traces through most choices; these change the traced program in ways that are not modelled
 
 constexpr Rule kCompile[] = {
+    {.id = "compile-known-layers",
+     .options = "--compile-parts --model",
+     .message = "compile: which layers of {model} would be compiled is not known",
+     .accepted = "--compile-parts model",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool has_layers = q.run.task != Task::kCustom && !has_type(q, {"torchvision"});
+           return q.run.compiled_parts != CompiledParts::kModel && !has_layers;
+         }},
+    {.id = "compile-t5-checkpointing",
+     .options = "--checkpointing --compile --model",
+     .message = "compile: under checkpointing T5's cross attention sets requires_grad, which breaks the graph",
+     .accepted = "--checkpointing none, selective",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.checkpointing == Checkpointing::kFull && has_type(q, {"t5", "mt5"});
+         }},
     {.id = "compile-parallel",
      .options = "--compile --parallel --tp --cp --pp --ep",
      .message = "compile: on several GPUs it is only modelled beside FSDP2",

@@ -185,7 +185,7 @@ std::vector<RecordedField> shortest(const std::vector<RecordedField>& whole, con
     std::vector<RecordedField> less = said;
     less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
     try {
-      const RunSpec run = resolve(ran.model, request_of(less)).run;
+      const RunSpec run = resolve_request(ran.model, request_of(less)).run;
       if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time}))) said = std::move(less);
     } catch (const Error&) {  // it has to be said
     }

@@ -30,7 +30,7 @@ void check_precision(const RunRequest& request) {
 
 }  // namespace
 
-ResolvedRun resolve(const ModelSpec& model, const RunRequest& request) {
+ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   check_precision(request);
   RunOptions options = request.run;
   if (request.infer) options.inference = request.inference;
@@ -62,7 +62,7 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
 
 Question question_of(const RunRequest& request, const SpecRegistry& registry) {
   Question question{model_of(request, registry), {}, {}, request.gpu.empty(), request.time};
-  question.run = resolve(question.model, request);
+  question.run = resolve_request(question.model, request);
   question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
   question.device.reference = request.gpu;
   if (question.device_assumed) {

@@ -30,7 +30,7 @@ struct RunRequest {
 
 /// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so that
 /// nothing is ignored in silence. Throws Error(kUsage, kUnsupported).
-[[nodiscard]] ResolvedRun resolve(const ModelSpec& model, const RunRequest& request);
+[[nodiscard]] ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request);
 
 /// Everything that an estimate needs.
 struct Question {

@@ -387,6 +387,16 @@ void Tape::cache_cast(TensorImpl& weight, const Tensor& copy) {
   cast_cache_.emplace_back(&weight, copy);
 }
 
+CastCache Tape::take_cast_cache() {
+  for (auto& [weight, copy] : cast_cache_) weight->cached_cast = -1;
+  return std::exchange(cast_cache_, {});
+}
+
+void Tape::give_back_cast_cache(CastCache cache) {
+  clear_cast_cache();
+  for (auto& [weight, copy] : cache) cache_cast(*weight, copy);
+}
+
 void Tape::clear_cast_cache() {
   for (auto& [weight, copy] : cast_cache_) {
     weight->cached_cast = -1;

@@ -126,6 +126,9 @@ struct DeferredNode {
   std::vector<Tensor> of_weights;  // dweights
 };
 
+/// Autocast's weight cache: a leaf and its 16-bit copy each.
+using CastCache = std::vector<std::pair<TensorImpl*, Tensor>>;
+
 /// Operator context for one call: releases temporary arguments when the operator returns, and records its node.
 class OperatorCall;
 
@@ -287,6 +290,9 @@ class Tape {
   [[nodiscard]] const Tensor* find_cached_cast(const TensorImpl& weight) const;
   void cache_cast(TensorImpl& weight, const Tensor& copy);
   void clear_cast_cache();
+  /// Leaves the cache empty until it is given back.
+  [[nodiscard]] CastCache take_cast_cache();
+  void give_back_cast_cache(CastCache cache);
 
  private:
   friend class Tensor;
@@ -322,7 +328,7 @@ class Tape {
   std::vector<NodeId> visited_;
   NodeId pending_node_ = kNoNode;  // recorded, its output not made yet
   std::uint64_t next_sequence_ = 0;
-  std::vector<std::pair<TensorImpl*, Tensor>> cast_cache_;
+  CastCache cast_cache_;
   std::array<bool, 2> cublas_used_{};  // by thread: forward, autograd
   std::array<bool, 2> cublaslt_used_{};
   std::vector<Tensor> workspaces_;

@@ -5,9 +5,9 @@ namespace memcalc::compile {
 CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forward) : tape_(tape) {
   program_ = trace(tape, autocast, {}, [&](const KeptTensors&) {
     ModelOutput output = forward();
-    std::vector<Tensor> results{output.loss, output.logits};
-    output.past_key_values.for_each([&](const Tensor& tensor) { results.push_back(tensor); });
-    results.push_back(output.encoder_last_hidden_state);
+    FunctionResults results{{output.loss}, {}, {output.logits}};
+    output.past_key_values.for_each([&](const Tensor& tensor) { results.dropped.push_back(tensor); });
+    results.dropped.push_back(output.encoder_last_hidden_state);
     return results;
   });
   cut(program_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "memcalc/models/model.h"
@@ -17,7 +18,7 @@ class CompiledModel {
   CompiledModel(Tape& tape, Autocast autocast, const Forward& forward);
 
   /// One call of the compiled model: its loss has the compiled backward as its history.
-  [[nodiscard]] Tensor forward() { return call(tape_, program_, parameters_, {}); }
+  [[nodiscard]] Tensor forward() { return std::move(call(tape_, program_, parameters_, {}).read.front()); }
 
  private:
   Tape& tape_;

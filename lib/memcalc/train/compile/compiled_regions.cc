@@ -5,6 +5,14 @@
 
 namespace memcalc::compile {
 
+namespace {
+
+/// torch._dynamo.config.recompile_limit: of one function, which all layers are calls of. A call that none of these
+/// programs fits runs in eager mode.
+constexpr std::size_t kMostPrograms = 8;
+
+}  // namespace
+
 CompiledRegions::CompiledRegions(Tape& tape, bool compiles_loss) : tape_(tape), compiles_loss_(compiles_loss) {
   tape.compiler = this;
 }
@@ -12,24 +20,34 @@ CompiledRegions::CompiledRegions(Tape& tape, bool compiles_loss) : tape_(tape), 
 CompiledRegions::~CompiledRegions() { tape_.compiler = nullptr; }
 
 const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, const KeptTensors& arguments,
-                                                          const Region& region) {
+                                                          const Region& region, bool is_own_code) {
   if (const auto known = compiled_.find(number); known != compiled_.end()) return known->second;
   auto program = std::make_unique<Program>(trace(tape_, Autocast::kAround, arguments, [&](const KeptTensors& traced) {
-    return std::vector<Tensor>{region(traced)};
+    RegionResults results = region(traced);
+    return FunctionResults{std::move(results.read), std::move(results.kept), {}};
   }));
-  std::vector<TensorImpl*> parameters = trained_parameters(*program);
-  const auto same = std::find_if(programs_.begin(), programs_.end(),
-                                 [&](const auto& other) { return is_same_code(*other, *program); });
-  const Program* code = same != programs_.end() ? same->get() : nullptr;
-  if (code == nullptr) {
+  Compiled compiled{nullptr, trained_parameters(*program)};
+  if (number == kLoss) {
     cut(*program);
-    code = programs_.emplace_back(std::move(program)).get();
+    loss_ = std::move(program);
+    compiled.program = loss_.get();
+  } else {
+    const auto same = std::find_if(programs_.begin(), programs_.end(),
+                                   [&](const auto& other) { return !is_own_code && is_same_code(*other, *program); });
+    if (same != programs_.end()) {
+      compiled.program = same->get();
+    } else if (programs_.size() < kMostPrograms) {
+      cut(*program);
+      compiled.program = programs_.emplace_back(std::move(program)).get();
+    }
   }
-  return compiled_.emplace(number, Compiled{code, std::move(parameters)}).first->second;
+  return compiled_.emplace(number, std::move(compiled)).first->second;
 }
 
-Tensor CompiledRegions::run(std::int64_t number, const KeptTensors& arguments, const Region& region) {
-  const Compiled& compiled = compile(number, arguments, region);
+std::optional<RegionResults> CompiledRegions::run(std::int64_t number, const KeptTensors& arguments,
+                                                  const Region& region, bool is_own_code) {
+  const Compiled& compiled = compile(number, arguments, region, is_own_code);
+  if (compiled.program == nullptr) return std::nullopt;
   return call(tape_, *compiled.program, compiled.parameters, arguments);
 }
 

@@ -1,11 +1,12 @@
 // torch.compile of each layer, which torchtitan does and accelerate calls regional compilation, and where the run asks
 // for it of the loss. Around a layer lies what a wrapper does with it (fully_shard), inside its checkpoint; the
-// embedding, the last norm and the head are what they are in eager mode.
+// embedding, the last norm and the head are what they are in eager mode. Covered by tests/unit/compile_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "memcalc/symbolic/region_compiler.h"
@@ -22,19 +23,21 @@ class CompiledRegions : public RegionCompiler {
   CompiledRegions& operator=(const CompiledRegions&) = delete;
 
   [[nodiscard]] bool compiles(std::int64_t region) const override { return region != kLoss || compiles_loss_; }
-  [[nodiscard]] Tensor run(std::int64_t number, const KeptTensors& arguments, const Region& region) override;
+  [[nodiscard]] std::optional<RegionResults> run(std::int64_t number, const KeptTensors& arguments,
+                                                 const Region& region, bool is_own_code) override;
 
  private:
   struct Compiled {
-    const Program* program;
+    const Program* program = nullptr;  // null: the compiler has given up on it
     std::vector<TensorImpl*> parameters;
   };
 
-  const Compiled& compile(std::int64_t number, const KeptTensors& arguments, const Region& region);
+  const Compiled& compile(std::int64_t number, const KeptTensors& arguments, const Region& region, bool is_own_code);
 
   Tape& tape_;
   bool compiles_loss_;
-  std::vector<std::unique_ptr<Program>> programs_;  // layers of the same code share one
+  std::vector<std::unique_ptr<Program>> programs_;  // of layers; those of the same code share one
+  std::unique_ptr<Program> loss_;
   std::map<std::int64_t, Compiled> compiled_;
 };
 

@@ -60,8 +60,10 @@ class JointGraph {
     return i;
   }
 
-  /// What the compiled forward returns to Python, and the tangent that backward gets for each.
+  /// What the compiled forward returns to Python, the tangent that backward gets for each (kNone: it has none), and
+  /// all of these in order.
   std::vector<NodeIndex> outputs;
+  std::vector<NodeIndex> tangent_of_output;
   std::vector<NodeIndex> tangents;
   /// Gradients at which one graph's backward ends and the next begins: AOTAutograd's backward(ctx, *flat_args) holds
   /// what it was given until it returns.

@@ -158,6 +158,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   // The gradients that Python hands to backward; zeros for what has none.
   for (const std::int32_t v : outputs) {
     b.graph.outputs.push_back(b.node_of(v));
+    b.graph.tangent_of_output.push_back(kNone);
     if (!needs_gradient[static_cast<std::size_t>(v)]) continue;
     // What ends a graph gets its gradient from the next one.
     if (std::find(capture.breaks.begin(), capture.breaks.end(), v) != capture.breaks.end()) continue;
@@ -167,6 +168,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
                                            .bytes = b.bytes_of(v),
                                            .op = &kTangent},
                                           true);
+    b.graph.tangent_of_output.back() = tangent;
     b.graph.tangents.push_back(tangent);
     b.seed(v, tangent);
   }

@@ -135,17 +135,62 @@ KeptTensors leaves_of(Tape& tape, GraphCapture& capture, const KeptTensors& argu
   return leaves;
 }
 
+/// `made` as results of the graph, whose outputs it appends to.
+std::vector<Result> results_of(GraphCapture& capture, const KeptTensors& made, const KeptTensors& arguments,
+                               std::vector<std::int32_t>& outputs) {
+  std::vector<Result> results;
+  for (const Tensor& tensor : made) {
+    Result& result = results.emplace_back();
+    if (!tensor.defined()) continue;
+    const auto same = [&](const Tensor& argument) { return argument.impl() == tensor.impl(); };
+    const auto argument = std::find_if(arguments.begin(), arguments.end(), same);
+    if (argument != arguments.end()) {
+      result.argument = static_cast<std::int32_t>(argument - arguments.begin());
+      continue;
+    }
+    result.shape = tensor.shape();
+    result.strides = tensor.strides();
+    result.dtype = tensor.dtype();
+    result.output = static_cast<std::int32_t>(outputs.size());
+    outputs.push_back(capture.value_of(tensor));
+  }
+  return results;
+}
+
+NodeIndex tangent_of(const JointGraph& graph, const Result& result) {
+  return result.output < 0 ? kNone : graph.tangent_of_output[static_cast<std::size_t>(result.output)];
+}
+
+/// The results of one call. Pre: the graph has run.
+KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& results, const std::vector<Tensor>& buffers,
+                       const KeptTensors& arguments) {
+  KeptTensors tensors;
+  for (const Result& each : results) {
+    Tensor& tensor = tensors.emplace_back();
+    if (each.argument >= 0) tensor = arguments[static_cast<std::size_t>(each.argument)];
+    if (each.output < 0) continue;
+    const NodeIndex node = graph.outputs[static_cast<std::size_t>(each.output)];
+    tensor = shaped(buffers[index(graph.storage_of(node))], each.shape, each.strides, each.dtype);
+  }
+  return tensors;
+}
+
 void run_backward(BackwardCall& call) {
   auto& saved = *static_cast<Saved*>(call.node.owner.get());
   const Program& program = *saved.program;
   const JointGraph& graph = program.graph;
   Tape& tape = call.tape;
   std::vector<Tensor> buffers = std::move(saved.buffers);
+  int output = 0;
+  for (const Result& each : program.read) {
+    const NodeIndex tangent = tangent_of(graph, each);
+    if (tangent != kNone) buffers[index(tangent)] = call.gradient(output++);
+  }
   // Results that got no gradient get zeros (autograd.Function materialises them).
   const auto& tangents = graph.tangents;
-  buffers[index(tangents.front())] = call.gradient();
-  for (auto tangent = tangents.begin() + 1; tangent != tangents.end(); ++tangent) {
-    buffers[index(*tangent)] = tape.empty({graph[*tangent].bytes}, DType::kUInt8, kZeros);
+  for (const NodeIndex tangent : tangents) {
+    Tensor& given = buffers[index(tangent)];
+    if (!given.defined()) given = tape.empty({graph[tangent].bytes}, DType::kUInt8, kZeros);
   }
   // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
   std::vector<Tensor> flat_args;
@@ -196,26 +241,29 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
   KernelList before = std::exchange(tape.kernels, {});
   const bool recorded = std::exchange(tape.record_kernels, true);
   const Phase phase = std::exchange(tape.phase, Phase::kForward);
+  // A tracer casts without autocast's weight cache (proxy_tensor.py, disable_autocast_cache), and a compiled call runs
+  // outside of autocast (runtime_wrappers.py, _DisableAutocast): weights are cast in the graph, once, as equal casts
+  // are one, and what eager layers have cast before stays theirs.
+  CastCache cast_before = tape.take_cast_cache();
   tape.capture = &capture;
   capture.float8 = tape.float8;
   {
     KeptTensors leaves = leaves_of(tape, capture, arguments);
-    std::vector<Tensor> results = function(leaves);
+    FunctionResults results = function(leaves);
+    tape.clear_cast_cache();
     program.forward_kernels = std::exchange(tape.kernels, {});
-    const Tensor& first = results.front();
-    program.output_shape = first.shape();
-    program.output_dtype = first.dtype();
     std::vector<std::int32_t> outputs;
-    for (const Tensor& result : results) {
-      if (result.defined()) outputs.push_back(capture.value_of(result));
-    }
+    program.read = results_of(capture, results.read, leaves, outputs);
+    program.kept = results_of(capture, results.kept, leaves, outputs);
+    (void)results_of(capture, results.dropped, leaves, outputs);
     // Eager's backward, for the products that it runs and the scratch memory of its kernels.
+    const Tensor& first = results.read.front();
     tape.phase = Phase::kBackward;
     std::vector<TensorImpl*> without_gradient;
     for (const CapturedValue& value : capture.values) {
       if (value.parameter != nullptr && !value.parameter->grad.defined()) without_gradient.push_back(value.parameter);
     }
-    tape.backward(first, tape.empty(program.output_shape, program.output_dtype, kOnesLike));
+    if (first.requires_grad()) tape.backward(first, tape.empty(first.shape(), first.dtype(), kOnesLike));
     for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
     program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
     program.backward_kernels.insert(program.backward_kernels.end(), tape.kernels.begin(), tape.kernels.end());
@@ -227,6 +275,7 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
     if (value.parameter != nullptr) value.parameter->graph_value = -1;
   }
   tape.capture = nullptr;
+  tape.give_back_cast_cache(std::move(cast_before));
   tape.phase = phase;
   tape.record_kernels = recorded;
   tape.kernels = std::move(before);
@@ -262,8 +311,10 @@ bool is_same_code(const Program& a, const Program& b) {
   for (std::size_t i = 0; i < a.graph.gradients.size(); ++i) {
     if (a.graph.gradients[i].second != b.graph.gradients[i].second) return false;
   }
+  const auto same_argument = [](const Result& x, const Result& y) { return x.argument == y.argument; };
   return a.graph.outputs == b.graph.outputs && a.graph.inputs == b.graph.inputs &&
-         a.graph.input_gradients == b.graph.input_gradients;
+         a.graph.input_gradients == b.graph.input_gradients &&
+         std::equal(a.read.begin(), a.read.end(), b.read.begin(), b.read.end(), same_argument);
 }
 
 std::vector<TensorImpl*> trained_parameters(const Program& program) {
@@ -272,7 +323,8 @@ std::vector<TensorImpl*> trained_parameters(const Program& program) {
   return parameters;
 }
 
-Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters, const KeptTensors& arguments) {
+RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
+                   const KeptTensors& arguments) {
   const JointGraph& graph = program.graph;
   std::vector<Tensor> buffers(index(graph.size()));
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -281,9 +333,9 @@ Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> par
   Execution execution(tape, program, buffers);
   execution.run(program.forward);
   execution.count(program.forward_kernels);
-  // What is not saved dies as Python drops what the function returned, all but the first.
-  const Tensor& first = buffers[index(graph.storage_of(graph.outputs.front()))];
-  Tensor output = shaped(first, program.output_shape, contiguous_strides(program.output_shape), program.output_dtype);
+  // What is not saved dies as Python drops what the function returned, all but these.
+  RegionResults results{tensors_of(graph, program.read, buffers, arguments),
+                        tensors_of(graph, program.kept, buffers, arguments)};
   auto saved = std::make_shared<Saved>();
   saved->program = &program;
   saved->parameters = parameters;
@@ -294,6 +346,7 @@ Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> par
     if (buffers[storage].defined()) tape.mark_saved(buffers[storage]);
   }
   buffers.clear();
+  if (graph.tangents.empty()) return results;  // every parameter is frozen, and no argument has a gradient
   std::vector<Tensor> edges;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].defined() || !arguments[i].requires_grad()) continue;
@@ -313,8 +366,10 @@ Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> par
   if (node == nullptr) throw Error(ErrorCode::kInternal, "a compiled forward pass without gradients");
   node->context = saved.get();
   node->owner = saved;
-  tape.set_history(node, output);
-  return output;
+  for (std::size_t i = 0; i < results.read.size(); ++i) {
+    if (tangent_of(graph, program.read[i]) != kNone) tape.set_history(node, results.read[i]);
+  }
+  return results;
 }
 
 }  // namespace memcalc::compile

@@ -8,27 +8,40 @@
 #include <vector>
 
 #include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/region_compiler.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/compile/graph.h"
 #include "memcalc/train/compile/schedule.h"
 
 namespace memcalc::compile {
 
+/// A tensor that the function returns to Python.
+struct Result {
+  Shape shape, strides;  // inductor keeps the strides that were traced
+  DType dtype = DType::kFloat32;
+  std::int32_t output = -1;    // its place among the graph's outputs; -1: it is undefined or an argument
+  std::int32_t argument = -1;  // the place of the argument that it is, which Python hands on without the graph
+};
+
 struct Program {
   JointGraph graph;
   std::vector<NodeIndex> saved;
   Schedule forward, backward;
   KernelList forward_kernels, backward_kernels;
-  Shape output_shape;  // of the first result
-  DType output_dtype = DType::kFloat32;
+  std::vector<Result> read, kept;  // RegionResults
 };
 
 /// Where autocast begins: around the compiled function, or in it, as accelerate wraps a model's forward. Derivatives
 /// are traced under what surrounds the function.
 enum class Autocast : std::uint8_t { kAround, kInside };
 
-/// What is traced; its first result is what backward starts from.
-using Function = std::function<std::vector<Tensor>(const KeptTensors& arguments)>;
+/// What the traced function returns: RegionResults, and what Python drops as soon as it has got it.
+struct FunctionResults {
+  KeptTensors read, kept, dropped;
+};
+
+/// What is traced; the first result that is read is what backward starts from.
+using Function = std::function<FunctionResults(const KeptTensors& arguments)>;
 
 /// Runs `function` once without leaving events behind: a program that is not cut yet (no schedules).
 [[nodiscard]] Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const Function& function);
@@ -39,9 +52,9 @@ void cut(Program& program);
 /// Those that have a gradient, in the order of the graph's gradients.
 [[nodiscard]] std::vector<TensorImpl*> trained_parameters(const Program& program);
 
-/// One call: the first result, which has the compiled backward as its history. Pre: `program` and `parameters` outlive
-/// the backward pass.
-[[nodiscard]] Tensor call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
-                          const KeptTensors& arguments);
+/// One call. Results that are read have the compiled backward as their history, where anything needs a gradient. Pre:
+/// `program` and `parameters` outlive the backward pass.
+[[nodiscard]] RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
+                                 const KeptTensors& arguments);
 
 }  // namespace memcalc::compile
