@@ -272,17 +272,6 @@ TEST_P(Settings, AreThoseOfTheRun) {
 
 INSTANTIATE_TEST_SUITE_P(All, Settings, ::testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
 
-TEST(Settings, OptionsOfARun) {
-  RunSpec run = plain();
-  shard(run);
-  run.checkpointing = Checkpointing::kFull;
-  EXPECT_EQ(options_of(run),
-            "--precision fp32 --loop bare --gpus 8 --parallel fsdp2 --fsdp-param-dtype bf16 --fsdp-reduce-dtype fp32 "
-            "--bs 2 --accum 4 --checkpointing full");
-  run.parallel.offload_states = run.parallel.offload_parameters = OffloadTo::kHost;
-  EXPECT_THAT(options_of(run), HasSubstr("--offload-states host --offload-parameters host"));
-}
-
 TEST(Settings, WhatHasNoPlaceInThemIsSaidBeside) {
   RunSpec run = plain();
   EXPECT_THAT(beside_settings(run, Emit::kNothing), IsEmpty());

@@ -1,6 +1,6 @@
 // What a DeepSpeed run is told beside its ZeRO stage: --deepspeed, a list of names of its configuration's
 // "zero_optimization" (deepspeed/runtime/zero/config.py, 0.19.8), as "reduce_bucket_size=5e7,overlap_comm=true".
-// Its rows in run_fields_table.cc read them. Covered by tests/unit/deepspeed_options_test.cc.
+// Its rows in run_fields_table.cc read them. Covered by tests/unit/run_fields_test.cc.
 #pragma once
 
 #include <cstdint>

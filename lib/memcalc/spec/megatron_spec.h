@@ -1,6 +1,6 @@
 // What a Megatron-LM run is told beside sizes and parallelism: --megatron, a list of Megatron's own argument names
 // (megatron/training/arguments.py), as "attention-backend=unfused,no-gradient-accumulation-fusion".
-// Its rows in run_fields_table.cc read them. Covered by tests/unit/megatron_options_test.cc.
+// Its rows in run_fields_table.cc read them. Covered by tests/unit/run_fields_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,289 @@
+// spec/run_fields, spec/run_record, spec/run_request: the table of a run, how its rows are read and written, and that an
+// option which does not exist in a run is refused.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
+#include "memcalc/spec/run_record.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using Words = std::vector<std::string>;
+
+RunRequest request_of(const Words& words) {
+  RunRequest request;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
+    const std::string& flag = words[i];
+    set_option(request, flag, has_value ? words[++i] : "");
+  }
+  return request;
+}
+
+Question question_of(const Words& words) {
+  return question_of(request_of(words), SpecRegistry(test::specs_dir().string()));
+}
+
+std::string refusal_of(const Words& words) {
+  try {
+    (void)question_of(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+std::string rule_of(const Words& words) {
+  try {
+    (void)question_of(words);
+  } catch (const Error& error) {
+    return error.rule();
+  }
+  return "";
+}
+
+// --- the rows ---
+
+TEST(RunFields, HaveNamesOfTheirOwnAndOneLineOfHelp) {
+  std::set<std::string_view> flags, keys;
+  for (const Field& field : run_fields()) {
+    SCOPED_TRACE(std::string(field.flag));
+    EXPECT_TRUE(flags.insert(field.flag).second);
+    EXPECT_TRUE(keys.insert(field.key).second);
+    std::string_view line = field.help;
+    for (std::size_t end = 0; end != std::string_view::npos; line.remove_prefix(std::min(end + 1, line.size()))) {
+      end = line.find('\n');
+      std::size_t letters = 0;
+      for (const char c : line.substr(0, end)) letters += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+      EXPECT_LE(letters, 56U);
+      if (end == std::string_view::npos) break;
+    }
+    EXPECT_NE(field.set, nullptr);
+    EXPECT_NE(field.get, nullptr);
+    EXPECT_EQ(field.type == FieldType::kFlag, field.value.empty());
+    EXPECT_EQ(field.exists == nullptr, field.belongs_to.empty()) << "what it belongs to";
+    EXPECT_EQ(field.type == FieldType::kName, field.type == FieldType::kName && !field.names.empty());
+  }
+}
+
+TEST(RunFields, AreFoundByFlagKeyAndTheFlagWithoutDashes) {
+  const Field* batch = find_field("--bs");
+  ASSERT_NE(batch, nullptr);
+  for (const char* name : {"batch_size", "bs"}) EXPECT_EQ(find_field(name), batch);
+  EXPECT_EQ(find_field("--no-tie"), find_field("tie"));
+  EXPECT_EQ(find_field("target_seq"), find_field("--target-seq"));
+  EXPECT_EQ(find_field("swiglu"), nullptr) << "stands in --megatron's list";
+  EXPECT_EQ(find_field("--batch"), nullptr);
+}
+
+// --- reading ---
+
+struct BadValue {
+  const char* flag;
+  const char* text;
+  const char* says;
+};
+
+TEST(RunFields, RefuseAValueInOneLineThatSaysWhatIsAccepted) {
+  for (const auto& [flag, text, says] : std::vector<BadValue>{
+           {"--bs", "0", "--bs: expected a whole number of 1 or more, found '0'"},
+           {"--bs", "1e3", "found '1e3'"},
+           {"--bs", "99999999999999999999", "found '99999999999999999999'"},
+           {"--accum", "65537", "--accum: expected a whole number from 1 to 65536, found '65537'"},
+           {"--dropout", "1", "a number from 0 to less than 1, found '1'"},
+           {"--clip-grad", "nan", "--clip-grad: expected a number of 0 or more, found 'nan'"},
+           {"--storage-rate", "inf", "a number above 0, found 'inf'"},
+           {"--tokens", "1e30", "--tokens: expected a number from 1 to"},
+           {"--precision", "bf-16", "did you mean 'bf16'"},
+           {"--optimizer", "adamx", "did you mean"},
+           {"--checkpointing", "every-0", "one of none, full, selective, every-N, found 'every-0'"},
+           {"--bitsandbytes", "0.38", "a version from 0.39.0"},
+           {"--lora-targets", "a,,b", "names between commas"},
+           {"--stage-layers", "4,0", "whole numbers between commas, found '4,0'"},
+           {"--fp16", "yes", "--fp16: expected no value, found 'yes'"},
+           {"--megatron", "use-megatron-fsdp", "unknown name 'use-megatron-fsdp'"},
+           {"--megatron", "atention-backend=fused", "did you mean 'attention-backend'"},
+           {"--megatron", "make-vocab-size-divisible-by", "a whole number from 1 to 1048576, found nothing"},
+           {"--megatron", "swiglu=yes", "no value, true or false, found 'yes'"},
+           {"--megatron", "hidden-dropout=0.1x", "from 0 to less than 1"},
+           {"--megatron", "rotary-percent=1.5", "up to 1, found '1.5'"},
+           {"--megatron", "normalization=Batch", "one of LayerNorm, RMSNorm"},
+           {"--deepspeed", "reduce_bucket=5e8", "did you mean 'reduce_bucket_size'"},
+           {"--deepspeed", "reduce_bucket_size", "found nothing"},
+           {"--deepspeed", "reduce_bucket_size=5.5", "a whole number from 1 to"},
+           {"--deepspeed", "reduce_bucket_size=1e99", "a whole number from 1 to"},
+           {"--deepspeed", "overlap_comm=yes", "true or false"},
+       }) {
+    try {
+      RunRequest request;
+      set_option(request, flag, text);
+      ADD_FAILURE() << flag << " " << text << " is taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      const std::string message = error.what();
+      EXPECT_NE(message.find(says), std::string::npos) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      EXPECT_TRUE(error.part().starts_with(flag)) << error.part();
+    }
+  }
+}
+
+TEST(RunFields, ReadNumbersAsPeopleWriteThem) {
+  const RunRequest request = request_of({"--tokens", "1.5T", "--clip-grad", "--checkpointing", "every-4",
+                                         "--lora-targets", "all-linear", "--no-tie", "--optimizer", "adamw_torch"});
+  EXPECT_EQ(request.time.tokens, 1.5e12);
+  EXPECT_EQ(request.run.max_grad_norm, 1.0);
+  EXPECT_EQ(request.run.checkpointing, Checkpointing::kFull);
+  EXPECT_EQ(request.run.checkpoint_every, 4);
+  EXPECT_TRUE(request.run.lora_targets.empty());
+  EXPECT_EQ(request.changes.tie, false);
+  EXPECT_EQ(request.run.optimizer, Optimizer::kAdamWForeach);
+}
+
+TEST(RunFields, ReadMegatronsAndDeepSpeedsOwnNames) {
+  const RunRequest request = request_of(
+      {"--megatron",
+       "attention-backend=unfused,cross-entropy-loss-fusion,cross-entropy-fusion-impl=te,"
+       "no-gradient-accumulation-fusion,moe-expert-capacity-factor=1.25,decoder-last-pipeline-num-layers=3,"
+       "normalization=RMSNorm,hidden-dropout=0.1,account-for-embedding-in-pipeline-split,wgrad-deferral-limit=0,"
+       "rotary-percent=0.5,squared-relu,no-rope-fusion,apply-layernorm-1p,swiglu=false",
+       "--deepspeed", "reduce_bucket_size=5e7,overlap_comm=true,stage3_prefetch_bucket_size=0"});
+  const MegatronOptions& o = request.run.parallel.megatron;
+  EXPECT_EQ(o.attention, MegatronAttention::kUnfused);
+  EXPECT_EQ(o.loss, MegatronLoss::kTe);
+  EXPECT_FALSE(o.fuses_weight_gradients);
+  EXPECT_EQ(o.expert_capacity, 1.25);
+  EXPECT_EQ(o.last_stage_layers, 3);
+  EXPECT_EQ(o.rms_norm, true);
+  EXPECT_EQ(o.hidden_dropout, 0.1);
+  EXPECT_TRUE(o.counts_embedding && !o.counts_loss && o.squared_relu && !o.fuses_rope);
+  EXPECT_EQ(o.rotary_percent, 0.5);
+  EXPECT_EQ(o.swiglu, false);
+  EXPECT_EQ(request.run.parallel.deepspeed.reduce_bucket_size, 50'000'000);
+  EXPECT_EQ(request.run.parallel.deepspeed.overlap_comm, true);
+  EXPECT_EQ(request.run.parallel.deepspeed.prefetch_bucket_size, 0);
+}
+
+TEST(RunFields, LocalLayersOfMegatronHaveAnAttentionOfTheirOwn) {
+  for (const char* list : {"transformer-impl=local,attention-backend=unfused",
+                           "transformer-impl=local,attention-backend=flash"}) {
+    EXPECT_EQ(request_of({"--megatron", list}).run.parallel.megatron.attention, MegatronAttention::kLocal) << list;
+  }
+}
+
+TEST(RunFields, TwoSpellingsOfOneChoiceContradictEachOther) {
+  EXPECT_NE(refusal_of({"--model", "gpt2", "--tie", "--no-tie"}).find("contradict"), std::string::npos);
+  EXPECT_EQ(rule_of({"--model", "gpt2", "--fp16", "--bf16"}), "precision-given-twice");
+  EXPECT_EQ(rule_of({"--model", "gpt2", "--fp16", "--precision", "fp32"}), "precision-given-twice");
+}
+
+// --- what does not exist in a run ---
+
+TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
+  const Words gpt2 = {"--model", "gpt2", "--layers", "2"};
+  const std::vector<std::pair<std::string, Words>> cases = {
+      {"schedule-exists", {"--schedule", "gpipe"}},
+      {"virtual_stages-exists", {"--virtual-stages", "2"}},
+      {"micro_batches-exists", {"--micro-batches", "4"}},
+      {"fsdp_param_dtype-exists", {"--fsdp-param-dtype", "bf16"}},
+      {"no_reshard_after_forward-exists", {"--no-reshard-after-forward"}},
+      {"ddp_bucket_view-exists", {"--ddp-bucket-view"}},
+      {"hsdp_shard-exists", {"--hsdp-shard", "2"}},
+      {"sp-exists", {"--sp"}},
+      {"cp_type-exists", {"--cp-type", "ring"}},
+      {"image_size-exists", {"--image", "224"}},
+      {"target_sequence_length-exists", {"--target-seq", "16"}},
+      {"lora_dropout-exists", {"--lora-dropout", "0.1"}},
+      {"group_size-exists", {"--group-size", "32"}},
+      {"quantize_head-exists", {"--quantize-head"}},
+      {"bitsandbytes-exists", {"--bitsandbytes", "0.43.2"}},
+      {"prefetch_factor-exists", {"--prefetch-factor", "4"}},
+      {"compile_parts-exists", {"--compile-parts", "layers"}},
+      {"new_tokens-exists", {"--new-tokens", "8"}},
+      {"loss_in_loop-exists", {"--infer", "--loss-in-loop"}},
+      {"offload_gradients-exists", {"--infer", "--offload-gradients"}},
+      {"skipped_steps-exists", {"--infer", "--skipped-steps", "2"}},
+      {"loop-exists", {"--infer", "--loop", "bare"}},
+      {"optimizer-exists", {"--infer", "--optimizer", "sgd"}},
+      {"accumulation_steps-exists", {"--infer", "--accum", "2"}},
+      {"tokens-exists", {"--infer", "--tokens", "1e9"}},
+      {"swiglu-exists", {"--megatron", "swiglu"}},
+      {"overlap_comm-exists", {"--deepspeed", "overlap_comm=true"}},
+      {"overlap_comm-exists", {"--gpus", "2", "--framework", "megatron", "--deepspeed", "overlap_comm=true"}},
+      {"loop-exists", {"--gpus", "2", "--framework", "megatron", "--loop", "trainer"}},
+  };
+  for (const auto& [rule, more] : cases) {
+    Words words = gpt2;
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(rule_of(words), rule) << more.front();
+    EXPECT_NE(refusal_of(words).find("changes nothing in this run: it belongs to "), std::string::npos) << rule;
+  }
+  EXPECT_EQ(rule_of({"--model", "resnet18", "--seq", "128"}), "sequence_length-exists");
+  EXPECT_EQ(rule_of({"--model", "resnet18", "--attn", "eager"}), "attention-exists");
+}
+
+TEST(RunFields, WhatHoldsAnywayMayBeSaid) {
+  EXPECT_EQ(refusal_of({"--model", "gpt2", "--tp", "1", "--virtual-stages", "1", "--micro-batches", "1"}), "");
+}
+
+TEST(RunFields, AClippingThatChangesNoByteIsTold) {
+  const Question question = question_of(Words{"--model", "gpt2", "--layers", "2", "--gpus", "2", "--parallel", "ds-zero2",
+                                              "--loop", "bare", "--precision", "bf16", "--clip-grad"});
+  bool told = false;
+  for (const std::string& each : question.run.assumptions) told = told || each.starts_with("--clip-grad changes no byte");
+  EXPECT_TRUE(told);
+}
+
+// --- the record ---
+
+TEST(RunRecordFields, AreTheOptionsThatExistInTheRun) {
+  const Question q = question_of(Words{"--model", "gpt2", "--bs", "4", "--lora", "8"});
+  const Words words = words_of(RunRecord{q.model, q.run.run});
+  const std::string text = join(words, " ");
+  for (const char* said : {"--model gpt2", "--bs 4", "--lora 8", "--lora-targets all-linear", "--optimizer adamw-fused"}) {
+    EXPECT_NE(text.find(said), std::string::npos) << said;
+  }
+  for (const char* not_said : {"--schedule", "--image", "--gpu ", "--fp16"}) {
+    EXPECT_EQ(text.find(not_said), std::string::npos) << not_said;
+  }
+}
+
+TEST(RunRecordFields, TheShortestCommandSaysWhatDoesNotFollow) {
+  const Question q =
+      question_of(Words{"--model", "gpt2", "--layers", "2", "--bs", "4", "--seq", "1024", "--loop", "trainer", "--bf16"});
+  const RunRecord ran{q.model, q.run.run};
+  EXPECT_EQ(command_of(ran), "--model gpt2 --bs 4 --layers 2 --precision amp-bf16");
+  EXPECT_EQ(options_of(ran), "--bs 4 --precision amp-bf16");
+}
+
+TEST(RunRecordFields, AreReadFromJson) {
+  const JsonDocument json = JsonDocument::parse(
+      R"({"model": "gpt2", "batch_size": 2, "tie": false, "gpus": 4, "framework": "megatron", "stage_layers": [1, 1],
+          "lora_targets": ["c_attn"], "megatron": {"swiglu": true, "recompute-num-layers": 3}})",
+      "a row");
+  const RunRequest request = request_from(json.root());
+  EXPECT_EQ(request.model, "gpt2");
+  EXPECT_EQ(request.run.batch_size, 2);
+  EXPECT_EQ(request.changes.tie, false);
+  EXPECT_EQ(request.run.parallel.stage_layers, (std::vector<std::int64_t>{1, 1}));
+  EXPECT_EQ(request.run.lora_targets, Words{"c_attn"});
+  EXPECT_EQ(request.run.parallel.megatron.swiglu, true);
+  EXPECT_EQ(request.run.parallel.megatron.recompute_layers, 3);
+  for (const char* wrong : {R"({"batch": 2})", R"({"batch_size": "2"})", R"({"megatron": {"swigl": true}})",
+                            R"({"precision": "bf17"})", R"({"batch_size": 0})"}) {
+    EXPECT_THROW((void)request_from(JsonDocument::parse(wrong, "a row").root()), Error) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace memcalc
