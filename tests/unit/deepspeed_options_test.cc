@@ -5,12 +5,19 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/deepspeed_spec.h"
+#include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 namespace {
 
+DeepSpeedOptions options_of(std::string_view list) {
+  RunRequest request;
+  set_list(request, FieldGroup::kDeepSpeed, list);
+  return request.run.parallel.deepspeed;
+}
+
 TEST(DeepSpeedOptionsTest, DefaultsAreDeepSpeeds) {
-  const DeepSpeedOptions options = parse_deepspeed_options("");
+  const DeepSpeedOptions options = options_of("");
   EXPECT_EQ(options.reduce_bucket_size, 500'000'000);
   EXPECT_EQ(options.prefetch_bucket_size, 50'000'000);
   EXPECT_EQ(options.param_persistence_threshold, 100'000);
@@ -21,7 +28,7 @@ TEST(DeepSpeedOptionsTest, DefaultsAreDeepSpeeds) {
 }
 
 TEST(DeepSpeedOptionsTest, SizesAreWholeNumbersHoweverTheyAreWritten) {
-  const DeepSpeedOptions options = parse_deepspeed_options(
+  const DeepSpeedOptions options = options_of(
       "reduce_bucket_size=5e7,overlap_comm=true,sub_group_size=100,stage3_prefetch_bucket_size=0,"
       "stage3_param_persistence_threshold=1e4,stage3_max_live_parameters=30000000,stage3_max_reuse_distance=1.5e8");
   EXPECT_EQ(options.reduce_bucket_size, 50'000'000);
@@ -42,7 +49,7 @@ class BadOptions : public testing::TestWithParam<BadCase> {};
 
 TEST_P(BadOptions, AreRefusedWithOneClearLine) {
   try {
-    (void)parse_deepspeed_options(GetParam().list);
+    (void)options_of(GetParam().list);
     FAIL() << GetParam().list;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
@@ -57,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(DeepSpeedOptionsTest, BadOptions,
                                          BadCase{"reduce_bucket_size", "found nothing"},
                                          BadCase{"reduce_bucket_size=0", "a whole number from 1"},
                                          BadCase{"reduce_bucket_size=5.5", "a whole number from 1"},
-                                         BadCase{"reduce_bucket_size=5e8x", "found \"5e8x\""},
+                                         BadCase{"reduce_bucket_size=5e8x", "found '5e8x'"},
                                          BadCase{"reduce_bucket_size=1e99", "a whole number from 1"},
                                          BadCase{"overlap_comm=yes", "true or false"},
                                          BadCase{"stage3_max_live_parameters=-1", "a whole number from 0"}));
