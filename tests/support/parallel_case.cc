@@ -4,6 +4,7 @@
 #include <string>
 
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc::measured {
@@ -50,7 +51,9 @@ void set_parallel(const JsonObject& case_json, RunOptions& options) {
   parallel.hsdp_shard = case_json.optional_int("hsdp").value_or(0);
   parallel.ddp_bucket_view = flag("bucket_view");
   parallel.ddp_static_graph = flag("static_graph");
-  parallel.deepspeed = parse_deepspeed_options(case_json.optional_string("deepspeed").value_or(""));
+  RunRequest request;
+  set_list(request, FieldGroup::kDeepSpeed, case_json.optional_string("deepspeed").value_or(""));
+  parallel.deepspeed = request.run.parallel.deepspeed;
   if (flag("offload_states")) parallel.offload_states = OffloadTo::kHost;
   if (flag("offload_parameters")) parallel.offload_parameters = OffloadTo::kHost;
   if (flag("offload")) parallel.offload_states = parallel.offload_parameters = OffloadTo::kHost;

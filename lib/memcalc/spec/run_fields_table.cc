@@ -243,7 +243,8 @@ std::optional<FieldValue> take_loss_implementation(const RunRecord& r) {
 /// Of two names: the second means true.
 template <auto kMember, const auto& kNames>
 bool put_second(RunRequest& request, const FieldValue& value) {
-  return put<kMember>(request, std::get<std::string>(value) == kNames[1]);
+  const auto& name = std::get<std::string>(value);
+  return (name == kNames[0] || name == kNames[1]) && put<kMember>(request, name == kNames[1]);
 }
 template <auto kMember, const auto& kNames>
 std::optional<FieldValue> take_second(const RunRecord& ran) {
