@@ -283,44 +283,10 @@ TEST(Cost, OptimizersOverDTensorsCostMore) {
   EXPECT_NEAR(host_seconds(list_kernel, sharded.host), 4 * 50 * 1e-6, 1e-12);
 }
 
-Kernel product(DType dtype, double flops) {
-  Kernel product = kernel(1e6);
-  product.operator_class = OperatorClass::kContraction;
-  product.kind = KernelKind::kCudnnAttention;
-  product.dtype = dtype;
-  product.flops = flops;
-  return product;
-}
-
-// Of 100 + 2 x 50 FLOPs of causal attention the half is above the diagonal: also of those that its kernel's parts have.
-TEST(Cost, FlopsAboveTheDiagonal) {
-  KernelList list = {product(DType::kBFloat16, 100), product(DType::kBFloat16, 50), product(DType::kBFloat16, 50),
-                     product(DType::kBFloat16, 40)};
-  list[0].causal = true;
-  list[1].kind = list[2].kind = KernelKind::kPartOfPrevious;
-  list[2].recomputed = list[3].recomputed = true;
-  const StepTime time = cost(list, device(), rates());
-  EXPECT_EQ(time.model_flops, 150);
-  EXPECT_EQ(time.masked_model_flops, 75);
-  EXPECT_EQ(time.hardware_flops, 240);
-  EXPECT_EQ(time.masked_hardware_flops, 100);
-}
-
-// The peak is that of the type of most FLOPs; unless the others' rate is so high that more is computed than it allows.
-TEST(Cost, ThePeakOfMixedTypes) {
-  DeviceSpec card = device();
-  card.bf16_flops_per_second = 100e15;
-  KernelList list = {product(DType::kBFloat16, 1e9), product(DType::kFloat32, 2e9)};
-  const StepTime slow = cost(list, card, rates());
-  EXPECT_EQ(slow.peak_flops_per_second, 1e15);
-  list = {product(DType::kBFloat16, 0.9e18), product(DType::kFloat32, 1e18)};
-  list[1].kind = KernelKind::kPartOfPrevious;
-  const StepTime fast = cost(list, card, rates());
-  EXPECT_EQ(fast.peak_flops_per_second, 100e15);
-}
-
 TEST(Attention, WithoutKeysTakesItsLaunch) {
-  const Kernel nothing = product(DType::kBFloat16, 0);
+  Kernel nothing = kernel(0);
+  nothing.kind = KernelKind::kCudnnAttention;
+  nothing.dtype = DType::kBFloat16;
   AttentionRates attention;
   attention.launch_us = 2;
   EXPECT_NEAR(attention_seconds(nothing, device(), attention), 2e-6, 1e-12);

@@ -134,7 +134,7 @@ TEST(Render, OneIsNoPlural) {
   report.full_card = FullCard{.runs = true, .retries = 1};
   report.training = TrainingRun{.tokens = 4096, .steps = 1, .seconds = 3600, .gpu_hours = 1};
   const std::string text = render(report, Format::kText);
-  EXPECT_THAT(text, HasSubstr("asks\nagain, 1 time in three steps."));
+  EXPECT_THAT(render(report, Format::kMarkdown), HasSubstr("asks again, 1 time in three steps."));
   EXPECT_THAT(text, HasSubstr("4,096 in 1 step\n"));
   EXPECT_THAT(text, HasSubstr("1.00 h, 1 GPU hour\n"));
 }

@@ -1,4 +1,5 @@
-// report/throughput.h: shares of the peak that are never above 1, and numbers that cannot be.
+// report/throughput.h, and the FLOPs that cost() gives it: shares of the peak that are never above 1; numbers that
+// cannot be.
 #include "memcalc/report/throughput.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "memcalc/base/error.h"
+#include "memcalc/cost/cost.h"
 
 namespace memcalc {
 namespace {
@@ -32,6 +34,53 @@ Report report_of(const StepTime& step) {
   report.run.sequence_length = 1024;
   set_time(report, step);
   return report;
+}
+
+constexpr Operator kOp{"aten::_cudnn_attention_forward"};
+
+DeviceSpec card(double bf16_flops_per_second) {
+  DeviceSpec device;
+  device.multiprocessors = 100;
+  device.memory_bandwidth_bytes_per_second = 1e12;
+  device.fp32_flops_per_second = 1e15;
+  device.bf16_flops_per_second = bf16_flops_per_second;
+  return device;
+}
+
+Kernel product(DType dtype, double flops) {
+  Kernel product;
+  product.op = &kOp;
+  product.operator_class = OperatorClass::kContraction;
+  product.kind = KernelKind::kCudnnAttention;
+  product.dtype = dtype;
+  product.flops = flops;
+  return product;
+}
+
+// Of 100 + 2 x 50 FLOPs of causal attention the half is above the diagonal: also of those that its kernel's parts have.
+TEST(StepFlops, FlopsAboveTheDiagonal) {
+  KernelList list = {product(DType::kBFloat16, 100), product(DType::kBFloat16, 50), product(DType::kBFloat16, 50),
+                     product(DType::kBFloat16, 40)};
+  list[0].causal = true;
+  list[1].kind = list[2].kind = KernelKind::kPartOfPrevious;
+  list[2].recomputed = list[3].recomputed = true;
+  const StepTime time = cost(list, card(1e15), DeviceRates{});
+  EXPECT_EQ(time.model_flops, 150);
+  EXPECT_EQ(time.masked_model_flops, 75);
+  EXPECT_EQ(time.hardware_flops, 240);
+  EXPECT_EQ(time.masked_hardware_flops, 100);
+}
+
+// The peak is that of the type of most FLOPs; unless the others' rate is so high that more is computed than it allows.
+TEST(StepFlops, ThePeakOfMixedTypes) {
+  const DeviceSpec fast_halves = card(100e15);
+  KernelList list = {product(DType::kBFloat16, 1e6), product(DType::kFloat32, 2e6)};
+  const StepTime slow = cost(list, fast_halves, DeviceRates{});
+  EXPECT_EQ(slow.peak_flops_per_second, 1e15);
+  list = {product(DType::kBFloat16, 0.9e18), product(DType::kFloat32, 1e18)};
+  list[1].kind = KernelKind::kPartOfPrevious;
+  const StepTime fast = cost(list, fast_halves, DeviceRates{});
+  EXPECT_EQ(fast.peak_flops_per_second, 100e15);
 }
 
 TEST(Throughput, MfuCountsCausalAttentionInFullWhileItFits) {
