@@ -220,7 +220,6 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"swiglu-exists", {"--megatron", "swiglu"}},
       {"overlap_comm-exists", {"--deepspeed", "overlap_comm=true"}},
       {"overlap_comm-exists", {"--gpus", "2", "--framework", "megatron", "--deepspeed", "overlap_comm=true"}},
-      {"loop-exists", {"--gpus", "2", "--framework", "megatron", "--loop", "trainer"}},
   };
   for (const auto& [rule, more] : cases) {
     Words words = gpt2;
@@ -230,6 +229,8 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
   }
   EXPECT_EQ(rule_of({"--model", "resnet18", "--seq", "128"}), "sequence_length-exists");
   EXPECT_EQ(rule_of({"--model", "resnet18", "--attn", "eager"}), "attention-exists");
+  EXPECT_EQ(rule_of({"--model", "gpt2", "--gpus", "2", "--framework", "megatron", "--loop", "trainer"}), "megatron-loop");
+  EXPECT_EQ(rule_of({"--model", "gpt2", "--gpus", "8", "--parallel", "none"}), "parallel-none-with-copies");
 }
 
 TEST(RunFields, WhatHoldsAnywayMayBeSaid) {

@@ -91,7 +91,6 @@ bool is_fsdp2(const RunRecord& r) { return r.run.parallel.data_parallel == DataP
 bool is_fsdp(const RunRecord& r) { return is_fsdp2(r) || r.run.parallel.data_parallel == DataParallel::kFsdp1; }
 bool reshards_all(const RunRecord& r) { return is_fsdp2(r) && r.run.parallel.reshard_after_forward; }
 bool accumulates(const RunRecord& r) { return trains(r) && !has_stages(r); }
-bool has_loop(const RunRecord& r) { return trains(r) && !is_megatron(r); }
 bool keeps_cache(const RunRecord& r) { return trains(r) && !has_stages(r); }
 bool has_megatron_stages(const RunRecord& r) { return is_megatron(r) && has_stages(r); }
 bool has_even_megatron_stages(const RunRecord& r) {
@@ -184,6 +183,11 @@ bool put_bitsandbytes(RunRequest& request, const FieldValue& value) {
 }
 
 std::optional<FieldValue> take_inference(const RunRecord& r) { return infers(r); }
+
+bool put_data_parallel(RunRequest& request, const FieldValue& value) {
+  request.run.data_parallel_given = true;
+  return put<&P::data_parallel>(request, value);
+}
 
 std::optional<FieldValue> take_micro_batches(const RunRecord& r) {
   const Parallel& p = r.run.parallel;
@@ -340,7 +344,7 @@ const Field kFields[] = {
 
     // --- Training ---
     row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer) or bare (a plain loop) [trainer]",
-     {.names = kLoopNames, .set = put<&R::loop>, .get = take<&S::loop>, .exists = has_loop, .belongs_to = "training under torch or DeepSpeed: Megatron has a loop of its own"}),
+     {.names = kLoopNames, .set = put<&R::loop>, .get = take<&S::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
      {.names = kOptimizerNames, .set = put_optimizer, .get = take<&S::optimizer>, .exists = trains,
      .belongs_to = kTraining}),
@@ -454,7 +458,7 @@ const Field kFields[] = {
     row("--nodes", "nodes", G::kParallel, K::kWhole, "N", "hosts that they are in [1]", {.unit = "hosts",
      .most = kMostRanks, .set = put<&P::nodes>, .get = take<&P::nodes>}),
     row("--parallel", "parallel", G::kParallel, K::kName, "MODE", "ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]",
-     {.names = kDataParallelNames, .set = put<&P::data_parallel>, .get = take<&P::data_parallel>}),
+     {.names = kDataParallelNames, .set = put_data_parallel, .get = take<&P::data_parallel>}),
     row("--framework", "framework", G::kParallel, K::kName, "F", "torch, deepspeed or megatron [as the mode says]",
      {.names = kFrameworkNames, .set = put<&R::framework>, .get = take<&P::framework>}),
     row("--tp", "tp", G::kParallel, K::kWhole, "N", "ranks that share each layer's matrices [1]", {.unit = "ranks",

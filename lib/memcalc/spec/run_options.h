@@ -63,6 +63,7 @@ struct RunOptions {
   std::optional<std::int64_t> gpus;    // default: tp x cp x pp
   std::optional<Framework> framework;  // default: whose the data-parallel mode is
   Parallel parallel;                   // without these two
+  bool data_parallel_given = false;    // its data_parallel was said, also where it is none
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

@@ -28,6 +28,13 @@ void check_precision(const RunRequest& request) {
   }
 }
 
+/// Megatron-LM's own loop takes the place of the Trainer's.
+void check_loop(const RunRequest& request, const RunSpec& run) {
+  if (run.parallel.framework != Framework::kMegatron || request.run.loop != Loop::kTrainer) return;
+  throw Error(ErrorCode::kUsage, "--loop trainer: Megatron has a loop of its own; accepted: no --loop, or --loop bare",
+              "--loop", "megatron-loop");
+}
+
 }  // namespace
 
 ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
@@ -35,6 +42,7 @@ ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   RunOptions options = request.run;
   if (request.infer) options.inference = request.inference;
   ResolvedRun resolved = resolve(model, options);
+  check_loop(request, resolved.run);
   check_effect(request, RunRecord{model, resolved.run, nullptr, &request.time});
   note_clipping(request, resolved.run, resolved.assumptions);
   return resolved;
