@@ -36,11 +36,7 @@ std::string expected_of(const Field& field) {
     case FieldType::kNumber:
       return field.most < 9e18 ? fmt::format("a number from {} to {}", field.least, field.most)
                                : fmt::format("a number of {} or more", field.least);
-<<<<<<< HEAD
     case FieldType::kFlag: return list_of(field.group).empty() ? "no value" : "no value, true or false";
-=======
-    case FieldType::kFlag: return list_of(field.group).empty() ? "no value" : "true or false";
->>>>>>> 9fb78c8
     case FieldType::kName: return "one of " + join(strings(field.names));
     case FieldType::kText: return field.names.empty() ? "a text" : "one of " + join(strings(field.names));
     case FieldType::kTexts: return "names between commas";
