@@ -9,6 +9,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_record.h"
