@@ -11,6 +11,7 @@
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/planning.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -128,6 +129,38 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   asked = question("gpt2", 0, 8);
   EXPECT_THROW((void)make_plan(asked), Error);
   asked = question("gpt2", 2, 0);
+  EXPECT_THROW((void)make_plan(asked), Error);
+}
+
+TEST(Plan, MoreGpusThanCanBeCountedInTimeAreRefused) {
+  PlanQuestion asked = question("gpt2", 65537, 8);
+  EXPECT_THAT(error_text([&] { (void)make_plan(asked); }),
+              HasSubstr("gpus: expected a whole number from 1 to 65536, found 65537 (a plan for more takes too long"));
+}
+
+// What TrainingArguments cannot say is not ranked for it: copied, it would run another plan.
+TEST(Plan, WhatIsEmittedIsWhatWasRanked) {
+  PlanQuestion asked = question("gpt2", 2, 16);
+  asked.run.loop = Loop::kTrainer;
+  asked.frameworks = {Framework::kTorch};
+  asked.emit = Emit::kTrainer;
+  const Plan plan = make_plan(asked);
+  ASSERT_FALSE(plan.front.empty());
+  bool checkpoints = false;
+  for (const PlanEntry& each : plan.front) {
+    EXPECT_NE(each.run.checkpointing, Checkpointing::kSelective);
+    EXPECT_EQ(each.run.checkpoint_every, 1);
+    EXPECT_FALSE(each.run.offload_activations);
+    EXPECT_FALSE(each.run.parallel.fsdp_param_dtype.has_value());  // bf16=True is autocast with accelerate's own policy
+    checkpoints = checkpoints || each.run.checkpointing == Checkpointing::kFull;
+  }
+  EXPECT_TRUE(checkpoints);
+  const Choice every_other = {.checkpoint_every = 2, .checkpointing = Checkpointing::kFull};
+  EXPECT_STREQ(unsaid_in_settings(asked, every_other), "TrainingArguments checkpoints every layer or none");
+  asked.emit = Emit::kTorchrun;
+  EXPECT_EQ(unsaid_in_settings(asked, every_other), nullptr);
+  asked.emit = Emit::kTrainer;
+  asked.run.optimizer = Optimizer::kAdamWAmsgrad;
   EXPECT_THROW((void)make_plan(asked), Error);
 }
 
