@@ -79,11 +79,12 @@ TEST(Plan, TheClosedFormIsBelowTheSimulation) {
   const std::vector<Choice> choices = choices_of(asked);
   for (std::size_t i = 0; i < choices.size(); i += 7) {
     if (contradiction_in(asked, choices[i]) != nullptr) continue;
-    const Outcome outcome = outcome_of(Candidate{asked.model, run_of(asked, choices[i]), asked.device});
+    const RunSpec run = run_of(asked, choices[i]);
+    const Outcome outcome = outcome_of(Candidate{asked.model, run, asked.device});
     if (!outcome.answered()) continue;
     ASSERT_NE(forms.of(choices[i]), nullptr);
     EXPECT_LE(least_bytes(*forms.of(choices[i]), asked, choices[i]), static_cast<double>(outcome.needed))
-        << options_of(run_of(asked, choices[i]));
+        << options_of(RunRecord{asked.model, run});
     ++compared[static_cast<std::size_t>(choices[i].way)];
   }
   for (const std::size_t each : compared) EXPECT_GE(each, 5U);
