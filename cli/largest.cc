@@ -73,6 +73,7 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   };
   // Of several, one that cannot be answered is a row with its reason.
   const auto look_or_say_why_not = [&](std::size_t i, const SearchControl& control) {
+    (void)request_of(combinations.all[i].typed);  // a value that no run takes is a mistake, not one without an answer
     try {
       look(i, control);
     } catch (const UsageError&) {

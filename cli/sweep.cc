@@ -51,6 +51,7 @@ struct SweepArguments {
 SweepQuestion question_of(const std::vector<std::string>& values, const std::vector<TypedOption>& typed,
                           const std::string& specs) {
   SweepQuestion asked{.values = values};
+  (void)request_of(typed);  // a value that no run takes is a mistake, not a point without an answer
   try {
     Question question = question_of(typed, specs);
     asked.candidate = Candidate{std::move(question.model), std::move(question.run.run), std::move(question.device)};
