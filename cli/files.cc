@@ -1,25 +1,21 @@
 #include "files.h"
 
-#include <fstream>
-#include <iostream>
-#include <sstream>
-#include <utility>
+#include <cstdio>
 
-#include "arguments.h"
+#include "memcalc/planning.h"
 
 namespace memcalc::cli {
+namespace {
+
+// Rows and logs are a few MiB; a trace of torch.profiler has hundreds. Twice as much is read into memory and parsed.
+constexpr std::int64_t kMostBytes = std::int64_t{512} << 20U;
+constexpr const char* kAccepted = "a regular file of at most 512 MiB, or - for standard input";
+
+}  // namespace
 
 std::string contents_of(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return std::move(text).str();
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UsageError(one_line(path) + ": cannot be read");
-  text << in.rdbuf();
-  if (in.bad()) throw UsageError(one_line(path) + ": cannot be read");
-  return std::move(text).str();
+  if (path == "-") return read_to_end(stdin, "standard input", kAccepted, kMostBytes);
+  return read_user_file(path, kAccepted, kMostBytes);
 }
 
 }  // namespace memcalc::cli

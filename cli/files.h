@@ -5,7 +5,7 @@
 
 namespace memcalc::cli {
 
-/// "-" is standard input. Throws UsageError where the file cannot be read.
+/// "-" is standard input. Throws Error(kInput) where the file cannot be read, is no regular file or is too large.
 [[nodiscard]] std::string contents_of(const std::string& path);
 
 }  // namespace memcalc::cli

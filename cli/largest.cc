@@ -1,6 +1,7 @@
 // memcalc max-batch, memcalc max-seq: the largest that a card takes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,14 @@ struct LargestArguments {
 void refuse_if_all_are(const std::vector<std::optional<Largest>>& found) {
   const bool answered =
       std::any_of(found.begin(), found.end(), [](const auto& each) { return !each || each->refusal.empty(); });
-  if (!answered) throw Error(ErrorCode::kUsage, found.front()->refusal);
+  if (answered) return;
+  const Largest& first = *found.front();
+  throw Error(first.own_fault ? ErrorCode::kInternal : ErrorCode::kUsage, first.refusal);
+}
+
+std::size_t own_faults_of(const std::vector<Largest>& all) {
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const Largest& each) { return each.own_fault; }));
 }
 
 ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
@@ -63,17 +71,21 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
     const Question question = question_of(combinations.all[i].typed, arguments.run.specs);
     found[i] = find_largest(question.model, question.run, question.device, options, control);
   };
-  // Of several, one that is refused is a row with its reason; a wrong file ends the command.
+  // Of several, one that cannot be answered is a row with its reason.
   const auto look_or_say_why_not = [&](std::size_t i, const SearchControl& control) {
+    (void)request_of(combinations.all[i].typed);  // a value that no run takes is a mistake, not one without an answer
     try {
       look(i, control);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
+    } catch (const UsageError&) {
+      throw;  // of the specs: it is of no combination alone
+    } catch (const std::exception& error) {
+      Refusal refusal = refusal_of(error);
       const std::vector<TypedOption>& asked = combinations.all[i].typed;
       found[i].emplace();
       found[i]->model = text_of(asked, "--model");
       found[i]->options = options;
-      found[i]->refusal = error.what();
+      found[i]->refusal = std::move(refusal.reason);
+      found[i]->own_fault = refusal.own_fault;
       found[i]->device.name = text_of(asked, "--gpu");
     }
   };
@@ -95,7 +107,7 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   search.clear_progress();
   output.write(answer);
   if (search.interrupted()) return kInterrupted;
-  return answer.positive ? kAnswered : kAnsweredNo;
+  return with_faults(own_faults_of(answered), answer.positive ? kAnswered : kAnsweredNo);
 }
 
 Command add_largest(CLI::App& root, const char* name, const char* description, const char* examples, Measure measure) {

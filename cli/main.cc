@@ -9,7 +9,9 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "memcalc/planning.h"
 #include "output.h"
+#include "spec_path.h"
 
 namespace memcalc::cli {
 namespace {
@@ -60,13 +62,37 @@ std::vector<std::string> long_options(const CLI::App& app) {
   return names;
 }
 
-std::string nearest_of(const std::string& name, const std::vector<std::string>& candidates) {
-  return *std::min_element(candidates.begin(), candidates.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  });
+// The specs that --specs or the environment name; nothing where they are wrong, which is not what is asked about here.
+std::string specs_or_nothing(const CLI::App& app) {
+  const CLI::Option* specs = app.get_option_no_throw("--specs");
+  try {
+    return find_specs(specs == nullptr || specs->count() == 0 ? "" : specs->results().front());
+  } catch (const UsageError&) {
+    return "";
+  }
 }
 
-// CLI11 leaves what it does not know; the first of it is named, with the nearest that is known.
+// What other programs call by this name, where this command has it: "; memcalc calls it --bs". Else the options that
+// are spelled nearly so.
+std::string hint_of(const CLI::App& app, const std::string& name) {
+  const std::vector<std::string> known = long_options(app);
+  if (const auto elsewhere = option_name_elsewhere(specs_or_nothing(app), name)) {
+    const std::string& ours = elsewhere->ours;
+    if (ours.empty()) return "; it changes neither memory nor the time of a step: leave it out";
+    const std::string option = ours.substr(0, ours.find_first_of(" ,"));
+    if (std::find(known.begin(), known.end(), option) != known.end()) return "; memcalc calls it " + ours;
+  }
+  // Without the dashes, which all of them share.
+  std::vector<std::string> words;
+  for (const std::string& each : known) words.push_back(each.substr(2));
+  std::vector<std::string> near;
+  for (const std::string& each : nearest_names(std::string_view(name).substr(name.find_first_not_of('-')), words)) {
+    near.push_back("--" + each);
+  }
+  return did_you_mean(near);
+}
+
+// CLI11 leaves what it does not know; the first of it is named.
 void refuse_leftovers(const CLI::App& app) {
   const std::vector<std::string> leftovers = app.remaining();
   if (leftovers.empty()) return;
@@ -75,8 +101,9 @@ void refuse_leftovers(const CLI::App& app) {
     throw UsageError("unexpected argument '" + one_line(argument) + "'; every value follows its option");
   }
   const std::string name = argument.substr(0, argument.find('='));
-  throw UsageError("unknown option '" + one_line(name) + "'; the nearest is '" + nearest_of(name, long_options(app)) +
-                   "' (memcalc " + app.get_name() + " --help lists all)");
+  const bool named = name.find_first_not_of('-') != std::string::npos;
+  throw UsageError("unknown option '" + one_line(name) + "'" + (named ? hint_of(app, name) : "") + " (memcalc " +
+                   app.get_name() + " --help lists all)");
 }
 
 // In "--bs --seq 5" CLI11 takes "--seq" as the value of --bs.

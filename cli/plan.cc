@@ -42,20 +42,22 @@ struct PlanArguments {
   bool all = false;
 };
 
-ExitStatus finished(const Answer& answer, const Search& search) {
+ExitStatus finished(const Answer& answer, std::size_t own_faults, const Search& search) {
   if (search.interrupted()) return kInterrupted;
-  return answer.positive ? kAnswered : kAnsweredNo;
+  return with_faults(own_faults, answer.positive ? kAnswered : kAnsweredNo);
 }
 
 ExitStatus run_ladder(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Search search(arguments.search);
   const Question question = question_of(arguments.run);
-  const Answer answer =
-      answer_of(climb(question.model, question.run, question.device, arguments.all, search.control()));
+  const Ladder ladder = climb(question.model, question.run, question.device, arguments.all, search.control());
+  const Answer answer = answer_of(ladder);
   search.clear_progress();
   output.write(answer);
-  return finished(answer, search);
+  const auto faults =
+      std::count_if(ladder.rungs.begin(), ladder.rungs.end(), [](const Rung& rung) { return rung.outcome.own_fault; });
+  return finished(answer, static_cast<std::size_t>(faults), search);
 }
 
 /// What is searched is not to be given: how the GPUs are shared, micro-batches, checkpointing, what is offloaded.
@@ -73,8 +75,24 @@ void refuse_searched(const std::vector<TypedOption>& typed) {
   }
 }
 
-/// --framework, or those that --emit can write settings for.
-std::vector<Framework> frameworks_of(const std::string& framework, Emit emit) {
+/// What --loop, --framework and --emit ask for must be one program's.
+void refuse_other_programs(const std::string& loop, const std::string& framework, Emit emit) {
+  if (emit == Emit::kTrainer && loop == "bare") {
+    throw UsageError("--emit trainer: its arguments are the Trainer's, and --loop bare plans a plain loop");
+  }
+  if (emit == Emit::kTrainer && !framework.empty() && framework != "torch") {
+    throw UsageError("--emit trainer: its arguments are of --framework torch, found '" + one_line(framework) + "'");
+  }
+  if (loop != "trainer") return;
+  if (framework == "megatron") throw UsageError("--loop trainer: the Trainer does not run --framework megatron");
+  if (emit == Emit::kTorchrun || emit == Emit::kMegatron) {
+    throw UsageError(std::string("--loop trainer: --emit ") + (emit == Emit::kMegatron ? "megatron" : "torchrun") +
+                     " writes another program's settings; accepted: trainer or deepspeed");
+  }
+}
+
+/// --framework, or those that --emit can write settings for and --loop runs.
+std::vector<Framework> frameworks_of(const std::string& framework, Emit emit, const std::string& loop) {
   if (!framework.empty()) return {parse_choice<Framework>("--framework", framework, kFrameworkNames)};
   switch (emit) {
     case Emit::kTorchrun:
@@ -83,6 +101,7 @@ std::vector<Framework> frameworks_of(const std::string& framework, Emit emit) {
     case Emit::kMegatron: return {Framework::kMegatron};
     case Emit::kNothing: break;
   }
+  if (loop == "trainer") return {Framework::kTorch, Framework::kDeepSpeed};
   return {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};
 }
 
@@ -91,6 +110,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   const Emit emit = parse_choice<Emit>("--emit", arguments.emit, kEmitNames);
   const std::vector<TypedOption> typed = arguments.run.typed();
   refuse_searched(typed);
+  const std::string framework = text_of(typed, "--framework"), loop = text_of(typed, "--loop");
+  refuse_other_programs(loop, framework, emit);
   if (arguments.global_batch.empty()) {
     throw UsageError("--global-batch: expected the sequences of one optimizer step, of all GPUs");
   }
@@ -100,7 +121,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!is_typed(one, "--loop")) one = with(one, "--loop", emit == Emit::kTrainer ? "trainer" : "bare");
   Question question = question_of(one, arguments.run.specs);
   PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
-  asked.frameworks = frameworks_of(text_of(typed, "--framework"), emit);
+  asked.emit = emit;
+  asked.frameworks = frameworks_of(framework, emit, loop);
   asked.global_batch = parse_whole("--global-batch", arguments.global_batch, 1);
   const RunRequest split = request_of(typed);
   asked.gpus = split.run.gpus.value_or(asked.gpus);
@@ -115,7 +137,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   const Answer answer = answer_of(asked, plan, emit);
   search.clear_progress();
   output.write(answer);
-  return finished(answer, search);
+  return finished(answer, plan.own_faults, search);
 }
 
 }  // namespace

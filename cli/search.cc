@@ -30,6 +30,13 @@ void add_search_options(CLI::App& command, SearchArguments& arguments) {
       ->group("Search");
 }
 
+ExitStatus with_faults(std::size_t faults, ExitStatus status) {
+  if (faults == 0) return status;
+  std::fprintf(stderr, "memcalc: error: %zu of the runs asked for ended in a bug of memcalc; please report %s\n",
+               faults, faults == 1 ? "it" : "them");
+  return kInternalError;
+}
+
 Search::Search(const SearchArguments& arguments) {
   if (!arguments.threads.empty()) {
     control_.threads =

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "command.h"
 #include "memcalc/planning.h"
 
 namespace CLI {
@@ -19,6 +20,10 @@ struct SearchArguments {
 };
 
 void add_search_options(CLI::App& command, SearchArguments& arguments);
+
+/// Says on standard error that `faults` of the answer's rows ended in a bug of memcalc, and makes the status
+/// kInternalError; without any: `status`.
+[[nodiscard]] ExitStatus with_faults(std::size_t faults, ExitStatus status);
 
 /// While one lives, the first Ctrl-C asks the search to stop; a second one ends the process as ever.
 class Search {

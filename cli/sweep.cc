@@ -47,26 +47,32 @@ struct SweepArguments {
   std::string plot, price, family;
 };
 
-/// What the library refuses is said in the point's row; a wrong option or file ends the command.
+/// What cannot be answered is said in the point's row.
 SweepQuestion question_of(const std::vector<std::string>& values, const std::vector<TypedOption>& typed,
                           const std::string& specs) {
   SweepQuestion asked{.values = values};
+  (void)request_of(typed);  // a value that no run takes is a mistake, not a point without an answer
   try {
     Question question = question_of(typed, specs);
     asked.candidate = Candidate{std::move(question.model), std::move(question.run.run), std::move(question.device)};
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
-    asked.refusal = error.what();
+  } catch (const UsageError&) {
+    throw;  // of the specs: it is of no point alone
+  } catch (const std::exception& error) {
+    asked.refusal = refusal_of(error);
   }
   return asked;
 }
 
 /// A card that does not exist is a mistake, not a point without an answer.
+void check_card(const std::string& gpu, const std::string& specs) {
+  if (!gpu.empty()) (void)SpecRegistry(find_specs(specs)).device(gpu);
+}
+
 void check_cards(const Combinations& combinations, const std::string& specs) {
   std::set<std::string> seen;
   for (const Combination& each : combinations.all) {
     const std::string gpu = text_of(each.typed, "--gpu");
-    if (!gpu.empty() && seen.insert(gpu).second) (void)SpecRegistry(find_specs(specs)).device(gpu);
+    if (seen.insert(gpu).second) check_card(gpu, specs);
   }
 }
 
@@ -74,7 +80,8 @@ void refuse_if_nothing_is_left(const std::vector<SweepQuestion>& questions) {
   if (std::any_of(questions.begin(), questions.end(), [](const auto& each) { return each.candidate.has_value(); })) {
     return;
   }
-  throw Error(ErrorCode::kUsage, questions.front().refusal);
+  const Refusal& first = questions.front().refusal;
+  throw Error(first.own_fault ? ErrorCode::kInternal : ErrorCode::kUsage, first.reason);
 }
 
 std::vector<SweepQuestion> questions_of(const Combinations& combinations, const std::string& specs,
@@ -89,9 +96,10 @@ std::vector<SweepQuestion> questions_of(const Combinations& combinations, const 
   return questions;
 }
 
-ExitStatus finished(const Answer& answer, const Search& search) {
+ExitStatus finished(const Answer& answer, const Sweep& swept, const Search& search) {
   if (search.interrupted()) return kInterrupted;
-  return answer.positive || answer.command != "max-model" ? kAnswered : kAnsweredNo;
+  const bool positive = answer.positive || answer.command != "max-model";
+  return with_faults(swept.own_faults(), positive ? kAnswered : kAnsweredNo);
 }
 
 ExitStatus run_sweep(const SweepArguments& arguments) {
@@ -106,7 +114,7 @@ ExitStatus run_sweep(const SweepArguments& arguments) {
   search.clear_progress();
   if (plot) plot->write(plot_of(swept));
   if (arguments.plot != "-") output.write(answer_of(swept));
-  return finished(answer_of(swept), search);
+  return finished(answer_of(swept), swept, search);
 }
 
 Prices prices_of(const SweepArguments& arguments) {
@@ -136,10 +144,11 @@ ExitStatus run_compare(const SweepArguments& arguments) {
   } else {
     questions = questions_of(combinations, arguments.run.specs, search);
   }
-  const Answer answer = comparison_of(sweep(combinations.varied, questions, search.control()), prices_of(arguments));
+  const Sweep swept = sweep(combinations.varied, questions, search.control());
+  const Answer answer = comparison_of(swept, prices_of(arguments));
   search.clear_progress();
   output.write(answer);
-  return finished(answer, search);
+  return finished(answer, swept, search);
 }
 
 /// The models of a family, by size: those whose model_type or name begins so.
@@ -167,11 +176,13 @@ ExitStatus run_max_model(const SweepArguments& arguments) {
   const std::vector<TypedOption> typed = arguments.run.typed();
   if (is_typed(typed, "--model")) throw UsageError("--model: the model is what max-model looks for; give --family");
   if (arguments.family.empty()) throw UsageError("--family: expected a family (memcalc models lists them), or all");
+  check_card(text_of(typed, "--gpu"), arguments.run.specs);
   const std::vector<ModelListing> models = family_of(arguments.family, arguments.run.specs);
   std::vector<SweepQuestion> questions;
   for (const ModelListing& each : models) {
     questions.push_back(question_of({each.name}, with(typed, "--model", each.name), arguments.run.specs));
   }
+  refuse_if_nothing_is_left(questions);
   const Search search(arguments.search);
   Sweep swept = sweep({"model"}, questions, search.control());
   for (SweepPoint& point : swept.points) {
@@ -182,7 +193,7 @@ ExitStatus run_max_model(const SweepArguments& arguments) {
   const Answer answer = largest_model_of(swept);
   search.clear_progress();
   output.write(answer);
-  return finished(answer, search);
+  return finished(answer, swept, search);
 }
 
 }  // namespace

@@ -15,3 +15,5 @@
 #include "memcalc/plan/sweep.h"
 #include "memcalc/plan/utilization.h"
 #include "memcalc/report/answer.h"
+#include "memcalc/spec/option_names.h"
+#include "memcalc/spec/user_file.h"

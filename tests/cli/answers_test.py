@@ -150,6 +150,7 @@ class Formats(unittest.TestCase):
 
     def test_lists(self):
         self.assertIn("bert-large", run("models").stdout)
+        for line in run("models").stdout.splitlines(): self.assertLessEqual(len(line), 80, line)
         self.assertIn("h100-sxm", run("gpus").stdout)
         models = json.loads(run("models", "--format", "json").stdout)
         self.assertEqual(models["schema_version"], 1)

@@ -1,11 +1,12 @@
 """Wrong input: one clear line on standard error, nothing on standard output, exit status 2. Never a crash."""
 import json
+import re
 import tempfile
 import unittest
 from pathlib import Path
 
 import memcalc_cli
-from memcalc_cli import run
+from memcalc_cli import ROOT, run
 
 BERT = ("--model", "bert-large")
 WHOLE = "expected a whole number of 1 or more"
@@ -69,8 +70,11 @@ CASES = [
     (("--model", "llama-3-8b", "--heads", "7"), "with heads=7: /config/hidden_size: found 4096; accepted: a multiple of"),
     (("--arch", "llama", "--layers", "20000"), "--arch llama (layers=20000): /num_hidden_layers: found 20000"),
     # options of which there are none
-    ((*BERT, "--zero", "8"), "unknown option '--zero'; the nearest is '--"),
-    ((*BERT, "--seqlen=4"), "unknown option '--seqlen'; the nearest is '--seq'"),
+    ((*BERT, "--zero", "8"), "unknown option '--zero'; memcalc calls it --parallel ds-zero1"),
+    ((*BERT, "--seqlen=4"), "unknown option '--seqlen'; memcalc calls it --seq ("),
+    ((*BERT, "--optimzer", "sgd"), "unknown option '--optimzer'; did you mean '--optimizer'? (memcalc"),
+    ((*BERT, "--learning_rate", "1"), "unknown option '--learning_rate'; it changes neither memory nor the time"),
+    ((*BERT, "--xyzzy"), "unknown option '--xyzzy' (memcalc estimate --help lists all)"),
     ((*BERT, "-x"), "unknown option '-x'"),
     ((*BERT, "word"), "unexpected argument 'word'"),
     (("models", "bert"), "unexpected argument 'bert'"),
@@ -142,6 +146,24 @@ class Errors(unittest.TestCase):
     def test_a_failed_run_leaves_no_answer_on_stdout(self):
         process = run(*BERT, "--format", "json", "--seq", "513")
         self.check(process, "513")
+
+
+class NamesOfOtherPrograms(unittest.TestCase):
+    def test_each_leads_to_an_option_that_there_is(self):
+        programs = json.loads((ROOT / "specs/option_names.json").read_text())["programs"]
+        known = set(re.findall(r"--[a-z0-9-]+", run("plan", "--help").stdout))
+        for program in programs:
+            for name, ours in program["names"].items():
+                with self.subTest(program=program["program"], name=name):
+                    options = re.findall(r"--[a-z0-9-]+", ours)
+                    self.assertTrue(options)
+                    self.assertLessEqual(set(options), known)
+
+    def test_no_name_stands_for_two_things(self):
+        seen = {}
+        for program in json.loads((ROOT / "specs/option_names.json").read_text())["programs"]:
+            for name, ours in [*program["names"].items(), *((each, "") for each in program.get("without_effect", []))]:
+                self.assertEqual(seen.setdefault(name.replace("-", "_"), ours), ours, name)
 
 
 if __name__ == "__main__":

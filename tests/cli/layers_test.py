@@ -146,7 +146,7 @@ class Sizes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text('{"model_type": "gpt2", "n_layer": 48}')
             answer = report("--model", folder, "--layers", "2", "--no-tie", "--gpu", "h100-sxm")
-            self.assertTrue(answer["model"]["name"].endswith("config.json (layers=2, tie=false)"))
+            self.assertTrue(answer["model"]["name"].endswith(f"{Path(folder).name} (layers=2, tie=false)"))
             block = 12 * 768 * 768 + 13 * 768
             self.assertEqual(answer["params"]["total"], 2 * 50257 * 768 + 1024 * 768 + 2 * block + 2 * 768)
 

@@ -75,7 +75,7 @@ class Answers(unittest.TestCase):
 
     def test_the_largest_batch_is_what_estimate_says(self):
         answer = json.loads(run("max-batch", *GPT2, "--gpu", "rtx-4090", "--format", "json").stdout)
-        largest = answer["facts"]["largest_without_retries"]
+        largest = answer["facts"]["largest"]
         for batch, fits in ((largest, True), (largest + 1, False)):
             report = json.loads(run(*GPT2, "--bs", batch, "--gpu", "rtx-4090", "--format", "json").stdout)
             self.assertEqual(report["fits"], fits)
@@ -84,12 +84,32 @@ class Answers(unittest.TestCase):
         process = run("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--use-cache", "--simulate", "8")
         self.assertEqual((process.returncode, process.stderr), (0, ""))
 
+    def test_the_trainer_gets_no_plan_of_another_program(self):
+        answer = json.loads(run("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--loop", "trainer",
+                                "--format", "json").stdout)
+        self.assertTrue(answer["rows"])
+        for row in answer["rows"]: self.assertIn(row["mode"].split(",")[0], ("ddp", "fsdp2"))
+
+    def test_one_broken_file_is_a_row_with_its_reason(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text("{")
+            models = ("--model", f"gpt2,{folder}", "--seq", "128", "--gpu", "h100-sxm")
+            for command in ("sweep", "compare", "max-batch"):
+                with self.subTest(command):
+                    process = run(command, *models, "--format", "json")
+                    self.assertEqual((process.returncode, process.stderr), (0, ""))
+                    rows = json.loads(process.stdout)["rows"]
+                    self.assertEqual(len(rows), 2)
+                    self.assertNotIn("needed_bytes", rows[1])
+                    self.assertIn("the file ends within a value", process.stdout)
+
     def test_plots_are_well_formed(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, arguments in (("sweep", ("sweep", *GPT2, "--bs", "1,2")), ("trace", ("trace", *GPT2, "--bs", "2"))):
                 path = Path(folder) / f"{name}.svg"
                 self.assertEqual(run(*arguments, "--plot", path).returncode, 0)
                 self.assertEqual(xml.parse(path).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+                if name == "sweep": self.assertIn("by category of gpt2", path.read_text())
 
 
 class OtherCommands(unittest.TestCase):
@@ -141,13 +161,22 @@ class Measured(unittest.TestCase):
                 if "lora" in case: options += ["--lora", case["lora"]]
                 facts = json.loads(run("max-batch", *options).stdout)["facts"]
                 with self.subTest(name):
-                    self.assertEqual((facts["largest"], facts["largest"] + 1), (case["batch"], ended[name]))
-                    self.assertEqual(row["alloc_retries"] > 0, facts["largest"] > facts["largest_without_retries"])
+                    most = facts["largest_with_retries"]
+                    self.assertEqual((most, most + 1), (case["batch"], ended[name]))
+                    self.assertEqual(row["alloc_retries"] > 0, most > facts["largest"])
 
 
 class Errors(unittest.TestCase):
     CASES = [
         (("max-batch", *GPT2, "--bs", "3"), "leave it out"),
+        (("max-model", "--family", "gpt2", "--gpu", "nonsense"), "unknown GPU 'nonsense'"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--loop", "trainer", "--framework", "megatron"),
+         "the Trainer does not run --framework megatron"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--loop", "trainer", "--emit", "torchrun"),
+         "--loop trainer: --emit torchrun writes another program's settings"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--loop", "bare", "--emit", "trainer"),
+         "--emit trainer: its arguments are the Trainer's"),
+        (("plan", *GPT2, "--gpus", "1000000", "--global-batch", "4"), "from 1 to 65536"),
         (("max-seq", *GPT2, "--seq", "3"), "leave it out"),
         (("max-seq", "--model", "resnet50"), "takes no sequence"),
         (("max-batch", *GPT2, "--margin", "100"), "margin: expected less"),

@@ -11,6 +11,7 @@
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/planning.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -78,11 +79,12 @@ TEST(Plan, TheClosedFormIsBelowTheSimulation) {
   const std::vector<Choice> choices = choices_of(asked);
   for (std::size_t i = 0; i < choices.size(); i += 7) {
     if (contradiction_in(asked, choices[i]) != nullptr) continue;
-    const Outcome outcome = outcome_of(Candidate{asked.model, run_of(asked, choices[i]), asked.device});
+    const RunSpec run = run_of(asked, choices[i]);
+    const Outcome outcome = outcome_of(Candidate{asked.model, run, asked.device});
     if (!outcome.answered()) continue;
     ASSERT_NE(forms.of(choices[i]), nullptr);
     EXPECT_LE(least_bytes(*forms.of(choices[i]), asked, choices[i]), static_cast<double>(outcome.needed))
-        << options_of(run_of(asked, choices[i]));
+        << options_of(RunRecord{asked.model, run});
     ++compared[static_cast<std::size_t>(choices[i].way)];
   }
   for (const std::size_t each : compared) EXPECT_GE(each, 5U);
@@ -128,6 +130,38 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   asked = question("gpt2", 0, 8);
   EXPECT_THROW((void)make_plan(asked), Error);
   asked = question("gpt2", 2, 0);
+  EXPECT_THROW((void)make_plan(asked), Error);
+}
+
+TEST(Plan, MoreGpusThanCanBeCountedInTimeAreRefused) {
+  PlanQuestion asked = question("gpt2", 65537, 8);
+  EXPECT_THAT(error_text([&] { (void)make_plan(asked); }),
+              HasSubstr("gpus: expected a whole number from 1 to 65536, found 65537 (a plan for more takes too long"));
+}
+
+// What TrainingArguments cannot say is not ranked for it: copied, it would run another plan.
+TEST(Plan, WhatIsEmittedIsWhatWasRanked) {
+  PlanQuestion asked = question("gpt2", 2, 16);
+  asked.run.loop = Loop::kTrainer;
+  asked.frameworks = {Framework::kTorch};
+  asked.emit = Emit::kTrainer;
+  const Plan plan = make_plan(asked);
+  ASSERT_FALSE(plan.front.empty());
+  bool checkpoints = false;
+  for (const PlanEntry& each : plan.front) {
+    EXPECT_NE(each.run.checkpointing, Checkpointing::kSelective);
+    EXPECT_EQ(each.run.checkpoint_every, 1);
+    EXPECT_FALSE(each.run.offload_activations);
+    EXPECT_FALSE(each.run.parallel.fsdp_param_dtype.has_value());  // bf16=True is autocast with accelerate's own policy
+    checkpoints = checkpoints || each.run.checkpointing == Checkpointing::kFull;
+  }
+  EXPECT_TRUE(checkpoints);
+  const Choice every_other = {.checkpoint_every = 2, .checkpointing = Checkpointing::kFull};
+  EXPECT_STREQ(unsaid_in_settings(asked, every_other), "TrainingArguments checkpoints every layer or none");
+  asked.emit = Emit::kTorchrun;
+  EXPECT_EQ(unsaid_in_settings(asked, every_other), nullptr);
+  asked.emit = Emit::kTrainer;
+  asked.run.optimizer = Optimizer::kAdamWAmsgrad;
   EXPECT_THROW((void)make_plan(asked), Error);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "memcalc/alloc/caching_allocator.h"
@@ -242,6 +243,37 @@ TEST(FreeList, FindsTheBestFitAcrossAllSizes) {
     list.insert(low, sizes[i], -1024);
   }
   for (FreeList::Handle block = 1; block < next; ++block) list.remove(block);
+  EXPECT_EQ(list.best_fit(512), FreeList::kNone);
+}
+
+TEST(FreeList, ALongRingKeepsItsOrder) {
+  // 2,000 blocks of four sizes of one bucket, put in by a stride that visits all: long walks, so the ring is indexed.
+  constexpr FreeList::Handle kBlocks = 2000;
+  const auto size_of = [](FreeList::Handle block) { return 4 * kMiB + (block % 4) * 512; };
+  const auto address_of = [](FreeList::Handle block) { return block * 8 * kMiB; };
+  FreeList list;
+  for (FreeList::Handle i = 0; i < kBlocks; ++i) {
+    const FreeList::Handle block = 1 + i * 1237 % kBlocks;
+    list.insert(block, size_of(block), address_of(block));
+  }
+  for (FreeList::Handle block = 4; block <= kBlocks; block += 8)
+    list.update(block, size_of(block) + 2048, -Bytes{block});
+  for (FreeList::Handle block = 1; block <= kBlocks; block += 3) list.remove(block);
+  std::vector<std::tuple<Bytes, Bytes, FreeList::Handle>> expected;
+  for (FreeList::Handle block = 1; block <= kBlocks; ++block) {
+    if (block % 3 == 1) continue;
+    const bool moved = block % 8 == 4;
+    expected.emplace_back(size_of(block) + (moved ? 2048 : 0), moved ? -Bytes{block} : address_of(block), block);
+  }
+  std::sort(expected.begin(), expected.end());
+  for (const Bytes wanted : {4 * kMiB + 512, 4 * kMiB + 1024, 4 * kMiB + 1536, 4 * kMiB + 2048}) {
+    const auto best = std::lower_bound(expected.begin(), expected.end(), std::tuple(wanted, Bytes{-1} << 40, 0U));
+    EXPECT_EQ(list.best_fit(wanted), std::get<2>(*best)) << wanted;
+  }
+  for (const auto& [size, address, block] : expected) {
+    ASSERT_EQ(list.best_fit(512), block);
+    list.remove(block);
+  }
   EXPECT_EQ(list.best_fit(512), FreeList::kNone);
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "memcalc/planning.h"
@@ -16,6 +17,7 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const SpecRegistry& registry() {
   static const SpecRegistry specs(test::specs_dir().string());
@@ -98,6 +100,39 @@ TEST(Largest, EndsAtTheModelsLastPosition) {
   EXPECT_EQ(found.value, 512);
   EXPECT_TRUE(found.at_limit);
   EXPECT_THAT(answer_of(found).headline, HasSubstr("the model's last position"));
+}
+
+TEST(Largest, TheAnswerNeedsNoRetryAndTheLargerOneThatDoesIsNamedAfterIt) {
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
+  const Largest found = find_largest(model, run, registry().device("rtx-4090"), options);
+  ASSERT_GT(found.value, found.unhurried);  // this card shows both
+  EXPECT_EQ(found.probe_of(found.unhurried)->retries, 0);
+  const Answer answer = answer_of(found);
+  EXPECT_THAT(answer.headline, HasSubstr(": " + std::to_string(found.unhurried) + " tokens; up to " +
+                                         std::to_string(found.value) + " with "));
+  const auto fact = [&](const std::string& key) {
+    for (const Fact& each : answer.facts) {
+      if (each.key == key) return std::get<std::int64_t>(each.value);
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(fact("largest"), found.unhurried);
+  EXPECT_EQ(fact("largest_with_retries"), found.value);
+}
+
+TEST(Largest, SaysWhereASequenceIsBeyondWhatTheModelWasTrainedWith) {
+  const ModelSpec model = registry().model("tinyllama-1.1b");  // 2048 positions
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64, .limit = 4096};
+  const Largest beyond = find_largest(model, run, card_of(200 * kGiB), options);
+  EXPECT_EQ(beyond.unhurried, 4096);
+  EXPECT_THAT(answer_of(beyond).headline, HasSubstr("4096 tokens, where the search ends, beyond the 2048"));
+  EXPECT_THAT(answer_of(beyond).notes, Contains(HasSubstr("trained with sequences of at most 2048 tokens")));
+  const Largest within = find_largest(model, run, card_of(20 * kGiB), options);
+  ASSERT_LE(within.unhurried, 2048);
+  EXPECT_THAT(answer_of(within).headline, Not(HasSubstr("trained")));
 }
 
 TEST(Largest, IsNothingWhereTheSmallestDoesNotFit) {

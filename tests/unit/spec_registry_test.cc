@@ -56,6 +56,32 @@ TEST_F(Registry, FindsByNameAliasAndCase) {
   EXPECT_EQ(shipped.device("h200").name, "h200-sxm");
 }
 
+TEST_F(Registry, ProposesTheModelThatAHubsNameIsOf) {
+  const auto hint = [&](const char* name) {
+    const std::string text = error_text([&] { static_cast<void>(shipped.model(name)); });
+    const std::size_t at = text.find("did you mean ");
+    return at == std::string::npos ? std::string() : text.substr(at + 13);
+  };
+  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-Instruct-GGUF"), "'qwen2.5-7b'?");
+  EXPECT_EQ(hint("google/gemma-3-4b-gptq"), "'gemma-3-4b'?");
+  // Another number may be a mistake, two are another model; so is another first letter.
+  EXPECT_EQ(hint("qwen2.5-8b"), "'qwen2.5-3b' or 'qwen2.5-7b'?");
+  for (const char* other : {"llava-1.5-7b", "gemma-4-5b", "e5-large", "xlm-roberta-base", "ModernBERT-base", "Yi-6B"}) {
+    EXPECT_EQ(hint(other), "") << other;
+  }
+}
+
+TEST_F(Registry, AModelIsCalledByItsConfigOrItsDirectory) {
+  const auto name_of = [&](const char* file, const char* json) { return shipped.model(write(file, json)).name; };
+  EXPECT_EQ(name_of("mine/config.json", R"({"model_type": "gpt2"})"), "mine");
+  EXPECT_EQ(name_of("mine/tiny.json", R"({"model_type": "gpt2"})"), "tiny");
+  EXPECT_EQ(name_of("mine/config.json", R"({"model_type": "gpt2", "_name_or_path": "openai-community/gpt2/"})"),
+            "gpt2");
+  const ModelSpec model = shipped.model((folder / "mine").string());
+  EXPECT_EQ(model.name, "gpt2");
+  EXPECT_EQ(model.source, (folder / "mine" / "config.json").string());
+}
+
 TEST_F(Registry, ProposesTheNearestName) {
   EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("bert-lage")); }),
             "unknown model 'bert-lage'; did you mean 'bert-large'?");
@@ -245,21 +271,6 @@ TEST_F(Registry, SchemasNameTheSameKeys) {
   };
   EXPECT_EQ(properties("model.schema.json"), sorted(model_file_keys()));
   EXPECT_EQ(properties("gpu.schema.json"), sorted(device_file_keys()));
-}
-
-TEST(Names, EditDistance) {
-  EXPECT_EQ(edit_distance("bert", "bert"), 0U);
-  EXPECT_EQ(edit_distance("bert", "BERT"), 0U);
-  EXPECT_EQ(edit_distance("bert-lage", "bert-large"), 1U);
-  EXPECT_EQ(edit_distance("sxm", "smx"), 1U);  // neighbours exchanged
-  EXPECT_EQ(edit_distance("", "abc"), 3U);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
-}
-
-TEST(Names, OneLine) {
-  EXPECT_EQ(one_line("a\nb\tc\x01"), "a\\nb\\tc\\x01");
-  EXPECT_EQ(one_line("\xff"), "\\xff");
-  EXPECT_EQ(one_line("äöü", 3), "ä…");  // a character is not cut in two
 }
 
 }  // namespace

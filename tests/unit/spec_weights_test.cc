@@ -143,7 +143,7 @@ TEST_F(WeightFiles, ModelsTakeThemFromTheDirectoryOfTheirConfig) {
     const ModelSpec model = registry.model(reference);
     ASSERT_NE(model.weights, nullptr);
     EXPECT_EQ(model.weights->path, path);
-    EXPECT_EQ(model.name, folder / "config.json");
+    EXPECT_EQ(model.source, folder / "config.json");
     EXPECT_EQ(model.checkpoint_dtype, DType::kBFloat16);
     EXPECT_EQ(
         model.assumptions.back(),

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "memcalc/planning.h"
@@ -43,12 +44,34 @@ TEST(Sweep, APointIsItsEstimate) {
 TEST(Sweep, WhatTheLibraryRefusesIsAPointWithAReason) {
   SweepQuestion beyond = question("2000", "gpt2", 1);
   beyond.candidate->run.sequence_length = 2000;  // of 1024
-  const SweepQuestion none{.values = {"x"}, .candidate = {}, .refusal = "no such thing"};
+  const SweepQuestion none{.values = {"x"}, .candidate = {}, .refusal = {"no such thing", false}};
   const Answer answer = answer_of(sweep({"seq"}, {beyond, none, question("4", "gpt2", 4)}));
   EXPECT_EQ(answer.rows.size(), 3U);
   EXPECT_THAT(answer.notes, Contains(HasSubstr("beyond the 1024 positions")));
   EXPECT_THAT(answer.notes, Contains(HasSubstr("no estimate of 1 point: no such thing")));
   EXPECT_THAT(answer.headline, HasSubstr("1 of 3 fit"));
+}
+
+TEST(Sweep, ABugOfOursIsARowThatSaysSoAndTheOthersStay) {
+  const Refusal ours = refusal_of(Error(ErrorCode::kInternal, "a block is freed twice"));
+  EXPECT_TRUE(ours.own_fault);
+  EXPECT_EQ(ours.reason, "BUG OF MEMCALC, please report it: a block is freed twice");
+  EXPECT_TRUE(refusal_of(std::out_of_range("at")).own_fault);
+  for (const ErrorCode code : {ErrorCode::kUsage, ErrorCode::kInput, ErrorCode::kUnsupported, ErrorCode::kOverflow}) {
+    EXPECT_FALSE(refusal_of(Error(code, "no")).own_fault);
+    EXPECT_EQ(refusal_of(Error(code, "no")).reason, "no");
+  }
+  const Sweep swept = sweep({"bs"}, {{.values = {"2"}, .candidate = {}, .refusal = ours}, question("4", "gpt2", 4)});
+  EXPECT_EQ(swept.own_faults(), 1U);
+  ASSERT_EQ(answer_of(swept).rows.size(), 2U);
+  EXPECT_EQ(std::get<std::string>(answer_of(swept).rows[0].back()), ours.reason);
+  EXPECT_TRUE(swept.points[1].outcome.answered());
+}
+
+TEST(MaxModel, NamesTheCardAlsoWhereTheFirstModelIsRefused) {
+  const SweepQuestion refused = {.values = {"a"}, .candidate = {}, .refusal = {"no", false}};
+  const Answer answer = largest_model_of(sweep({"model"}, {refused, question("gpt2", "gpt2", 1)}));
+  EXPECT_EQ(answer.headline, "Largest model on h100-sxm: gpt2.");
 }
 
 // 10,000 tokens/s: 1e9 tokens in 100,000 s = 27.78 h; 8 GPUs at $3: $666.67.

@@ -29,6 +29,31 @@ std::vector<FreeList::Handle> FreeList::blocks() const {
   return result;
 }
 
+const FreeList::Index& FreeList::index_of(std::uint32_t bucket) {
+  const auto [place, is_new] = indexes_.try_emplace(bucket);
+  Index& index = place->second;
+  if (!is_new) return index;
+  for (std::uint32_t node = nodes_[bucket].next; node != bucket; node = nodes_[node].next) {
+    index.emplace_hint(index.end(), nodes_[node].size, nodes_[node].address, node);
+  }
+  has_indexes_ = true;
+  return index;
+}
+
+void FreeList::add_to_index(std::uint32_t self, std::uint32_t bucket) {
+  indexes_.at(bucket).emplace(nodes_[self].size, nodes_[self].address, self);
+}
+
+void FreeList::remove_from_index(std::uint32_t self, std::uint32_t bucket) {
+  indexes_.at(bucket).erase({nodes_[self].size, nodes_[self].address, self});
+}
+
+std::uint32_t FreeList::first_in_index(std::uint32_t bucket, Bytes size, Bytes address) {
+  const Index& index = index_of(bucket);
+  const auto found = index.lower_bound({size, address, 0});
+  return found == index.end() ? bucket : std::get<2>(*found);
+}
+
 void FreeList::make_room_for(std::uint32_t node) {
   nodes_.resize(std::max<std::size_t>(node + 1, nodes_.size() + nodes_.size() / 2));
 }

@@ -4,6 +4,7 @@
 // The blocks are in buckets by size, sixteen to a power of two, so that a request finds its bucket with a shift and the
 // next filled one with a bitmap. A bucket is a ring of blocks, the best one first, through a head that is larger
 // than all. Rings hold a few blocks and live in one flat array: nothing is allocated, and a removal searches nothing.
+// A model of thousands of layers has rings of thousands of blocks: one that takes long to walk gets an ordered index.
 // Covered by tests/unit/alloc_test.cc.
 #pragma once
 
@@ -12,6 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "memcalc/base/bytes.h"
@@ -28,13 +32,16 @@ class FreeList {
 
   /// The best block for `size`, which stays in the list; kNone where no block is large enough.
   /// Pre, here and below: sizes are positive multiples of 512.
-  [[nodiscard]] Handle best_fit(Bytes size) const {
+  [[nodiscard]] Handle best_fit(Bytes size) {
     const std::uint32_t home = bucket_of(size);
     std::uint32_t node = nodes_[next_filled_bucket(home)].next;
     if (nodes_[node].size < size) [[unlikely]] {
       // Only the request's own bucket holds smaller blocks than it. Its head ends the search.
+      std::size_t steps = 0;
       do node = nodes_[node].next;
-      while (nodes_[node].size < size);
+      while (nodes_[node].size < size && ++steps < kLongWalk);
+      if (steps == kLongWalk) [[unlikely]]
+        node = first_in_index(home, size, std::numeric_limits<Bytes>::min());
       if (node == home) node = nodes_[next_filled_bucket(home + 1)].next;
     }
     return node - kBucketCount;
@@ -57,12 +64,12 @@ class FreeList {
     const std::uint32_t self = node_of(block);
     Node& node = nodes_[self];
     const std::uint32_t bucket = bucket_of(size);
+    // Most often the block is alone in its bucket and stays there.
+    const bool stays = node.bucket == bucket && node.previous == node.next && !is_indexed(bucket);
+    if (!stays) unlink(self);
     node.size = size;
     node.address = address;
-    // Most often the block is alone in its bucket and stays there.
-    if (node.bucket == bucket && node.previous == node.next) return;
-    unlink(self);
-    link(self, bucket);
+    if (!stays) link(self, bucket);
   }
 
   /// Every block of the list, in no particular order.
@@ -75,6 +82,7 @@ class FreeList {
   static constexpr std::uint32_t kSmallestBits = 9;
   static constexpr std::uint32_t kWordCount = (((63 - kSmallestBits) << kSubBucketBits) + 1 + 63) / 64;
   static constexpr std::uint32_t kBucketCount = kWordCount * 64;
+  static constexpr std::size_t kLongWalk = 64;  // steps in a ring, before it gets an index
 
   struct Node {
     Bytes size = 0;
@@ -123,21 +131,26 @@ class FreeList {
     nodes_[before].next = self;
     nodes_[after].previous = self;
     filled_[bucket / 64] |= std::uint64_t{1} << (bucket % 64);
+    if (is_indexed(bucket)) [[unlikely]]
+      add_to_index(self, bucket);
   }
 
   // Pre: first is better than self, last is not. Walks from both ends, since a group of equal sizes can be long.
-  [[nodiscard]] std::uint32_t last_better_than(std::uint32_t self, std::uint32_t first, std::uint32_t last) const {
-    while (true) {
+  [[nodiscard]] std::uint32_t last_better_than(std::uint32_t self, std::uint32_t first, std::uint32_t last) {
+    for (std::size_t steps = 0; steps < kLongWalk; ++steps) {
       const std::uint32_t second = nodes_[first].next;
       if (is_better(self, second)) return first;
       first = second;
       last = nodes_[last].previous;
       if (is_better(last, self)) return last;
     }
+    return nodes_[first_in_index(bucket_of(nodes_[self].size), nodes_[self].size, nodes_[self].address)].previous;
   }
 
   void unlink(std::uint32_t self) {
     const Node& node = nodes_[self];
+    if (is_indexed(node.bucket)) [[unlikely]]
+      remove_from_index(self, node.bucket);
     nodes_[node.previous].next = node.next;
     nodes_[node.next].previous = node.previous;
     // Whether the ring is empty now is hard to predict: the bit is cleared without a branch.
@@ -156,8 +169,20 @@ class FreeList {
 
   void make_room_for(std::uint32_t node);
 
+  /// The blocks of one bucket, by size, address and node.
+  using Index = std::set<std::tuple<Bytes, Bytes, std::uint32_t>>;
+  [[nodiscard]] bool is_indexed(std::uint32_t bucket) const { return has_indexes_ && indexes_.contains(bucket); }
+  [[nodiscard]] const Index& index_of(std::uint32_t bucket);
+  void add_to_index(std::uint32_t self, std::uint32_t bucket);
+  void remove_from_index(std::uint32_t self, std::uint32_t bucket);
+  // The best one of at least this size and, among equals, of at least this address; the head where there is none. Makes
+  // the index where there is none.
+  [[nodiscard]] std::uint32_t first_in_index(std::uint32_t bucket, Bytes size, Bytes address);
+
   KeptVector<Node> nodes_;                              // the heads of the buckets, then a node for each handle
   std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block, and the extra one
+  bool has_indexes_ = false;
+  std::map<std::uint32_t, Index> indexes_;  // by bucket, of long rings
 };
 
 }  // namespace memcalc

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "memcalc/spec/validate.h"
+#include "memcalc/spec/model_kind.h"
 
 namespace memcalc {
 namespace {
@@ -22,6 +22,7 @@ class Search {
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
       if (positions) last_ = std::min(last_, *positions / options.multiple_of);
+      result_.trained = trained_context(model);
     }
     result_.model = model.name;
     result_.device = device;

@@ -1,5 +1,6 @@
 // The words of max-batch and max-seq.
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "memcalc/plan/largest.h"
@@ -26,6 +27,17 @@ std::string on_card(const Largest& largest) {
   return text + ")";
 }
 
+/// Of the largest that runs at all: "1 retry of the allocator".
+std::string retries_of(const Largest& largest) {
+  const Probe* probe = largest.probe_of(largest.value);
+  const std::int64_t count = probe == nullptr ? 0 : probe->retries;
+  return std::to_string(count) + (count == 1 ? " retry" : " retries") + " of the allocator in three steps";
+}
+
+bool is_beyond_training(const Largest& largest) {
+  return largest.trained > 1 && largest.unhurried > largest.trained;  // 1: a model without positions
+}
+
 std::string headline_of(const Largest& largest) {
   const std::string noun = noun_of(largest.options.measure);
   const std::string unit = largest.options.measure == Measure::kSequence ? " tokens" : "";
@@ -34,14 +46,29 @@ std::string headline_of(const Largest& largest) {
     return largest.model + " does NOT fit on " + on_card(largest) + ": a " + noun + " of " +
            std::to_string(first.value) + " needs " + format_bytes(first.needed) + ".";
   }
-  std::string text = "Largest " + noun + " of " + largest.model + " on " + on_card(largest) + ": " +
-                     std::to_string(largest.value) + unit;
-  if (largest.at_limit) {
-    text += largest.options.measure == Measure::kSequence && largest.value < largest.options.limit
-                ? ", the model's last position"
-                : ", where the search ends";
+  const std::string text = "Largest " + noun + " of " + largest.model + " on " + on_card(largest) + ": ";
+  if (largest.unhurried == 0) {
+    return text + "none without retries of the allocator; up to " + std::to_string(largest.value) + unit + " with " +
+           retries_of(largest) + ".";
   }
-  return text + ".";
+  std::string answer = std::to_string(largest.unhurried) + unit;
+  if (largest.at_limit && largest.unhurried == largest.value) {
+    answer += largest.options.measure == Measure::kSequence && largest.value < largest.options.limit
+                  ? ", the model's last position"
+                  : ", where the search ends";
+  }
+  if (is_beyond_training(largest)) {
+    answer += ", beyond the " + std::to_string(largest.trained) + " that it was trained with";
+  }
+  if (largest.value > largest.unhurried) {
+    answer += "; up to " + std::to_string(largest.value) + " with " + retries_of(largest);
+  }
+  return text + answer + ".";
+}
+
+std::string beyond_training_note(const Largest& largest) {
+  return "the model was trained with sequences of at most " + std::to_string(largest.trained) +
+         " tokens: what it computes beyond them is not what it learned, unless its positions are scaled";
 }
 
 std::vector<std::string> notes_of(const Largest& largest) {
@@ -52,6 +79,7 @@ std::vector<std::string> notes_of(const Largest& largest) {
                     " the card runs full: the allocator gives its free segments back and asks again, which takes time "
                     "in each step");
   }
+  if (is_beyond_training(largest)) notes.push_back(beyond_training_note(largest));
   if (!largest.larger_that_run.empty()) {
     notes.push_back("not monotone: " + listed(largest.larger_that_run) + " would run, though " +
                     std::to_string(largest.value + largest.options.multiple_of) + " does not");
@@ -67,13 +95,15 @@ std::vector<std::string> notes_of(const Largest& largest) {
   return notes;
 }
 
-/// The rows around the answer; the search's first steps are of no interest.
+/// The rows around the answer and around the largest that runs; the search's first steps are of no interest.
 std::vector<Probe> rows_of(const Largest& largest) {
   constexpr std::int64_t kAround = 3;
   std::vector<Probe> rows;
   for (const Probe& probe : largest.probes) {
-    const std::int64_t distance = (probe.value - largest.value) / largest.options.multiple_of;
-    if (probe.value == largest.unhurried || (distance >= -kAround && distance <= kAround)) rows.push_back(probe);
+    const auto is_near = [&](std::int64_t value, std::int64_t around) {
+      return std::abs(probe.value - value) <= around * largest.options.multiple_of;
+    };
+    if (is_near(largest.unhurried, kAround) || is_near(largest.value, 1)) rows.push_back(probe);
   }
   return rows;
 }
@@ -105,12 +135,16 @@ Answer answer_of(const Largest& largest) {
   answer.positive = largest.value > 0;
   answer.complete = largest.complete;
   const std::string key = batch ? "batch_size" : "sequence_length";
-  answer.facts = {{"model", "model", Unit::kText, largest.model},
-                  {"gpu", "card", Unit::kText, largest.device.name},
-                  {"memory_bytes", "memory", Unit::kBytes, largest.device.memory_bytes},
-                  {"margin_bytes", "margin", Unit::kBytes, largest.options.margin},
-                  {"largest", std::string("largest ") + noun_of(largest.options.measure), Unit::kCount, largest.value},
-                  {"largest_without_retries", "without retries", Unit::kCount, largest.unhurried}};
+  answer.facts = {
+      {"model", "model", Unit::kText, largest.model},
+      {"gpu", "card", Unit::kText, largest.device.name},
+      {"memory_bytes", "memory", Unit::kBytes, largest.device.memory_bytes},
+      {"margin_bytes", "margin", Unit::kBytes, largest.options.margin},
+      {"largest", std::string("largest ") + noun_of(largest.options.measure), Unit::kCount, largest.unhurried},
+      {"largest_with_retries", "with retries", Unit::kCount, largest.value}};
+  if (!batch && largest.trained > 1) {
+    answer.facts.push_back({"trained_sequence_length", "trained with", Unit::kCount, largest.trained});
+  }
   answer.columns = {{key, batch ? "batch" : "tokens", Unit::kCount},
                     {"allocated_bytes", "allocated", Unit::kBytes, true},
                     {"reserved_bytes", "reserved", Unit::kBytes},
@@ -141,7 +175,7 @@ Answer answer_of(std::span<const Largest> all, const std::vector<std::string>& v
   answer.columns.insert(answer.columns.begin(), {{"model", "model", Unit::kText}, {"gpu", "card", Unit::kText}});
   answer.columns.insert(answer.columns.end(), {{"memory_bytes", "memory", Unit::kBytes, true},
                                                {"largest", std::string("largest ") + noun_of(measure), Unit::kCount},
-                                               {"largest_without_retries", "without retries", Unit::kCount, true},
+                                               {"largest_with_retries", "with retries", Unit::kCount, true},
                                                {"needed_bytes", "needed", Unit::kBytes},
                                                {"refusal", "why not", Unit::kText, true}});
   std::size_t found = 0;
@@ -154,9 +188,13 @@ Answer answer_of(std::span<const Largest> all, const std::vector<std::string>& v
     }
     answer.complete = answer.complete && each.complete;
     if (each.value > 0) ++found;
+    if (is_beyond_training(each)) {
+      answer.notes.push_back(each.model + " on " + each.device.name + ": " + beyond_training_note(each));
+    }
     std::vector<Value> row = varied_values(each, varied, values[i]);
-    const Probe* probe = each.probe_of(each.value > 0 ? each.value : each.probes.front().value);
-    row.insert(row.end(), {each.device.memory_bytes, each.value, each.unhurried, probe->needed, {}});
+    const std::int64_t shown = each.unhurried > 0 ? each.unhurried : each.value;
+    const Probe* probe = each.probe_of(shown > 0 ? shown : each.probes.front().value);
+    row.insert(row.end(), {each.device.memory_bytes, each.unhurried, each.value, probe->needed, {}});
     answer.rows.push_back(std::move(row));
   }
   answer.positive = found > 0;

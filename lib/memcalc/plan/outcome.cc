@@ -1,6 +1,7 @@
 #include "memcalc/plan/outcome.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "memcalc/spec/host_step.h"
 
@@ -20,6 +21,12 @@ double bubble_seconds(const Report& report) {
 }
 
 }  // namespace
+
+Refusal refusal_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (known != nullptr && known->code() != ErrorCode::kInternal) return {error.what(), false};
+  return {"BUG OF MEMCALC, please report it: " + std::string(error.what()), true};
+}
 
 Outcome outcome_of(const Report& report) {
   Outcome outcome{.allocated = report.memory.peak_allocated,
@@ -61,10 +68,11 @@ Outcome outcome_of(const Candidate& candidate) {
   try {
     const Report report = estimate(candidate.model, candidate.run, candidate.device);
     return candidate.built_on_meta ? without_construction(report, outcome_of(report)) : outcome_of(report);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInput) throw;
+  } catch (const std::exception& error) {
+    Refusal refusal = refusal_of(error);
     Outcome refused;
-    refused.refusal = error.what();
+    refused.refusal = std::move(refusal.reason);
+    refused.own_fault = refusal.own_fault;
     return refused;
   }
 }

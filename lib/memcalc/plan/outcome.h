@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,9 +22,19 @@ struct Speed {
   double mfu = 0;
 };
 
+/// Why there is no answer for one of many.
+struct Refusal {
+  std::string reason;      // empty: there is an answer
+  bool own_fault = false;  // a bug of memcalc, not of the question; the reason says so
+};
+
+/// What a row says of the exception that its question ended in.
+[[nodiscard]] Refusal refusal_of(const std::exception& error);
+
 struct Outcome {
-  std::string refusal;  // why there is no estimate: not possible or not modelled; the rest is then empty
-  Bytes allocated = 0;  // peaks, of the rank that needs most
+  std::string refusal;     // why there is no estimate: not possible or not modelled; the rest is then empty
+  bool own_fault = false;  // Refusal::own_fault
+  Bytes allocated = 0;     // peaks, of the rank that needs most
   Bytes reserved = 0;
   Bytes needed = 0;    // what the card must have: reserved, context, kernels
   Bytes headroom = 0;  // memory of the card less `needed`; negative where it does not fit
@@ -50,7 +61,7 @@ struct Candidate {
   bool built_on_meta = false;  // see without_construction()
 };
 
-/// estimate(), where what the library refuses (Error of kUsage, kUnsupported, kOverflow) is an outcome, too.
+/// estimate(), where an exception is an outcome, too: one of many that cannot be answered ends none of the others.
 [[nodiscard]] Outcome outcome_of(const Candidate& candidate);
 
 /// One after the other on each of the threads; null where it was stopped before.

@@ -9,6 +9,7 @@
 
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
 namespace memcalc {
@@ -115,6 +116,7 @@ class Planner {
 
   [[nodiscard]] Sifted sifted_of(const Choice& choice) const {
     if (const char* rule = contradiction_in(question_, choice)) return {rule, 0, 0};
+    if (const char* rule = unsaid_in_settings(question_, choice)) return {rule, 0, 0};
     const ClosedForm* form = forms_.of(choice);
     if (form == nullptr) return {rule_of(forms_.refusals[static_cast<std::size_t>(choice.way)]), 0, 0};
     Sifted sifted;
@@ -194,6 +196,7 @@ class Planner {
 
   void judge(const Choice& choice, Outcome outcome) {
     ++plan_.simulated;
+    if (outcome.own_fault) ++plan_.own_faults;
     if (outcome.answered() && !outcome.fits) {
       const double least = std::max(1.0, least_bytes(*forms_.of(choice), question_, choice));
       failures_.push_back({choice, static_cast<double>(outcome.needed) / least});
@@ -246,16 +249,27 @@ class Planner {
 };
 
 void check(const PlanQuestion& question) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 20;
-  const auto refuse = [](const char* what, std::int64_t found) {
-    throw Error(ErrorCode::kUsage, std::string(what) + ": expected a whole number from 1 to " + std::to_string(kMost) +
-                                       ", found " + std::to_string(found));
+  constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
+  // ZeRO's shares are counted rank by rank, so a simulation takes longer with each: 64 of 65,536 ranks are 4 s of
+  // processor time, and beyond them there is no answer in 5 s.
+  constexpr std::int64_t kMostGpus = std::int64_t{1} << 16;
+  const auto refuse = [](const char* what, std::int64_t most, std::int64_t found, const char* why) {
+    throw Error(ErrorCode::kUsage, std::string(what) + ": expected a whole number from 1 to " + std::to_string(most) +
+                                       ", found " + std::to_string(found) + why);
   };
-  if (question.gpus < 1 || question.gpus > kMost) refuse("gpus", question.gpus);
-  if (question.global_batch < 1 || question.global_batch > kMost) refuse("global batch", question.global_batch);
+  if (question.gpus < 1 || question.gpus > kMostGpus) {
+    refuse("gpus", kMostGpus, question.gpus, " (a plan for more takes too long: each rank is counted)");
+  }
+  if (question.global_batch < 1 || question.global_batch > kMostSequences) {
+    refuse("global batch", kMostSequences, question.global_batch, "");
+  }
   if (question.nodes < 1 || question.gpus % question.nodes != 0) {
     throw Error(ErrorCode::kUsage,
                 "nodes " + std::to_string(question.nodes) + " does not divide gpus " + std::to_string(question.gpus));
+  }
+  if (question.emit == Emit::kTrainer && !has_trainer_name(question.run.optimizer)) {
+    throw Error(ErrorCode::kUsage, "emit trainer: the Trainer has no name for the optimizer " +
+                                       std::string(name_of(question.run.optimizer)));
   }
   if (question.margin < 0 || question.margin >= question.device.memory_bytes) {
     throw Error(ErrorCode::kUsage, "margin: expected less than the card's memory");

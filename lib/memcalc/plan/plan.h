@@ -27,6 +27,7 @@ struct PlanQuestion {
   double network_bytes_per_second = 50e9;  // of a GPU between hosts (400 Gb/s each)
   std::vector<Framework> frameworks = {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};  // searched
   std::size_t simulated = 64;  // candidates that are simulated at most
+  Emit emit = Emit::kNothing;  // only what these settings can say is searched
 };
 
 /// Candidates that one rule took out.
@@ -48,6 +49,7 @@ struct Plan {
   std::size_t candidates = 0;
   std::size_t simulated = 0;
   std::size_t fitting = 0;
+  std::size_t own_faults = 0;         // simulated ones that ended in a bug of memcalc
   std::vector<Rejection> rejections;  // the most frequent first
   bool complete = true;               // false: stopped
   std::vector<std::string> assumptions;

@@ -27,7 +27,8 @@ std::string rejections_note(const Plan& plan) {
             plan.rejections[i].rule + ")";
   }
   if (plan.rejections.size() > kListed) {
-    text += "; and " + std::to_string(plan.rejections.size() - kListed) + " rules more (--format json)";
+    text += "; and " + std::to_string(plan.rejections.size() - kListed) +
+            (plan.rejections.size() == kListed + 1 ? " rule" : " rules") + " more (--format json)";
   }
   return text;
 }

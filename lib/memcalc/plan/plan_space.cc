@@ -85,7 +85,9 @@ std::int64_t experts_of(const ModelSpec& model) {
 Way way_of(const PlanQuestion& question, const Sharding& sharding) {
   if (sharding.framework == Framework::kMegatron) return Way::kMegatron;
   if (sharding.framework == Framework::kDeepSpeed) return Way::kDeepSpeed;
-  const bool mixes = sharding.mode == DataParallel::kFsdp2 && question.run.precision == Precision::kAmpBf16;
+  // The Trainer's bf16=True is autocast and accelerate's own policy together, which the run as asked says.
+  const bool mixes = sharding.mode == DataParallel::kFsdp2 && question.run.precision == Precision::kAmpBf16 &&
+                     question.run.loop == Loop::kBare;
   return mixes ? Way::kFsdpMixed : Way::kAsAsked;
 }
 
@@ -204,6 +206,15 @@ const char* contradiction_in(const PlanQuestion& question, const Choice& c) {
       (!alone || c.tensor > 1 || c.checkpointing != Checkpointing::kNone)) {
     return "zero bubble beside anything else is not searched under torch";
   }
+  return nullptr;
+}
+
+const char* unsaid_in_settings(const PlanQuestion& question, const Choice& c) {
+  if (question.emit != Emit::kTrainer) return nullptr;
+  // transformers 5.17, training_args.py: gradient_checkpointing is of every layer, and fsdp_config's form likewise.
+  if (c.checkpointing == Checkpointing::kSelective) return "TrainingArguments has no selective checkpointing";
+  if (c.checkpoint_every > 1) return "TrainingArguments checkpoints every layer or none";
+  if (c.offload_activations) return "TrainingArguments does not send activations to the host";
   return nullptr;
 }
 

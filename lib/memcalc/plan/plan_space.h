@@ -49,6 +49,10 @@ struct Choice {
 /// Why a candidate makes no sense, whatever the library models; null otherwise.
 [[nodiscard]] const char* contradiction_in(const PlanQuestion& question, const Choice& choice);
 
+/// Why the settings that PlanQuestion::emit asks for cannot say a candidate, so that copying them would run another
+/// one; null where they can.
+[[nodiscard]] const char* unsaid_in_settings(const PlanQuestion& question, const Choice& choice);
+
 [[nodiscard]] RunSpec run_of(const PlanQuestion& question, const Choice& choice);
 
 /// The run on one GPU with batch 1 that a closed form of this way begins with. `activations`: with the precision in

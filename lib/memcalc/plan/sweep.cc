@@ -43,7 +43,8 @@ void note_refusals(const Sweep& swept, Answer& answer) {
   constexpr std::size_t kListed = 4;
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     if (i == kListed) {
-      answer.notes.push_back("and " + std::to_string(reasons.size() - kListed) + " reasons more: --format csv has all");
+      answer.notes.push_back("and " + std::to_string(reasons.size() - kListed) +
+                             (reasons.size() == kListed + 1 ? " reason" : " reasons") + " more: --format csv has all");
       break;
     }
     const auto& [reason, count] = reasons[i];
@@ -60,6 +61,17 @@ std::size_t count_of_fitting(const Sweep& swept) {
 
 std::string fit_words(const Sweep& swept) {
   return std::to_string(count_of_fitting(swept)) + " of " + std::to_string(swept.points.size()) + " fit.";
+}
+
+/// " of gpt2"; nothing where the points are of several models, whose labels name them.
+std::string model_words(const Sweep& swept) {
+  std::string name;
+  for (const SweepPoint& point : swept.points) {
+    if (point.model.empty() || point.model == name) continue;
+    if (!name.empty()) return "";
+    name = point.model;
+  }
+  return name.empty() ? "" : " of " + name;
 }
 
 std::string share_name(std::size_t category) {
@@ -80,12 +92,17 @@ Sweep sweep(const std::vector<std::string>& varied, const std::vector<SweepQuest
     if (question.candidate) {
       outcome = outcome_of(*question.candidate);
     } else {
-      outcome.refusal = question.refusal;
+      outcome.refusal = question.refusal.reason;
+      outcome.own_fault = question.refusal.own_fault;
     }
   });
   for (std::size_t i = 0; i < questions.size(); ++i) {
     if (!outcomes[i]) continue;
     SweepPoint point{.values = questions[i].values, .outcome = *std::move(outcomes[i])};
+    for (std::size_t k = 0; k < std::min(varied.size(), point.values.size()); ++k) {  // as asked for, where refused
+      if (varied[k] == "model") point.model = point.values[k];
+      if (varied[k] == "gpu") point.device.name = point.values[k];
+    }
     if (questions[i].candidate) {
       point.model = questions[i].candidate->model.name;
       point.device = questions[i].candidate->device;
@@ -94,6 +111,11 @@ Sweep sweep(const std::vector<std::string>& varied, const std::vector<SweepQuest
     swept.points.push_back(std::move(point));
   }
   return swept;
+}
+
+std::size_t Sweep::own_faults() const {
+  return static_cast<std::size_t>(
+      std::count_if(points.begin(), points.end(), [](const SweepPoint& p) { return p.outcome.own_fault; }));
 }
 
 Answer answer_of(const Sweep& swept) {
@@ -197,7 +219,10 @@ Answer largest_model_of(const Sweep& swept) {
     if (point.outcome.fits && (largest == nullptr || point.parameters >= largest->parameters)) largest = &point;
   }
   answer.positive = largest != nullptr;
-  const std::string card = swept.points.empty() ? "the card" : swept.points.front().device.name;
+  // A model that is refused before its card is looked at has none.
+  const auto carded = std::find_if(swept.points.begin(), swept.points.end(),
+                                   [](const SweepPoint& point) { return !point.device.name.empty(); });
+  const std::string card = carded == swept.points.end() ? "the card" : carded->device.name;
   answer.headline = largest == nullptr
                         ? "None of " + std::to_string(swept.points.size()) + " models fits on " + card + "."
                         : "Largest model on " + card + ": " + largest->model + ".";
@@ -222,7 +247,7 @@ Answer largest_model_of(const Sweep& swept) {
 }
 
 std::string plot_of(const Sweep& swept) {
-  StackedPlot plot{.title = "Memory at the peak, by category"};
+  StackedPlot plot{.title = "Memory at the peak, by category" + model_words(swept)};
   for (const std::string& name : swept.varied) plot.x_label += (plot.x_label.empty() ? "" : ", ") + name;
   for (std::size_t i = 0; i < kCategoryCount; ++i) plot.layers.push_back({share_name(i), {}});
   plot.layers.push_back({"allocator slack", {}, false});

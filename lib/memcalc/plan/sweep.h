@@ -2,6 +2,7 @@
 // (compare), the largest model of a family (max-model). Covered by tests/unit/sweep_test.cc.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,13 +27,15 @@ struct Sweep {
   std::vector<std::string> varied;  // names of options, as on the command line: "bs", "kv-heads"
   std::vector<SweepPoint> points;
   bool complete = true;  // false: stopped; the points that were reached
+  /// Points that ended in a bug of memcalc.
+  [[nodiscard]] std::size_t own_faults() const;
 };
 
 /// What was asked of one point: its values, and the run that they lead to or why there is none.
 struct SweepQuestion {
   std::vector<std::string> values;
   std::optional<Candidate> candidate;
-  std::string refusal;
+  Refusal refusal;
 };
 
 [[nodiscard]] Sweep sweep(const std::vector<std::string>& varied, const std::vector<SweepQuestion>& questions,

@@ -1,8 +1,11 @@
 #include "memcalc/report/render_lists.h"
 
+#include <algorithm>
+
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/report/table.h"
+#include "memcalc/spec/names.h"
 
 namespace memcalc {
 namespace {
@@ -34,6 +37,25 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool reco
   return rows;
 }
 
+/// Of a text, the first other name that leaves the line within 80 columns, or the beginning of the first one.
+void fit_other_names(const std::vector<ModelListing>& models, std::vector<Cells>& rows) {
+  constexpr std::size_t kColumns = 80, kGap = 2, kLast = 3;
+  std::size_t used = 0;
+  for (std::size_t column = 0; column < kLast; ++column) {
+    std::size_t width = 0;
+    for (const Cells& row : rows) width = std::max(width, row[column].size());
+    used += width + kGap;
+  }
+  const std::size_t room = used < kColumns ? kColumns - used : 0;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const std::vector<std::string>& names = models[i].aliases;
+    if (names.empty()) continue;
+    const auto fits = [&](const std::string& name) { return name.size() <= room; };
+    const auto found = std::find_if(names.begin(), names.end(), fits);
+    rows[i + 1][kLast] = found != names.end() ? *found : one_line(names.front(), room - 1);  // row 0 is the heading
+  }
+}
+
 std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool record) {
   std::vector<Cells> rows;
   rows.push_back(record ? Cells{"name", "description", "memory_bytes", "memory_bandwidth_bytes_per_second",
@@ -57,7 +79,9 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
 
 std::string render(const std::vector<ModelListing>& models, Format format) {
   if (format == Format::kJson) return render_json(models);
-  return render_table(model_rows(models, format == Format::kCsv), {false, false, true, false}, format);
+  std::vector<Cells> rows = model_rows(models, format == Format::kCsv);
+  if (format == Format::kText) fit_other_names(models, rows);
+  return render_table(rows, {false, false, true, false}, format);
 }
 
 std::string render(const std::vector<DeviceListing>& devices, Format format) {

@@ -52,7 +52,8 @@ ModelSpec SpecRegistry::model(const std::string& reference, const ArchitectureCh
   }
   ConfigChanges changed = config_changes(model_type, changes, &config);
   const JsonDocument other = document.changed(changed.keys, ours ? "config" : "", path + " with " + changes.text());
-  ModelSpec model = ours ? read_model_file(other.root()).model : model_from_hf_config(other.root(), path);
+  ModelSpec model =
+      ours ? read_model_file(other.root()).model : model_from_hf_config(other.root(), config_name(other.root(), path));
   if (!ours && !changes.tie) tie_head_as_transformers(model);
   if (model.source.empty()) model.source = path;
   model.name += " (" + changes.text() + ")";

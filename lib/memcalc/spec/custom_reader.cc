@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -387,7 +388,7 @@ ModelSpec read_custom_file(const JsonObject& json) {
   check_shapes(spec, input_shape(spec), 1);
 
   ModelSpec model;
-  model.name = json.optional_string("name").value_or(json.file());
+  model.name = json.optional_string("name").value_or(std::filesystem::path(json.file()).stem().string());
   if (model.name.empty()) throw json.error_found("name", "a name of at least one letter");
   model.model_type = "layers";
   model.architecture = std::move(spec);

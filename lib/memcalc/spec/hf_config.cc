@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "memcalc/base/bytes.h"
@@ -13,6 +15,8 @@
 
 namespace memcalc {
 namespace {
+
+namespace fs = std::filesystem;
 
 // One function a family, one line a key, in the order of transformers' configuration_*.py. Numbers and names given
 // as fallback are the defaults there (5.17).
@@ -231,11 +235,17 @@ ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   return model;
 }
 
-ModelSpec read_hf_config(const std::string& path) {
-  const JsonDocument document = JsonDocument::read_file(path);
-  ModelSpec model = model_from_hf_config(document.root(), path);
-  model.source = path;
-  return model;
+std::string config_name(const JsonObject& config, const std::string& path) {
+  // A hub id or the directory that from_pretrained() was given; its last part is the name.
+  std::string given = config.nullable_string("_name_or_path").value_or("");
+  while (given.ends_with('/')) given.pop_back();
+  const std::string last = given.substr(given.rfind('/') + 1);  // npos + 1 == 0
+  if (!last.empty() && last != "." && last != "..") return last;
+  const fs::path file = fs::path(path).filename();
+  if (file != "config.json") return file.stem().string();
+  std::error_code status;
+  const fs::path directory = fs::absolute(path, status).lexically_normal().parent_path().filename();
+  return status || directory.empty() ? file.stem().string() : directory.string();
 }
 
 }  // namespace memcalc

@@ -15,11 +15,12 @@
 
 namespace memcalc {
 
-/// Reads `path`; the ModelSpec is named after it.
-[[nodiscard]] ModelSpec read_hf_config(const std::string& path);
+/// What a model is called that `path` describes: by the config's own `_name_or_path`, else by the directory that holds
+/// its config.json, else by its file.
+[[nodiscard]] std::string config_name(const JsonObject& config, const std::string& path);
 
-/// The same from an object that is already parsed (the "config" of our own model files).
-/// Throws Error(kInput) on wrong values, Error(kUnsupported) on what is right but not modelled.
+/// `config`: parsed already, alone or the "config" of our own model files; the ModelSpec is called `name`. Throws
+/// Error(kInput) on wrong values, Error(kUnsupported) on what is right but not modelled.
 [[nodiscard]] ModelSpec model_from_hf_config(const JsonObject& config, std::string name);
 
 /// What transformers 5.17 makes of a T5 or mT5 whose config.json says that its head is not tied (configuration_t5.py,

@@ -2,20 +2,17 @@
 // the tree is built here, because its own one rounds large integers, drops the text of numbers, lets the last of
 // two equal keys win and has no depth limit.
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
+#include <cstdint>
 #include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc {
 namespace {
@@ -29,7 +26,7 @@ std::string line_and_column(std::string_view text, std::size_t position) {
 }
 
 Error input_error(const std::string& file, const std::string& message) {
-  return {ErrorCode::kInput, one_line(file, 4096) + ": " + message};
+  return {ErrorCode::kInput, shown_path(file) + ": " + message};
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -180,10 +177,6 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   std::string problem_;
 };
 
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 }  // namespace
 
 JsonNode parse_json_text(std::string_view text, const std::string& file_name) {
@@ -193,25 +186,7 @@ JsonNode parse_json_text(std::string_view text, const std::string& file_name) {
 }
 
 std::string read_text_file(const std::string& path) {
-  std::error_code status;
-  if (std::filesystem::is_directory(path, status)) {
-    throw input_error(path, "found a directory; accepted: a JSON file");
-  }
-  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) {
-    throw input_error(path, "cannot be read: " + std::generic_category().message(errno));
-  }
-  std::string text;
-  char block[1 << 14];
-  for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, file.get())) > 0;) {
-    text.append(block, count);
-    if (text.size() > kJsonMaxFileBytes) {
-      throw input_error(
-          path, "larger than " + std::to_string(kJsonMaxFileBytes >> 20U) + " MiB; accepted: a config of a few KiB");
-    }
-  }
-  if (std::ferror(file.get()) != 0) throw input_error(path, "cannot be read to its end");
-  return text;
+  return read_user_file(path, "a JSON file", static_cast<std::int64_t>(kJsonMaxFileBytes));
 }
 
 }  // namespace memcalc

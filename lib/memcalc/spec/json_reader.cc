@@ -7,6 +7,7 @@
 
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc {
 namespace {
@@ -88,10 +89,10 @@ std::vector<std::string> JsonObject::keys() const {
 
 Error JsonObject::error(std::string_view key, const std::string& message, ErrorCode code) const {
   const std::string pointer = pointer_ + (key.empty() ? "" : pointer_step(key));
-  return {code, one_line(*file_, 4096) + ": " + (pointer.empty() ? "" : pointer + ": ") + message};
+  return {code, shown_path(*file_) + ": " + (pointer.empty() ? "" : pointer + ": ") + message};
 }
 
-std::string JsonObject::where() const { return one_line(*file_, 4096) + (pointer_.empty() ? "" : ": " + pointer_); }
+std::string JsonObject::where() const { return shown_path(*file_) + (pointer_.empty() ? "" : ": " + pointer_); }
 
 Error JsonObject::error_found(std::string_view key, const std::string& accepted) const {
   const JsonNode* value = key.empty() ? node_ : find(key);

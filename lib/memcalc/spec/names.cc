@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace memcalc {
@@ -10,8 +11,38 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+// What is the same letter when names are compared: case does not count, and people mix dashes with underscores.
+char folded(char c) { return c == '_' ? '-' : lower(c); }
+
 // Names and keys are short; a longer one is a mistake of another kind and is not compared.
 constexpr std::size_t kLongestCompared = 96;
+
+// How many edits a typing mistake makes, by the length of the shorter name: one in "lama", two in "familie". Three in
+// ten letters make another name: llava-1.5-7b is no llama-1-7b.
+std::size_t most_edits(std::size_t shorter) {
+  if (shorter < 3) return 0;
+  if (shorter < 6) return 1;
+  return shorter < 12 ? 2 : 3;
+}
+
+bool begins_with(std::string_view name, std::string_view start) {
+  return name.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), name.begin(), [](char a, char b) { return folded(a) == folded(b); });
+}
+
+// "--optim" for "--optimizer": the candidates that begin so, where they are few.
+std::vector<std::string> continuations_of(std::string_view name, std::span<const std::string> candidates,
+                                          std::size_t limit) {
+  constexpr std::size_t kShortest = 3;
+  std::vector<std::string> result;
+  if (name.size() < kShortest) return result;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(result),
+               [&](const std::string& candidate) { return begins_with(candidate, name); });
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  if (result.size() > limit) result.clear();
+  return result;
+}
 
 }  // namespace
 
@@ -31,9 +62,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     const auto& above = rows[(i - 1) % 3];
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      const bool same = folded(a[i - 1]) == folded(b[j - 1]);
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+      if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) && folded(a[i - 2]) == folded(b[j - 1])) {
         row[j] = std::min(row[j], rows[(i - 2) % 3][j - 2] + 1);
       }
     }
@@ -46,9 +77,9 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
-    // A third of the longer name may differ: "bert-lage" finds "bert-large", "x" finds nothing.
-    if (distance <= std::max(name.size(), candidate.size()) / 3) near.emplace_back(distance, candidate);
+    if (distance <= most_edits(std::min(name.size(), candidate.size()))) near.emplace_back(distance, candidate);
   }
+  if (near.empty()) return continuations_of(name, candidates, limit);
   std::sort(near.begin(), near.end());
   near.erase(std::unique(near.begin(), near.end()), near.end());
   std::vector<std::string> result;
@@ -61,7 +92,10 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
 }
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
-  const std::vector<std::string> near = nearest_names(name, candidates);
+  return did_you_mean(nearest_names(name, candidates));
+}
+
+std::string did_you_mean(std::span<const std::string> near) {
   if (near.empty()) return "";
   std::string text = "; did you mean ";
   for (std::size_t i = 0; i < near.size(); ++i) {

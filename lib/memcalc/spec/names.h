@@ -10,16 +10,21 @@
 
 namespace memcalc {
 
-/// Edit distance with insertion, deletion, substitution and exchange of neighbours, ASCII case ignored.
+/// Edit distance with insertion, deletion, substitution and exchange of neighbours; ASCII case is ignored, and dashes
+/// and underscores are the same.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidates nearest to `name`, in alphabetical order, at most `limit` of them; none where even the nearest is
-/// too far away to be worth proposing.
+/// too far away to be worth proposing: three edits, two below 12 letters, one below 6. Where none is near, those
+/// that begin with `name`, if there are at most `limit`.
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                                      std::size_t limit = 3);
 
 /// "; did you mean 'bert-large'?" or, with several, "; did you mean 'a', 'b' or 'c'?"; empty without candidates.
 [[nodiscard]] std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+
+/// The same for names that were chosen already.
+[[nodiscard]] std::string did_you_mean(std::span<const std::string> near);
 
 /// Lower-cased copy; only ASCII letters change, whatever the locale.
 [[nodiscard]] std::string ascii_lower(std::string_view text);

@@ -1,7 +1,9 @@
 #include "memcalc/spec/registry.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -16,6 +18,7 @@
 #include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_built.h"
 #include "memcalc/spec/spec_file.h"
+#include "memcalc/spec/user_file.h"
 #include "memcalc/spec/weights.h"
 
 namespace memcalc {
@@ -103,21 +106,83 @@ std::vector<std::string> known_names(const std::vector<std::string>& directories
   return names;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::vector<std::string> numbers_in(std::string_view name) {
+  std::vector<std::string> numbers;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (!is_digit(name[i])) continue;
+    if (i == 0 || !is_digit(name[i - 1])) numbers.emplace_back();
+    numbers.back() += name[i];
+  }
+  return numbers;
+}
+
+// Two names that differ in several numbers, or begin with another letter, are two models and no mistake in typing:
+// gemma-3-4b is not gemma-2-2b, e5-large not t5-large.
+bool may_be_meant(std::string_view name, std::string_view candidate) {
+  const std::string typed = ascii_lower(name), known = ascii_lower(candidate);
+  if (typed.empty() || known.empty() || typed.front() != known.front()) return false;
+  if (known.starts_with(typed)) return true;
+  const std::vector<std::string> mine = numbers_in(typed), others = numbers_in(known);
+  if (mine.size() != others.size()) return false;
+  std::size_t differing = 0;
+  for (std::size_t i = 0; i < mine.size(); ++i) differing += mine[i] == others[i] ? 0 : 1;
+  return differing <= 1;
+}
+
+// "Qwen/Qwen2.5-7B-Instruct" is "qwen2.5-7b": without the owner, and without the words for what was made of the same
+// layers.
+std::string bare_name(std::string_view name) {
+  constexpr std::array<std::string_view, 13> kVariants = {"instruct", "it",   "chat", "base", "hf",  "gguf",   "awq",
+                                                          "gptq",     "4bit", "8bit", "bnb",  "fp8", "unsloth"};
+  const std::string last = ascii_lower(name.substr(name.rfind('/') + 1));  // npos + 1 == 0
+  std::string bare;
+  for (std::size_t at = 0; at < last.size();) {
+    const std::size_t end = std::min(last.find_first_of("-_", at), last.size());
+    const std::string word = last.substr(at, end - at);
+    if (std::find(kVariants.begin(), kVariants.end(), word) == kVariants.end())
+      bare += (bare.empty() ? "" : "-") + word;
+    at = end + 1;
+  }
+  return bare;
+}
+
+// The known models that `reference` may be meant to be, to be proposed.
+std::vector<std::string> meant_models(const std::string& reference, const std::vector<std::string>& known) {
+  const std::string wanted = bare_name(reference);
+  std::map<std::string, std::string> by_bare_name;  // of several, the file's own name, which comes first
+  std::vector<std::string> bare, meant;
+  for (const std::string& name : known) {
+    const std::string each = bare_name(name);
+    if (each == wanted) return {name};
+    if (may_be_meant(reference, name)) meant.push_back(name);
+    if (may_be_meant(wanted, each) && by_bare_name.emplace(each, name).second) bare.push_back(each);
+  }
+  const std::vector<std::string> near = nearest_names(reference, meant);
+  if (!near.empty()) return near;
+  std::vector<std::string> result;
+  for (const std::string& each : nearest_names(wanted, bare)) result.push_back(by_bare_name.at(each));
+  return result;
+}
+
 Error unknown_error(const std::vector<std::string>& directories, std::string_view folder, std::string_view kind,
                     std::string_view command, const std::string& reference) {
   const std::vector<std::string> names = known_names(directories, folder);
   const std::string start = "unknown " + std::string(kind) + " '" + one_line(reference) + "'";
   if (names.empty()) return {ErrorCode::kInput, start + ": no specs in " + join(directories)};
-  const std::string hint = did_you_mean(reference, names);
+  const std::string hint =
+      folder == kModelFolder ? did_you_mean(meant_models(reference, names)) : did_you_mean(reference, names);
   return {ErrorCode::kUsage,
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
+// `name`: of a model whose file says none.
 ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
   ModelSpec model = model_from_hf_config(document.root(), name);
-  model.source = name;
+  model.source = document.root().file();
   return model;
 }
 
@@ -133,13 +198,14 @@ bool holds_head(const Weights& weights) {
 }
 
 ModelSpec model_from_config(const std::string& path) {
-  return model_without_weights(JsonDocument::read_file(path), path);
+  const JsonDocument document = JsonDocument::read_file(path);
+  return model_without_weights(document, config_name(document.root(), path));
 }
 
 Error unknown_architecture(const std::string& path, const Weights& weights) {
   std::vector<std::string> types;
   for (const WeightTypeTotal& each : totals_by_type(weights)) types.emplace_back(each.type.name);
-  return {ErrorCode::kInput, one_line(path, 4096) + ": found weights (" + std::to_string(weights.parameters) +
+  return {ErrorCode::kInput, shown_path(path) + ": found weights (" + std::to_string(weights.parameters) +
                                  " parameters, " + join(types) +
                                  ") and no config.json beside them, so the architecture is unknown; " +
                                  "accepted: weights with the config.json of their model"};
@@ -151,8 +217,8 @@ ModelSpec model_from_weights(const std::string& reference) {
   const fs::path config = fs::path(weights->path).parent_path() / "config.json";
   if (!is_file(config)) throw unknown_architecture(reference, *weights);
   const JsonDocument document = JsonDocument::read_file(config.string());
-  ModelSpec model = holds_head(*weights) ? model_from_document(document, config.string())
-                                         : model_without_weights(document, config.string());
+  const std::string name = config_name(document.root(), config.string());
+  ModelSpec model = holds_head(*weights) ? model_from_document(document, name) : model_without_weights(document, name);
   if (!model.checkpoint_dtype) {
     model.checkpoint_dtype = loading_dtype(*weights);
     if (model.checkpoint_dtype) {
@@ -174,7 +240,7 @@ ModelSpec model_from_directory(const std::string& directory) {
   const fs::path path = fs::path(directory) / "config.json";
   if (!is_file(path)) {
     if (holds_weights(directory)) return model_from_weights(directory);
-    throw Error(ErrorCode::kInput, one_line(directory, 4096) + ": a directory without config.json");
+    throw Error(ErrorCode::kInput, shown_path(directory) + ": a directory without config.json");
   }
   return model_from_config(path.string());
 }
@@ -199,7 +265,7 @@ ModelSpec SpecRegistry::model(const std::string& reference) const {
     if (is_directory(reference)) return model_from_directory(reference);
     if (is_file(reference)) return model_from_file(reference);
     if (is_meant_as_path(reference)) {
-      throw Error(ErrorCode::kInput, one_line(reference, 4096) + ": no such file or directory");
+      throw Error(ErrorCode::kInput, shown_path(reference) + ": no such file or directory");
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
@@ -263,7 +329,7 @@ DeviceSpec SpecRegistry::device(const std::string& reference) const {
       return with_rates(directories_, read_device_file(JsonDocument::read_file(reference).root()).device);
     }
     if (is_meant_as_path(reference)) {
-      throw Error(ErrorCode::kInput, one_line(reference, 4096) + ": no such file");
+      throw Error(ErrorCode::kInput, shown_path(reference) + ": no such file");
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {

@@ -2,22 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
-#include <memory>
-#include <system_error>
 #include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kLengthBytes = 8;  // the length of the header, little-endian, in front of it
 
@@ -45,34 +40,10 @@ constexpr auto kTypeNames = [] {
 constexpr IntRange kNotNegative = {0, std::numeric_limits<std::int64_t>::max()};
 
 Error file_error(const std::string& path, const std::string& message) {
-  return {ErrorCode::kInput, one_line(path, 4096) + ": " + message};
+  return {ErrorCode::kInput, shown_path(path) + ": " + message};
 }
 
 std::string bytes_text(std::uint64_t count) { return std::to_string(count) + " bytes"; }
-
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, FileCloser>;
-
-// Opens a regular file only: opening a pipe would wait for somebody to write into it.
-File open_regular_file(const std::string& path, std::int64_t& size) {
-  std::error_code status;
-  const fs::file_status kind = fs::status(path, status);
-  if (kind.type() == fs::file_type::directory)
-    throw file_error(path, "found a directory; accepted: a safetensors file");
-  if (kind.type() != fs::file_type::regular && fs::exists(kind)) {
-    throw file_error(path, "found neither a file nor a directory; accepted: a safetensors file");
-  }
-  File file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) throw file_error(path, "cannot be read: " + std::generic_category().message(errno));
-  const std::uintmax_t bytes = fs::file_size(path, status);
-  if (status || bytes > static_cast<std::uintmax_t>(kNotNegative.max)) {
-    throw file_error(path, "cannot be read: its size is not known");
-  }
-  size = static_cast<std::int64_t>(bytes);
-  return file;
-}
 
 // The two things that people have in the place of the weights.
 std::string disguise_of(std::string_view first_bytes) {
@@ -82,8 +53,7 @@ std::string disguise_of(std::string_view first_bytes) {
 }
 
 std::string read_header_text(const std::string& path, std::int64_t& data_bytes) {
-  std::int64_t size = 0;
-  const File file = open_regular_file(path, size);
+  const auto [file, size] = open_user_file(path, "a safetensors file");
   if (size == 0) throw file_error(path, "the file is empty; accepted: a safetensors file");
   std::array<char, kLengthBytes> start{};
   if (size < kLengthBytes || std::fread(start.data(), 1, start.size(), file.get()) != start.size()) {

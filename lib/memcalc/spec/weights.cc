@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc {
 namespace {
@@ -27,7 +28,7 @@ bool is_there(const fs::path& path) {
 }
 
 Error path_error(const std::string& path, const std::string& message) {
-  return {ErrorCode::kInput, one_line(path, 4096) + ": " + message};
+  return {ErrorCode::kInput, shown_path(path) + ": " + message};
 }
 
 // A shard lies in the directory of its index or below it.
