@@ -49,6 +49,22 @@ TEST(Calibrate, ReadsASweep) {
   EXPECT_THROW((void)read_operator_timings("{\"kind\": \"gemm\", \"dtype\": \"bf16\"}\n", "rows"), Error);
 }
 
+TEST(Calibrate, RefusesSizesThatNoOperatorHas) {
+  const std::string convolution = R"("kind": "conv", "dtype": "bf16", "B": 8, "ci": 64, "co": 64, )";
+  const std::string rows[] = {
+      "",
+      R"({"kind": "device"})",
+      "{" + convolution + R"("hw": 56, "k": 3, "s": 0, "fwd_ms": 1, "fwdbwd_ms": 3})",  // a stride to divide by
+      "{" + convolution + R"("hw": 2147483648, "k": 3, "s": 1, "fwd_ms": 1, "fwdbwd_ms": 3})",
+      "{" + convolution + R"("hw": 56, "k": 3, "s": 1, "backward": true, "gradients": 1000000000000, "ms": 1})",
+      R"({"kind": "sdpa", "backend": "flash", "dtype": "bf16", "B": 1099511627776, "H": 1099511627776, "S": 1, "D": 1, )"
+      R"("causal": false, "fwd_ms": 1, "fwdbwd_ms": 3})",
+      R"({"op": "all_reduce", "bytes": 67108864, "world": 8, "ms": 0})",  // no time to take the logarithm of
+      R"({"kind": "gemm", "layout": "fwd", "dtype": "bf16", "M": 0, "N": 1, "K": 1, "ms": 1})",
+  };
+  for (const std::string& row : rows) EXPECT_THROW((void)read_operator_timings(row, "rows"), Error) << row;
+}
+
 TEST(Calibrate, CommittedRatesMeetTheSweep) {
   const DeviceSpec device = h100();
   std::ifstream in(test::measured_dir() / "op_times_h100.jsonl");

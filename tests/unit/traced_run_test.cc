@@ -131,6 +131,16 @@ TEST(TracedRun, RefusesWhatItWasNotTracedFor) {
        [](TracedStep& s) { s.forward.push_back(about(TracedEventKind::kWorkspace, 0)); },
        "refers to what it does not have"},
       {"rank", {}, [](TracedStep& s) { s.parameters[0].shape.assign(9, 1); }, "more than 6 dimensions"},
+      {"no loss", {}, [](TracedStep& s) { s.forward.pop_back(); }, "leaves no loss"},
+      {"negative size", {}, [](TracedStep& s) { s.parameters[0].shape[0] = -1; }, "a size that no tensor has"},
+      {"negative input", {}, [](TracedStep& s) { s.inputs[0] = -1; }, "a size that no tensor has"},
+      {"no batch", {}, [](TracedStep& s) { s.batch_size = 0; }, "a size that no tensor has"},
+      {"no groups",
+       {},
+       [](TracedStep& s) {
+         s.convolutions.push_back({.input = {1, 1, 1, 1}, .weight = {1, 1, 1, 1}, .output = {1, 1, 1, 1}, .groups = 0});
+       },
+       "a size that no tensor has"},
   };
   for (const Refused& each : cases) {
     SCOPED_TRACE(each.name);

@@ -94,7 +94,8 @@ TEST(Utilization, FromALog) {
       {"{'train_runtime': 10.0, 'train_samples_per_second': 3.0, 'train_steps_per_second': 1}", 0, 3},
       {"step 1 tokens/s: 100\nstep 2 tokens/s: 250.5", 250.5, 0},
       {"loss 3.0", 0, 0},
-      {"tokens/s: inf samples/s: nan", 0, 0},
+      {"tokens/s: nan samples/s: inf", 0, 0},  // of a job that diverged, or was too short to time
+      {"tokens/s: 1e999 samples/s: -3", 0, 0},
   };
   for (const Case& each : kCases) {
     JobFigures job;
@@ -122,6 +123,9 @@ TEST(Utilization, TraceByHand) {
   EXPECT_NEAR(trace.by_class[static_cast<std::size_t>(TimeClass::kMovement)], 2e-6, 1e-12);
   EXPECT_NEAR(fact(answer_of({}, trace, nullptr), "idle_share"), 0.2, 1e-9);
   EXPECT_THROW((void)read_chrome_trace(R"({"traceEvents": []})", "t"), Error);
+  // A duration that vanishes beside its time stamp: all shares of the profile would be 0 / 0.
+  constexpr const char* kNoTime = R"({"traceEvents": [{"cat": "kernel", "name": "k", "ts": 1e17, "dur": 1e-9}]})";
+  EXPECT_THROW((void)read_chrome_trace(kNoTime, "t"), Error);
 }
 
 TEST(Utilization, KernelNames) {

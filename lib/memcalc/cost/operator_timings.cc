@@ -4,8 +4,10 @@
 #include <optional>
 #include <string_view>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/cost/calibrate.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/names.h"
 
 namespace memcalc {
 
@@ -14,6 +16,9 @@ namespace {
 // Shorter ones were issued more slowly than they ran: these loops were not recorded as graphs.
 constexpr double kLeastSecondsOfBackward = 1.5e-3;
 constexpr double kLeastSecondsOfConvolution = 60e-6;
+constexpr double kLeastSeconds = 1e-9;  // less is no time that a clock tells
+
+double seconds_of(const JsonObject& json, std::string_view key) { return json.required_double(key, {0, 1e9}) * 1e-3; }
 
 struct Row {
   const JsonObject& json;
@@ -21,8 +26,10 @@ struct Row {
   bool tf32 = false;
 
   [[nodiscard]] std::int64_t count(std::string_view key) const {
-    return json.required_int(key, {0, std::int64_t{1} << 40U});
+    return json.required_int(key, {1, std::int64_t{1} << 40U});
   }
+  /// A size of a tensor that is multiplied by others.
+  [[nodiscard]] std::int64_t size(std::string_view key) const { return json.required_int(key, {1, 1 << 30}); }
   [[nodiscard]] double real(std::string_view key) const { return static_cast<double>(count(key)); }
   [[nodiscard]] double itemsize() const { return static_cast<double>(size_of(dtype)); }
 };
@@ -52,7 +59,7 @@ Kernel product(const Row& row, std::int64_t m, std::int64_t n, std::int64_t k, T
 
 std::vector<Kernel> products(const Row& row) {
   const std::string layout = row.json.required_string("layout");
-  const std::int64_t m = row.count("M"), n = row.count("N"), k = row.count("K");
+  const std::int64_t m = row.size("M"), n = row.size("N"), k = row.size("K");
   if (layout == "fwd") return {product(row, m, n, k, Transposed::kSecond)};
   if (layout == "dgrad") return {product(row, m, k, n, Transposed::kNone)};
   return {product(row, n, k, m, Transposed::kFirst)};
@@ -121,9 +128,9 @@ Kernel attention_kernel(const Row& row, bool backward) {
                           : backend == "flash" ? KernelKind::kFlashAttention
                                                : KernelKind::kEfficientAttention;
   Kernel kernel = kernel_of(row, kind, 0, 0);
-  kernel.batch = row.count("B") * row.count("H");
-  kernel.m = kernel.n = row.count("S");
-  kernel.k = row.count("D");
+  kernel.batch = checked_multiply(row.size("B"), row.size("H"));
+  kernel.m = kernel.n = row.size("S");
+  kernel.k = row.size("D");
   kernel.causal = row.json.required_bool("causal");
   kernel.dropout = row.json.optional_bool("dropout").value_or(false);
   kernel.backward = backward;
@@ -131,20 +138,22 @@ Kernel attention_kernel(const Row& row, bool backward) {
 }
 
 std::vector<Kernel> convolutions(const Row& row, bool backward) {
-  const std::int64_t stride = row.count("s"), size = row.count("hw"), window = row.count("k");
+  const std::int64_t stride = row.size("s"), size = row.size("hw"), window = row.size("k");
   const std::int64_t out = (size + 2 * (window / 2) - window) / stride + 1;
+  const std::int64_t windows = checked_multiply(row.size("B"), checked_multiply(out, out));
+  const std::int64_t depth = checked_multiply(row.size("ci"), checked_multiply(window, window));
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double batch = row.real("B"), in_channels = row.real("ci"), out_channels = row.real("co");
-  const double pixels = batch * real(out * out);
-  const double bytes = row.itemsize() * (batch * in_channels * real(size * size) + out_channels * pixels +
-                                         in_channels * out_channels * real(window * window));
+  const double pixels = real(windows);
+  const double bytes = row.itemsize() * (batch * in_channels * real(size) * real(size) + out_channels * pixels +
+                                         out_channels * real(depth));
   Kernel kernel = kernel_of(row, KernelKind::kConvolution, 0, bytes);
   kernel.batch = 1;
-  kernel.m = static_cast<std::int64_t>(pixels);
-  kernel.n = row.count("co");
-  kernel.k = row.count("ci") * window * window;
+  kernel.m = windows;
+  kernel.n = row.size("co");
+  kernel.k = depth;
   kernel.elements = in_channels;
-  kernel.flops = 2 * pixels * out_channels * in_channels * real(window * window);
+  kernel.flops = 2 * pixels * out_channels * real(depth);
   if (!backward) return {kernel};
   Kernel gradient = kernel;
   gradient.backward = true;
@@ -184,8 +193,9 @@ std::optional<Row> row_of(const JsonObject& json) {
 void append(std::vector<OperatorTiming>& timings, const Row& row, const std::string& kind) {
   const std::string dtype = row.json.required_string("dtype");
   const auto add = [&](const std::string& name, std::vector<Kernel> kernels, const char* key) {
-    const double seconds = row.json.required_double(key) * 1e-3;
-    if (!kernels.empty() && seconds > 0) timings.push_back({name + " " + dtype, std::move(kernels), seconds});
+    const double seconds = seconds_of(row.json, key);
+    if (!kernels.empty() && seconds >= kLeastSeconds)
+      timings.push_back({name + " " + dtype, std::move(kernels), seconds});
   };
   if (kind == "gemm") return add("product " + row.json.required_string("layout"), products(row), "ms");
   if (kind == "eltwise") return add(row.json.required_string("op"), elementwise(row), "ms");
@@ -202,7 +212,7 @@ void append(std::vector<OperatorTiming>& timings, const Row& row, const std::str
   }
   if (kind == "sdpa" && row.json.required_string("backend") != "math") {
     add(row.json.required_string("backend") + " forward", {attention_kernel(row, false)}, "fwd_ms");
-    const double both = row.json.required_double("fwdbwd_ms") * 1e-3;
+    const double both = seconds_of(row.json, "fwdbwd_ms");
     if (both < kLeastSecondsOfBackward) return;
     add(row.json.required_string("backend") + " both", {attention_kernel(row, false), attention_kernel(row, true)},
         "fwdbwd_ms");
@@ -211,13 +221,13 @@ void append(std::vector<OperatorTiming>& timings, const Row& row, const std::str
     std::vector<Kernel> kernels = convolutions(row, true);
     if (!row.json.required_bool("backward")) return add("convolution forward", {kernels.front()}, "ms");
     kernels.erase(kernels.begin());
-    kernels.resize(static_cast<std::size_t>(row.count("gradients")));
+    kernels.resize(static_cast<std::size_t>(row.json.required_int("gradients", {1, 2})));
     return add("convolution backward", std::move(kernels), "ms");
   }
   if (kind == "conv") {
-    if (row.json.required_double("fwd_ms") * 1e-3 < kLeastSecondsOfConvolution) return;
+    if (seconds_of(row.json, "fwd_ms") < kLeastSecondsOfConvolution) return;
     add("convolution forward", convolutions(row, false), "fwd_ms");
-    if (row.json.required_double("fwdbwd_ms") * 1e-3 < kLeastSecondsOfBackward / 2) return;
+    if (seconds_of(row.json, "fwdbwd_ms") < kLeastSecondsOfBackward / 2) return;
     add("convolution both", convolutions(row, true), "fwdbwd_ms");
   }
 }
@@ -237,7 +247,8 @@ void append_collective(std::vector<OperatorTiming>& timings, const JsonObject& j
   if (bytes < kLeastCollectiveBytes) return;
   kernel.collective_bytes = static_cast<double>(bytes);
   kernel.group_size = json.required_int("world", {1, 1'000'000});
-  timings.push_back({op, {kernel}, json.required_double("ms") * 1e-3});
+  const double seconds = seconds_of(json, "ms");
+  if (seconds >= kLeastSeconds) timings.push_back({op, {kernel}, seconds});
 }
 
 }  // namespace
@@ -255,6 +266,10 @@ std::vector<OperatorTiming> read_operator_timings(const std::string& text, const
     const JsonObject json = document.root();
     if (json.has("world") && json.has("op")) append_collective(timings, json);
     if (const std::optional<Row> row = row_of(json)) append(timings, *row, json.required_string("kind"));
+  }
+  if (timings.empty()) {
+    throw Error(ErrorCode::kInput,
+                one_line(name, 4096) + ": found no timings of operators; accepted: lines that memcalc-probe writes");
   }
   return timings;
 }

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/names.h"
 
 namespace memcalc {
 
@@ -28,9 +29,9 @@ std::optional<double> last_number(const std::string& text, std::string_view key)
   if (at == std::string::npos) return std::nullopt;
   const std::size_t begin = text.find_first_not_of("'\": =", at + key.size());
   if (begin == std::string::npos) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str() + begin, &end);
-  if (end == text.c_str() + begin || !std::isfinite(value) || value <= 0) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value <= 0) return std::nullopt;
   return value;
 }
 
@@ -161,7 +162,7 @@ TraceSummary read_chrome_trace(const std::string& text, const std::string& name)
   }
   if (spans.empty() || summary.kernel_seconds <= 0) {
     throw Error(ErrorCode::kInput,
-                name + ": found no kernels; accepted: torch.profiler's export_chrome_trace with CUDA");
+                one_line(name, 4096) + ": found no kernels; accepted: torch.profiler's export_chrome_trace with CUDA");
   }
   std::sort(spans.begin(), spans.end());
   double end = spans.front().first;
@@ -170,6 +171,11 @@ TraceSummary read_chrome_trace(const std::string& text, const std::string& name)
     end = std::max(end, last);
   }
   summary.wall_seconds = end - spans.front().first;
+  if (summary.wall_seconds <= 0) {  // a duration that vanishes beside its time stamp
+    throw Error(
+        ErrorCode::kInput,
+        one_line(name, 4096) + ": found kernels that end when they begin; accepted: ts and dur in microseconds");
+  }
   return summary;
 }
 

@@ -1,5 +1,6 @@
 #include "memcalc/train/traced_run.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -47,12 +48,41 @@ Shape contiguous_strides(const Shape& shape) {
   std::int64_t stride = 1;
   for (int i = shape.rank - 1; i >= 0; --i) {
     strides[i] = stride;
-    stride *= shape[i];
+    stride = checked_multiply(stride, shape[i]);
   }
   return strides;
 }
 
+// A convolution whose tensors are no larger than any that was ever trained: the workspaces' formulas multiply their
+// sizes.
+bool is_sound(const TracedConvolution& call) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 40U, kMostOfASize = std::int64_t{1} << 24U;
+  for (const auto* sizes : {&call.input, &call.weight, &call.output}) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : *sizes) {
+      if (size < 1 || size > kMostOfASize) return false;
+      if (__builtin_mul_overflow(elements, size, &elements) || elements > kMostElements) return false;
+    }
+  }
+  const auto within = [](std::int64_t value, std::int64_t least) { return value >= least && value <= kMostOfASize; };
+  return within(call.stride, 1) && within(call.padding, 0) && within(call.groups, 1);
+}
+
+bool is_sound(const TracedParameter& parameter) {
+  return std::all_of(parameter.shape.begin(), parameter.shape.end(), [](std::int64_t size) { return size >= 0; });
+}
+
+bool are_sizes(const std::vector<Bytes>& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](Bytes size) { return size >= 0; });
+}
+
 void check(const TracedStep& traced) {
+  const bool has_sizes = traced.batch_size >= 1 && are_sizes(traced.buffers) && are_sizes(traced.inputs) &&
+                         std::all_of(traced.parameters.begin(), traced.parameters.end(),
+                                     [](const auto& each) { return is_sound(each); }) &&
+                         std::all_of(traced.convolutions.begin(), traced.convolutions.end(),
+                                     [](const auto& each) { return is_sound(each); });
+  if (!has_sizes) throw Error(ErrorCode::kInput, traced.name + ": a trace with a size that no tensor has");
   const auto within = [](std::int32_t index, std::size_t size) {
     return index >= 0 && static_cast<std::size_t>(index) < size;
   };
@@ -64,7 +94,7 @@ void check(const TracedStep& traced) {
           event.kind == TracedEventKind::kWorkspace ? traced.convolutions.size() : traced.block_count;
       sound = sound && (computes || within(event.block, places));
       if (computes || event.kind == TracedEventKind::kAllocate) {
-        sound = sound && within(event.operator_index, traced.operators.size()) && event.bytes >= 0;
+        sound = sound && within(event.operator_index, traced.operators.size()) && event.bytes >= 0 && event.flops >= 0;
       }
       if (event.kind == TracedEventKind::kGradient) sound = sound && within(event.parameter, traced.parameters.size());
     }
@@ -97,7 +127,9 @@ class TracedModule {
 
   [[nodiscard]] Tensor forward() {
     replay(traced_.forward);
-    return std::exchange(blocks_[index(traced_.loss)], Tensor());
+    Tensor loss = std::exchange(blocks_[index(traced_.loss)], Tensor());
+    if (!loss.defined()) throw Error(ErrorCode::kInput, traced_.name + ": a trace whose forward pass leaves no loss");
+    return loss;
   }
 
   void backward() { replay(traced_.backward); }
