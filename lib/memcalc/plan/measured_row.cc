@@ -47,7 +47,7 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry, co
                                                         : model_of(request, registry),
                     .time = request.time};
   if (!request.changes.tie) tie_head_as_transformers(question.model);
-  question.run = resolve(question.model, request);
+  question.run = resolve_request(question.model, request);
   question.device_assumed = request.gpu.empty();
   question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
   return question;
