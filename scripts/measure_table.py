@@ -4,29 +4,10 @@ docs/validation.md.in.
 Rows: tests/measured/measure_h200.jsonl (measure.py and measure_trainer.py of tests/measured/harness) and
 measure_h200_memcalc.jsonl (memcalc.measure), the same runs in the same order.
 """
-import json
-from pathlib import Path
-
-from memcalc_pages import FITS, MEASURED, answered, json_lines, table
+import memcalc_rows
+from memcalc_pages import FITS, answered, table
 
 EXPLAINED = {"gpt2-b4-s512-trainer-amp-bf16-accum2"}  # rows that differ, of which the template says what is known
-
-
-def words_of(row, folder):
-    """The command line of a row."""
-    case = row["case"]
-    config = case["config"]
-    if config["model_type"] == "torchvision":
-        config = {"name": config["architecture"], "config": config, "source": "torchvision", "date": "2026-11"}
-    path = Path(folder) / f"{case['id']}.json"
-    path.write_text(json.dumps(config))
-    words = ["--model", path, "--gpu", "h200-sxm", "--task", case["task"], "--bs", case["batch"], "--precision",
-             case["precision"], "--loop", row["loop"], "--optimizer", case["optimizer"], "--checkpointing", case["ckpt"],
-             "--accum", case["accum"]]
-    words += ["--image", case["image"]] if case["task"] == "image" else ["--seq", case["seq"]]
-    if "clip" in case: words += ["--clip-grad", case["clip"]]
-    if case.get("use_cache"): words += ["--use-cache"]
-    return words
 
 
 def difference(value, measured):
@@ -34,18 +15,17 @@ def difference(value, measured):
 
 
 def figures(memcalc):
-    pairs = list(zip(json_lines(MEASURED / "measure_h200.jsonl"), json_lines(MEASURED / "measure_h200_memcalc.jsonl")))
-    bare = [(harness, ours) for harness, ours in pairs if harness["loop"] == "bare"]
+    pairs = list(zip(memcalc_rows.read("measure_h200.jsonl"), memcalc_rows.read("measure_h200_memcalc.jsonl")))
+    bare = [(harness, ours) for harness, ours in pairs if harness["run"]["loop"] == "bare"]
     peaks = ("peak_allocated", "peak_reserved")
-    differing = {harness["case"]["id"] for harness, ours in pairs if any(harness[key] != ours[key] for key in peaks)}
+    differing = {harness["id"] for harness, ours in pairs if any(harness[key] != ours[key] for key in peaks)}
     if differing != EXPLAINED: raise SystemExit(f"docs/validation.md.in says nothing of {sorted(differing ^ EXPLAINED)}")
     rows = []
-    for (harness, ours), answer in zip(pairs, memcalc.all([words_of(row, memcalc.folder.name) for row, _ in pairs], FITS)):
-        name = harness["case"]["id"]
-        assert name == ours["case"]["id"]
+    for (harness, ours), answer in zip(pairs, memcalc_rows.reports(memcalc, [row for row, _ in pairs], FITS)):
+        name = harness["id"]
+        assert name == ours["id"]
         cells = [name]
-        for key in peaks:
-            told = answered(name, answer)["memory"][f"{key}_bytes"]
+        for key, told in zip(peaks, memcalc_rows.peaks_of(answered(name, answer))):
             cells += [f"{harness[key]:,}", difference(ours[key], harness[key]), difference(told, harness[key])]
         rows.append(cells)
     return {

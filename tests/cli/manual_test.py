@@ -18,8 +18,8 @@ COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare",
 FILES = {
     "trace.json": '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet_sm90", "ts": 1, "dur": 2}]}',
     "train.log": "{'train_runtime': 10.0, 'train_samples_per_second': 8.0}",
-    "rows.jsonl": '{"case": {"id": "a", "model": "gpt2", "batch": 8, "seq": 1024, "precision": "fp32"}, '
-                  '"gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2}',
+    "rows.jsonl": '{"id": "a", "gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2, '
+                  '"run": {"model": "gpt2", "batch_size": 8, "sequence_length": 1024, "loop": "bare"}}',
 }
 
 

@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -16,6 +17,9 @@ import checkpoint
 import memcalc_cli
 from memcalc_cli import ROOT, run
 from schema import violations
+
+sys.path.append(str(ROOT / "scripts"))
+import memcalc_rows  # noqa: E402  where the scripts find it
 
 SCHEMA = json.loads((ROOT / "docs/answer.schema.json").read_text())
 GPT2 = ("--model", "gpt2", "--fp16")
@@ -119,8 +123,8 @@ class OtherCommands(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             checkpoint.write(f"{folder}/model.safetensors", {"a": ("BF16", (2, 3))})
             rows = Path(folder, "rows.jsonl")
-            rows.write_text('{"case": {"id": "a", "model": "gpt2", "batch": 8, "seq": 1024, "precision": "fp32"}, '
-                            '"gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2}')
+            rows.write_text('{"id": "a", "gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2, '
+                            '"run": {"model": "gpt2", "batch_size": 8, "sequence_length": 1024, "loop": "bare"}}')
             for name, arguments in (("models", ("models",)), ("gpus", ("gpus",)), ("weights", ("weights", folder)),
                                     ("answer", ("utilization", "--achieved", "3e14", "--peak", "1e15")),
                                     ("answer", ("check", rows, "--min-share", "0"))):
@@ -141,28 +145,24 @@ class Measured(unittest.TestCase):
     """tests/measured/rows_max_batch_h200.jsonl: batches that ran, and that ran out of memory, on an H200."""
 
     def test_the_largest_batch_runs_and_the_next_does_not(self):
-        models = json.loads((ROOT / "tests/measured/models.json").read_text())["models"]
-        rows = [json.loads(line) for line in (ROOT / "tests/measured/rows_max_batch_h200.jsonl").read_text().splitlines()]
-        ran = {row["case"]["id"]: row for row in rows if row["outcome"] == "runs"}
-        ended = {row["case"]["id"]: row["case"]["batch"] for row in rows if row["outcome"] == "out of memory"}
+        rows = memcalc_rows.read("rows_max_batch_h200.jsonl")
+        ran = {row["id"]: row for row in rows if row["outcome"] == "runs"}
+        ended = {row["id"]: row["run"]["batch_size"] for row in rows if row["outcome"] == "out of memory"}
         self.assertEqual(len(ran), 9)
         with tempfile.TemporaryDirectory() as folder:
+            def written(config):
+                path = Path(folder) / "config.json"
+                path.write_text(json.dumps(config))
+                return path
+
             for name, row in ran.items():
-                case = row["case"]
-                known = models.get(case["model"], {"task": "image"})  # images: the registry's own
-                task, model = known["task"], case["model"]
-                if "config" in known:
-                    model = Path(folder) / "config.json"
-                    model.write_text(json.dumps(known["config"]))
-                options = ["--model", model, "--task", task, "--precision", case["precision"], "--loop", "bare",
-                           "--optimizer", case["optimizer"], "--gpu", "h200-sxm", "--format", "json"]
-                if "seq" in case: options += ["--seq", case["seq"]]
-                if task in ("causal", "seq2seq"): options += ["--use-cache"]
-                if "lora" in case: options += ["--lora", case["lora"]]
-                facts = json.loads(run("max-batch", *options).stdout)["facts"]
+                options = memcalc_rows.words_of(row["run"], leave_out=("batch_size",))
+                answer = run("max-batch", "--model", memcalc_rows.model_of(row, written), "--gpu", row["gpu"], *options,
+                             "--format", "json")
+                facts = json.loads(answer.stdout)["facts"]
                 with self.subTest(name):
                     most = facts["largest_with_retries"]
-                    self.assertEqual((most, most + 1), (case["batch"], ended[name]))
+                    self.assertEqual((most, most + 1), (row["run"]["batch_size"], ended[name]))
                     self.assertEqual(row["alloc_retries"] > 0, most > facts["largest"])
 
 

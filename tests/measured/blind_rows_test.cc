@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/measured_report.h"
-#include "support/paths.h"
 #include "support/row_group.h"
 
 namespace memcalc::measured {
@@ -24,25 +22,21 @@ constexpr const char* kFile = "rows_blind_h200.jsonl";
 TEST(BlindRows, AreWithinWhatWasReached) {
   RowGroup text{"text", 246, 224, 227, 0.002, 0.02};
   RowGroup images{"images and speech", 180, 136, 135, 0.01, 0.17};  // the workspaces move segments of 392 MiB
-  std::ifstream lines(test::measured_dir() / kFile);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, kFile);
-    const JsonObject case_json = json.root().required_object("case");
-    const bool trainer = json.root().required_string("loop") == "trainer";
-    const MeasuredCase of = measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, "NVIDIA H200");
+  for_each_row(kFile, [&](const JsonObject& row, const std::string& /*text*/) {
+    const MeasuredRow of = measured_row(row);
     SCOPED_TRACE(of.id);
     const Report report = estimate(of.spec, of.run, *of.device);
-    if (!case_json.has("quant")) {  // there torch counts packed bytes
-      EXPECT_EQ(report.parameters_total, json.root().required_int("params"));
+    if (of.run.fine_tuning.quantization == Quantization::kNone) {  // there torch counts packed bytes
+      EXPECT_EQ(report.parameters_total, row.required_int("params"));
     }
     EXPECT_EQ(sum_of_categories(report), report.memory.peak_allocated);
     const Task task = of.run.task;
     const bool convolves = task == Task::kImageClassification || task == Task::kContrastive || task == Task::kSpeech;
     RowGroup& group = convolves ? images : text;
-    const Bytes allocated = json.root().required_int("peak_allocated");
-    const Bytes reserved = json.root().required_int("peak_reserved");
+    const Bytes allocated = row.required_int("peak_allocated");
+    const Bytes reserved = row.required_int("peak_reserved");
     group.add(error_of(report.memory.peak_allocated, allocated), error_of(report.memory.peak_reserved, reserved));
-  }
+  });
   text.expect_what_was_reached();
   images.expect_what_was_reached();
 }

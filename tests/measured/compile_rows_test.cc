@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+<<<<<<< HEAD
 #include <fstream>
 #include <initializer_list>
+=======
+>>>>>>> bc21e33 (A measured row is a run record and what was measured; one reader for it)
 #include <iterator>
 #include <ostream>
 #include <span>
@@ -15,8 +18,7 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
-#include "support/measured_case.h"
-#include "support/paths.h"
+#include "support/measured_row.h"
 
 namespace memcalc::measured {
 namespace {
@@ -24,21 +26,14 @@ namespace {
 /// The answers to the runs of a file that `belongs` takes.
 template <typename Belongs, typename Check>
 void answer(const char* file, Belongs belongs, Check check) {
-  std::ifstream lines(test::measured_dir() / file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, file);
-    const JsonObject row = json.root();
-    const JsonObject case_json = row.required_object("case");
-    if (row.has("error") || !belongs(case_json)) continue;
-    const bool trainer = row.optional_string("loop").value_or("bare") == "trainer";
-    const std::string gpu = row.optional_string("gpu").value_or(kUsualGpu);
-    const MeasuredCase of = is_vision_case(case_json)
-                                ? vision_case(case_json)
-                                : measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, gpu);
+  for_each_row(file, [&](const JsonObject& row, const std::string& /*text*/) {
+    if (!is_modelled(row)) return;
+    const MeasuredRow of = measured_row(row);
+    if (!belongs(of.run)) return;
     SCOPED_TRACE(of.id);
-    const Report report = estimate(of.spec, of.run, measured_device(gpu));
+    const Report report = estimate(of.spec, of.run, *of.device);
     // Packed weights count as bytes in parameters().
-    if (!case_json.has("quant")) {
+    if (of.run.fine_tuning.quantization == Quantization::kNone) {
       EXPECT_EQ(report.parameters_total, row.required_int("params"));
     }
     const auto error = [&](Bytes predicted, const char* key) {
@@ -46,7 +41,7 @@ void answer(const char* file, Belongs belongs, Check check) {
     };
     check(of.id, error(report.memory.peak_allocated, "peak_allocated"),
           error(report.memory.peak_reserved, "peak_reserved"));
-  }
+  });
 }
 
 struct Peaks {
@@ -73,7 +68,7 @@ TEST_P(SideBySide, PeaksAndParameters) {
   const Peaks& floors = GetParam();
   std::size_t rows = 0, exact_allocated = 0, exact_reserved = 0;
   answer(
-      floors.file, [](const JsonObject&) { return true; },
+      floors.file, [](const RunSpec&) { return true; },
       [&](const std::string&, double allocated, double reserved) {
         ++rows;
         exact_allocated += allocated == 0 ? 1U : 0U;
@@ -132,7 +127,7 @@ void expect_within(std::span<const Limit> limits, std::initializer_list<const ch
   std::size_t rows = 0;
   for (const char* file : files) {
     answer(
-        file, [](const JsonObject& case_json) { return case_json.has("compile"); },
+        file, [](const RunSpec& run) { return run.compile; },
         [&](const std::string& id, double allocated, double reserved) {
           ++rows;
           const auto limit =

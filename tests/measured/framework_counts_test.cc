@@ -13,7 +13,7 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {

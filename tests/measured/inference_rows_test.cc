@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <fstream>
 #include <ostream>
 #include <string>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/measured_report.h"
-#include "support/paths.h"
 
 namespace memcalc::measured {
 namespace {
@@ -42,22 +40,17 @@ TEST_P(InferenceRows, PeaksOfTheSecondCall) {
   std::size_t exact_allocated = 0;
   std::size_t exact_reserved = 0;
   std::string not_exact;
-  std::ifstream lines(test::measured_dir() / floors.file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, floors.file);
-    const JsonObject case_json = json.root().required_object("case");
-    if (json.root().has("error") || !is_inference(case_json)) continue;
-    if (!is_vision_case(case_json) && !is_modelled(case_json)) continue;
-    const std::string gpu = json.root().required_string("gpu");
-    const MeasuredCase of =
-        is_vision_case(case_json) ? vision_case(case_json) : measured_case(case_json, Loop::kBare, gpu);
+  for_each_row(floors.file, [&](const JsonObject& row, const std::string& /*text*/) {
+    if (!is_modelled(row)) return;
+    const MeasuredRow of = measured_row(row);
+    if (!of.run.inference) return;
     SCOPED_TRACE(of.id);
     ++rows;
-    const Report report = estimate(of.spec, of.run, measured_device(gpu));
-    EXPECT_EQ(report.parameters_total, json.root().required_int("params"));
+    const Report report = estimate(of.spec, of.run, *of.device);
+    EXPECT_EQ(report.parameters_total, row.required_int("params"));
     EXPECT_EQ(sum_of_categories(report), report.memory.peak_allocated);
-    const Bytes allocated = json.root().required_int("peak_allocated");
-    const Bytes reserved = json.root().required_int("peak_reserved");
+    const Bytes allocated = row.required_int("peak_allocated");
+    const Bytes reserved = row.required_int("peak_reserved");
     exact_allocated += report.memory.peak_allocated == allocated ? 1U : 0U;
     exact_reserved += report.memory.peak_reserved == reserved ? 1U : 0U;
     EXPECT_LE(error_of(report.memory.peak_allocated, allocated), kMaxError);
@@ -66,7 +59,7 @@ TEST_P(InferenceRows, PeaksOfTheSecondCall) {
       not_exact += "\n  " + of.id + ": allocated " + std::to_string(report.memory.peak_allocated - allocated) +
                    ", reserved " + std::to_string(report.memory.peak_reserved - reserved);
     }
-  }
+  });
   EXPECT_EQ(rows, floors.rows);
   EXPECT_GE(exact_allocated, floors.exact_allocated) << "off by so many bytes:" << not_exact;
   EXPECT_GE(exact_reserved, floors.exact_reserved) << "off by so many bytes:" << not_exact;

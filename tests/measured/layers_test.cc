@@ -9,7 +9,7 @@
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
 
@@ -42,7 +42,7 @@ TEST(Layers, HaveTheParametersOfTheRecordedModules) {
     std::getline(lines, header);
     const JsonNode recorded = parse_json_text(std::string_view(header).substr(2), file);
     const JsonDocument document = JsonDocument::parse(std::string_view(header).substr(2), file);
-    const MeasuredCase of = measured_case(document.root().required_object("case"), Loop::kBare);
+    const MeasuredRow of = measured_row(document.root());
 
     std::vector<Listed> theirs;
     for (const JsonNode& parameter : child(recorded, "params").children) {

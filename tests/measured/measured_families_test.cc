@@ -11,7 +11,7 @@
 #include "memcalc/models/measured_families.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/validate.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
 
@@ -24,16 +24,9 @@ using ::testing::Not;
 using FamilyAndTask = std::pair<std::string, Task>;
 
 void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
-  if (record.has("error") || !record.has("case")) return;
-  const JsonObject case_json = record.required_object("case");
-  if (case_json.has("mode")) return;  // inference, several GPUs
-  if (is_vision_case(case_json)) {
-    found.emplace(family_of(vision_case(case_json).spec), Task::kImageClassification);
-  } else if (is_modelled(case_json)) {
-    const Loop loop = record.optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
-    const MeasuredCase of = measured_case(case_json, loop);
-    found.emplace(family_of(of.spec), of.run.task);
-  }
+  if (!record.has("run") || !is_modelled(record)) return;
+  const MeasuredRow of = measured_row(record);
+  if (!of.run.inference && !of.run.parallel.is_parallel()) found.emplace(family_of(of.spec), of.run.task);
 }
 
 std::set<FamilyAndTask> recorded() {

@@ -16,7 +16,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/measured_modes.h"
 #include "memcalc/train/optimizers/rule.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
 
@@ -34,15 +34,9 @@ struct Recorded {
 };
 
 void add(const JsonObject& record, Recorded& recorded) {
-  if (record.has("error") || !record.has("case")) return;
-  const JsonObject case_json = record.required_object("case");
-  const std::string mode = case_json.optional_string("mode").value_or("train");
-  if (mode != "train" && mode != "infer") return;  // several GPUs
-  const bool image = is_vision_case(case_json);
-  if (!image && !is_modelled(case_json) && !case_json.has("compile")) return;
-  if (image && case_json.optional_string("mode")) return;
-  const Loop loop = record.optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
-  const RunSpec run = image ? vision_case(case_json).run : measured_case(case_json, loop).run;
+  if (!record.has("run") || !is_modelled(record)) return;
+  const RunSpec run = measured_row(record).run;
+  if (run.parallel.is_parallel()) return;
   for (const Mode& each : modes()) {
     if (each.is_taken(run)) recorded.modes.insert(each.name);
   }

@@ -14,7 +14,7 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/registry.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {
@@ -111,17 +111,11 @@ class InUse : public ::testing::TestWithParam<Rows> {};
 // both.
 TEST_P(InUse, OutsideOfTheAllocator) {
   std::vector<Bytes> errors;
-  std::ifstream lines(test::measured_dir() / GetParam().file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, GetParam().file);
-    const JsonObject& row = json.root();
+  for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
     const auto end = row.has("nvml_after") ? row.optional_int("nvml_after") : row.optional_int("nvml_end");
-    if (!end || !row.has("nvml_context")) continue;
-    const JsonObject case_json = row.required_object("case");
-    if (case_json.required_string("mode") == "dp") continue;  // one process, whose communicator is another kind
-    const bool trainer = row.optional_string("loop").value_or("bare") == "trainer";
-    const MeasuredCase of =
-        measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, row.required_string("gpu"));
+    if (!end || !row.has("nvml_context")) return;
+    const MeasuredRow of = measured_row(row);
+    if (of.run.parallel.data_parallel == DataParallel::kDp) return;  // one process, whose communicator is another kind
     const Report report = estimate(of.spec, of.run, *of.device);
     const RankRow* predicted = &report.ranks[report.largest_rank];
     for (const RankRow& each : report.ranks) {
@@ -135,7 +129,7 @@ TEST_P(InUse, OutsideOfTheAllocator) {
                   static_cast<int>(row.optional_int("rank").value_or(0)), static_cast<int>(errors.back() / kMiB),
                   static_cast<int>(measured / kMiB));
     }
-  }
+  });
   EXPECT_EQ(errors.size(), GetParam().rows);
   const auto is_near = [](Bytes error) { return std::abs(error) <= kTolerance; };
   EXPECT_GE(static_cast<std::size_t>(std::count_if(errors.begin(), errors.end(), is_near)), GetParam().near);

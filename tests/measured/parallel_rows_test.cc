@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/measured_report.h"
 #include "support/paths.h"
 #include "support/row_group.h"
@@ -51,9 +50,7 @@ double median_of(std::vector<double> values) {
 
 // The row is of one rank, by default the first.
 Comparison compare(const JsonObject& row) {
-  const JsonObject case_json = row.required_object("case");
-  const bool trainer = row.optional_string("loop").value_or("bare") == "trainer";
-  const MeasuredCase of = measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, row.required_string("gpu"));
+  const MeasuredRow of = measured_row(row);
   const std::int64_t rank = row.optional_int("rank").value_or(0);
   const Report report = estimate(of.spec, of.run, *of.device);
   EXPECT_EQ(report.parameters_total, row.required_int("params")) << of.id;
@@ -72,31 +69,17 @@ Comparison compare(const JsonObject& row) {
   return errors;
 }
 
-// The first recordings of pipelines held the whole model beside the stage; "own" ones hold the stage alone.
-bool is_modelled(const JsonObject& row) {
-  const JsonObject case_json = row.required_object("case");
-  const std::string mode = case_json.required_string("mode");
-  if (case_json.has("config_of_deepspeed") && case_json.required_object("config_of_deepspeed").has("data_types")) {
-    return false;  // gradients accumulated in float32
-  }
-  if (case_json.optional_string("tp_plan").value_or("") == "auto") return false;
-  if (mode != "pp" || case_json.has("pp") || case_json.has("fake")) return true;
-  return case_json.required_string("id").find("own") != std::string::npos;
-}
-
 class ParallelRows : public ::testing::TestWithParam<Floors> {};
 
 TEST_P(ParallelRows, AreAsExactAsTheyWere) {
   std::vector<double> allocated;
   std::vector<double> reserved;
-  std::ifstream lines(test::measured_dir() / GetParam().file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, GetParam().file);
-    if (!is_modelled(json.root())) continue;
-    const Comparison errors = compare(json.root());
+  for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
+    if (!is_modelled(row)) return;
+    const Comparison errors = compare(row);
     allocated.push_back(errors.allocated);
     reserved.push_back(errors.reserved);
-  }
+  });
   EXPECT_EQ(allocated.size(), GetParam().rows);
   EXPECT_GE(static_cast<std::size_t>(std::count(allocated.begin(), allocated.end(), 0.0)), GetParam().exact_allocated);
   EXPECT_GE(static_cast<std::size_t>(std::count(reserved.begin(), reserved.end(), 0.0)), GetParam().exact_reserved);
@@ -119,19 +102,16 @@ TEST(BlindParallelRows, AreWithinWhatWasReached) {
   RowGroup split{"TP", 97, 65, 67, 0.12, 0.12};
   RowGroup staged{"pipelines", 417, 316, 229, 0.01, 0.2};
   RowGroup fsdp1{"FSDP1", 42, 36, 0, 0.03, 0.41};
-  std::ifstream lines(test::measured_dir() / kFile);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, kFile);
-    const JsonObject case_json = json.root().required_object("case");
-    SCOPED_TRACE(case_json.required_string("id"));
-    const std::string mode = case_json.required_string("mode");
-    RowGroup& group = case_json.has("pp") || mode == "pp" ? staged
-                      : case_json.has("tp")               ? split
-                      : mode == "fsdp1"                   ? fsdp1
-                                                          : whole;
-    const Comparison errors = compare(json.root());
+  for_each_row(kFile, [&](const JsonObject& row, const std::string& /*text*/) {
+    SCOPED_TRACE(row.required_string("id"));
+    const Parallel parallel = measured_row(row).run.parallel;
+    RowGroup& group = parallel.pipeline > 1                            ? staged
+                      : parallel.tensor > 1                            ? split
+                      : parallel.data_parallel == DataParallel::kFsdp1 ? fsdp1
+                                                                       : whole;
+    const Comparison errors = compare(row);
     group.add(errors.allocated, errors.reserved);
-  }
+  });
   for (const RowGroup& group : {whole, split, staged, fsdp1}) {
     group.expect_what_was_reached();
     std::printf("  %s: %zu rows, %zu, %zu exact\n", group.name, group.seen, group.allocated, group.reserved);

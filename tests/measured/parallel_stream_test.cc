@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -18,7 +16,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
 #include "support/stream.h"
@@ -115,40 +113,20 @@ constexpr Floor kFloors[] = {
 };
 
 struct Recording {
-  MeasuredCase of;
+  MeasuredRow of;
   std::int64_t rank = 0;
   Stream last_step;
 };
-
-constexpr const char* kRows[] = {"rows_parallel_h200.jsonl",          "rows_parallel_quick_h200.jsonl",
-                                 "rows_parallel_mesh_h200.jsonl",     "rows_deepspeed_h200.jsonl",
-                                 "rows_parallel_sequence_h200.jsonl", "rows_parallel_pipelines_h200.jsonl"};
-
-/// The row of the same run, which says in the harness's words what was run; a history's header may be older.
-std::optional<MeasuredCase> case_of(const std::string& id) {
-  for (const char* file : kRows) {
-    std::ifstream lines(test::measured_dir() / file);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.find("\"" + id + "\"") == std::string::npos) continue;
-      const JsonDocument document = JsonDocument::parse(line, file);
-      const JsonObject& row = document.root();
-      const bool trainer = row.optional_string("loop").value_or("bare") == "trainer";
-      return measured_case(row.required_object("case"), trainer ? Loop::kTrainer : Loop::kBare,
-                           row.required_string("gpu"));
-    }
-  }
-  return std::nullopt;
-}
 
 /// Rows of the log are: action, address, size, stream and, of allocations, the Python frames.
 Recording read_recording(const std::string& name) {
   Recording recording;
   const std::size_t rank_at = name.rfind("-rank");
   recording.rank = std::stoll(name.substr(rank_at + 5));
-  const std::optional<MeasuredCase> of = case_of(name.substr(0, rank_at));
-  if (!of) throw Error(ErrorCode::kInput, name + " has no row");
-  recording.of = *of;
   std::istringstream text = open_recorded((test::measured_dir() / "parallel" / (name + ".history.tsv")).string());
+  std::string head;
+  std::getline(text, head);
+  recording.of = measured_row(JsonDocument::parse(head.substr(std::string("# ").size()), name).root());
   std::int64_t first = 0, last = 0, row = 0;
   std::unordered_map<std::string, Bytes> live;
   for (std::string line; std::getline(text, line);) {
@@ -189,7 +167,7 @@ class ParallelStream : public ::testing::TestWithParam<Floor> {};
 TEST_P(ParallelStream, RequestsOfTheLastStepAreThoseOfTheRecordedRun) {
   const Recording recording = read_recording(GetParam().file);
   ASSERT_GT(recording.last_step.size(), 100U) << "the reader lost the events";
-  const MeasuredCase& of = recording.of;
+  const MeasuredRow& of = recording.of;
   const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device, recording.rank);
   const Comparison compared = compare(recording.last_step, last_step_of(run.trace));
   ::testing::Test::RecordProperty("share", std::to_string(compared.share()));

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "support/h100_placement.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 
 namespace memcalc::measured {
 namespace {

@@ -16,7 +16,7 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 
 namespace memcalc::measured {

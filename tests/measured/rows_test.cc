@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +18,8 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/measured_report.h"
-#include "support/paths.h"
 
 namespace memcalc::measured {
 namespace {
@@ -71,23 +69,20 @@ static_assert(at_least(&Floors::exact_reserved, 90));
 struct Row {
   std::string text;
   JsonDocument json;
-  MeasuredCase of;
+  MeasuredRow of;
 
   [[nodiscard]] Bytes measured(std::string_view key) const { return json.root().required_int(key); }
 };
 
 std::vector<Row> rows_of(const std::string& file) {
   std::vector<Row> rows;
-  std::ifstream lines(test::measured_dir() / file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, file);
-    const JsonObject case_json = json.root().required_object("case");
-    if (json.root().has("error") || is_inference(case_json) || !is_modelled(case_json)) continue;
-    if (is_vision_case(case_json) && !json.root().has("loop")) continue;  // vision_rows_test's
-    const bool trainer = json.root().optional_string("loop").value_or("bare") == "trainer";
-    const std::string gpu = json.root().optional_string("gpu").value_or(kUsualGpu);
-    rows.push_back({line, json, measured_case(case_json, trainer ? Loop::kTrainer : Loop::kBare, gpu)});
-  }
+  for_each_row(file, [&](const JsonObject& row, const std::string& text) {
+    if (!is_modelled(row)) return;
+    const MeasuredRow of = measured_row(row);
+    if (of.run.inference || of.run.compile) return;
+    if (file == "single_gpu.jsonl" && of.run.task == Task::kImageClassification) return;  // vision_rows_test's
+    rows.push_back({text, JsonDocument::parse(text, file), of});
+  });
   return rows;
 }
 
@@ -113,7 +108,7 @@ std::optional<PhasePeaks> measured_peaks(const std::string& row) {
   return peaks;
 }
 
-PhasePeaks predicted_peaks(const MeasuredCase& of) {
+PhasePeaks predicted_peaks(const MeasuredRow& of) {
   const SymbolicRun run = run_symbolically(of.spec, of.run, *of.device);
   const ReplayResult replayed = replay(run.trace, {.placement = &*of.device->placement,
                                                    .expandable_segments = of.run.expandable_segments,

@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "measured/recorded_streams.h"
@@ -19,7 +20,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/step.h"
 #include "support/history.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/stream.h"
 
@@ -65,15 +66,14 @@ TEST_P(HistoryStream, RequestsAreThoseOfTheRecordedRun) {
 INSTANTIATE_TEST_SUITE_P(All, HistoryStream, ::testing::ValuesIn(kHistories), test_name);
 
 SymbolicRun run_of_trace(const std::string& id) {
-  std::ifstream rows(test::measured_dir() / "single_gpu.jsonl");
-  for (std::string row; std::getline(rows, row);) {
-    const JsonDocument document = JsonDocument::parse(row, "single_gpu.jsonl");
-    const JsonObject case_json = document.root().required_object("case");
-    if (case_json.required_string("id") != id) continue;
-    const MeasuredCase of = measured_case(case_json, Loop::kBare);
-    return run_symbolically(of.spec, of.run, measured_device());
-  }
-  throw Error(ErrorCode::kInput, "single_gpu.jsonl has no row of " + id);
+  std::optional<SymbolicRun> run;
+  for_each_row("single_gpu.jsonl", [&](const JsonObject& row, const std::string& /*text*/) {
+    if (row.required_string("id") != id) return;
+    const MeasuredRow of = measured_row(row);
+    run = run_symbolically(of.spec, of.run, *of.device);
+  });
+  if (!run) throw Error(ErrorCode::kInput, "single_gpu.jsonl has no row of " + id);
+  return std::move(*run);
 }
 
 class TraceStream : public ::testing::TestWithParam<Expectation> {};

@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <fstream>
 #include <ostream>
 #include <string>
 #include <string_view>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
-#include "support/measured_case.h"
-#include "support/paths.h"
+#include "support/measured_row.h"
 
 namespace memcalc::measured {
 namespace {
@@ -41,28 +39,25 @@ TEST_P(VisionRows, ParametersFlopsAndPeaks) {
   std::size_t exact_allocated = 0;
   std::size_t exact_reserved = 0;
   std::size_t counted = 0;
-  std::ifstream lines(test::measured_dir() / GetParam().file);
-  for (std::string line; std::getline(lines, line);) {
-    const JsonDocument json = JsonDocument::parse(line, GetParam().file);
-    const JsonObject row = json.root();
-    const JsonObject case_json = row.required_object("case");
-    if (row.has("error") || case_json.has("compile") || is_inference(case_json) || !is_vision_case(case_json)) continue;
-    const MeasuredCase of = vision_case(case_json);
+  for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
+    if (!is_modelled(row)) return;
+    const MeasuredRow of = measured_row(row);
+    if (of.run.compile || of.run.inference || of.run.task != Task::kImageClassification) return;
     SCOPED_TRACE(of.id);
-    const Report report = estimate(of.spec, of.run, measured_device());
+    const Report report = estimate(of.spec, of.run, *of.device);
     ++rows;
     EXPECT_NEAR(static_cast<double>(report.memory.peak_allocated), row.required_double("peak_allocated"),
                 kMaxAllocatedError * row.required_double("peak_allocated"));
     EXPECT_EQ(report.parameters_total, row.required_int("params"));
     exact_allocated += report.memory.peak_allocated == row.required_int("peak_allocated") ? 1U : 0U;
     exact_reserved += report.memory.peak_reserved == row.required_int("peak_reserved") ? 1U : 0U;
-    if (!row.has("flops_forward")) continue;
+    if (!row.has("flops_forward")) return;
     ++counted;
     const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
     const auto batches = static_cast<double>(of.run.accumulation_steps);
     EXPECT_EQ(contraction.forward / batches, row.required_double("flops_forward"));
     EXPECT_EQ((contraction.backward + contraction.recomputation) / batches, row.required_double("flops_backward"));
-  }
+  });
   EXPECT_GE(rows, GetParam().rows);
   EXPECT_GE(exact_allocated, GetParam().exact_allocated);
   EXPECT_GE(exact_reserved, GetParam().exact_reserved);

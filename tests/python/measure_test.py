@@ -17,16 +17,27 @@ def test_the_case_says_what_the_report_says():
     model = memcalc.Model("gpt2")
     report = memcalc.estimate(model, loop="bare", bs=4, seq=512, precision="bf16", use_cache=True, accum=2, clip_grad=1.0)
     case = case_of(model, report, "an-id")
-    config = case.pop("config")
+    config = case.pop("harness")["config"]
     assert config["model_type"] == "gpt2" and config["n_layer"] == 12
-    assert case == {"id": "an-id", "model": "gpt2", "task": "causal", "batch": 4, "seq": 512, "precision": "bf16",
-                    "loop": "bare", "optimizer": "adamw", "attn": "sdpa", "ckpt": "none", "accum": 2, "clip": 1.0,
-                    "use_cache": True}
+    assert case == {"id": "an-id", "run": {
+        "model": "gpt2", "batch_size": 4, "sequence_length": 512, "task": "causal", "precision": "bf16",
+        "weights_dtype": "bf16", "loop": "bare", "optimizer": "adamw", "accumulation_steps": 2, "max_grad_norm": 1.0,
+        "attention": "sdpa", "use_cache": True}}
+
+
+def test_a_case_can_be_asked_again():
+    """Its run is a record: the keywords of estimate(), whatever the defaults are then."""
+    model = memcalc.Model("bert-base-uncased")
+    report = memcalc.estimate(model, seq=64, precision="amp-fp16", dropout=0.0, lora=4)
+    run = case_of(model, report)["run"]
+    assert run["dropout"] == 0 and run["lora_targets"] == ["all-linear"]
+    again = memcalc.estimate(run.pop("model"), **run)
+    assert again.peak_allocated_bytes == report.peak_allocated_bytes
 
 
 @pytest.mark.parametrize("options, part", (
     ({"optimizer": "lion-8bit"}, "optimizer"), ({"checkpointing": "selective"}, "checkpointing"),
-    ({"quantize": "nf4", "lora": 8}, "quantization"), ({"expandable": True}, "expandable_segments"),
+    ({"quantize": "nf4", "lora": 8}, "quantize"), ({"expandable": True}, "expandable"), ({"layers": 2}, "layers"),
     ({"weights_dtype": "bf16", "precision": "amp-bf16"}, "weights_dtype"), ({"padding": True}, "padding")))
 def test_what_it_cannot_run_is_refused(options, part):
     model = memcalc.Model("llama-3.2-1b")
@@ -37,7 +48,7 @@ def test_what_it_cannot_run_is_refused(options, part):
 def test_a_recorded_row_is_compared_line_by_line():
     """A real run whose report is exact: every line that both know agrees."""
     rows = [json.loads(line) for line in (MEASURED / "single_gpu.jsonl").read_text().splitlines()]
-    row = next(row for row in rows if row["case"]["id"] == "bert-large-2l-trace-fp32")
+    row = next(row for row in rows if row["id"] == "bert-large-2l-trace-fp32")
     model = memcalc.Model.from_config({"model_type": "bert", "vocab_size": 30522, "hidden_size": 1024,
                                        "num_hidden_layers": 2, "num_attention_heads": 16, "intermediate_size": 4096})
     report = memcalc.estimate(model, bs=4, seq=512, loop="bare", task="seqcls", gpu="h100-sxm")

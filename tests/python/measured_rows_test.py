@@ -12,16 +12,12 @@ MISSED = {  # known to be wrong: allocated and reserved, predicted minus measure
 }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["case"]["id"] for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
 def test_a_measured_run(row):
-    case = row["case"]
-    model = memcalc.Model.from_config(case["config"] if case["config"]["model_type"] != "torchvision" else {
-        "name": case["config"]["architecture"], "config": case["config"], "source": "torchvision", "date": "2026-11"})
-    options = {"task": case["task"], "batch_size": case["batch"], "precision": case["precision"], "loop": row["loop"],
-               "optimizer": case["optimizer"], "checkpointing": case["ckpt"], "accumulation_steps": case["accum"],
-               "max_grad_norm": case.get("clip"), "use_cache": case.get("use_cache") or None}
-    options["image_size" if case["task"] == "image" else "sequence_length"] = case.get("image") or case.get("seq")
-    report = memcalc.estimate(model, gpu="h200-sxm", **options)
+    run, config = dict(row["run"]), row["harness"]["config"]
+    name = run.pop("model")
+    model = memcalc.Model.from_config(config) if config["model_type"] != "torchvision" else memcalc.Model(name)
+    report = memcalc.estimate(model, gpu=row["gpu"], **run)
     assert report.parameters == row["params"]
     errors = report.peak_allocated_bytes - row["peak_allocated"], report.peak_reserved_bytes - row["peak_reserved"]
-    assert errors == MISSED.get(case["id"], (0, 0))
+    assert errors == MISSED.get(row["id"], (0, 0))

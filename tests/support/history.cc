@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/json_reader.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
 
@@ -50,13 +51,6 @@ Bytes header_number(std::string_view header, const std::string& key, const Posit
   const std::size_t found = header.find(quoted);
   if (found == std::string_view::npos) throw position.error("the header lacks " + quoted);
   return number_in(header.substr(found + quoted.size()), position);
-}
-
-// {"case": {…}, "gpu": …}: the inner object.
-std::string case_of(std::string_view header) {
-  const std::size_t begin = header.find('{', header.find("\"case\""));
-  const std::size_t end = header.find('}', begin);
-  return end == std::string_view::npos ? std::string() : std::string(header.substr(begin, end - begin + 1));
 }
 
 struct RowMark {
@@ -186,7 +180,7 @@ History read_history(const std::string& id) {
   while (std::getline(file, line) && line.starts_with('#')) {
     ++position.line;
     if (position.line == 1) {
-      history.case_json = case_of(line);
+      history.recorded_id = JsonDocument::parse(std::string_view(line).substr(2), path).root().required_string("id");
       history.peak_allocated = header_number(line, "peak_allocated", position);
       history.peak_reserved = header_number(line, "peak_reserved", position);
     } else if (line.starts_with("# [")) {

@@ -42,7 +42,7 @@ struct Segment {
 
 struct History {
   std::string id;         // "bert-large-2l-fp32"
-  std::string case_json;  // the choices of the run, as the recorder wrote them
+  std::string recorded_id;  // as the recorder wrote it
   Bytes peak_allocated = 0;
   Bytes peak_reserved = 0;
   std::int32_t block_count = 0;

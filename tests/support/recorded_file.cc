@@ -30,9 +30,9 @@ std::istringstream open_recorded(const std::filesystem::path& path) {
 void for_each_record(const std::function<void(const std::string& file, const JsonObject& record)>& each) {
   for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir())) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".jsonl")) continue;
+    if (!name.ends_with(".jsonl") && !name.ends_with(".jsonl.gz")) continue;
     if (!name.starts_with("rows_") && name != "single_gpu.jsonl" && name != "trainer.jsonl") continue;
-    std::ifstream lines(entry.path());
+    std::istringstream lines = open_recorded(entry.path());
     for (std::string line; std::getline(lines, line);) each(name, JsonDocument::parse(line, name).root());
   }
   for (const auto& entry : std::filesystem::directory_iterator(test::measured_dir() / "histories")) {

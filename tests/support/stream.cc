@@ -219,10 +219,8 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
   std::string line;
   if (!std::getline(file, line)) throw Error(ErrorCode::kInput, path + ": cannot be read");
   const JsonDocument header = JsonDocument::parse(std::string_view(line).substr(2), path);
-  const JsonObject case_json = header.root().required_object("case");
-  const Loop loop = header.root().optional_string("loop").value_or("bare") == "trainer" ? Loop::kTrainer : Loop::kBare;
-  RecordedHistory history;
-  history.of = measured_case(case_json, loop, header.root().optional_string("gpu").value_or(kUsualGpu));
+  RecordedHistory history{.of = measured_row(header.root())};
+  const bool trainer = !history.of.run.inference && history.of.run.loop == Loop::kTrainer;
 
   std::vector<Mark> marks;
   while (std::getline(file, line) && line.starts_with('#')) {
@@ -231,7 +229,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
   const bool with_operators = line.find("\top\t") != std::string::npos;
   // The Trainer has no border between what dies after backward and the optimizer; the older logs mark none.
   if (!with_operators) history.delete_is = Phase::kBackward;
-  if (loop == Loop::kTrainer) history.delete_is = Phase::kOptimizer;
+  if (trainer) history.delete_is = Phase::kOptimizer;
   // The logs without operators begin with the 4 bytes that wake the card.
   bool warm_up = marks.front().name != "start";
 
@@ -259,7 +257,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
     if (fields.size() > 5) event.label = std::string(fields[4]) + " " + std::string(fields[5]);
     event.autocast_exit = is_free && event.label.find("autocast_mode.py:__exit__") != std::string::npos;
     if (now.place == PhaseOfMark::Place::kOutside) continue;
-    if (now.place == PhaseOfMark::Place::kConstruction && loop == Loop::kTrainer) continue;
+    if (now.place == PhaseOfMark::Place::kConstruction && trainer) continue;
     if (now.step >= kSteps - 1 && now.step != third_step) continue;
     history.events.push_back(std::move(event));
   }

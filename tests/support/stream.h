@@ -12,7 +12,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/trace.h"
-#include "support/measured_case.h"
+#include "support/measured_row.h"
 
 namespace memcalc::measured {
 
@@ -31,7 +31,7 @@ struct StreamEvent {
 using Stream = std::vector<StreamEvent>;
 
 struct RecordedHistory {
-  MeasuredCase of;
+  MeasuredRow of;
   Phase delete_is = Phase::kDelete;  // the phase in which the recorder counts the death of the loss
   Stream events;
 };

@@ -1,72 +1,34 @@
 #include "memcalc/plan/check.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
-#include <variant>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/plan/measured_row.h"
 #include "memcalc/report/quantity.h"
-#include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
-#include "memcalc/spec/model_kind.h"
-#include "memcalc/spec/parallel_names.h"
 
 namespace memcalc {
 
 namespace {
 
-template <typename Enum, std::size_t kSize>
-std::optional<Enum> choice(const JsonObject& json, std::string_view key,
-                           const std::array<std::string_view, kSize>& names) {
-  const std::optional<std::string> text = json.optional_choice(key, names);
-  return text ? enum_from<Enum>(names, *text) : std::nullopt;
-}
-
-bool is_set(const JsonObject& json, std::string_view key) {
-  return json.has(key) && json.optional_bool(key).value_or(false);
-}
-
-// The parallel part of a case of harness/measure_dist.py: "world" cards of one host.
-void set_parallel(const JsonObject& run, RunOptions& options) {
-  const std::int64_t world = run.required_int("world", {1, 1'000'000});
-  const std::string mode = run.required_string("mode");
-  for (const char* key : {"offload", "rotate", "schedule", "reduce", "static_graph", "lora"}) {
-    if (run.has(key)) throw Error(ErrorCode::kUnsupported, std::string("a case of several cards with \"") + key + "\"");
-  }
-  options.gpus = world;
-  if (mode == "tp") {
-    options.parallel.tensor = world;
-    return;
-  }
-  const auto named = enum_from<DataParallel>(kDataParallelNames, mode);
-  if (!named) throw Error(ErrorCode::kUnsupported, "a case of several cards with mode " + mode);
-  options.parallel.data_parallel = *named;
-  options.parallel.ddp_bucket_view = is_set(run, "bucket_view");
-  options.parallel.hsdp_shard = run.optional_int("hsdp").value_or(0);
-  if (run.has("reshard")) options.parallel.reshard_after_forward = is_set(run, "reshard");
-  if (is_set(run, "mp")) {
-    options.parallel.fsdp_param_dtype = DType::kBFloat16;
-    options.parallel.fsdp_reduce_dtype = DType::kFloat32;
-  }
-}
-
 class Checker {
  public:
   Checker(const SpecRegistry& registry, const std::string& models) : registry_(registry) {
-    if (!models.empty()) models_ = JsonDocument::parse(models, "the models");
+    if (!models.empty()) configs_ = NamedConfigs(JsonDocument::parse(models, "the models"));
   }
 
-  CheckedRow row(const JsonObject& json) const {
-    const JsonObject run = json.required_object("case");
-    CheckedRow row{.id = run.required_string("id")};
+  [[nodiscard]] CheckedRow row(const JsonObject& json) const {
+    CheckedRow row{.id = json.required_string("id")};
     row.measured.peak_allocated = json.optional_int("peak_allocated");
     row.measured.peak_reserved = json.optional_int("peak_reserved");
     if (const auto step = json.optional_double("step_ms_median")) row.measured.step_seconds = *step * 1e-3;
+    if (!json.has("run")) throw json.error("", "no measured row: it has no \"run\", the record of what ran");
     try {
-      predict(json, run, row);
+      if (const auto reason = json.optional_string("not_modelled")) throw Error(ErrorCode::kUnsupported, *reason);
+      predict(json, row);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInternal) throw;
       row.refused = error.what();
@@ -75,75 +37,25 @@ class Checker {
   }
 
  private:
-  void predict(const JsonObject& json, const JsonObject& run, CheckedRow& row) const;
-  [[nodiscard]] ModelSpec model_of(const JsonObject& run, RunOptions& options) const;
-
-  const SpecRegistry& registry_;
-  std::optional<JsonDocument> models_;
-};
-
-ModelSpec Checker::model_of(const JsonObject& run, RunOptions& options) const {
-  const std::string name = run.required_string("model");
-  const std::optional<std::int64_t> layers = run.optional_int("layers", {1, 10'000});
-  if (run.has("config")) throw Error(ErrorCode::kUnsupported, "a case that changes the model's config");
-  if (models_) {
-    const JsonObject models = models_->root().required_object("models");
-    if (models.has(name)) {
-      const JsonObject entry = models.required_object(name);
-      options.task = choice<Task>(entry, "task", kTaskNames);
-      ModelSpec model = model_from_hf_config(entry.required_object("config"), name);
-      if (layers) set_layers(model, *layers);
-      return model;
+  void predict(const JsonObject& json, CheckedRow& row) const {
+    const Question question = question_of(request_of_row(json), registry_, configs_);
+    const Report report = estimate(question.model, question.run, question.device);
+    row.predicted.peak_allocated = report.memory.peak_allocated;
+    row.predicted.peak_reserved = report.memory.peak_reserved;
+    for (const RankRow& rank : report.ranks) {  // of several GPUs
+      if (rank.first != json.optional_int("rank")) continue;
+      row.predicted.peak_allocated = rank.peak_allocated;
+      row.predicted.peak_reserved = rank.peak_reserved;
+    }
+    if (report.time) {
+      row.predicted.step_seconds = report.time->step.step_seconds;
+      row.host_bound = report.time->step.host_bound();
     }
   }
-  ArchitectureChanges changes;
-  changes.layers = layers;
-  return registry_.model(name, changes);
-}
 
-void Checker::predict(const JsonObject& json, const JsonObject& run, CheckedRow& row) const {
-  const bool several_cards = run.has("world");
-  if (run.has("compile")) throw Error(ErrorCode::kUnsupported, "a case with \"compile\"");
-  if (run.has("mode") && !several_cards) throw Error(ErrorCode::kUnsupported, "a case with \"mode\"");
-  RunOptions options;
-  if (several_cards) set_parallel(run, options);
-  const ModelSpec model = model_of(run, options);
-  if (run.has("task")) options.task = choice<Task>(run, "task", kTaskNames);
-  const bool trainer = json.optional_string("loop").value_or("bare") == "trainer";
-  options.loop = trainer ? Loop::kTrainer : Loop::kBare;
-  options.batch_size = run.required_int("batch");
-  options.sequence_length = run.optional_int("seq");
-  options.target_sequence_length = run.optional_int("target_seq");
-  options.image_size = run.optional_int("image");
-  if (model.model_type == "torchvision" || model.model_type == "vit" || model.model_type == "deit") {
-    options.sequence_length.reset();
-    if (!options.image_size) options.image_size = 224;
-  }
-  options.precision = choice<Precision>(run, "precision", kPrecisionNames).value_or(Precision::kFp32);
-  if (const auto name = run.optional_string(trainer ? "optim" : "optimizer")) {
-    options.optimizer = optimizer_from(*name);
-    if (!options.optimizer) throw run.error_found(trainer ? "optim" : "optimizer", "the name of an optimizer");
-  }
-  options.checkpointing = choice<Checkpointing>(run, "ckpt", kCheckpointingNames);
-  options.attention = choice<Attention>(run, "attn", kAttentionNames);
-  options.accumulation_steps = run.optional_int("accum");
-  if (is_set(run, "clip")) options.max_grad_norm = 1.0;
-  options.padding = is_set(run, "padding");
-  options.dropout = run.optional_double("dropout");
-  options.lora_rank = run.optional_int("lora");
-  ResolvedRun resolved = resolve(model, options);
-  // A bare loop over a decoder leaves config.use_cache on.
-  const bool decodes = is_decoder(model) || resolved.run.task == Task::kSeq2Seq || resolved.run.task == Task::kSpeech;
-  resolved.run.use_cache = !trainer && decodes && resolved.run.checkpointing == Checkpointing::kNone;
-  const Report report =
-      estimate(model, resolved.run, registry_.device(json.optional_string("gpu").value_or(kAssumedDevice)));
-  row.predicted.peak_allocated = report.memory.peak_allocated;
-  row.predicted.peak_reserved = report.memory.peak_reserved;
-  if (report.time) {
-    row.predicted.step_seconds = report.time->step.step_seconds;
-    row.host_bound = report.time->step.host_bound();
-  }
-}
+  const SpecRegistry& registry_;
+  NamedConfigs configs_;
+};
 
 // Relative error; nothing where one of the two is missing.
 template <typename Number>

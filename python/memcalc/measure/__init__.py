@@ -28,10 +28,13 @@ _OPTIMIZERS = {
              "adafactor-torch", "adafactor"),
     "trainer": ("adamw", "adamw-fused", "adafactor", "sgd", "adagrad", "rmsprop"),
 }
-# Of the record's run: what is turned into a case, and what must have this value for a run to be possible here.
-_TAKEN = {"task", "batch_size", "sequence_length", "target_sequence_length", "image_size", "precision", "loop",
-          "optimizer", "attention", "checkpointing", "accumulation_steps", "max_grad_norm", "dropout", "use_cache", "lora",
-          "weights_dtype"}
+# Of a run record: what a case keeps, and the only value of other keys with which a run is possible here.
+_KEPT = {"batch_size", "sequence_length", "target_sequence_length", "image_size", "task", "precision", "weights_dtype",
+         "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "attention", "dropout", "use_cache",
+         "lora", "lora_targets", "lora_dropout", "lora_dtype"}
+_ONLY = {"gpus": 1, "nodes": 1, "tp": 1, "cp": 1, "ep": 1, "pp": 1, "parallel": "none", "framework": "torch",
+         "quantize": "none", "float8": "none", "lora_dtype": "fp32"}
+_ELSEWHERE = {"model", "gpu"}  # the config stands for the model; the row names the card that it ran on
 
 
 class Line(NamedTuple):
@@ -76,10 +79,12 @@ def _refuse(part: str, message: str) -> _core.Error:
 def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, Any]:
     """What `_run.py` runs for a report of `model`. Raises `UnsupportedError` for what it cannot run."""
     run = report.to_dict()["run"]
-    plain = {"weights_dtype": {"bf16": "bfloat16", "fp16": "float16"}.get(run["precision"], "float32")}
+    only = {**_ONLY, "weights_dtype": {"bf16": "bf16", "fp16": "fp16"}.get(run["precision"], "fp32"),
+            "pin_memory": run.get("loop") == "trainer"}
     for key, value in run.items():
-        if key in plain and value != plain[key]: raise _refuse(key, f"measure runs {plain[key]} here, not {value}")
-        if key not in _TAKEN and value: raise _refuse(key, "measure does not run this yet")
+        if key in only and value != only[key]: raise _refuse(key, f"measure runs {only[key]} here, not {value}")
+        if key not in only and key not in _KEPT | _ELSEWHERE and (value or key == "tie"):
+            raise _refuse(key, "measure does not run this yet")
     if run["optimizer"] not in _OPTIMIZERS[run["loop"]]:
         raise _refuse("optimizer", f"measure runs {', '.join(_OPTIMIZERS[run['loop']])} in the {run['loop']} loop, "
                                    f"not {run['optimizer']}")
@@ -88,23 +93,10 @@ def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, 
     if run["loop"] == "trainer" and run["task"] not in ("seqcls", "causal", "mlm"):
         raise _refuse("loop", f"measure runs the Trainer for seqcls, mlm and causal, not for {run['task']}")
     if model.config is None: raise _refuse("model", "measure builds models of transformers and torchvision")
-    case: dict[str, Any] = {
-        "id": name or f"{Path(model.name).stem}-b{run['batch_size']}-{run['precision']}", "model": model.name,
-        "config": model.config, "task": run["task"], "batch": run["batch_size"], "precision": run["precision"],
-        "loop": run["loop"], "optimizer": run["optimizer"], "attn": run["attention"], "ckpt": run["checkpointing"],
-        "accum": run["accumulation_steps"]}
-    case["image" if run["task"] == "image" else "seq"] = run.get("image_size") or run["sequence_length"]
-    if "target_sequence_length" in run: case["target_seq"] = run["target_sequence_length"]
-    if "dropout" in run: case["dropout"] = run["dropout"]
-    if run["loop"] == "bare":
-        case["use_cache"] = run["use_cache"]
-        if "max_grad_norm" in run: case["clip"] = run["max_grad_norm"]
-    else:
-        case["clip"] = run.get("max_grad_norm", 0)
-    if "lora" in run:
-        case.update(lora=run["lora"]["rank"], lora_targets=run["lora"]["targets"] or "all-linear",
-                    lora_dropout=run["lora"]["dropout"])
-    return case
+    kept = {key: value for key, value in run.items() if key in _KEPT and value is not False and value != "none"}
+    kept["max_grad_norm"] = float(run["max_grad_norm"])
+    return {"id": name or f"{Path(model.name).stem}-b{run['batch_size']}-{run['precision']}",
+            "run": {"model": model.name, **kept}, "harness": {"config": model.config}}
 
 
 def run_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@
 
 Every case runs in a forked child, so that each starts with an empty card; a row is appended per case. What is built,
 in which order, and what Python holds while the peaks are read is that of tests/measured/harness/measure.py (plain loop)
-and measure_trainer.py (Trainer): one tensor more of any size would show, 512 bytes at least. Keys of a case: id, model,
-config (a config.json, or {"model_type": "torchvision", "architecture": …}), task, batch, seq, target_seq, image,
-precision, loop, optimizer, attn, ckpt, accum, clip, dropout, use_cache, lora, lora_targets, lora_dropout.
+and measure_trainer.py (Trainer): one tensor more of any size would show, 512 bytes at least. A case is {"id", "run",
+"harness"}: a run record (docs/run.schema.json) with every key that is read here, and `harness.config`, a config.json or
+{"model_type": "torchvision", "architecture": …}. The row has the same and what was measured.
 """
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ TIMED_STEPS = 5
 TRAINER_SAMPLES, TRAINER_STEPS = 64, 8
 
 Case = dict[str, Any]
+Run = dict[str, Any]  # a run record
 Row = dict[str, Any]
 
 
@@ -35,23 +36,24 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
     """The model on the card, a batch, and the configuration (None: torchvision)."""
     import torch
 
+    run = case["run"]
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    dtype = half.get(case["precision"], torch.float32)
-    count, length = case["batch"], case.get("seq", 0)
+    dtype = half.get(run["precision"], torch.float32)
+    count, length = run["batch_size"], run.get("sequence_length", 0)
     generator = torch.Generator(device="cuda").manual_seed(0)
 
     def integers(high: int, *shape: int) -> Any:
         return torch.randint(5, high, shape, device="cuda", generator=generator)
 
-    config = dict(case["config"])
-    model_type, task = config.pop("model_type"), case["task"]
+    config = dict(case["harness"]["config"])
+    model_type, task = config.pop("model_type"), run["task"]
     if model_type == "torchvision":
         import torchvision
 
         with torch.device("cuda"):
             classifier = getattr(torchvision.models, config["architecture"])()
         classifier = classifier.to(dtype)
-        side = case.get("image", 224)
+        side = run.get("image_size", 224)
         x = torch.randn(count, 3, side, side, device="cuda", dtype=dtype)
         y = integers(999, count)
 
@@ -67,19 +69,19 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
 
     import transformers
 
-    if case.get("dropout") is not None:
-        for key in DROPOUT_KEYS: config[key] = case["dropout"]
+    if run.get("dropout") is not None:
+        for key in DROPOUT_KEYS: config[key] = run["dropout"]
     config.pop("torch_dtype", None)
     config.pop("dtype", None)
     built = transformers.AutoConfig.for_model(model_type, **config)
     if model_type == "whisper": built.decoder_start_token_id = 1
     if model_type in ("t5", "mt5"): built.decoder_start_token_id = built.pad_token_id = 0
-    if "use_cache" in case and hasattr(built, "use_cache"): built.use_cache = case["use_cache"]
+    if run["loop"] == "bare" and hasattr(built, "use_cache"): built.use_cache = run.get("use_cache", False)
     auto = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "causal": "CausalLM", "seq2seq": "Seq2SeqLM",
             "speech": "SpeechSeq2Seq", "image": "ImageClassification", "tokcls": "TokenClassification"}[task]
     with torch.device("cuda"):
         model = getattr(transformers, "AutoModelFor" + auto).from_config(
-            built, dtype=dtype, attn_implementation=case.get("attn", "sdpa"))
+            built, dtype=dtype, attn_implementation=run.get("attention", "sdpa"))
     words = config.get("vocab_size", 1000)
     if task == "seqcls":
         batch = {"input_ids": integers(words, count, length), "labels": integers(6, count) * 0}
@@ -90,26 +92,27 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
         batch = {"input_ids": integers(words, count, length), "labels": integers(6, count, length) * 0}
     elif task == "seq2seq":
         batch = {"input_ids": integers(words, count, length),
-                 "labels": integers(words, count, case["target_seq"] if "target_seq" in case else length)}
+                 "labels": integers(words, count, run.get("target_sequence_length", length))}
     elif task == "speech":
         batch = {"input_features": torch.randn(count, config.get("num_mel_bins", 80), 3000, device="cuda", dtype=dtype),
                  "labels": integers(words, count, length)}
     else:
-        side = case.get("image", 224)
+        side = run.get("image_size", 224)
         batch = {"pixel_values": torch.randn(count, 3, side, side, device="cuda", dtype=dtype),
                  "labels": integers(6, count) * 0}
-    if case.get("ckpt", "none") == "full": model.gradient_checkpointing_enable()
+    if run.get("checkpointing") == "full": model.gradient_checkpointing_enable()
     return model, batch, built
 
 
-def with_adapters(model: Any, case: Case) -> Any:
-    if not case.get("lora"): return model
+def with_adapters(model: Any, run: Run) -> Any:
+    if "lora" not in run: return model
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(model, LoraConfig(r=case["lora"], lora_alpha=16,
-                                             target_modules=case.get("lora_targets", "all-linear"),
-                                             lora_dropout=case.get("lora_dropout", 0.0)))
-    if case.get("ckpt", "none") == "full": model.enable_input_require_grads()
+    targets = run["lora_targets"]
+    model = get_peft_model(model, LoraConfig(r=run["lora"], lora_alpha=16,
+                                             target_modules="all-linear" if targets == ["all-linear"] else targets,
+                                             lora_dropout=run.get("lora_dropout", 0.0)))
+    if run.get("checkpointing") == "full": model.enable_input_require_grads()
     return model
 
 
@@ -152,7 +155,7 @@ def device_memory_in_use() -> int | None:
 def start_row(case: Case) -> Row:
     import torch
 
-    row: Row = {"case": case, "torch": torch.__version__, "loop": case.get("loop", "bare")}
+    row: Row = {"id": case["id"], "gpu": "", **case, "torch": torch.__version__}
     row["nvml_before_context"] = device_memory_in_use()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -176,8 +179,8 @@ def run_bare(case: Case) -> Row:
     """A plain loop: zero_grad, forward, backward, (clip,) step; three times, then a few for the clock."""
     import torch
 
-    row = start_row(case)
-    precision = case["precision"]
+    row, run = start_row(case), case["run"]
+    precision = run["precision"]
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
     cast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
@@ -192,13 +195,13 @@ def run_bare(case: Case) -> Row:
     row["alloc_after_model_and_batch"] = allocated() - base
     row["reserved_after_model"] = reserved()
     row["nvml_after_model"] = device_memory_in_use()
-    model = with_adapters(model, case)
+    model = with_adapters(model, run)
     count_parameters(row, model)
     model.train()
-    optimizer = make_optimizer(case["optimizer"], [p for p in model.parameters() if p.requires_grad])
+    optimizer = make_optimizer(run["optimizer"], [p for p in model.parameters() if p.requires_grad])
     scaler = torch.amp.GradScaler("cuda", enabled=precision == "amp-fp16")
-    micro_batches = case.get("accum", 1)
-    clip_at = case.get("clip")
+    micro_batches = run["accumulation_steps"]
+    clip_at = run["max_grad_norm"]
 
     def forward() -> Any:
         if cast is not None:
@@ -274,34 +277,34 @@ def run_trainer(case: Case) -> Row:
     import torch
     import transformers
 
-    row = start_row(case)
+    row, run = start_row(case), case["run"]
     row["transformers"] = transformers.__version__
     allocated = torch.cuda.memory_allocated
     base = allocated()
-    weights = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(case["precision"], case["precision"])
-    model, batch, config = build({**case, "precision": weights, "ckpt": "none"})
-    words, length = config.vocab_size, case["seq"]
+    weights = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(run["precision"], run["precision"])
+    model, batch, config = build({**case, "run": {**run, "precision": weights, "checkpointing": "none"}})
+    words, length = config.vocab_size, run["sequence_length"]
     generator = torch.Generator().manual_seed(0)
     samples = []
     for _ in range(TRAINER_SAMPLES):
         ids = torch.randint(5, words, (length,), generator=generator)
-        labels = torch.tensor(0) if case["task"] == "seqcls" else ids.clone()
+        labels = torch.tensor(0) if run["task"] == "seqcls" else ids.clone()
         samples.append({"input_ids": ids, "labels": labels})
     del batch
     gc.collect()
     torch.cuda.empty_cache()
-    model = with_adapters(model, case)
+    model = with_adapters(model, run)
     count_parameters(row, model)
     row["alloc_after_model"] = allocated() - base
     options: dict[str, Any] = {
-        "output_dir": tempfile.mkdtemp(prefix="memcalc_measure_"), "per_device_train_batch_size": case["batch"],
-        "max_steps": TRAINER_STEPS, "gradient_accumulation_steps": case.get("accum", 1),
-        "gradient_checkpointing": case.get("ckpt") == "full", "fp16": case["precision"] == "amp-fp16",
-        "bf16": case["precision"] == "amp-bf16", "report_to": "none", "logging_strategy": "no", "save_strategy": "no",
+        "output_dir": tempfile.mkdtemp(prefix="memcalc_measure_"), "per_device_train_batch_size": run["batch_size"],
+        "max_steps": TRAINER_STEPS, "gradient_accumulation_steps": run["accumulation_steps"],
+        "gradient_checkpointing": run.get("checkpointing") == "full", "fp16": run["precision"] == "amp-fp16",
+        "bf16": run["precision"] == "amp-bf16", "report_to": "none", "logging_strategy": "no", "save_strategy": "no",
         "disable_tqdm": True, "dataloader_num_workers": 0, "remove_unused_columns": False}
     names = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused"}
-    if case.get("optimizer"): options["optim"] = names.get(case["optimizer"], case["optimizer"])
-    if case.get("clip") is not None: options["max_grad_norm"] = case["clip"]
+    options["optim"] = names.get(run["optimizer"], run["optimizer"])
+    options["max_grad_norm"] = run["max_grad_norm"]
     arguments = transformers.TrainingArguments(**options)
     row["optim"] = str(arguments.optim)
     stamps: list[float] = []
@@ -326,9 +329,9 @@ def run_trainer(case: Case) -> Row:
 def run_case(case: Case) -> Row:
     """The row; where the run failed, with `error` instead of figures."""
     try:
-        return run_trainer(case) if case.get("loop") == "trainer" else run_bare(case)
+        return run_trainer(case) if case["run"]["loop"] == "trainer" else run_bare(case)
     except BaseException as error:  # the child has nothing else to do than to say so
-        return {"case": case, "error": repr(error)[:400], "tb": traceback.format_exc()[-800:]}
+        return {**case, "error": repr(error)[:400], "tb": traceback.format_exc()[-800:]}
 
 
 def import_everything(cases: list[Case]) -> None:
@@ -338,13 +341,13 @@ def import_everything(cases: list[Case]) -> None:
 
     for name in ("torchvision", "peft"):
         with contextlib.suppress(ImportError): importlib.import_module(name)
-    if all(case["config"]["model_type"] == "torchvision" for case in cases): return
+    if all(case["harness"]["config"]["model_type"] == "torchvision" for case in cases): return
     import transformers.models.auto.modeling_auto
 
     with contextlib.suppress(ImportError): from transformers import Trainer  # noqa: F401
     for case in cases:
-        if case["config"]["model_type"] == "torchvision": continue
-        importlib.import_module(f"transformers.models.{module_name(case['config']['model_type'])}")
+        if case["harness"]["config"]["model_type"] == "torchvision": continue
+        importlib.import_module(f"transformers.models.{module_name(case['harness']['config']['model_type'])}")
 
 
 def module_name(model_type: str) -> str:

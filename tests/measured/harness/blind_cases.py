@@ -9,6 +9,8 @@ runs come out today. A Trainer's batch divides its 64 samples, so that no epoch 
 import glob, json, random, sys
 from pathlib import Path
 
+from cases import write
+
 R = random.Random(int(sys.argv[1]))
 reg = {}
 for f in sorted(glob.glob(str(Path(__file__).resolve().parents[3] / "specs/models/*.json"))):
@@ -34,35 +36,35 @@ def training():
         if p > 1.6e9: prec = 'bf16'
         c = dict(loop=loop, model=name, precision=prec)
         if task in ('image','tv','contrastive'):
-            c['batch'] = R.choice([1, 2, 4, 8, 16, 32] if loop == 'trainer' else [1, 2, 3, 5, 6, 7, 9, 12, 16, 20, 24, 33, 48])
-            if task == 'contrastive': c['seq'] = R.choice([16,32,50,77])
-            if task == 'tv' and loop == 'bare' and R.random() < .25 and not name.startswith('swin'): c['image'] = R.choice([128,160,192,256,288])
+            c['batch_size'] = R.choice([1, 2, 4, 8, 16, 32] if loop == 'trainer' else [1, 2, 3, 5, 6, 7, 9, 12, 16, 20, 24, 33, 48])
+            if task == 'contrastive': c['sequence_length'] = R.choice([16,32,50,77])
+            if task == 'tv' and loop == 'bare' and R.random() < .25 and not name.startswith('swin'): c['image_size'] = R.choice([128,160,192,256,288])
         elif task == 'whisper':
-            c['batch'] = R.choice([1,2,3,4,6]); c['seq'] = R.choice([32,64,100,128,200])
+            c['batch_size'] = R.choice([1,2,3,4,6]); c['sequence_length'] = R.choice([32,64,100,128,200])
         else:
             mx = cfg.get('max_position_embeddings') or cfg.get('n_positions') or 1024
             if mt == 'roberta': mx = 512
             tok = R.choice([256,512,1024,1500,2048,4096,6000] if p < 1e9 else [256,512,1024,2048])
             s = R.choice([x for x in [48,64,100,128,197,256,300,384,500,512,640,777,1000,1024,1500,2048] if x <= mx])
-            c['seq'] = s; c['batch'] = max(1, round(tok / s))
-            if task == 'seq2seq' and R.random() < .4: c['target_seq'] = R.choice([32,64,100,128])
-        if loop == 'trainer' and 'target_seq' in c: del c['target_seq']
-        if task not in ('tv',) and R.random() < .22: c['ckpt'] = 'full'
+            c['sequence_length'] = s; c['batch_size'] = max(1, round(tok / s))
+            if task == 'seq2seq' and R.random() < .4: c['target_sequence_length'] = R.choice([32,64,100,128])
+        if loop == 'trainer' and 'target_sequence_length' in c: del c['target_sequence_length']
+        if task not in ('tv',) and R.random() < .22: c['checkpointing'] = 'full'
         if task not in ('tv','image','contrastive','whisper'):
-            if R.random() < .15: c['attn'] = 'eager'
-            if R.random() < .2 and c['batch'] > 2: c['padding'] = True
-        if R.random() < .2: c['accum'] = R.choice([2,3,4])
+            if R.random() < .15: c['attention'] = 'eager'
+            if R.random() < .2 and c['batch_size'] > 2: c['padding'] = True
+        if R.random() < .2: c['accumulation_steps'] = R.choice([2,3,4])
         if loop == 'bare':
-            if R.random() < .15: c['clip'] = True
+            if R.random() < .15: c['max_grad_norm'] = 1.0
             o = R.choice(['adamw']*6 + ['adamw-fused','sgd','sgdm','adagrad','adafactor','adafactor-torch','rmsprop','adamw-for'])
             if o != 'adamw': c['optimizer'] = o
             if task not in ('tv',) and mt in ('llama','qwen2','qwen3','gemma','gemma2','opt','gpt2','mistral','phi3') and R.random() < .2: c['lora'] = R.choice([4,8,16,64])
         else:
-            if R.random() < .2: c['optim'] = R.choice(['adafactor','sgd'])
+            if R.random() < .2: c['optimizer'] = R.choice(['adafactor','sgd'])
         if task not in ('tv','image') and task != TASK.get(mt, ['causal'])[0]: c['task'] = task
-        parts = [name.replace('patch','p')] + (['trainer'] if loop == 'trainer' else []) + ['b%d' % c['batch']] + (['s%d' % c['seq']] if 'seq' in c else []) + [prec]
-        for k in ('ckpt','attn','padding','accum','clip','optimizer','optim','lora','task','image','target_seq'):
-            if k in c: parts.append({'ckpt':'ckpt','attn':'eager','padding':'padding','clip':'clip'}.get(k) or (k + str(c[k]) if k in ('accum','lora','image','target_seq') else str(c[k])))
+        parts = [name.replace('patch','p')] + (['trainer'] if loop == 'trainer' else []) + ['b%d' % c['batch_size']] + (['s%d' % c['sequence_length']] if 'sequence_length' in c else []) + [prec]
+        for k in ('checkpointing','attention','padding','accumulation_steps','max_grad_norm','optimizer','lora','task','image_size','target_sequence_length'):
+            if k in c: parts.append({'checkpointing':'ckpt','attention':'eager','padding':'padding','max_grad_norm':'clip'}.get(k) or (k + str(c[k]) if k in ('accumulation_steps','lora','image_size','target_sequence_length') else str(c[k])))
         c['id'] = 'blind-' + '-'.join(parts)
         return c
     for name in names:
@@ -82,7 +84,7 @@ def techniques():
     SEQ = [64,100,128,200,256,333,384,500,512,700,1000,1024]
     cases = []
     def add(c, kind):
-        c['id'] = 'blind2-%s-%s' % (kind, '-'.join(str(v).replace('patch','p') if k in ('model','precision','optimizer','optim','quant','ckpt','attn','task') else k + str(v).replace(' ','').replace("'",'') for k, v in c.items() if k != 'loop'))[:110] + ('-T' if c.get('loop') == 'trainer' else '')
+        c['id'] = 'blind2-%s-%s' % (kind, '-'.join(str(v).replace('patch','p') if k in ('model','precision','optimizer','quantize','checkpointing','attention','task') else k + str(v).replace(' ','').replace("'",'') for k, v in c.items() if k != 'loop'))[:110] + ('-T' if c.get('loop') == 'trainer' else '')
         if c['id'] not in [x['id'] for x in cases]: cases.append(c)
     def base(models, budget=2048, precs=('bf16','amp-bf16','fp32'), loop=None):
         m = R.choice(models); s = R.choice(SEQ)
@@ -90,47 +92,47 @@ def techniques():
         if mt in ('roberta',) or 'bert' in m or mt == 'electra': s = min(s, 512)
         if mt == 'gpt2': s = min(s, 1024)
         p = R.choice(precs) if size(m) < 1.6e9 else 'bf16'
-        c = dict(loop=loop or 'bare', model=m, batch=max(1, R.choice([256, 512, 1024, budget]) // s), precision=p)
-        if mt != 'vit': c['seq'] = min(s, 128) if mt == 'whisper' else s
+        c = dict(loop=loop or 'bare', model=m, batch_size=max(1, R.choice([256, 512, 1024, budget]) // s), precision=p)
+        if mt != 'vit': c['sequence_length'] = min(s, 128) if mt == 'whisper' else s
         return c
     for i in range(14):  # optimizers
         c = base([m for m in DEC + ENC + OTH if size(m) < 1e9]); c['optimizer'] = R.choice(['adamw-8bit','paged-adamw-8bit','paged-adamw','adamw-bnb','lion','lion-8bit','paged-lion','rmsprop-8bit','sgdm-8bit','adam','adamw-amsgrad','muon','nadam','radam','adamax']); add(c, 'opt')
     for i in range(10):
-        c = base([m for m in DEC + ENC if size(m) < 1e9], loop='trainer', precs=('bf16','amp-bf16','amp-fp16','fp32')); c['optim'] = R.choice(['adamw_bnb_8bit','paged_adamw_8bit','lion_8bit','lion_32bit','paged_lion_32bit','adamw_torch_fused','adagrad','rmsprop','adafactor']); add(c, 'optim')
+        c = base([m for m in DEC + ENC if size(m) < 1e9], loop='trainer', precs=('bf16','amp-bf16','amp-fp16','fp32')); c['optimizer'] = R.choice(['adamw-8bit','paged-adamw-8bit','lion-8bit','lion','paged-lion','adamw-fused','adagrad','rmsprop','adafactor']); add(c, 'optim')
     for i in range(24):  # LoRA
         c = base(DEC, loop=R.choice(['bare','bare','trainer']), precs=('bf16','amp-bf16','fp32')); c['lora'] = R.choice([2,8,16,32,64])
         if R.random() < .4: c['lora_targets'] = R.choice([['q_proj','v_proj'],['q_proj','k_proj','v_proj','o_proj'],['gate_proj','up_proj','down_proj']]) if reg[c['model']]['config']['model_type'] in ('llama','mistral','qwen2','qwen3','gemma','gemma2') else 'all-linear'
         if c.get('lora_targets') == 'all-linear': del c['lora_targets']
         if R.random() < .4: c['lora_dropout'] = 0.1
         if R.random() < .3: c['lora_dtype'] = 'base'
-        if R.random() < .35: c['ckpt'] = 'full'
-        if R.random() < .2: c['accum'] = 2
+        if R.random() < .35: c['checkpointing'] = 'full'
+        if R.random() < .2: c['accumulation_steps'] = 2
         add(c, 'lora')
     for i in range(16):  # QLoRA
-        c = base([m for m in DEC if size(m) < 8.5e9], precs=('bf16',), loop=R.choice(['bare','trainer'])); c['quant'] = R.choice(['nf4','nf4','nf4-dq','int8']); c['lora'] = R.choice([8,16,64])
-        if R.random() < .7: c['kbit'] = True
-        if c.get('kbit') or R.random() < .4: c['ckpt'] = 'full'
+        c = base([m for m in DEC if size(m) < 8.5e9], precs=('bf16',), loop=R.choice(['bare','trainer'])); c['quantize'] = R.choice(['nf4','nf4','nf4-double','int8']); c['lora'] = R.choice([8,16,64])
+        c['prepare_kbit'] = R.random() < .7
+        if c.get('prepare_kbit') or R.random() < .4: c['checkpointing'] = 'full'
         if R.random() < .4:
-            k = 'optim' if c['loop'] == 'trainer' else 'optimizer'; c[k] = 'paged_adamw_8bit' if k == 'optim' else 'paged-adamw-8bit'
+            c['optimizer'] = 'paged-adamw-8bit'
         add(c, 'qlora')
     for i in range(8):
         c = base(LIG, precs=('bf16',)); c['liger'] = True
-        if R.random() < .4: c['ckpt'] = 'full'
+        if R.random() < .4: c['checkpointing'] = 'full'
         add(c, 'liger')
     for i in range(14):
         c = base([m for m in DEC + ENC if size(m) < 2e9]); k = R.choice(['every','selective','offload','freeze'])
-        if k == 'every': c['ckpt'] = 'every-%d' % R.choice([2,3,4])
-        if k == 'selective': c['ckpt'] = 'selective'; c['precision'] = 'bf16'
-        if k == 'offload': c['offload_activations'] = True
+        if k == 'every': c['checkpointing'] = 'every-%d' % R.choice([2,3,4])
+        if k == 'selective': c['checkpointing'] = 'selective'; c['precision'] = 'bf16'
+        if k == 'offload': c['activation_offload'] = True
         if k == 'freeze': c['freeze'] = R.choice([['embed'],['layer.0.','layers.0.','h.0.'],['bias'],['embed','layers.1']])
         add(c, 'save')
     for i in range(34):  # inference
-        c = base(DEC + ENC + ['t5-small','t5-base','bart-base','bart-large','vit-large-patch16-224','clip-vit-base-patch32'][:5], precs=('bf16','fp16','fp32','amp-bf16')); c['mode'] = 'infer'
+        c = base(DEC + ENC + ['t5-small','t5-base','bart-base','bart-large','vit-large-patch16-224','clip-vit-base-patch32'][:5], precs=('bf16','fp16','fp32','amp-bf16')); c['infer'] = True; del c['loop']
         mt = reg[c['model']]['config']['model_type']
         if R.random() < .65 and mt not in ('bert','roberta','distilbert','electra','vit','clip'):
-            c['new_tokens'] = R.choice([8,20,50,100]); c['seq'] = min(c['seq'], 900 if mt == 'gpt2' else 1024)
+            c['new_tokens'] = R.choice([8,20,50,100]); c['sequence_length'] = min(c['sequence_length'], 900 if mt == 'gpt2' else 1024)
             if R.random() < .35: c['beams'] = R.choice([2,3,4])
-        if R.random() < .15 and 'new_tokens' not in c: c['attn'] = 'eager'
+        if R.random() < .15 and 'new_tokens' not in c: c['attention'] = 'eager'
         add(c, 'infer')
     return cases
 
@@ -138,4 +140,4 @@ def techniques():
 if __name__ == "__main__":
     cases = techniques() if "--techniques" in sys.argv else training()
     R.shuffle(cases)
-    for c in cases: print(json.dumps(c))
+    write(cases)

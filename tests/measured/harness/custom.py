@@ -51,14 +51,14 @@ class Decoder(nn.Module):
 
 
 def build(name, case, dtype, ri):
-    B = case["batch"]
+    B = case["batch_size"]
     if name not in ("mlp", "cnn", "decoder"):
         import layers
         return layers.build(name, case, dtype, ri)
     with torch.device("cuda"):
         m = dict(mlp=lambda: Classifier(mlp()), cnn=lambda: Classifier(cnn()), decoder=Decoder)[name]()
     m = m.to(dtype)
-    if name == "decoder": x = ri(32000, B, case["seq"]); y = ri(32000, B, case["seq"])
+    if name == "decoder": x = ri(32000, B, case["sequence_length"]); y = ri(32000, B, case["sequence_length"])
     elif name == "mlp": x = torch.randn(B, 784, device="cuda", dtype=dtype); y = ri(9, B)
-    else: x = torch.randn(B, 3, case["image"], case["image"], device="cuda", dtype=dtype); y = ri(9, B)
+    else: x = torch.randn(B, 3, case["image_size"], case["image_size"], device="cuda", dtype=dtype); y = ri(9, B)
     return m, dict(x=x, y=y)

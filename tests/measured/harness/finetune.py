@@ -1,7 +1,9 @@
 """What people change about a training run: adapters, quantised bases, frozen parts, what is saved, optimizers. Keys of a case:
-quant nf4 | nf4-dq | int8, kbit (prepare_model_for_kbit_training), lora R, lora_targets, lora_dropout, lora_dtype base, freeze,
-ckpt every-2 | selective, offload_activations, liger, optimizer."""
+quantize, prepare_kbit, lora, lora_targets, lora_dropout, lora_dtype, lora_head, freeze, checkpointing, activation_offload, liger,
+optimizer, offload_optimizer, offload_gradients."""
 import contextlib, os, tempfile
+
+import cases
 
 
 def load_quantized(case, cfg, cls, dtype):
@@ -10,9 +12,9 @@ def load_quantized(case, cfg, cls, dtype):
     d = os.path.join(tempfile.gettempdir(), "q_%s_%d" % (case["id"], os.getpid()))
     torch.set_num_threads(4)
     cls.from_config(cfg, dtype=torch.bfloat16).save_pretrained(d)
-    q = case["quant"]
-    bnb = tf.BitsAndBytesConfig(load_in_8bit=True) if q == "int8" else tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=q == "nf4-dq", bnb_4bit_compute_dtype=torch.bfloat16)
-    m = cls.from_pretrained(d, quantization_config=bnb, dtype=dtype, device_map={"": 0}, attn_implementation=case.get("attn", "sdpa"))
+    q = case["quantize"]
+    bnb = tf.BitsAndBytesConfig(load_in_8bit=True) if q == "int8" else tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=q == "nf4-double", bnb_4bit_compute_dtype=torch.bfloat16)
+    m = cls.from_pretrained(d, quantization_config=bnb, dtype=dtype, device_map={"": 0}, attn_implementation=case.get("attention", "sdpa"))
     import shutil; shutil.rmtree(d)
     return m
 
@@ -23,18 +25,19 @@ def apply(m, case):
     if case.get("liger"):
         from liger_kernel.transformers import _apply_liger_kernel_to_instance
         _apply_liger_kernel_to_instance(model=m)
-    if case.get("kbit"):
+    if case.get("prepare_kbit"):
         from peft import prepare_model_for_kbit_training
-        m = prepare_model_for_kbit_training(m, use_gradient_checkpointing=case.get("ckpt") == "full")
+        m = prepare_model_for_kbit_training(m, use_gradient_checkpointing=case.get("checkpointing") == "full")
     if case.get("freeze"):
         for n, p in m.named_parameters():
             if any(k in n for k in case["freeze"]): p.requires_grad_(False)
     if case.get("lora"):
         from peft import LoraConfig, get_peft_model
-        kw = dict(task_type=case["lora_task"]) if case.get("lora_task") else {}
-        m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules=case.get("lora_targets", "all-linear"), lora_dropout=case.get("lora_dropout", 0.0), **kw), autocast_adapter_dtype=case.get("lora_dtype") != "base")
-        if case.get("ckpt") == "full" and not case.get("kbit"): m.enable_input_require_grads()
-    c = case.get("ckpt", "none")
+        kw = dict(task_type="SEQ_CLS") if case.get("lora_head") else {}
+        targets = case.get("lora_targets", ["all-linear"])
+        m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules="all-linear" if targets == ["all-linear"] else targets, lora_dropout=case.get("lora_dropout", 0.0), **kw), autocast_adapter_dtype=case.get("lora_dtype") != "base")
+        if case.get("checkpointing") == "full" and not case.get("prepare_kbit"): m.enable_input_require_grads()
+    c = case.get("checkpointing", "none")
     if c.startswith("every-"):
         m.gradient_checkpointing_enable(); i = 0
         from transformers.modeling_layers import GradientCheckpointingLayer
@@ -66,7 +69,7 @@ def apply(m, case):
 
 def saving(case):
     import torch
-    return torch.autograd.graph.save_on_cpu(pin_memory=True) if case.get("offload_activations") else contextlib.nullcontext()
+    return torch.autograd.graph.save_on_cpu(pin_memory=True) if case.get("activation_offload") else contextlib.nullcontext()
 
 
 class Both:
@@ -78,11 +81,11 @@ class Both:
         for x in self.o: x.zero_grad(set_to_none=set_to_none)
 
 
-def optimizer(o, params):
+def optimizer(o, params, case):
     import torch
-    if o.startswith("adamw-offload"):  # torchao: states, gradients and step on the host
+    if o == "adamw-offload":  # torchao: states, gradients and step on the host
         from torchao.optim import CPUOffloadOptimizer
-        return CPUOffloadOptimizer(params, torch.optim.AdamW, offload_gradients=o == "adamw-offload-gradients", lr=1e-5)
+        return CPUOffloadOptimizer(params, torch.optim.AdamW, offload_gradients=case.get("offload_gradients", False), lr=1e-5)
     if o == "adam": return torch.optim.Adam(params, lr=1e-5)
     if o == "adamw-amsgrad": return torch.optim.AdamW(params, lr=1e-5, amsgrad=True)
     if o == "muon": return Both(torch.optim.Muon([p for p in params if p.ndim == 2], lr=1e-5), torch.optim.AdamW([p for p in params if p.ndim != 2], lr=1e-5))
@@ -104,7 +107,7 @@ def elsewhere(case, script, arguments):
     """bitsandbytes, Liger and torchao start CUDA as they are imported, so a case that needs them gets a process of its own: replaces this
     (forked) one by `script --direct CASE`, with $SITE on its path."""
     import json, sys
-    bnb = ("8bit", "8-bit", "paged", "lion", "bnb", "adamw-offload")
-    if os.environ.get("PYTHONPATH") or not (case.get("quant") or case.get("liger") or any(k in (case.get("optimizer", "") + case.get("optim", "")) for k in bnb)): return
+    bnb = ("8bit", "8-bit", "paged", "lion", "bnb")
+    if os.environ.get("PYTHONPATH") or not (case.get("quantize") or case.get("liger") or case.get("offload_optimizer") or any(k in case.get("optimizer", "") for k in bnb)): return
     os.environ["PYTHONPATH"] = os.environ["SITE"]
-    os.execv(sys.executable, [sys.executable, script, *arguments, "--direct", json.dumps(case)])
+    os.execv(sys.executable, [sys.executable, script, *arguments, "--direct", json.dumps(cases.head(case))])

@@ -8,6 +8,7 @@ Marks are counters of the allocator (allocations, frees, segments so far), so ta
 from TORCH_SYMBOLIZE_MODE=dladdr: the autograd node and the innermost ATen operator.
 """
 import argparse, gc, json, os, re, sys, tempfile, time, warnings
+import cases
 os.environ.setdefault("TORCH_SYMBOLIZE_MODE", "dladdr")
 warnings.filterwarnings("ignore")
 T0 = time.time()
@@ -106,13 +107,13 @@ def bare(case, rec):
     prec = case.get("precision", "fp32"); amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(prec)
     torch.backends.cuda.matmul.allow_tf32 = prec == "tf32"; torch.backends.cudnn.allow_tf32 = prec != "fp32"
     m, batch, cfg, task = M.build(case)
-    if case.get("padding"): batch["attention_mask"] = padded(case, torch, case["seq"], None, case["batch"], task)
+    if case.get("padding"): batch["attention_mask"] = padded(case, torch, case["sequence_length"], None, case["batch_size"], task)
     rec.mark("built model and batch"); gc.collect(); torch.cuda.empty_cache(); rec.mark("empty_cache")
     import finetune
     m = finetune.apply(m, case); rec.mark("fine-tuning set up")
-    if case.get("mode") == "infer": return infer(case, rec, m, batch, cfg)
+    if case.get("infer"): return infer(case, rec, m, batch, cfg)
     m.train(); opt = M.make_opt(case, [p for p in m.parameters() if p.requires_grad]); scaler = torch.amp.GradScaler("cuda", enabled=prec == "amp-fp16")
-    accum = case.get("accum", 1); run = torch.compile(m) if case.get("compile") else m
+    accum = case.get("accumulation_steps", 1); run = torch.compile(m) if case.get("compile") else m
     def fwd():
         with finetune.saving(case):
             if amp is not None:
@@ -124,8 +125,8 @@ def bare(case, rec):
         opt.zero_grad(set_to_none=True); rec.mark(f"step {step} zero_grad")
         for a in range(accum):
             l = fwd(); rec.mark(f"step {step} forward"); bwd(l); rec.mark(f"step {step} backward"); lv = float(l.detach()); del l; rec.mark(f"step {step} del loss")
-        if case.get("clip"):
-            scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0); rec.mark(f"step {step} clip")
+        if case.get("max_grad_norm"):
+            scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(m.parameters(), case["max_grad_norm"]); rec.mark(f"step {step} clip")
         scaler.step(opt); rec.mark(f"step {step} optimizer"); scaler.update(); rec.mark(f"step {step} scaler update")
     return dict(params=[[n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in m.named_parameters()], attn=getattr(cfg, "_attn_implementation", None))
 
@@ -136,7 +137,7 @@ def infer(case, rec, m, batch, cfg):
     kw = dict(max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=case.get("beams", 1), pad_token_id=0)
     f = (lambda: m.generate(**batch, **kw)) if new else (lambda: m(**batch))
     amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
-    if case.get("offload_weights"):
+    if case.get("offload_parameters"):
         import accelerate, gc
         m = accelerate.cpu_offload(m, execution_device=torch.device("cuda:0")); gc.collect(); torch.cuda.empty_cache(); rec.mark("weights offloaded")
     with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
@@ -148,18 +149,18 @@ def infer(case, rec, m, batch, cfg):
 def trainer(case, rec):
     import torch, transformers as tf, measure as M
     torch.zeros(1, device="cuda"); torch.cuda.synchronize(); rec.mark("start")
-    bcase = dict(case); bcase["precision"] = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(case["precision"], case["precision"]); bcase["ckpt"] = "none"
+    bcase = dict(case); bcase["precision"] = {"amp-fp16": "fp32", "amp-bf16": "fp32"}.get(case["precision"], case["precision"]); bcase["checkpointing"] = "none"
     m, batch, cfg, task = M.build(bcase); rec.mark("built model and batch")
     import measure_trainer as MT
     items, collate = MT.dataset(case, task, getattr(cfg, "vocab_size", 1000)); m = MT.for_trainer(m, task)
     del batch; gc.collect(); torch.cuda.empty_cache(); rec.mark("empty_cache")
     import finetune
     m = finetune.apply(m, dict(case, liger=None)); rec.mark("fine-tuning set up")
-    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch"], max_steps=case.get("steps", 4), gradient_accumulation_steps=case.get("accum", 1),
-              gradient_checkpointing=case.get("ckpt") == "full", fp16=case["precision"] == "amp-fp16", bf16=case["precision"] == "amp-bf16", report_to="none", logging_strategy="no",
+    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("steps", 4), gradient_accumulation_steps=case.get("accumulation_steps", 1),
+              gradient_checkpointing=case.get("checkpointing") == "full", fp16=case["precision"] == "amp-fp16", bf16=case["precision"] == "amp-bf16", report_to="none", logging_strategy="no",
               save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
     if case.get("liger"): kw["use_liger_kernel"] = True
-    if case.get("optim"): kw["optim"] = case["optim"]
+    if case.get("optimizer"): kw["optim"] = cases.OPTIM.get(case["optimizer"], case["optimizer"])
     if case.get("max_grad_norm") is not None: kw["max_grad_norm"] = case["max_grad_norm"]
     args = tf.TrainingArguments(**kw)
     t = tf.Trainer(model=m, args=args, train_dataset=items, data_collator=collate)
@@ -197,9 +198,9 @@ def trainer(case, rec):
 
 def run(case, outdir, light):
     import torch
-    rec = Rec(light or bool(case.get("light")), case.get("ckpt", "none") != "none")
+    rec = Rec(light or bool(case.get("light")), case.get("checkpointing", "none") != "none")
     loop = case.get("loop", "bare"); t = time.time()
-    head = dict(case=case, loop=loop); err = None
+    head = cases.head(case); err = None
     try: head.update((trainer if loop == "trainer" else bare)(case, rec))
     except Exception as e:
         import traceback; err = repr(e)[:300] + traceback.format_exc()[-500:]; head["error"] = err; rec.mark("error")
@@ -215,11 +216,10 @@ def main():
     from transformers import Trainer, TrainingArguments, default_data_collator
     import transformers.models.auto.modeling_auto
     print("imports %.1f" % (time.time() - T0), flush=True)
-    if a.direct: return run(json.loads(a.direct), a.out, a.light)
+    if a.direct: return run(cases.flat(json.loads(a.direct)), a.out, a.light)
     import finetune
     from op_requests import pool
-    cases = [json.loads(l) for l in open(a.cases) if l.strip()]
-    pool([(c["id"], (lambda c=c: (finetune.elsewhere(c, "history.py", [a.cases, a.out]), run(c, a.out, a.light)))) for c in cases], a.jobs, lambda s: print(s, flush=True), T0 + a.budget)
+    pool([(c["id"], (lambda c=c: (finetune.elsewhere(c, "history.py", [a.cases, a.out]), run(c, a.out, a.light)))) for c in cases.read(a.cases)], a.jobs, lambda s: print(s, flush=True), T0 + a.budget)
 
 
 if __name__ == "__main__": main()

@@ -3,21 +3,22 @@ the host's clock by layer on both ranks. usage: host_ranks.py OUTDIR SECONDS"""
 import os, sys, time, traceback, warnings
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__)); sys.path.insert(0, HERE)
+import cases
 from host_clock import *
 DIR, BUDGET, START = sys.argv[1], float(sys.argv[2]), time.time()
 left = lambda: BUDGET - (time.time() - START)
-LLAMA = dict(model="llama-3.2-1b", batch=2, seq=2048); XL = dict(model="gpt2-xl", batch=1, seq=1024, precision="bf16")
-CASES = [dict(XL, id="gpt2xl-alone", mode="none"), dict(XL, id="gpt2xl-ddp", mode="ddp"),
-         dict(LLAMA, id="llama1b-fsdp2-mp", mode="fsdp2", precision="fp32", mp=True), dict(LLAMA, id="llama1b-alone-bf16", mode="none", precision="bf16"),
-         dict(LLAMA, id="llama1b-ddp-bf16", mode="ddp", precision="bf16"), dict(LLAMA, id="llama1b-fsdp2-mp-ckpt", mode="fsdp2", precision="fp32", mp=True, ckpt="full"),
-         dict(LLAMA, id="llama1b-fsdp1-mp", mode="fsdp1", precision="fp32", mp=True)]
+LLAMA = dict(model="llama-3.2-1b", batch_size=2, sequence_length=2048); XL = dict(model="gpt2-xl", batch_size=1, sequence_length=1024, precision="bf16")
+CASES = [dict(XL, id="gpt2xl-alone", gpus=1), dict(XL, id="gpt2xl-ddp", gpus=2, parallel="ddp"),
+         dict(LLAMA, id="llama1b-fsdp2-mp", gpus=2, parallel="fsdp2", precision="fp32", fsdp_param_dtype="bf16", fsdp_reduce_dtype="fp32"), dict(LLAMA, id="llama1b-alone-bf16", gpus=1, precision="bf16"),
+         dict(LLAMA, id="llama1b-ddp-bf16", gpus=2, parallel="ddp", precision="bf16"), dict(LLAMA, id="llama1b-fsdp2-mp-ckpt", gpus=2, parallel="fsdp2", precision="fp32", fsdp_param_dtype="bf16", fsdp_reduce_dtype="fp32", checkpointing="full"),
+         dict(LLAMA, id="llama1b-fsdp1-mp", gpus=2, parallel="fsdp1", precision="fp32", fsdp_param_dtype="bf16", fsdp_reduce_dtype="fp32")]
 
 
 def run_case(case, rank, world):
     import torch, torch.distributed as dist, measure as M
     out = Out(os.path.join(DIR, f"dist.{rank}.jsonl"))
     gc.collect(); torch.cuda.empty_cache()
-    m, batch, cfg, task = M.build(case); m.train(); mode = case["mode"]; run = m
+    m, batch, cfg, task = M.build(case); m.train(); mode = case.get("parallel", "none"); run = m
     layers = m.model.layers if hasattr(m, "model") else m.transformer.h
     if mode == "ddp": run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[rank])
     elif mode == "fsdp2":
@@ -43,7 +44,7 @@ def run_case(case, rank, world):
     for h in hooks: h.remove()
     dist.barrier(); host = host_phases(run, batch, opt, None, 5, 1); dist.barrier()
     t = timeline(full, os.path.join(DIR, f"{case['id']}.{rank}.timeline.json.gz"))
-    out(kind="step", rank=rank, case=case, steps=steps, host=host, layers_us=rows, timeline=t)
+    out(**cases.head(case), kind="step", rank=rank, steps=steps, host=host, layers_us=rows, timeline=t)
     dist.barrier(); del run, m, opt, batch, layers
 
 
@@ -65,7 +66,7 @@ def rank_main(rank, world):
         if clock.item() < 12: break
         t = time.time()
         try: run_case(case, rank, world)
-        except BaseException: out(kind="error", case=case, trace=traceback.format_exc()[-900:]); raise
+        except BaseException: out(**cases.head(case), kind="error", trace=traceback.format_exc()[-900:]); raise
         if rank == 0: print(case["id"], round(time.time() - t, 1), flush=True)
     out(kind="done", seconds=round(time.time() - START, 1)); os._exit(0)
 

@@ -2,6 +2,7 @@
 timelines, several processes at once. usage: host_steps.py OUTDIR SECONDS"""
 import os, sys, time, traceback
 HERE = os.path.dirname(os.path.abspath(__file__)); sys.path.insert(0, HERE)
+import cases
 from host_clock import *
 DIR, BUDGET, START = sys.argv[1], float(sys.argv[2]), time.time()
 out = Out(os.path.join(DIR, "steps.jsonl"))
@@ -50,13 +51,13 @@ def launches():
         out(kind="launches", family=family, layers=2, dtype=dtype, amp=bool(amp), forward=f, backward=b)
 
 
-CASES = [dict(id="gemma3-1b-b2-s1024-bf16", model="gemma3-1b", batch=2, seq=1024, precision="bf16"),
-         dict(id="mixtral-8x0.3b-b2-s1024-bf16", model="mixtral-8x0.3b", batch=2, seq=1024, precision="bf16"),
-         dict(id="vit-large-b32-amp-bf16", model="vit-large", batch=32, precision="amp-bf16"),
-         dict(id="resnet50-b128-amp-fp16", model="resnet50", batch=128, precision="amp-fp16"),
-         dict(id="gpt2-xl-b4-s1024-bf16-ckpt", model="gpt2-xl", batch=4, seq=1024, precision="bf16", ckpt="full"),
-         dict(id="bert-large-b4-s512-tf32", model="bert-large", batch=4, seq=512, precision="tf32"),
-         dict(id="llama-3.2-1b-b4-s1024-bf16-ckpt", model="llama-3.2-1b", batch=4, seq=1024, precision="bf16", ckpt="full")]
+CASES = [dict(id="gemma3-1b-b2-s1024-bf16", model="gemma3-1b", batch_size=2, sequence_length=1024, precision="bf16"),
+         dict(id="mixtral-8x0.3b-b2-s1024-bf16", model="mixtral-8x0.3b", batch_size=2, sequence_length=1024, precision="bf16"),
+         dict(id="vit-large-b32-amp-bf16", model="vit-large", batch_size=32, precision="amp-bf16"),
+         dict(id="resnet50-b128-amp-fp16", model="resnet50", batch_size=128, precision="amp-fp16"),
+         dict(id="gpt2-xl-b4-s1024-bf16-ckpt", model="gpt2-xl", batch_size=4, sequence_length=1024, precision="bf16", checkpointing="full"),
+         dict(id="bert-large-b4-s512-tf32", model="bert-large", batch_size=4, sequence_length=512, precision="tf32"),
+         dict(id="llama-3.2-1b-b4-s1024-bf16-ckpt", model="llama-3.2-1b", batch_size=4, sequence_length=1024, precision="bf16", checkpointing="full")]
 
 
 def full_size(case):
@@ -80,7 +81,7 @@ def full_size(case):
         pass
     host = host_phases(lambda **b: fwd(), batch, opt, None, 6, 1) if prec != "amp-fp16" else {}
     t = timeline(full, os.path.join(DIR, case["id"] + ".timeline.json.gz"))
-    out(kind="step", case=case, **steps, phase_ms={k: round(middle(v), 2) for k, v in phases.items()}, host=host, timeline=t)
+    out(**cases.head(case), kind="step", **steps, phase_ms={k: round(middle(v), 2) for k, v in phases.items()}, host=host, timeline=t)
 
 
 def jitter(rank, world, ready):

@@ -157,8 +157,8 @@ def read(name):
 
 
 def build(name, case, dtype, ri):
-    spec = read(name); B = case["batch"]
-    with torch.device("cuda"): m = Model(spec, case.get("seq"), case.get("image"), case.get("ckpt") == "full")
+    spec = read(name); B = case["batch_size"]
+    with torch.device("cuda"): m = Model(spec, case.get("sequence_length"), case.get("image_size"), case.get("checkpointing") == "full")
     m = m.to(dtype)
     if spec["input"]["type"] == "tokens": x = torch.randint(0, spec["input"]["vocabulary"], (B, *m.input_shape), device="cuda")
     else: x = torch.randn(B, *m.input_shape, device="cuda", dtype=dtype)

@@ -1,6 +1,8 @@
 """Writes max_batch_cases.jsonl: the largest batch on an H200 by memcalc, for models of the measured rows.
 usage: max_batch_cases.py MEMCALC > max_batch_cases.jsonl"""
 import json, os, subprocess, sys, tempfile
+
+from cases import write
 from models import MODELS
 
 CASES = [  # model, sequence, precision, more
@@ -19,6 +21,5 @@ with tempfile.TemporaryDirectory() as folder:
         if task in ("causal", "seq2seq"): command += ["--use-cache"]
         for key, value in more.items(): command += [f"--{key}", str(value)]
         facts = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["facts"]
-        case = {"id": f"{model}-largest-{precision}", "model": model, "precision": precision, "optimizer": "adamw",
-                "batch": facts["largest"], **({"seq": seq} if seq else {}), **more}
-        print(json.dumps({**case, "loop": "bare"}))
+        write([{"id": f"{model}-largest-{precision}", "model": model, "precision": precision, "loop": "bare", "optimizer": "adamw",
+                "batch_size": facts["largest"], **({"sequence_length": seq} if seq else {}), **more}])

@@ -4,6 +4,8 @@ usage: measure.py CASES.jsonl OUT.jsonl [--trace-dir DIR] [--budget SECONDS]
 """
 import gc, json, os, sys, time, traceback, argparse
 
+import cases
+
 TIMING = True  # rows.py turns timing and FLOP counting off
 
 def build(case):
@@ -13,7 +15,7 @@ def build(case):
     prec = case.get("precision", "fp32")
     wdtype = {"fp32": torch.float32, "tf32": torch.float32, "amp-fp16": torch.float32, "amp-bf16": torch.float32,
               "bf16": torch.bfloat16, "fp16": torch.float16}[prec]
-    B, S = case["batch"], case.get("seq", 0)
+    B, S = case["batch_size"] * case.get("micro_batches", 1), case.get("sequence_length", 0)  # of a pipeline: all micro-batches
     g = torch.Generator(device="cuda").manual_seed(0)
     ri = lambda hi, *shape: torch.randint(5, hi, shape, device="cuda", generator=g)
     if task == "tv":
@@ -21,7 +23,7 @@ def build(case):
         with torch.device("cuda"):
             m = getattr(torchvision.models, spec)()
         m = m.to(wdtype)
-        size = case.get("image", 224)
+        size = case.get("image_size", 224)
         x = torch.randn(B, 3, size, size, device="cuda", dtype=wdtype); y = ri(999, B)
         class W(torch.nn.Module):
             def __init__(s): super().__init__(); s.m = m
@@ -35,6 +37,7 @@ def build(case):
         return m, batch, None, task
     import transformers as tf
     spec = dict(spec); mt = spec.pop("model_type"); task = case.get("task", task)
+    if task == "speech": task = "whisper"
     if task == "seqcls": spec.setdefault("pad_token_id", 0)  # a decoder's classifier looks for the last token that is no padding
     if "layers" in case:
         for k in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers", "n_layers"):
@@ -46,6 +49,7 @@ def build(case):
         for k in ("hidden_dropout_prob", "attention_probs_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "hidden_dropout", "dropout_rate"):
             spec[k] = d
     spec.update(case.get("config", {}))
+    if case.get("tie") is False: spec["tie_word_embeddings"] = False
     cfg = tf.AutoConfig.for_model(mt, **spec)
     if mt in ("whisper", "t5", "mt5"):
         cfg.decoder_start_token_id = 1 if mt == "whisper" else 0
@@ -53,18 +57,18 @@ def build(case):
     cls = {"seqcls": tf.AutoModelForSequenceClassification, "mlm": tf.AutoModelForMaskedLM, "causal": tf.AutoModelForCausalLM,
            "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification,
            "tokcls": tf.AutoModelForTokenClassification, "contrastive": tf.AutoModel}[task]
-    if case.get("quant"):
+    if case.get("quantize"):
         import finetune
         m = finetune.load_quantized(case, cfg, cls, wdtype)
     else:
         with torch.device("cuda"):
-            m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attn", "sdpa"))
+            m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attention", "sdpa"))
     V = spec.get("vocab_size", 1000)
     if task == "seqcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B) * 0)
     elif task in ("mlm", "causal"):
         ids = ri(V, B, S); batch = dict(input_ids=ids, labels=ids.clone())
     elif task == "seq2seq":
-        batch = dict(input_ids=ri(V, B, S), labels=ri(V, B, case.get("target_seq", S)))
+        batch = dict(input_ids=ri(V, B, S), labels=ri(V, B, case.get("target_sequence_length", S)))
     elif task == "whisper":
         batch = dict(input_features=torch.randn(B, 80, 3000, device="cuda", dtype=wdtype), labels=ri(V, B, S))
     elif task == "tokcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B, S) * 0)
@@ -73,13 +77,14 @@ def build(case):
     elif task == "image":
         batch = dict(pixel_values=torch.randn(B, 3, 224, 224, device="cuda", dtype=wdtype), labels=ri(6, B) * 0)
     if case.get("mask"): batch["attention_mask"] = torch.ones(B, S, dtype=torch.long, device="cuda")
-    if case.get("ckpt", "none") == "full":
+    if case.get("checkpointing", "none") == "full":
         m.gradient_checkpointing_enable()
     return m, batch, cfg, task
 
 def make_opt(case, params):
     import torch
     o = case.get("optimizer", "adamw")
+    if case.get("offload_optimizer"): o = "adamw-offload"
     if o == "adamw": return torch.optim.AdamW(params, lr=1e-5)
     if o == "adamw-fused": return torch.optim.AdamW(params, lr=1e-5, fused=True)
     if o == "adamw-for": return torch.optim.AdamW(params, lr=1e-5, foreach=False)
@@ -93,7 +98,7 @@ def make_opt(case, params):
         return Adafactor(params, lr=1e-5, relative_step=False, scale_parameter=False)
     if o == "none": return None
     import finetune
-    return finetune.optimizer(o, params)
+    return finetune.optimizer(o, params, case)
 
 def nvml_used():
     try:
@@ -106,7 +111,7 @@ def nvml_used():
 def run_case(case, trace_dir):
     import torch
     t_start = time.time()
-    r = dict(case=case, torch=torch.__version__)
+    r = dict(cases.head(case), torch=torch.__version__)
     if case.get("expandable"): torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     r["nvml_before_context"] = nvml_used()
     torch.cuda.init(); torch.zeros(1, device="cuda"); torch.cuda.synchronize()
@@ -120,7 +125,7 @@ def run_case(case, trace_dir):
     base = A()
     m, batch, cfg, task = build(case)
     if case.get("padding"):  # every second sequence is padded to half
-        am = torch.ones(case["batch"], case["seq"], dtype=torch.long, device="cuda"); am[1::2, case["seq"] // 2:] = 0; batch["attention_mask"] = am; del am
+        am = torch.ones(case["batch_size"], case["sequence_length"], dtype=torch.long, device="cuda"); am[1::2, case["sequence_length"] // 2:] = 0; batch["attention_mask"] = am; del am
     gc.collect(); torch.cuda.empty_cache()
     r["attn_impl"] = getattr(cfg, "_attn_implementation", None) if cfg is not None else None
     r["batch_bytes"] = sum(v.numel() * v.element_size() for v in batch.values() if torch.is_tensor(v))
@@ -130,11 +135,11 @@ def run_case(case, trace_dir):
     if case.get("lora"): r["alloc_after_lora"] = A() - base
     r["params"] = sum(p.numel() for p in m.parameters()); r["trainable"] = sum(p.numel() for p in m.parameters() if p.requires_grad)
     r["n_param_tensors"] = sum(1 for _ in m.parameters()); r["buffer_bytes"] = sum(b.numel() * b.element_size() for b in m.buffers())
-    if case.get("mode", "train") == "infer": return infer(case, r, m, batch, base, torch)
+    if case.get("infer"): return infer(case, r, m, batch, base, torch)
     m.train()
     opt = make_opt(case, [p for p in m.parameters() if p.requires_grad])
     scaler = torch.amp.GradScaler("cuda", enabled=prec == "amp-fp16")
-    accum = case.get("accum", 1)
+    accum = case.get("accumulation_steps", 1)
     run = m
     if case.get("compile"): run = torch.compile(m)
     def fwd():
@@ -145,8 +150,8 @@ def run_case(case, trace_dir):
         return o if torch.is_tensor(o) else o.loss
     def bwd(l): scaler.scale(l / accum if accum > 1 else l).backward()
     def clip():
-        if case.get("clip"):
-            scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        if case.get("max_grad_norm"):
+            scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(m.parameters(), case["max_grad_norm"])
     def ostep():
         if opt is not None: scaler.step(opt); scaler.update()
     def zero():
@@ -165,7 +170,7 @@ def run_case(case, trace_dir):
         zero()
         for a in range(accum):
             loss = phase("forward", fwd); phase("backward", bwd, loss); lv = float(loss.detach()); del loss
-        if case.get("clip"): phase("clip", clip)
+        if case.get("max_grad_norm"): phase("clip", clip)
         phase("optimizer", ostep)
     r["phases"] = phases; r["peak_allocated"] = overall; r["peak_reserved"] = torch.cuda.max_memory_reserved(); r["loss"] = lv
     r["nvml_after_train"] = nvml_used()
@@ -209,7 +214,7 @@ def infer(case, r, m, batch, base, torch):
     A = torch.cuda.memory_allocated; P = torch.cuda.max_memory_allocated
     m.eval(); batch.pop("labels", None); new = case.get("new_tokens", 0)
     amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(case.get("precision"))
-    if case.get("offload_weights"):  # accelerate's hooks: a module's weights are on the card while it runs
+    if case.get("offload_parameters"):  # accelerate's hooks: a module's weights are on the card while it runs
         import accelerate
         m = accelerate.cpu_offload(m, execution_device=torch.device("cuda:0")); gc.collect(); torch.cuda.empty_cache()
     with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
@@ -280,7 +285,7 @@ def trace(case, r, d, zero, fwd, bwd, clip, ostep, torch):
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("out"); ap.add_argument("--trace-dir"); ap.add_argument("--budget", type=float, default=540)
     a = ap.parse_args(); t0 = time.time()
-    cases = [json.loads(l) for l in open(a.cases) if l.strip()]
+    todo = cases.read(a.cases)
     if a.trace_dir: os.makedirs(a.trace_dir, exist_ok=True)
     import torch, transformers, torchvision  # imported once, before any fork; no CUDA call here
     try: import peft
@@ -288,16 +293,16 @@ def main():
     import transformers.models.auto.modeling_auto
     print("imports %.1fs" % (time.time() - t0), torch.__version__, transformers.__version__, flush=True)
     done = 0
-    for i, c in enumerate(cases):
-        if time.time() - t0 > a.budget: print("budget spent; left", len(cases) - i, flush=True); break
+    for i, c in enumerate(todo):
+        if time.time() - t0 > a.budget: print("budget spent; left", len(todo) - i, flush=True); break
         pid = os.fork()
         if pid == 0:
             try: res = run_case(c, a.trace_dir)
             except BaseException as e:
-                res = dict(case=c, error=repr(e)[:400], tb=traceback.format_exc()[-800:])
+                res = dict(cases.head(c), error=repr(e)[:400], tb=traceback.format_exc()[-800:])
             with open(a.out, "a") as f: f.write(json.dumps(res) + "\n")
             s = res.get("error") or "peak %.1f MiB res %.1f step %.2f ms wall %.1f" % (res.get("peak_allocated", 0) / 2**20, res.get("peak_reserved", 0) / 2**20, res.get("step_ms_median", 0), res.get("wall_s", 0))
             print(c["id"], s[:200], flush=True); os._exit(0)
         os.waitpid(pid, 0); done += 1
-    print("done", done, "of", len(cases), "in %.0fs" % (time.time() - t0))
+    print("done", done, "of", len(todo), "in %.0fs" % (time.time() - t0))
 if __name__ == "__main__": main()

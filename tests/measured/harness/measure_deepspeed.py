@@ -1,8 +1,10 @@
 """DeepSpeed's ZeRO on 1 or 2 GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history
-(from the model's construction through three steps), rank by rank. A case's "sp" is how many ranks share each sequence by
+(from the model's construction through three steps), rank by rank. A case's "cp" is how many ranks share each sequence by
 DeepSpeed's Ulysses, each with its shard of the batch on the card, as UlyssesSPDataLoaderAdapter cuts it.
+What of DeepSpeed's configuration no option of memcalc says stands in the harness's "ds".
 usage: measure_deepspeed.py CASES.jsonl OUTDIR --budget SECONDS [--cpu]"""
 import argparse, gc, json, os, sys, time, traceback, warnings
+import cases
 warnings.filterwarnings("ignore")
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 CPU = "--cpu" in sys.argv
@@ -11,13 +13,24 @@ from measure_parallel import nvml, write_history
 
 def ds_config(case):
     prec = case["precision"]
-    z = dict(stage=case["stage"]); z.update(case.get("zero", {}))
-    c = dict(train_micro_batch_size_per_gpu=case["batch"], gradient_accumulation_steps=case.get("accum", 1), zero_optimization=z,
+    z = dict(stage=int(case["parallel"][-1]), **case.get("deepspeed", {}))
+    for key, name in (("offload_states", "offload_optimizer"), ("offload_parameters", "offload_param")):
+        if case.get(key): z[name] = dict(device={"host": "cpu"}.get(case[key], case[key]), pin_memory=False)
+    c = dict(train_micro_batch_size_per_gpu=case["batch_size"], gradient_accumulation_steps=case.get("accumulation_steps", 1), zero_optimization=z,
              zero_allow_untested_optimizer=True, zero_force_ds_cpu_optimizer=False, steps_per_print=1000000)
     if prec in ("bf16", "fp16"): c[prec] = dict(enabled=True)
     if prec == "fp16" and case.get("scale_power"): c["fp16"]["initial_scale_power"] = case["scale_power"]
+    if case.get("max_grad_norm"): c["gradient_clipping"] = case["max_grad_norm"]
     c.update(case.get("ds", {}))
     return c
+
+def tiny(case):
+    """The case small enough for --cpu, where only whether it runs is asked."""
+    sizes = dict(hidden_size=128, intermediate_size=256, num_attention_heads=4)
+    if "llama" in case["model"]: sizes.update(num_key_value_heads=2, head_dim=32, vocab_size=1000, max_position_embeddings=512)
+    small = {k: v // 1000 if k.endswith(("size", "parameters", "distance", "threshold")) else v for k, v in case.get("deepspeed", {}).items()}
+    return dict(case, batch_size=2, sequence_length=32, layers=2, optimizer="adamw", config=sizes, deepspeed=small,
+                precision="bf16" if case["precision"] == "fp16" else case["precision"])
 
 def sequence_shard(batch, sp, place):
     """This rank's part of a batch: UlyssesSPDataLoaderAdapter.refill, then the loop's own copy to the card."""
@@ -50,9 +63,9 @@ def ulysses_loss(model, inputs):
 
 def run_case(case, rank, outdir):
     import torch, torch.distributed as dist
-    world = case["world"]
+    world = case["gpus"]
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
-    r = dict(case=case, rank=rank, loop="trainer" if case.get("trainer") else "bare")
+    r = dict(cases.head(case), rank=rank)
     if CPU:
         A = R = P = lambda: 0
         dist.init_process_group("gloo"); device = torch.device("cpu")
@@ -85,15 +98,15 @@ def run_case(case, rank, outdir):
         with deepspeed.zero.Init(config_dict_or_path=config): m, batch, cfg, task = build(M, case, device)
     else: m, batch, cfg, task = build(M, case, device)
     mpu = None
-    if case.get("sp"):
+    if case.get("cp", 1) > 1:
         from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
         deepspeed.init_distributed(dist_backend="gloo" if CPU else "nccl", verbose=False)
-        batch = sequence_shard(batch, case["sp"], rank % case["sp"])
-        mpu = UlyssesSPAttentionHF.register_with_transformers(model_name_or_path=m, sequence_parallel_size=case["sp"], core_attn_implementation="sdpa",
-                                                              micro_batch_size=case["batch"], seq_length_is_variable=True, disable_in_eval=True)
+        batch = sequence_shard(batch, case["cp"], rank % case["cp"])
+        mpu = UlyssesSPAttentionHF.register_with_transformers(model_name_or_path=m, sequence_parallel_size=case["cp"], core_attn_implementation="sdpa",
+                                                              micro_batch_size=case["batch_size"], seq_length_is_variable=True, disable_in_eval=True)
     mark("built model and batch"); gc.collect(); empty(); mark("empty_cache")
     r["params"] = sum(getattr(p, "ds_numel", p.numel()) for p in m.parameters()); m.train()
-    if case.get("ckpt") == "full": m.gradient_checkpointing_enable()
+    if case.get("checkpointing") == "full": m.gradient_checkpointing_enable()
     reset(); b = A()
     ps = [p for p in m.parameters() if p.requires_grad]
     opt = None if "optimizer" in config else M.make_opt(case, ps)
@@ -103,7 +116,7 @@ def run_case(case, rank, outdir):
     r["wrapper"] = type(opt).__name__; r["basic"] = type(getattr(opt, "optimizer", None)).__name__
     gc.collect(); r["alloc_after_wrap"] = A() - base; r["reserved_after_wrap"] = R()
     r["zero_config"] = {k: str(v) for k, v in engine._config.zero_config.__dict__.items()} if rank == 0 and case.get("print_config") else None
-    accum = case.get("accum", 1)
+    accum = case.get("accumulation_steps", 1)
     def forward(): return ulysses_loss(engine, batch) if mpu else engine(**batch).loss
     for step in range(case.get("steps", 3)):
         for k in range(accum):
@@ -114,7 +127,7 @@ def run_case(case, rank, outdir):
     r.update(phases=phases, peak_allocated=overall, peak_reserved=max(x[5] for x in phases if x[0] >= 0), steady_peak_allocated=max(x[3] for x in phases if x[0] >= 1))
     if not CPU: r.update(nvml_after=nvml(rank), retries=torch.cuda.memory_stats()["num_alloc_retries"])
     r["skipped_steps"] = getattr(engine, "skipped_steps", None)
-    if case.get("offload_host"):
+    if case.get("offload_states") or case.get("offload_parameters"):
         import resource; r["max_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if case.get("timed") and not CPU:
         dist.barrier(); sync(); t = time.time()
@@ -153,19 +166,19 @@ def main():
             except BaseException as e: print("fork:", repr(e)[:200], flush=True); os._exit(1)
         if os.waitpid(pid, 0)[1]:
             print("children import DeepSpeed themselves", flush=True); os.execv(sys.executable, [sys.executable] + sys.argv + ["--late"])
-    for i, l in enumerate(open(a.cases)):
-        if not l.strip(): continue
-        c = json.loads(l); c["port"] = 29700 + i
+    for i, c in enumerate(cases.read(a.cases)):
+        if CPU: c = tiny(c)
+        c["port"] = 29700 + i
         if a.only and a.only not in c["id"]: continue
         if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); continue
         t = time.time(); pids = []
-        for rank in range(c["world"]):
+        for rank in range(c["gpus"]):
             pid = os.fork()
             if pid == 0:
                 log = os.open(os.path.join(a.outdir, "noise.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND); out = os.dup(1); os.dup2(log, 1); os.dup2(log, 2)
                 if CPU: import faulthandler; faulthandler.dump_traceback_later(40, file=sys.stderr)
                 try: r = run_case(c, rank, a.outdir)
-                except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:400], tb=traceback.format_exc()[-1500:])
+                except BaseException as e: r = dict(cases.head(c), rank=rank, error=repr(e)[:400], tb=traceback.format_exc()[-1500:])
                 with open(os.path.join(a.outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
                 os.write(out, (" ".join([c["id"], str(rank), (r.get("error") or "peak %.1f res %.1f MiB %s" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20, r["wrapper"]))[:220]]) + "\n").encode())
                 os._exit(0)

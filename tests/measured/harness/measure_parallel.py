@@ -1,10 +1,10 @@
 """Runs on several GPUs, one forked child per rank and case: peaks of each phase and the allocator's whole history (from
-the model's construction through three steps), rank by rank. A case's "mode" is what ranks do that see different data
-(ddp, fsdp2, ...) or the only way that all of them work together (tp, cp, pp, ep); "tp", "cp", "pp" beside it are sizes of
-the other dimensions of the mesh, "hsdp" is how many ranks share one copy. A case with "fake" runs its "ranks" one beside
+the model's construction through three steps), rank by rank. A case (cases.py) says in its `harness`: "history", "stacks",
+"ranks", "limit", "gib". A case with "fake" runs its "ranks" one beside
 another on GPU 0 in torch's fake process group: collectives move nothing, but allocate what real ones do.
 usage: measure_parallel.py CASES.jsonl OUTDIR --budget SECONDS"""
 import argparse, gc, gzip, json, os, sys, time, traceback, warnings
+import cases
 warnings.filterwarnings("ignore")
 
 def nvml(i):
@@ -49,19 +49,18 @@ def split_layers(m, mesh):
     for l in layers_of(m): parallelize_module(l, mesh, {k: plan[k] for k in sorted(plan, key=[n for n, _ in l.named_modules()].index)})
 
 def split_model(m, mesh, case):
-    """Tensor parallelism by the case's "tp_plan": "layers" as above; "sequence", torch's tutorial's and torchtitan's: the
-    sequence split between the layers' products, embedding and head split, logits gathered or ("sequence-loss") left
-    split for loss_parallel; "auto", transformers' own plan."""
-    plan = case.get("tp_plan", "layers")
-    if plan == "layers": return split_layers(m, mesh)
-    if plan == "auto":
+    """Tensor parallelism of the layers as above; with "sp" torch's tutorial's and torchtitan's: the sequence split between
+    the layers' products, embedding and head split, logits gathered or (with "loss_parallel") left split for
+    loss_parallel; with the harness's "tp_plan": "auto" transformers' own plan."""
+    if case.get("tp_plan") == "auto":
         from transformers.distributed import DistributedConfig
         from transformers.distributed.tensor_parallel import apply_tensor_parallelism
         m.config.distributed_config = DistributedConfig(tp_size=mesh.size(), tp_plan="auto")
         return apply_tensor_parallelism(m, mesh)
+    if not case.get("sp"): return split_layers(m, mesh)
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel, RowwiseParallel, SequenceParallel, PrepareModuleInput
-    loss = plan == "sequence-loss"; sequence, whole = Shard(1), Replicate()
+    loss = case.get("loss_parallel", False); sequence, whole = Shard(1), Replicate()
     parallelize_module(m, mesh, {"model.embed_tokens": RowwiseParallel(input_layouts=whole, output_layouts=sequence), "model.norm": SequenceParallel(),
                                  "lm_head": ColwiseParallel(input_layouts=sequence, output_layouts=Shard(-1) if loss else whole, use_local_output=not loss)})
     for l in layers_of(m):
@@ -80,17 +79,17 @@ def announce_split(m, mesh):
 
 def shard(m, case, mesh, torch):
     from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy, CPUOffloadPolicy
-    kw = dict(reshard_after_forward=case.get("reshard", True))
+    kw = dict(reshard_after_forward=not case.get("no_reshard_after_forward", False))
     if mesh is not None: kw["mesh"] = mesh
-    if case.get("mp"): kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype={"fp32": torch.float32, "bf16": torch.bfloat16}[case.get("reduce", "fp32")])
-    if case.get("offload"): kw["offload_policy"] = CPUOffloadPolicy()
+    if case.get("fsdp_param_dtype"): kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype={"fp32": torch.float32, "bf16": torch.bfloat16}[case.get("fsdp_reduce_dtype", "fp32")])
+    if case.get("offload_parameters"): kw["offload_policy"] = CPUOffloadPolicy()
     for l in layers_of(m): fully_shard(l, **kw)
     fully_shard(m, **kw)
 
 def meshes(case, world):
     """The mesh of a case with more than one dimension, in the order in which ranks are numbered, and its parts by name."""
     from torch.distributed.device_mesh import init_device_mesh
-    pp, cp, tp, hsdp = (case.get(k, 1) for k in ("pp", "cp", "tp", "hsdp"))
+    pp, cp, tp, hsdp = (case.get(k, 1) for k in ("pp", "cp", "tp", "hsdp_shard"))
     dp = world // (pp * cp * tp)
     sizes = dict(pp=pp, replicate=dp // hsdp if hsdp > 1 else 1, shard=hsdp if hsdp > 1 else dp, cp=cp, tp=tp)
     sizes = {k: v for k, v in sizes.items() if v > 1}
@@ -123,7 +122,7 @@ def pipeline_stage(m, index, layers, torch):
 def talk_alone(case, m, torch):
     """In the fake process group a stage is told the shapes that the stage before it would send, and tells none."""
     import torch.distributed as dist
-    hidden = torch.empty(case["batch"] // case["micro_batches"], case["seq"] // case.get("cp", 1), m.config.hidden_size, dtype=torch.bfloat16 if case.get("mp") else m.dtype, device="meta")
+    hidden = torch.empty(case["batch_size"], case["sequence_length"] // case.get("cp", 1), m.config.hidden_size, dtype=torch.bfloat16 if case.get("fsdp_param_dtype") else m.dtype, device="meta")
     dist.recv_object_list = lambda objects, **kw: objects.__setitem__(0, (hidden,))
     dist.send_object_list = lambda objects, **kw: None
 
@@ -132,7 +131,7 @@ def pipeline(m, case, parts, rank, world, torch):
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
     group = parts["pp"].get_group() if parts else None
     if parts: rank, world = parts["pp"].get_local_rank(), parts["pp"].size()
-    kind = case["schedule"]; chunks = case.get("chunks", 1); n = world * chunks
+    kind = case["schedule"]; chunks = case.get("virtual_stages", 1); n = world * chunks
     mine = [rank, 2 * world - 1 - rank] if kind == "zbv" else [rank + c * world for c in range(chunks)]
     if hasattr(m, "peft_config"): m = m.get_base_model()
     if case.get("fake"): talk_alone(case, m, torch)
@@ -140,8 +139,8 @@ def pipeline(m, case, parts, rank, world, torch):
     modules = [pipeline_stage(m, i, layers, torch) for i in mine]
     for x in modules:
         if "tp" in parts and not case.get("lora"): split_layers(x, parts["tp"])
-        if case["mode"] == "fsdp2": shard(x, case, parts["dp"], torch)
-    if case["mode"] == "ddp": modules = [reduce_nothing(torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()), case, torch) for x in modules]
+        if cases.parallel_of(case) == "fsdp2": shard(x, case, parts["dp"], torch)
+    if cases.parallel_of(case) == "ddp": modules = [reduce_nothing(torch.nn.parallel.DistributedDataParallel(x, process_group=parts["dp"].get_group()), case, torch) for x in modules]
     device = torch.device("cuda", torch.cuda.current_device())
     stages = [PipelineStage(x, i, n, device, group=group) for x, i in zip(modules, mine)]
     loss_fn = lambda out, target: torch.nn.functional.cross_entropy(out.flatten(0, 1), target.flatten(0, 1))
@@ -153,7 +152,7 @@ def write_history(case, rank, marks, r, outdir, torch):
     tr = torch.cuda.memory._snapshot()["device_traces"][device_of(case, rank)]; streams = {}
     addresses = [e["addr"] for e in tr if e.get("addr")]; low = min(addresses)
     with gzip.open(os.path.join(outdir, "%s-rank%d.history.tsv.gz" % (case["id"], rank)), "wt", 9) as f:
-        f.write("# " + json.dumps(dict(case=case, rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
+        f.write("# " + json.dumps(dict(cases.head(case), rank=rank, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
         for k in marks: f.write("# " + json.dumps(k) + "\n")
         f.write("action\taddress\tsize\tstream\n")
         for e in tr:
@@ -166,9 +165,9 @@ def run_case(case, rank, world, outdir):
     import torch, torch.distributed as dist
     gpu = device_of(case, rank)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(gpu), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
-    torch.cuda.set_device(gpu); r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="bare")
+    torch.cuda.set_device(gpu); mode = cases.parallel_of(case); r = dict(cases.head(case), rank=rank, gpu=torch.cuda.get_device_name(0))
     r["nvml_before_context"] = nvml(gpu); torch.zeros(1, device="cuda"); torch.cuda.synchronize(); r["nvml_context"] = nvml(gpu)
-    if case["mode"] == "dp": case = dict(case, batch=case["batch"] * world)  # one process; nn.DataParallel splits the batch
+    if mode == "dp": case = dict(case, batch_size=case["batch_size"] * world)  # one process; nn.DataParallel splits the batch
     else: join(case, rank, world); torch.cuda.synchronize(); r["nvml_nccl"] = nvml(gpu)
     import measure as M
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
@@ -179,13 +178,12 @@ def run_case(case, rank, world, outdir):
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
     m, batch, cfg, task = M.build(case)
-    if case.get("tp_plan", "").startswith("sequence"): batch["position_ids"] = torch.arange(case["seq"], device="cuda").unsqueeze(0)  # the model sees a part of the sequence
+    if case.get("sp"): batch["position_ids"] = torch.arange(case["sequence_length"], device="cuda").unsqueeze(0)  # the model sees a part of the sequence
     mark("built model and batch")
     gc.collect(); torch.cuda.empty_cache(); mark("empty_cache")
     prec = case.get("precision", "fp32"); amp = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(prec)
     from torch.distributed.device_mesh import init_device_mesh
-    mode = case["mode"]
-    parts = meshes(case, world) if any(case.get(k) for k in ("tp", "cp", "pp", "hsdp")) else {}
+    parts = meshes(case, world) if cases.several_dimensions(case) else {}
     torch.cuda.synchronize(); r["nvml_mesh"] = nvml(gpu)
     tp = parts.get("tp") or (init_device_mesh("cuda", (world,)) if mode == "tp" and not parts else None)
     if case.get("lora"):
@@ -197,13 +195,13 @@ def run_case(case, rank, world, outdir):
     if "cp" in parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
-        set_rotate_method(case.get("rotate", "allgather"))
+        set_rotate_method({"ring": "alltoall"}.get(case.get("cp_type"), "allgather"))
         cp = lambda: context_parallel(parts["cp"], buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
     if "pp" in parts:
         run, schedule, feeds, predicts = pipeline(m, case, parts, rank, world, torch); del m
     elif mode in ("ddp", "zero1"):
         kw = dict(device_mesh=parts["dp"]) if parts else {}
-        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[gpu], gradient_as_bucket_view=case.get("bucket_view", False), static_graph=case.get("static_graph", False), **kw)
+        run = torch.nn.parallel.DistributedDataParallel(m, device_ids=[gpu], gradient_as_bucket_view=case.get("ddp_bucket_view", False), static_graph=case.get("ddp_static_graph", False), **kw)
         reduce_nothing(run, case, torch)
     elif mode == "fsdp2":
         shard(m, case, parts.get("dp"), torch)
@@ -215,12 +213,12 @@ def run_case(case, rank, world, outdir):
     elif mode == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-        mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("mp") else None
+        mp = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if case.get("fsdp_param_dtype") else None
         run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(m)[0])}), mixed_precision=mp, device_id=gpu, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
     elif mode == "cp" and not parts:
         from torch.distributed.tensor.experimental import context_parallel
         from torch.distributed.tensor.experimental._attention import set_rotate_method
-        mesh = init_device_mesh("cuda", (world,)); set_rotate_method(case.get("rotate", "allgather"))
+        mesh = init_device_mesh("cuda", (world,)); set_rotate_method({"ring": "alltoall"}.get(case.get("cp_type"), "allgather"))
         cp = lambda: context_parallel(mesh, buffers=[batch["input_ids"], batch["labels"]], buffer_seq_dims=[1, 1])
     elif mode == "pp":
         run, schedule, feeds, predicts = pipeline(m, case, {}, rank, world, torch); del m
@@ -232,7 +230,7 @@ def run_case(case, rank, world, outdir):
         from torch.distributed.optim import ZeroRedundancyOptimizer
         opt = ZeroRedundancyOptimizer(ps, optimizer_class=torch.optim.AdamW, lr=1e-5)
     else: opt = M.make_opt(case, ps)
-    accum = case.get("accum", 1); phases = []; overall = 0
+    accum = case.get("accumulation_steps", 1); phases = []; overall = 0
     from contextlib import nullcontext
     autocast = lambda: torch.autocast("cuda", dtype=amp) if amp is not None else nullcontext()
     def forward():
@@ -244,7 +242,7 @@ def run_case(case, rank, world, outdir):
         if not history: torch.cuda.synchronize()
         phases.append([step, name, b - base, P() - base, A() - base, R()]); overall = max(overall, P() - base); mark(f"step {step} {name}"); return x
     peak_reserved = 0
-    if case.get("tp_plan") == "sequence-loss":
+    if case.get("loss_parallel"):
         from torch.distributed.tensor.parallel import loss_parallel
         cp = loss_parallel
     for step in range(3):
@@ -270,12 +268,12 @@ def run_case(case, rank, world, outdir):
 def run_trainer_case(case, rank, world, outdir):
     """transformers' Trainer as torchrun (or, for dp, a plain python) would start it. Peaks are those of the steps."""
     import torch, tempfile, transformers as tf, measure as M, measure_trainer as T
-    mode = case["mode"]
+    mode = cases.parallel_of(case)
     if mode != "dp": os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
     torch.cuda.set_device(rank); torch.zeros(1, device="cuda")
-    r = dict(case=case, rank=rank, gpu=torch.cuda.get_device_name(0), loop="trainer", nvml_context=nvml(rank))
-    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch"], max_steps=case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
-              gradient_checkpointing=case.get("ckpt") == "full", report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
+    r = dict(cases.head(case), rank=rank, gpu=torch.cuda.get_device_name(0), nvml_context=nvml(rank))
+    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
+              gradient_checkpointing=case.get("checkpointing") == "full", report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
     if mode.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(mode[-1])))
     args = tf.TrainingArguments(**kw)
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
@@ -284,8 +282,8 @@ def run_trainer_case(case, rank, world, outdir):
     n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][rank]) if history else 0
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
-    m, batch, cfg, task = M.build(dict(case, precision={"amp-bf16": "fp32"}.get(case["precision"], case["precision"]), ckpt="none"))
-    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch"] * world * 8); del batch
+    m, batch, cfg, task = M.build(dict(case, precision={"amp-bf16": "fp32"}.get(case["precision"], case["precision"]), checkpointing="none"))
+    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch_size"] * world * 8); del batch
     m = m.cpu(); gc.collect(); torch.cuda.empty_cache(); mark("model on the host")  # as from_pretrained leaves it
     r["params"] = sum(p.numel() for p in m.parameters())
     class Marks(tf.TrainerCallback):
@@ -305,11 +303,11 @@ def run_trainer_case(case, rank, world, outdir):
 def start(c, outdir):
     """Forks a child for each of the case's ranks."""
     pids = []
-    for rank in c.get("ranks", [0]) if c.get("fake") else range(1 if c["mode"] == "dp" else c["world"]):
+    for rank in c.get("ranks", [0]) if c.get("fake") else range(1 if cases.parallel_of(c) == "dp" else c["gpus"]):
         pid = os.fork()
         if pid == 0:
-            try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["world"], outdir)
-            except BaseException as e: r = dict(case=c, rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
+            try: r = (run_trainer_case if c.get("loop") == "trainer" else run_case)(c, rank, c["gpus"], outdir)
+            except BaseException as e: r = dict(cases.head(c), rank=rank, error=repr(e)[:300], tb=traceback.format_exc()[-900:])
             with open(os.path.join(outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
             print(c["id"], rank, (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:220], flush=True)
             os._exit(0)
@@ -336,7 +334,7 @@ def main():
     import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert, accelerate
     from transformers import Trainer, TrainingArguments, TrainerCallback, default_data_collator
     print("imports %.1f" % (time.time() - t0), flush=True)
-    waiting = [dict(json.loads(l), port=29600 + i) for i, l in enumerate(open(a.cases)) if l.strip()]; running = []
+    waiting = [dict(c, port=29600 + i) for i, c in enumerate(cases.read(a.cases))]; running = []
     takes = lambda c: c.get("gib", 20) + .8 * len(c.get("ranks", [0]))
     while waiting or running:
         running = [r for r in running if not ended(r)]

@@ -1,13 +1,14 @@
 """FSDP2 with torch.compile of each block, activation checkpointing and float8, as torchtitan puts them together, on one
 rank of torch's fake process group. The order is torchtitan's: torchao's conversion, checkpoint wrapper, compile,
-fully_shard. A case is a JSON line:
-  id, model (a name of models.py: transformers' module; "titan-8b" or "titan-small": the LLaMA below), layers, batch, seq
-  parts (model: one graph of transformers' whole model, with its own checkpointing), world (1: no fully_shard), ac (none, full, selective), compile, compile_loss, float8 (absent, tensorwise, rowwise),
-  gather8 (FSDP2 gathers float8 weights), last (the last block stays gathered, torchtitan's default), keep_root,
-  expandable, clip, optimizer (adamw, adamw-fused), history, stacks, code (writes inductor's graphs and code), limit
-  gib (a guess of what it needs: cases run beside one another while they fit)
+fully_shard. A case (cases.py):
+  run: model (a name of models.py: transformers' module; "titan-8b" or "titan-small": the LLaMA below), layers, batch_size,
+  sequence_length, compile_parts (model: one graph of transformers' whole model, with its own checkpointing), gpus (1: no
+  fully_shard), checkpointing, compile, float8, keep_last_layer (torchtitan's default), expandable, max_grad_norm, optimizer
+  harness: keep_root, history, stacks, code (writes inductor's graphs and code), steps, limit, gib (a guess of what it needs:
+  cases run beside one another while they fit)
 usage: measure_titan.py CASES.jsonl OUTDIR --budget SECONDS --jobs N --gib CARD"""
 import argparse, gc, gzip, json, os, sys, time, traceback, warnings
+import cases
 from collections import defaultdict
 warnings.filterwarnings("ignore")
 
@@ -98,22 +99,22 @@ def wrap(m, case, torch):
     import torch.distributed as dist
     if case.get("float8"):
         from torchao.float8 import convert_to_float8_training, Float8LinearConfig
-        config = Float8LinearConfig.from_recipe_name("rowwise") if case["float8"] == "rowwise" else Float8LinearConfig(enable_fsdp_float8_all_gather=case.get("gather8", False))
+        config = Float8LinearConfig.from_recipe_name("rowwise") if case["float8"] == "rowwise" else Float8LinearConfig(enable_fsdp_float8_all_gather=case["float8"] == "tensorwise-gather")
         convert_to_float8_training(m, config=config, module_filter_fn=lambda x, name: name not in ("output", "lm_head"))
     parent, named = blocks(m)
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
     for name, b in named:
-        if case.get("parts") == "model": continue
-        if case["ac"] == "full": b = checkpoint_wrapper(b, preserve_rng_state=False)
-        elif case["ac"] == "selective": b = checkpoint_wrapper(b, context_fn=lambda: selective_context(torch), preserve_rng_state=False)
+        if case.get("compile_parts") == "model": continue
+        if case.get("checkpointing") == "full": b = checkpoint_wrapper(b, preserve_rng_state=False)
+        elif case.get("checkpointing") == "selective": b = checkpoint_wrapper(b, context_fn=lambda: selective_context(torch), preserve_rng_state=False)
         if case.get("compile"): b = torch.compile(b, fullgraph=True)
         parent.register_module(name, b)
-    if case["world"] > 1:
+    if case.get("gpus", 1) > 1:
         from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
         from torch.distributed.device_mesh import init_device_mesh
-        kw = dict(mesh=init_device_mesh("cuda", (case["world"],)), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+        kw = dict(mesh=init_device_mesh("cuda", (case["gpus"],)), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
         _, named = blocks(m)
-        for i, (name, b) in enumerate(named): fully_shard(b, **kw, reshard_after_forward=not (case.get("last", True) and i == len(named) - 1))
+        for i, (name, b) in enumerate(named): fully_shard(b, **kw, reshard_after_forward=not (case.get("keep_last_layer") and i == len(named) - 1))
         fully_shard(m, **kw, reshard_after_forward=not case.get("keep_root", False))
     m.to_empty(device="cuda")
     with torch.no_grad():
@@ -121,7 +122,7 @@ def wrap(m, case, torch):
             x = p.to_local() if hasattr(p, "to_local") else p
             x = getattr(x, "_tensor", x)
             x.normal_(0, 0.02)
-    if case["world"] == 1: m.to(torch.bfloat16)
+    if case.get("gpus", 1) == 1: m.to(torch.bfloat16)
     for x in m.modules():
         if hasattr(x, "table"): x.angles = x.table().cuda()
         if hasattr(x, "inv_freq"):
@@ -134,7 +135,7 @@ def write_history(case, marks, r, outdir, torch):
     tr = torch.cuda.memory._snapshot()["device_traces"][0]; streams = {}
     low = min(e["addr"] for e in tr if e.get("addr"))
     with gzip.open(os.path.join(outdir, case["id"] + ".history.tsv.gz"), "wt", 6) as f:
-        f.write("# " + json.dumps(dict(case=case, rank=0, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
+        f.write("# " + json.dumps(dict(cases.head(case), rank=0, gpu=r["gpu"], peak_allocated=r["peak_allocated"], peak_reserved=r["peak_reserved"])) + "\n# marks: [events so far, phase just ended, allocated, reserved, max allocated]\n")
         for k in marks: f.write("# " + json.dumps(k) + "\n")
         f.write("action\taddress\tsize\tstream\n")
         for e in tr:
@@ -149,11 +150,11 @@ def run_case(case, outdir):
     if case.get("expandable"): os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
     import torch, torch.distributed as dist, torch._dynamo, torch._inductor.config
     if case.get("expandable"): torch.cuda.memory._set_allocator_settings("expandable_segments:True")
-    torch.cuda.set_device(0); torch.zeros(1, device="cuda"); r = dict(case=case, rank=0, gpu=torch.cuda.get_device_name(0), loop="bare")
+    torch.cuda.set_device(0); torch.zeros(1, device="cuda"); r = dict(cases.head(case), rank=0, gpu=torch.cuda.get_device_name(0))
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
-    if case["world"] > 1:
+    if case.get("gpus", 1) > 1:
         from torch.testing._internal.distributed.fake_pg import FakeStore
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=case["world"])
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=case["gpus"])
     if case.get("code"):
         import logging, torch._logging
         torch._logging.set_logs(aot_joint_graph=True, aot_graphs=True, output_code=True)
@@ -168,19 +169,19 @@ def run_case(case, outdir):
     titan = case["model"] in SIZES
     size = dict(SIZES[case["model"]]) if titan else None
     if titan and "layers" in case: size["layers"] = case["layers"]
-    m = make_titan(size, case["seq"], torch) if titan else make_hf(case["model"], case, torch)
+    m = make_titan(size, case["sequence_length"], torch) if titan else make_hf(case["model"], case, torch)
     if not titan: m.config.use_cache = False
-    if case.get("parts") == "model" and case["ac"] == "full": m.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))
+    if case.get("compile_parts") == "model" and case.get("checkpointing") == "full": m.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))
     vocab = size["vocab"] if titan else m.config.vocab_size
     m = wrap(m, case, torch)
     generator = torch.Generator(device="cuda").manual_seed(0)
-    ids = torch.randint(5, vocab, (case["batch"], case["seq"]), device="cuda", generator=generator); labels = ids.clone(); del generator
+    ids = torch.randint(5, vocab, (case["batch_size"], case["sequence_length"]), device="cuda", generator=generator); labels = ids.clone(); del generator
     gc.collect(); torch.cuda.empty_cache(); mark("wrapped"); r["alloc_after_wrap"] = A() - base; torch.cuda.reset_peak_memory_stats()
     ps = list(m.parameters()); r["params"] = sum(p.numel() for p in ps)
     opt = torch.optim.AdamW(ps, lr=1e-5, **(dict(fused=True) if case.get("optimizer") == "adamw-fused" else dict(foreach=True)))
     def loss_of(pred, labels): return torch.nn.functional.cross_entropy(pred.flatten(0, 1).float(), labels.flatten(0, 1))
-    if case.get("compile_loss"): loss_of = torch.compile(loss_of)
-    compiled = torch.compile(m) if case.get("parts") == "model" else m
+    if case.get("compile_parts") == "layers-loss": loss_of = torch.compile(loss_of)
+    compiled = torch.compile(m) if case.get("compile_parts") == "model" else m
     def forward():
         if not titan: return compiled(input_ids=ids, labels=labels).loss
         pred = m(ids); loss = loss_of(pred, labels); del pred
@@ -194,10 +195,10 @@ def run_case(case, outdir):
     for step in range(case.get("steps", 3)):
         opt.zero_grad(set_to_none=True); mark(f"step {step} zero_grad")
         l = phase(step, "forward", forward); phase(step, "backward", l.backward); del l
-        if case.get("clip"):
-            norm = torch.nn.utils.clip_grad_norm_(ps, 1.0, foreach=True); del norm
+        if case.get("max_grad_norm"):
+            norm = torch.nn.utils.clip_grad_norm_(ps, case["max_grad_norm"], foreach=True); del norm
         phase(step, "optimizer", opt.step)
-        if case.get("gather8"):
+        if case.get("float8") == "tensorwise-gather":
             from torchao.float8 import precompute_float8_dynamic_scale_for_fsdp
             precompute_float8_dynamic_scale_for_fsdp(m)
     stats = torch.cuda.memory_stats()
@@ -211,7 +212,7 @@ def run_one(c, outdir):
     if c.get("code"):  # the compiler logs to stderr
         os.dup2(os.open(os.path.join(outdir, c["id"] + ".code.txt"), os.O_WRONLY | os.O_CREAT, 0o644), 2)
     try: r = run_case(c, outdir)
-    except BaseException as e: r = dict(case=c, rank=0, error=repr(e)[:600], tb=traceback.format_exc()[-2500:])
+    except BaseException as e: r = dict(cases.head(c), rank=0, error=repr(e)[:600], tb=traceback.format_exc()[-2500:])
     with open(os.path.join(outdir, "rows.jsonl"), "a") as f: f.write(json.dumps(r) + "\n")
     print(c["id"], (r.get("error") or "peak %.1f res %.1f later %.1f MiB" % tuple((r[k] or 0) / 2**20 for k in ("peak_allocated", "peak_reserved", "peak_reserved_later")))[:400], flush=True)
     sys.stdout.flush(); os._exit(0)
@@ -229,10 +230,10 @@ def can_fork():
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=190); ap.add_argument("--jobs", type=int, default=6); ap.add_argument("--gib", type=float, default=128)
     ap.add_argument("--one", action="store_true"); a = ap.parse_args(); t0 = time.time()
-    if a.one: return run_one(json.loads(a.cases), a.outdir)
+    if a.one: return run_one(cases.flat(json.loads(a.cases)), a.outdir)
     os.makedirs(a.outdir, exist_ok=True)
     forks = can_fork(); print("imports %.1f, %s" % (time.time() - t0, "forks" if forks else "a process of its own for each case"), flush=True)
-    waiting = [json.loads(l) for l in open(a.cases) if l.strip()]; running = {}
+    waiting = cases.read(a.cases); running = {}
     while waiting or running:
         left = a.budget + t0 - time.time()
         if waiting and left < 20: print("budget spent before", [c["id"] for c in waiting], flush=True); waiting = []
@@ -242,7 +243,7 @@ def main():
             if forks:
                 pid = os.fork()
                 if pid == 0: run_one(c, a.outdir)
-            else: pid = os.posix_spawn(sys.executable, [sys.executable, os.path.abspath(__file__), json.dumps(c), a.outdir, "--one"], os.environ)
+            else: pid = os.posix_spawn(sys.executable, [sys.executable, os.path.abspath(__file__), json.dumps(cases.head(c)), a.outdir, "--one"], os.environ)
             running[pid] = (c, time.time(), time.time() + min(c.get("limit", 100), max(5, left)))
         for pid, (c, t, deadline) in list(running.items()):
             if os.waitpid(pid, os.WNOHANG)[0]: del running[pid]; print("   %s %.1fs, at %.1f" % (c["id"], time.time() - t, time.time() - t0), flush=True)

@@ -8,22 +8,21 @@ ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("out")
 import torch, transformers, accelerate
 from transformers import Trainer, TrainingArguments, TrainerCallback, default_data_collator
 import transformers.models.auto.modeling_auto
-import finetune, measure as M, measure_trainer as MT
+import cases, finetune, measure as M, measure_trainer as MT
 from op_requests import pool
 M.TIMING = False
 
 
 def measure(i, c):
-    loop = c.pop("loop"); t = time.time()
-    if not a.direct: finetune.elsewhere(dict(c, loop=loop), "rows.py", [a.cases, a.out])
+    loop = c["loop"] if "loop" in c else "bare"; t = time.time()
+    if not a.direct: finetune.elsewhere(c, "rows.py", [a.cases, a.out])
     try: r = MT.run_case(c) if loop == "trainer" else M.run_case(c, None)
-    except BaseException as e: r = dict(case=c, error=repr(e)[:300], tb=traceback.format_exc()[-600:])
-    r["loop"] = loop
+    except BaseException as e: r = dict(cases.head(c), error=repr(e)[:300], tb=traceback.format_exc()[-600:])
     if a.jobs > 1: r = {k: v for k, v in r.items() if not k.startswith("nvml")}
     open(a.out, "a").write(json.dumps(r) + "\n")
     print(i, c["id"], loop, r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20), "%.1fs" % (time.time() - t), flush=True)
 
 
-if a.direct: measure(0, json.loads(a.direct)); os._exit(0)
-cases = [(i, json.loads(l)) for i, l in enumerate(open(a.cases)) if i >= a.skip]
-pool([(c["id"], (lambda i=i, c=c: measure(i, c))) for i, c in cases], a.jobs, lambda s: None, T0 + a.budget)
+if a.direct: measure(0, cases.flat(json.loads(a.direct))); os._exit(0)
+todo = [(i, c) for i, c in enumerate(cases.read(a.cases)) if i >= a.skip]
+pool([(c["id"], (lambda i=i, c=c: measure(i, c))) for i, c in todo], a.jobs, lambda s: None, T0 + a.budget)

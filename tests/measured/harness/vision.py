@@ -18,9 +18,9 @@ MODES = ("fp32", "fp16", "tf32", "bf16")
 def cases():
     full = []
     def add(model, batch, precision="fp32", **k):
-        full.append(dict(id="%s-b%d-%s%s" % (model, batch, precision, k.pop("tag", "")), model=model, batch=batch, precision=precision, **k))
+        full.append(dict(id="%s-b%d-%s%s" % (model, batch, precision, k.pop("tag", "")), task="image", model=model, batch_size=batch, precision=precision, **k))
     add("vit-base", 16, layers=2, tag="-2l"); add("vit-large", 8, "amp-bf16", layers=2, tag="-2l"); add("deit-base", 8, "bf16", layers=2, tag="-2l")
-    add("vit-base", 8, "amp-fp16", layers=2, tag="-2l-eager", attn="eager"); add("vit-base", 8, "fp32", layers=2, tag="-2l-ckpt", ckpt="full")
+    add("vit-base", 8, "amp-fp16", layers=2, tag="-2l-eager", attention="eager"); add("vit-base", 8, "fp32", layers=2, tag="-2l-ckpt", checkpointing="full")
     add("mobilenet_v3_large", 32); add("efficientnet_b0", 32); add("vgg16", 16); add("convnext_tiny", 16); add("swin_t", 16); add("densenet121", 16)
     add("resnet18", 32); add("resnet50", 8, "amp-fp16"); add("resnet50", 8, "bf16"); add("resnext50_32x4d", 8); add("wide_resnet50_2", 8)
     add("mobilenet_v2", 32); add("vgg11_bn", 8)
@@ -31,7 +31,7 @@ def cases():
     for m, b, p in (("vgg16", 32, "fp32"), ("vgg16", 64, "amp-fp16"), ("convnext_base", 32, "fp32"), ("convnext_base", 64, "amp-bf16"), ("swin_t", 64, "fp32"), ("swin_t", 64, "amp-fp16"),
                     ("efficientnet_b0", 64, "fp32"), ("efficientnet_b0", 128, "amp-fp16"), ("mobilenet_v3_large", 128, "fp32"), ("mobilenet_v3_large", 64, "amp-fp16"), ("resnet50", 64, "bf16"),
                     ("densenet121", 32, "fp32"), ("resnet18", 64, "fp32"), ("resnext50_32x4d", 32, "fp32"), ("mobilenet_v2", 64, "fp32"), ("resnet101", 32, "amp-bf16")):
-        light.append(dict(id="%s-b%d-%s-full" % (m, b, p), model=m, batch=b, precision=p, light=True))
+        light.append(dict(id="%s-b%d-%s-full" % (m, b, p), task="image", model=m, batch_size=b, precision=p, light=True))
     return full + light
 
 

@@ -1,0 +1,56 @@
+#include "memcalc/plan/measured_row.h"
+
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/run_record.h"
+#include "memcalc/train/loop_pipeline.h"
+
+namespace memcalc {
+
+NamedConfigs::NamedConfigs(const JsonDocument& document) : document_(document) {
+  (void)document.root().required_object("models");
+}
+
+bool NamedConfigs::has(const std::string& name) const {
+  return document_ && document_->root().required_object("models").has(name);
+}
+
+ModelSpec NamedConfigs::model(const std::string& name, const ArchitectureChanges& changes) const {
+  const JsonObject entry = document_.value().root().required_object("models").required_object(name);
+  ModelSpec model = model_from_hf_config(entry.required_object("config"), name);
+  ArchitectureChanges rest = changes;
+  if (rest.layers) set_layers(model, *std::exchange(rest.layers, std::nullopt));
+  if (rest.tie == false) {
+    model = untied(std::move(model));
+    rest.tie.reset();
+  }
+  if (!rest.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                name + ": of a model of the models file only layers and tie=false can change, not " + rest.text());
+  }
+  model.reference = name;
+  model.changes = changes;
+  return model;
+}
+
+RunRequest request_of_row(const JsonObject& row) {
+  RunRequest request = request_from(row.required_object("run"));
+  if (const std::optional<std::string> gpu = row.optional_string("gpu")) request.gpu = *gpu;
+  return request;
+}
+
+Question question_of(const RunRequest& request, const SpecRegistry& registry, const NamedConfigs& configs) {
+  Question question{.model = configs.has(request.model) ? configs.model(request.model, request.changes)
+                                                        : model_of(request, registry),
+                    .time = request.time};
+  if (!request.changes.tie) tie_head_as_transformers(question.model);
+  question.run = resolve_request(question.model, request);
+  question.device_assumed = request.gpu.empty();
+  question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
+  return question;
+}
+
+}  // namespace memcalc
