@@ -14,7 +14,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds = {"bash", "zsh", "fish", "man", "schema"};
+constexpr std::array<std::string_view, 6> kKinds = {"bash", "zsh", "fish", "man", "schema", "rules"};
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -91,7 +91,7 @@ std::string bash_completion(const std::vector<DocumentedCommand>& commands) {
     for (const DocumentedOption& option : command.options) names.push_back(option.name);
     text += "    " + command.name + ") COMPREPLY=($(compgen -W " + single_quoted(joined(names)) + " -- \"$cur\"))";
     if (command.name == "completion")
-      text += "; COMPREPLY+=($(compgen -W 'bash zsh fish man schema' -- \"$cur\"))";
+      text += "; COMPREPLY+=($(compgen -W 'bash zsh fish man schema rules' -- \"$cur\"))";
     else if (!command.argument.empty())
       text += "; COMPREPLY+=($(compgen -f -- \"$cur\"))";
     text += " ;;\n";
@@ -143,7 +143,7 @@ std::string zsh_completion(const std::vector<DocumentedCommand>& commands) {
       text += " \\\n      " + single_quoted(item);
     }
     if (command.name == "completion")
-      text += " \\\n      '1:shell:(bash zsh fish man schema)'";
+      text += " \\\n      '1:shell:(bash zsh fish man schema rules)'";
     else if (!command.argument.empty())
       text += " \\\n      '*:" + command.argument + ":_files'";
     text += " ;;\n";
@@ -183,7 +183,7 @@ std::string fish_completion(const std::vector<DocumentedCommand>& commands) {
       text += "\n";
     }
     if (command.name == "completion")
-      text += on + "-a 'bash zsh fish man schema'\n";
+      text += on + "-a 'bash zsh fish man schema rules'\n";
     else if (!command.argument.empty())
       text += on + "-F\n";
   }
@@ -207,16 +207,16 @@ Command add_completion(CLI::App& root) {
     std::string kind, output;
   };
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("kind", arguments->kind, "bash, zsh, fish; man: the manual page; schema: of runs")->type_name("SHELL");
+  app->add_option("kind", arguments->kind, "bash, zsh, fish; man, schema (of runs), rules: pages")->type_name("SHELL");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
   app->footer(kExamples);
   return {app, [&root, arguments] {
             Output output(arguments->output);
-            if (arguments->kind.empty()) throw UsageError("completion: expected bash, zsh, fish, man or schema, found nothing");
-            enum class Kind { kBash, kZsh, kFish, kMan, kSchema };
+            if (arguments->kind.empty()) throw UsageError("completion: expected bash, zsh, fish, man, schema or rules, found nothing");
+            enum class Kind { kBash, kZsh, kFish, kMan, kSchema, kRules };
             const Kind kind = parse_choice<Kind>("completion", arguments->kind, kKinds);
-            if (kind == Kind::kSchema) {
-              output.write(render_run_schema());
+            if (kind == Kind::kSchema || kind == Kind::kRules) {
+              output.write(kind == Kind::kSchema ? render_run_schema() : render_rules());
               return kAnswered;
             }
             const std::vector<DocumentedCommand> commands = documented(root);

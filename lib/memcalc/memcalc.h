@@ -23,6 +23,7 @@
 #include "memcalc/report/render_json_schema.h"
 #include "memcalc/report/render_lists.h"
 #include "memcalc/report/render_rates.h"
+#include "memcalc/report/render_rules.h"
 #include "memcalc/report/render_trace.h"
 #include "memcalc/report/render_weights.h"
 #include "memcalc/report/report.h"

@@ -154,7 +154,7 @@ def texts_of(root):
     """(path, text) of every file that people read or write; measured rows and traces are data."""
     for path in sorted({path for pattern in TEXTS for path in root.glob(pattern)}):
         name = path.relative_to(root).as_posix()
-        if path.suffix not in TEXT_SUFFIXES or not path.is_file() or name == ITSELF or "__pycache__" in name: continue
+        if path.suffix not in TEXT_SUFFIXES or not path.is_file() or name == ITSELF or "__pycache__" in name or "/corpus/" in name: continue
         yield name, path.read_text(encoding="utf-8")
 
 

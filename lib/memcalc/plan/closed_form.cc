@@ -73,7 +73,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     } catch (const Error& error) {
       const bool refused = error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported;
       if (i == 0 || !refused) throw;  // the first is the run as asked
-      if (place == 0) forms.refusals[i / kEach] = error.what();
+      if (place == 0) forms.refusals[i / kEach] = refusal_of(error).rule;
     }
   });
   for (std::size_t way = 0; way < kWayCount; ++way) {

@@ -21,7 +21,7 @@ struct ClosedForm {
 /// The ways differ in what they hold of a sequence: autocast, FSDP2's bfloat16, Megatron's operators.
 struct ClosedForms {
   std::array<std::optional<ClosedForm>, kWayCount> by_way;  // nothing: the library refuses the run so
-  std::array<std::string, kWayCount> refusals;              // and why
+  std::array<std::string, kWayCount> refusals;              // and the rule that is broken
   [[nodiscard]] const ClosedForm* of(const Choice& choice) const {
     const auto& form = by_way[static_cast<std::size_t>(choice.way)];
     return form ? &*form : nullptr;

@@ -24,8 +24,10 @@ double bubble_seconds(const Report& report) {
 
 Refusal refusal_of(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  if (known != nullptr && known->code() != ErrorCode::kInternal) return {error.what(), false};
-  return {"BUG OF MEMCALC, please report it: " + std::string(error.what()), true};
+  if (known != nullptr && known->code() != ErrorCode::kInternal) {
+    return {error.what(), false, known->rule().empty() ? error.what() : known->rule()};
+  }
+  return {"BUG OF MEMCALC, please report it: " + std::string(error.what()), true, "bug"};
 }
 
 Outcome outcome_of(const Report& report) {
@@ -73,6 +75,7 @@ Outcome outcome_of(const Candidate& candidate) {
     Outcome refused;
     refused.refusal = std::move(refusal.reason);
     refused.own_fault = refusal.own_fault;
+    refused.rule = std::move(refusal.rule);
     return refused;
   }
 }

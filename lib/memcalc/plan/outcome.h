@@ -26,6 +26,7 @@ struct Speed {
 struct Refusal {
   std::string reason;      // empty: there is an answer
   bool own_fault = false;  // a bug of memcalc, not of the question; the reason says so
+  std::string rule;        // the id of the rule that is broken (spec/rules.h); of another reason: the reason
 };
 
 /// What a row says of the exception that its question ended in.
@@ -34,6 +35,7 @@ struct Refusal {
 struct Outcome {
   std::string refusal;     // why there is no estimate: not possible or not modelled; the rest is then empty
   bool own_fault = false;  // Refusal::own_fault
+  std::string rule;        // Refusal::rule
   Bytes allocated = 0;     // peaks, of the rank that needs most
   Bytes reserved = 0;
   Bytes needed = 0;    // what the card must have: reserved, context, kernels

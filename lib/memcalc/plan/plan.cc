@@ -10,30 +10,12 @@
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/spec/run_names.h"
-#include "memcalc/spec/validate.h"
+#include "memcalc/spec/rules.h"
 
 namespace memcalc {
 namespace {
 
 constexpr std::size_t kWave = 8;  // candidates that are simulated before the next decision: the same on any threads
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-/// A message without its numbers, so that refusals of one kind are counted together. Digits of a name (bf16, 1f1b)
-/// stay.
-std::string rule_of(const std::string& message) {
-  std::string rule;
-  for (std::size_t i = 0; i < message.size();) {
-    std::size_t end = i;
-    while (end < message.size() && (is_digit(message[end]) || is_letter(message[end]))) ++end;
-    const std::string word = message.substr(i, std::max<std::size_t>(1, end - i));
-    const bool is_number = std::all_of(word.begin(), word.end(), is_digit);
-    rule += is_number ? "#" : word;
-    i += word.size();
-  }
-  return rule;
-}
 
 /// Whether `a` needs at least what `b` needs: larger micro-batches, and parameters that are kept, of the same run.
 bool needs_no_less(const PlanQuestion& question, const Choice& a, const Choice& b) {
@@ -118,16 +100,14 @@ class Planner {
     if (const char* rule = contradiction_in(question_, choice)) return {rule, 0, 0};
     if (const char* rule = unsaid_in_settings(question_, choice)) return {rule, 0, 0};
     const ClosedForm* form = forms_.of(choice);
-    if (form == nullptr) return {rule_of(forms_.refusals[static_cast<std::size_t>(choice.way)]), 0, 0};
+    if (form == nullptr) return {forms_.refusals[static_cast<std::size_t>(choice.way)], 0, 0};
     Sifted sifted;
     sifted.least = least_bytes(*form, question_, choice);
     if (sifted.least > static_cast<double>(question_.device.memory_bytes)) {
       return {"more than the card by the closed form alone", 0, 0};
     }
-    try {
-      validate(question_.model, run_of(question_, choice));
-    } catch (const Error& error) {
-      return {rule_of(error.what()), 0, 0};
+    if (const Rule* rule = broken_rule(question_.model, run_of(question_, choice))) {
+      return {std::string(rule->id), 0, 0};
     }
     sifted.ranking = ranking_seconds(*form, question_, choice);
     return sifted;
@@ -202,7 +182,7 @@ class Planner {
       failures_.push_back({choice, static_cast<double>(outcome.needed) / least});
     }
     if (!outcome.answered()) {
-      ++rejected_[rule_of(outcome.refusal)];
+      ++rejected_[outcome.rule];
     } else if (!outcome.fits) {
       ++rejected_["simulated: more than the card"];
       // What is reserved may be less for more; what is allocated is not.

@@ -81,16 +81,30 @@ SharedSizes shared_sizes(const ModelSpec& model) {
       model.architecture);
 }
 
-void check_rules(const ModelSpec& model, const RunSpec& run) {
-  const RuleQuestion question{model, run, run.parallel, shared_sizes(model)};
+namespace {
+
+const Rule* broken_rule(const RuleQuestion& question) {
   for (const RuleGroup& group : rule_groups()) {
     if (group.concerns != nullptr && !group.concerns(question)) continue;
     for (const Rule& rule : group.rules) {
-      if (!rule.broken(question)) continue;
-      throw Error(rule.code, message_of(rule, question), std::string(rule.options.substr(0, rule.options.find(' '))),
-                  std::string(rule.id));
+      if (rule.broken(question)) return &rule;
     }
   }
+  return nullptr;
+}
+
+}  // namespace
+
+const Rule* broken_rule(const ModelSpec& model, const RunSpec& run) {
+  return broken_rule(RuleQuestion{model, run, run.parallel, shared_sizes(model)});
+}
+
+void check_rules(const ModelSpec& model, const RunSpec& run) {
+  const RuleQuestion question{model, run, run.parallel, shared_sizes(model)};
+  const Rule* rule = broken_rule(question);
+  if (rule == nullptr) return;
+  throw Error(rule->code, message_of(*rule, question), std::string(rule->options.substr(0, rule->options.find(' '))),
+              std::string(rule->id));
 }
 
 }  // namespace memcalc

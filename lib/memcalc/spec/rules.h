@@ -60,6 +60,9 @@ struct RuleGroup {
 
 [[nodiscard]] SharedSizes shared_sizes(const ModelSpec& model);
 
+/// The first rule that a run breaks; null: none.
+[[nodiscard]] const Rule* broken_rule(const ModelSpec& model, const RunSpec& run);
+
 /// Throws the first rule that is broken, as an Error with its id and its first option.
 void check_rules(const ModelSpec& model, const RunSpec& run);
 
