@@ -1,6 +1,6 @@
 """Runs drawn at random, predicted before they were measured: the figures of a section of docs/validation.md.in.
 
-Rows: tests/measured/rows_blind_h200.jsonl; how they were drawn: tests/measured/harness/blind_cases.py.
+Rows: tests/measured/rows_blind_h200.jsonl.gz; how they were drawn: tests/measured/harness/blind_cases.py.
 """
 import statistics
 

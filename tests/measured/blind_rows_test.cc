@@ -10,8 +10,8 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
-#include "support/measured_row.h"
 #include "support/measured_report.h"
+#include "support/measured_row.h"
 #include "support/row_group.h"
 
 namespace memcalc::measured {

@@ -6,11 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-<<<<<<< HEAD
-#include <fstream>
 #include <initializer_list>
-=======
->>>>>>> bc21e33 (A measured row is a run record and what was measured; one reader for it)
 #include <iterator>
 #include <ostream>
 #include <span>

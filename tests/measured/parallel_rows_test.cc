@@ -12,8 +12,8 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/train/step.h"
-#include "support/measured_row.h"
 #include "support/measured_report.h"
+#include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/row_group.h"
 

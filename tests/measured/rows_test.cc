@@ -18,8 +18,8 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
-#include "support/measured_row.h"
 #include "support/measured_report.h"
+#include "support/measured_row.h"
 
 namespace memcalc::measured {
 namespace {

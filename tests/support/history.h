@@ -41,7 +41,7 @@ struct Segment {
 };
 
 struct History {
-  std::string id;         // "bert-large-2l-fp32"
+  std::string id;           // "bert-large-2l-fp32"
   std::string recorded_id;  // as the recorder wrote it
   Bytes peak_allocated = 0;
   Bytes peak_reserved = 0;

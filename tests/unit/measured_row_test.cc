@@ -65,8 +65,9 @@ TEST(MeasuredRow, RefusesWhatItCannotSay) {
 TEST(CheckedRows, CompareEachWithItsOwnRank) {
   const std::string run =
       R"("run": {"model": "small", "batch_size": 1, "sequence_length": 64, "loop": "bare", "gpus": 2, "pp": 2})";
-  const std::string rows = R"({"id": "first", "rank": 0, )" + run + "}\n" + R"({"id": "last", "rank": 1, )" + run + "}\n" +
-                           R"({"id": "other", "not_modelled": "the whole model stood beside the stage", )" + run + "}\n";
+  const std::string rows = R"({"id": "first", "rank": 0, )" + run + "}\n" + R"({"id": "last", "rank": 1, )" + run +
+                           "}\n" + R"({"id": "other", "not_modelled": "the whole model stood beside the stage", )" +
+                           run + "}\n";
   const std::vector<CheckedRow> checked = check_rows(registry(), rows, "rows", kModels);
   ASSERT_EQ(checked.size(), 3U);
   EXPECT_EQ(checked[0].refused, "");

@@ -36,9 +36,9 @@ struct CheckTolerance {
 };
 
 /// Measured rows (JSON lines, plan/measured_row.h). Of each line without "error" the model is looked up in `models`
-/// (tests/measured/models.json: name, task, config) or, where that text is empty or does not know it, in the registry. A
-/// run that memcalc does not model becomes a refused row. Of several ranks the row's own "rank" is compared.
-/// Throws Error(kInput) for a line that is no row.
+/// (tests/measured/models.json: name, task, config) or, where that text is empty or does not know it, in the registry.
+/// A run that memcalc does not model becomes a refused row. Of several ranks the row's own "rank" is compared. Throws
+/// Error(kInput) for a line that is no row.
 [[nodiscard]] std::vector<CheckedRow> check_rows(const SpecRegistry& registry, const std::string& rows,
                                                  const std::string& name, const std::string& models);
 

@@ -43,9 +43,9 @@ RunRequest request_of_row(const JsonObject& row) {
 }
 
 Question question_of(const RunRequest& request, const SpecRegistry& registry, const NamedConfigs& configs) {
-  Question question{.model = configs.has(request.model) ? configs.model(request.model, request.changes)
-                                                        : model_of(request, registry),
-                    .time = request.time};
+  Question question{
+      .model = configs.has(request.model) ? configs.model(request.model, request.changes) : model_of(request, registry),
+      .time = request.time};
   if (!request.changes.tie) tie_head_as_transformers(question.model);
   question.run = resolve_request(question.model, request);
   question.device_assumed = request.gpu.empty();

@@ -1,6 +1,6 @@
 // A measured row: {"id", "gpu", "run", "harness", …}. `run` says what ran as a record does (docs/run.schema.json),
-// `harness` what no option of memcalc says; the other keys are what was measured. tests/measured/README.md has the form.
-// Covered by tests/unit/measured_row_test.cc.
+// `harness` what no option of memcalc says; the other keys are what was measured. tests/measured/README.md has the
+// form. Covered by tests/unit/measured_row_test.cc.
 #pragma once
 
 #include <optional>
@@ -33,6 +33,7 @@ class NamedConfigs {
 
 /// As question_of(request, registry), of a model that was built from its config alone, with random weights: that of
 /// `configs` or of the registry, its head tied as transformers ties it. A card that is not named is kAssumedDevice.
-[[nodiscard]] Question question_of(const RunRequest& request, const SpecRegistry& registry, const NamedConfigs& configs);
+[[nodiscard]] Question question_of(const RunRequest& request, const SpecRegistry& registry,
+                                   const NamedConfigs& configs);
 
 }  // namespace memcalc

@@ -1,16 +1,17 @@
 """Plain loops whose layers are compiled one by one (torch.compile of each, as accelerate's regional compilation), on one
-card or one rank of torch's fake process group. A case is a JSON line as in measure.py, and
-  use_cache (false: config.use_cache is off), world (ranks: fully_shard of each compiled layer and of the model),
-  history (the allocator's events are written)
+card or, with "gpus", one rank of torch's fake process group (fully_shard of each compiled layer and of the model). A case
+(cases.py) is as in measure.py; without "use_cache" config.use_cache is off. Its harness's "history": the allocator's events
+are written.
 One process a case, eight at a time.
 usage: measure_compiled_layers.py CASES.jsonl OUTDIR --budget SECONDS"""
 import argparse, gc, json, os, subprocess, sys, time, traceback
+import cases
 
 def run_case(case, outdir):
     import torch, measure, measure_titan
     from torch._dynamo.utils import counters
-    build = dict(case, config={"use_cache": False}) if case.get("use_cache") is False else case
-    world, history, prec = case.get("world", 1), case.get("history", False), case["precision"]
+    build = case if case.get("use_cache") else dict(case, config={"use_cache": False})
+    world, history, prec = case.get("gpus", 1), case.get("history", False), case["precision"]
     if world > 1:
         import torch.distributed as dist
         from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -26,7 +27,7 @@ def run_case(case, outdir):
         for name, layer in list(modules.named_children()):
             if not type(layer).__name__.endswith(("Layer", "Block")): continue
             modules[int(name)] = torch.compile(layer); compiled.append(modules[int(name)])
-    r = dict(case=case, gpu=torch.cuda.get_device_name(0), loop="bare", params=sum(p.numel() for p in m.parameters()), compiled=len(compiled))
+    r = dict(cases.head(case), gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in m.parameters()), compiled=len(compiled))
     if world > 1:
         from torch.distributed.fsdp import fully_shard
         for x in compiled + [m]: fully_shard(x)
@@ -55,19 +56,19 @@ def run_case(case, outdir):
 
 def run_one(case, outdir):
     try: r = run_case(case, outdir)
-    except BaseException as e: r = dict(case=case, error=repr(e)[:600], tb=traceback.format_exc()[-2500:])
+    except BaseException as e: r = dict(cases.head(case), error=repr(e)[:600], tb=traceback.format_exc()[-2500:])
     with open(os.path.join(outdir, "rows.jsonl"), "a") as f: f.write(json.dumps(r) + "\n")
     print(case["id"], r.get("error") or (r["peak_allocated"], r["peak_reserved"], r["graphs"]), flush=True); os._exit(0)
 
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=330)
     ap.add_argument("--one", action="store_true"); a = ap.parse_args(); t0 = time.time()
-    if a.one: return run_one(json.loads(a.cases), a.outdir)
+    if a.one: return run_one(cases.flat(json.loads(a.cases)), a.outdir)
     os.makedirs(a.outdir, exist_ok=True)
-    waiting = [json.loads(l) for l in open(a.cases) if l.strip()]; running = []
+    waiting = cases.read(a.cases); running = []
     while waiting or running:
         while waiting and len(running) < 8:
-            running.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), json.dumps(waiting.pop(0)), a.outdir, "--one"]))
+            running.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), json.dumps(cases.head(waiting.pop(0))), a.outdir, "--one"]))
         running = [p for p in running if p.poll() is None]
         if time.time() - t0 > a.budget:
             for p in running: p.kill()
