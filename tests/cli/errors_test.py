@@ -23,10 +23,12 @@ CASES = [
     ((*BERT, "--gpu", "h100-sx"), "did you mean 'h100-sxm'?"),
     # whole numbers
     *(((*BERT, option, text), f"{option}: {WHOLE}{more}, found '{text}'")
-      for option in ("--bs", "--seq", "--accum")
+      for option in ("--bs", "--seq")
       for text, more in (("-1", ""), ("0", ""), ("1.5", ""), ("1e3", ""), ("nan", ""), ("inf", ""), ("0x10", ""),
                          ("+4", ""), (" 4", ""), ("4 ", ""), ("4,5", ""), ("４", ""), ("-99999999999999999999", ""),
                          ("99999999999999999999", " and below 2^63"), ("9223372036854775808", " and below 2^63"))),
+    *(((*BERT, "--accum", text), f"--accum: expected a whole number from 1 to 65536, found '{text}'")
+      for text in ("-1", "0", "1.5", "1e3", "nan", "0x10", "+4", " 4", "99999999999999999999")),
     ((*BERT, "--bs", ""), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs="), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs"), "--bs: expected a value, found nothing"),

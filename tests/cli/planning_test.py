@@ -16,12 +16,12 @@ from pathlib import Path
 import checkpoint
 import memcalc_cli
 from memcalc_cli import ROOT, run
-from schema import violations
+from schema import schema_of, violations
 
 sys.path.append(str(ROOT / "scripts"))
 import memcalc_rows  # noqa: E402  where the scripts find it
 
-SCHEMA = json.loads((ROOT / "docs/answer.schema.json").read_text())
+SCHEMA = schema_of("answer")
 GPT2 = ("--model", "gpt2", "--fp16")
 
 # (command, exit status)
@@ -131,7 +131,7 @@ class OtherCommands(unittest.TestCase):
                 with self.subTest(arguments):
                     process = run(*arguments, "--format", "json")
                     self.assertEqual((process.returncode, process.stderr), (0, ""))
-                    schema = json.loads((ROOT / f"docs/{name}.schema.json").read_text())
+                    schema = schema_of(name)
                     self.assertEqual(list(violations(json.loads(process.stdout), schema)), [])
 
     def test_a_closed_pipe_is_no_crash(self):
@@ -190,7 +190,7 @@ class Errors(unittest.TestCase):
         (("sweep", *GPT2, "--bs", "1..9999999"), "more than 10000 values"),
         (("sweep", *GPT2, "--bs", "1,x"), "--bs: expected a whole number"),
         (("compare", *GPT2, "--gpu", "h100,h101x"), "unknown GPU"),
-        (("compare", *GPT2, "--accum", "true"), "--accum: expected a whole number of 1"),
+        (("compare", *GPT2, "--accum", "true"), "--accum: expected a whole number from 1 to 65536"),
         (("sweep", *GPT2, "--heads", "{}"), "--heads: expected a whole number of 1"),
         (("max-batch", *GPT2, "--gpu", "{}"), "unknown GPU"),
         (("plan", *GPT2, "--gpus", "2"), "--global-batch: expected"),

@@ -8,9 +8,9 @@ from pathlib import Path
 import checkpoint
 import memcalc_cli
 from memcalc_cli import ROOT, report, run
-from schema import violations
+from schema import schema_of, violations
 
-SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
+SCHEMA = schema_of("report")
 LLAMA = {"model_type": "llama", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "intermediate_size": 64, "tie_word_embeddings": True}
 

@@ -38,7 +38,7 @@ struct RuleCase {
 }
 
 /// The Error of the rule that a run breaks first; its rule is empty where it breaks none.
-[[nodiscard]] inline Error broken_rule(const ModelSpec& model, const RunSpec& run) {
+[[nodiscard]] inline Error first_broken(const ModelSpec& model, const RunSpec& run) {
   try {
     check_rules(model, run);
   } catch (const Error& error) {
@@ -59,9 +59,9 @@ inline void expect_each_rule_broken(std::span<const RuleGroup> groups, std::span
     RunOptions options = each.options;
     if (!options.loop) options.loop = Loop::kBare;
     RunSpec run = resolve(model, options).run;
-    EXPECT_STREQ(broken_rule(model, run).what(), "accepted") << "before the change";
+    EXPECT_STREQ(first_broken(model, run).what(), "accepted") << "before the change";
     each.change(run);
-    const Error error = broken_rule(model, run);
+    const Error error = first_broken(model, run);
     EXPECT_EQ(error.rule(), each.rule) << error.what();
     EXPECT_THAT(error.what(), ::testing::Not(::testing::ContainsRegex("[{}\n]")));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("; accepted: "));

@@ -42,7 +42,7 @@ TEST(RulesOfInference, TokensMayFillThePositions) {
     const ModelSpec model = test::model_of(name);
     RunSpec run = resolve(model, kGenerates).run;
     run.inference->new_tokens = tokens;
-    EXPECT_EQ(test::broken_rule(model, run).rule(), "") << name;
+    EXPECT_EQ(test::first_broken(model, run).rule(), "") << name;
   }
 }
 

@@ -158,7 +158,7 @@ TEST_P(MegatronRun, IsAccepted) {
   RunSpec run = resolve(model, kPlain).run;
   run.parallel.gpus = GetParam().gpus;
   GetParam().change(run);
-  EXPECT_STREQ(test::broken_rule(model, run).what(), "accepted");
+  EXPECT_STREQ(test::first_broken(model, run).what(), "accepted");
 }
 
 const Accepted kAccepted[] = {

@@ -49,7 +49,7 @@ TEST(RulesOfSizes, OneCopyIsToldAsAProduct) {
   run.parallel.tensor = 4;
   run.parallel.pipeline = 2;
   run.parallel.gpus = 6;
-  const Error error = test::broken_rule(model, run);
+  const Error error = test::first_broken(model, run);
   EXPECT_EQ(error.part(), "--gpus");
   EXPECT_STREQ(
       error.what(),

@@ -124,7 +124,7 @@ TEST(Rules, TheFirstBrokenOneIsTold) {
   RunSpec run = resolve(bert, RunOptions{}).run;
   run.sequence_length = 513;
   run.use_cache = true;
-  const Error error = test::broken_rule(bert, run);
+  const Error error = test::first_broken(bert, run);
   EXPECT_EQ(error.code(), ErrorCode::kUsage);
   EXPECT_EQ(error.rule(), "sequence-within-positions");
   EXPECT_EQ(error.part(), "--seq");
@@ -136,7 +136,7 @@ TEST(Rules, WhatIsNotModelledHasACodeOfItsOwn) {
   const ModelSpec gpt2 = test::model_of("gpt2");
   RunSpec run = resolve(gpt2, RunOptions{.inference = Inference{}}).run;
   run.inference->key_value_cache_dtype = DType::kFloat16;
-  EXPECT_EQ(test::broken_rule(gpt2, run).code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(test::first_broken(gpt2, run).code(), ErrorCode::kUnsupported);
 }
 
 TEST(Rules, AGroupIsLookedAtWhereItConcernsTheRun) {

@@ -48,7 +48,7 @@ TEST(RulesOfTraining, DeepSpeedScalesItsFp16Loss) {
   options.parallel.data_parallel = DataParallel::kDsZero2;
   RunSpec run = resolve(model, options).run;
   run.skipped_steps = 1;
-  EXPECT_EQ(test::broken_rule(model, run).rule(), "");
+  EXPECT_EQ(test::first_broken(model, run).rule(), "");
 }
 
 }  // namespace

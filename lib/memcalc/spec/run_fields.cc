@@ -47,8 +47,12 @@ std::string expected_of(const Field& field) {
 
 [[noreturn]] void refuse(const Field& field, std::string_view found) {
   const bool named = field.type == FieldType::kName || field.type == FieldType::kText;
+  constexpr std::size_t kLongestDigits = 18;  // of any number that is certainly below 2^63
+  const bool is_long = field.type == FieldType::kWhole && field.most > 9e18 && found.size() > kLongestDigits &&
+                       found.find_first_not_of("0123456789") == std::string_view::npos;
   throw Error(ErrorCode::kUsage,
-              fmt::format("{}: expected {}, found {}{}", name_of(field), expected_of(field),
+              fmt::format("{}: expected {}{}, found {}{}", name_of(field), expected_of(field),
+                          is_long ? " and below 2^63" : "",
                           found.empty() ? "nothing" : "'" + one_line(found) + "'",
                           named ? did_you_mean(found, strings(field.names)) : ""),
               name_of(field));

@@ -21,11 +21,13 @@ void note_clipping(const RunRequest& request, const RunSpec& run, std::vector<st
 
 /// Two spellings of one choice.
 void check_precision(const RunRequest& request) {
-  const bool mixed_twice = request.run.mixed_precision && is_given(request, "fp16") && is_given(request, "bf16");
-  if (mixed_twice || (request.run.mixed_precision && request.run.precision)) {
-    throw Error(ErrorCode::kUsage, "--fp16, --bf16 and --precision contradict each other: give one of them",
-                "--precision", "precision-given-twice");
-  }
+  const bool half = is_given(request, "fp16"), brain = is_given(request, "bf16");
+  const bool by_name = is_given(request, "precision");
+  if (static_cast<int>(half) + static_cast<int>(brain) + static_cast<int>(by_name) < 2) return;
+  throw Error(ErrorCode::kUsage,
+              std::string(half ? "--fp16" : "--bf16") + " and " + (half && brain ? "--bf16" : "--precision") +
+                  " contradict each other: give one",
+              "--precision", "precision-given-twice");
 }
 
 /// Megatron-LM's own loop takes the place of the Trainer's.
