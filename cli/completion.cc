@@ -212,7 +212,8 @@ Command add_completion(CLI::App& root) {
   app->footer(kExamples);
   return {app, [&root, arguments] {
             Output output(arguments->output);
-            if (arguments->kind.empty()) throw UsageError("completion: expected bash, zsh, fish, man, schema or rules, found nothing");
+            if (arguments->kind.empty())
+              throw UsageError("completion: expected bash, zsh, fish, man, schema or rules, found nothing");
             enum class Kind { kBash, kZsh, kFish, kMan, kSchema, kRules };
             const Kind kind = parse_choice<Kind>("completion", arguments->kind, kKinds);
             if (kind == Kind::kSchema || kind == Kind::kRules) {

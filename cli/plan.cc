@@ -63,7 +63,7 @@ ExitStatus run_ladder(const PlanArguments& arguments) {
 /// What is searched is not to be given: how the GPUs are shared, micro-batches, checkpointing, what is offloaded.
 void refuse_searched(const std::vector<TypedOption>& typed) {
   constexpr std::string_view kAsked[] = {"--gpus", "--nodes", "--framework"};
-  constexpr std::string_view kSearched[] = {"--bs",       "--accum",     "--checkpointing", "--activation-offload",
+  constexpr std::string_view kSearched[] = {"--bs",       "--accum",    "--checkpointing", "--activation-offload",
                                             "--megatron", "--deepspeed"};
   const auto is_among = [](const auto& flags, std::string_view flag) {
     return std::find(std::begin(flags), std::end(flags), flag) != std::end(flags);

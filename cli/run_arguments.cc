@@ -80,9 +80,8 @@ Question question_of(const std::vector<TypedOption>& typed, const std::string& s
 }
 
 std::vector<TypedOption> without(std::vector<TypedOption> typed, std::initializer_list<std::string_view> flags) {
-  std::erase_if(typed, [&](const TypedOption& each) {
-    return std::find(flags.begin(), flags.end(), each.flag) != flags.end();
-  });
+  std::erase_if(
+      typed, [&](const TypedOption& each) { return std::find(flags.begin(), flags.end(), each.flag) != flags.end(); });
   return typed;
 }
 

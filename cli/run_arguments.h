@@ -35,7 +35,8 @@ struct RunArguments {
   [[nodiscard]] std::vector<TypedOption> typed() const;
 };
 
-/// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its data.
+/// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its
+/// data.
 void add_run_options(CLI::App& command, RunArguments& arguments, bool data = false);
 
 /// Whether any of them was typed.
@@ -49,7 +50,8 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool data = fal
 [[nodiscard]] Question question_of(const std::vector<TypedOption>& typed, const std::string& specs);
 
 /// Without some options; with one set anew.
-[[nodiscard]] std::vector<TypedOption> without(std::vector<TypedOption> typed, std::initializer_list<std::string_view> flags);
+[[nodiscard]] std::vector<TypedOption> without(std::vector<TypedOption> typed,
+                                               std::initializer_list<std::string_view> flags);
 [[nodiscard]] std::vector<TypedOption> with(std::vector<TypedOption> typed, std::string_view flag, std::string text);
 
 /// What was typed for an option; empty where it was not, or has no value.

@@ -13,8 +13,7 @@ namespace {
 // By ErrorCode. Borrowed from the module, which lives as long as the interpreter.
 std::array<PyObject*, 5> exception_types{};
 
-py::object make(ErrorCode code, const std::string& message, const std::string& part,
-                const std::string& rule = "") {
+py::object make(ErrorCode code, const std::string& message, const std::string& part, const std::string& rule = "") {
   const py::handle type(exception_types[static_cast<std::size_t>(code)]);
   py::object exception = type(message);
   exception.attr("part") = part.empty() ? py::object(py::none()) : py::object(py::str(part));
@@ -51,10 +50,11 @@ void register_errors(py::module_& module) {
     module.attr(name) = type;
     return type;
   };
-  const py::object base = add("Error", py::make_tuple(py::handle(PyExc_Exception)),
-                              "Anything that memcalc refuses. `part`: the keyword, key, file or name that is wrong, or "
-                              "None where it is the whole. `rule`: the id of the rule that is broken (docs/what-goes-with-what.md), or "
-                              "None.");
+  const py::object base =
+      add("Error", py::make_tuple(py::handle(PyExc_Exception)),
+          "Anything that memcalc refuses. `part`: the keyword, key, file or name that is wrong, or "
+          "None where it is the whole. `rule`: the id of the rule that is broken (docs/what-goes-with-what.md), or "
+          "None.");
   base.attr("part") = py::none();
   base.attr("rule") = py::none();
   const auto add_code = [&](ErrorCode code, const char* name, PyObject* also, const char* doc) {

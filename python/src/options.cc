@@ -77,8 +77,8 @@ void read_list(const List& list, py::handle value, RunRequest& request) {
   }
   std::string text;
   for (const auto& [name, each] : py::reinterpret_borrow<py::dict>(value)) {
-    const std::string said = py::isinstance<py::bool_>(each) ? (each.cast<bool>() ? "true" : "false")
-                                                             : py::str(each).cast<std::string>();
+    const std::string said =
+        py::isinstance<py::bool_>(each) ? (each.cast<bool>() ? "true" : "false") : py::str(each).cast<std::string>();
     text += (text.empty() ? "" : ",") + py::str(name).cast<std::string>() + "=" + said;
   }
   set_list(request, list.group, text);
@@ -117,8 +117,8 @@ RunRequest read_options(const py::dict& given) {
   RunRequest request;
   for (const auto& [name_object, value] : given) {
     const std::string name = py::str(name_object).cast<std::string>();
-    const auto* list = std::find_if(std::begin(kLists), std::end(kLists),
-                                    [&](const List& each) { return name == each.keyword; });
+    const auto* list =
+        std::find_if(std::begin(kLists), std::end(kLists), [&](const List& each) { return name == each.keyword; });
     if (list != std::end(kLists)) {
       if (!value.is_none()) read_list(*list, value, request);
       continue;
@@ -145,8 +145,8 @@ py::list option_table() {
     table.append(py::make_tuple(std::string(field.key), std::string(field.flag), type_of(field.type), help));
   }
   for (const List& list : kLists) {
-    table.append(py::make_tuple(list.keyword, std::string("--") + list.keyword,
-                                "Sequence[str] | Mapping[str, object]", list.description));
+    table.append(py::make_tuple(list.keyword, std::string("--") + list.keyword, "Sequence[str] | Mapping[str, object]",
+                                list.description));
   }
   return table;
 }

@@ -9,8 +9,8 @@
 
 namespace memcalc::python {
 
-/// What a dict of keywords asks, under their own names or the command line's (batch_size or bs). A value of None is as if
-/// the keyword were not given. Throws OptionError for an unknown keyword or a value that is not accepted.
+/// What a dict of keywords asks, under their own names or the command line's (batch_size or bs). A value of None is as
+/// if the keyword were not given. Throws OptionError for an unknown keyword or a value that is not accepted.
 [[nodiscard]] RunRequest read_options(const pybind11::dict& keywords);
 
 /// What a message of the library is about: the name that it quotes first, or the path before its colon; empty where it

@@ -1,5 +1,5 @@
-// spec/run_fields, spec/run_record: 5,000 runs drawn at random say in their record what ran. Words of the command line, the
-// JSON of the report and words made of it ask for the same run, and the estimates are equal.
+// spec/run_fields, spec/run_record: 5,000 runs drawn at random say in their record what ran. Words of the command line,
+// the JSON of the report and words made of it ask for the same run, and the estimates are equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,9 +47,10 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-constexpr const char* kModels[] = {"bert-base",  "distilbert",   "gpt2",      "opt-125m", "llama-3.2-1b", "qwen3-0.6b",
-                                   "pythia-70m", "gemma-2-2b",   "t5-small",  "bart-base", "whisper-tiny", "vit-base",
-                                   "resnet18",   "mixtral-8x7b", "clip-vit-b32", "deepseek-v2-lite"};
+constexpr const char* kModels[] = {"bert-base",    "distilbert",   "gpt2",         "opt-125m",
+                                   "llama-3.2-1b", "qwen3-0.6b",   "pythia-70m",   "gemma-2-2b",
+                                   "t5-small",     "bart-base",    "whisper-tiny", "vit-base",
+                                   "resnet18",     "mixtral-8x7b", "clip-vit-b32", "deepseek-v2-lite"};
 constexpr const char* kCards[] = {"h100-sxm", "a100-sxm4-40gb", "rtx-4090", "t4"};
 
 std::string value_of(Draw& draw, const Field& field) {
@@ -74,7 +75,8 @@ std::string value_of(Draw& draw, const Field& field) {
   return "";
 }
 
-/// A model of one or two layers and some options: about one in twenty, those that a chosen way of running has, more often.
+/// A model of one or two layers and some options: about one in twenty, those that a chosen way of running has, more
+/// often.
 Words draw_words(Draw& draw) {
   Words words = {"--model", draw.one_of(kModels)};
   const bool convolves = words.back() == "resnet18";

@@ -300,7 +300,7 @@ TEST(GptOss, TakesEagerAttentionOnly) {
   const ModelSpec model = registry().model("gpt-oss-20b");
   EXPECT_EQ(resolve(model, {.batch_size = 1}).run.attention, Attention::kEager);
   EXPECT_EQ(error_text([&] { static_cast<void>(resolve(model, {.batch_size = 1, .attention = Attention::kSdpa})); }),
-            "attention sdpa: transformers has attention sinks, which gpt_oss needs, in its eager attention only; "
+            "attention sdpa: gpt_oss needs attention sinks, and only the eager attention of transformers has them; "
             "accepted: --attn eager");
 }
 

@@ -1,5 +1,6 @@
-// {fmt}'s own functions, compiled once here: other sources include <fmt/core.h>, which only declares them. So the library
-// needs libfmt's headers to build and no shared object to run. The list of instantiations is that of {fmt} 9, src/format.cc, for double alone.
+// {fmt}'s own functions, compiled once here: other sources include <fmt/core.h>, which only declares them. So the
+// library needs libfmt's headers to build and no shared object to run. The list of instantiations is that of {fmt} 9,
+// src/format.cc, for double alone.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

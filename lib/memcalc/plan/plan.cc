@@ -9,8 +9,8 @@
 
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
-#include "memcalc/spec/run_names.h"
 #include "memcalc/spec/rules.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 namespace {

@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::string_view kHead =
     "# What goes with what\n\n"
-    "Each choice that memcalc refuses, by the name of its rule. `memcalc plan` counts refused candidates by these names, and "
-    "Python's `Error.rule` is one of them. Words in *italics* stand for values of the run. Written by `memcalc completion "
+    "Each choice that memcalc refuses, by the name of its rule. `memcalc plan` counts refused candidates by these "
+    "names, and "
+    "Python's `Error.rule` is one of them. Words in *italics* stand for values of the run. Written by `memcalc "
+    "completion "
     "rules` from the tables in `lib/memcalc/spec/`: do not edit.\n";
 
 /// "{--tp} ranks of {model}" with its placeholders in italics: "*tp* ranks of *model*".
@@ -56,7 +58,8 @@ std::string name_of(const Field& field) {
 std::string render_rules() {
   std::string page(kHead);
   for (const RuleGroup& group : rule_groups()) {
-    page += fmt::format("\n## {}\n| rule | options | what is refused | accepted |\n| --- | --- | --- | --- |\n", group.title);
+    page += fmt::format("\n## {}\n| rule | options | what is refused | accepted |\n| --- | --- | --- | --- |\n",
+                        group.title);
     for (const Rule& rule : group.rules) {
       page += fmt::format("| `{}` | {} | {} | {} |\n", rule.id, options_of(rule.options), shown(rule.message),
                           shown(rule.accepted));

@@ -323,11 +323,11 @@ using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen
                                   MixtralSpec, Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec, ClipSpec>;
 
 struct ModelSpec {
-  std::string name;        // registry name, or the path it was read from
-  std::string reference;   // what was asked for: a registry's name, a path (--model); empty: nothing that has a name
-  std::string family;      // a family by itself (--arch)
+  std::string name;       // registry name, or the path it was read from
+  std::string reference;  // what was asked for: a registry's name, a path (--model); empty: nothing that has a name
+  std::string family;     // a family by itself (--arch)
   ArchitectureChanges changes;  // sizes that were asked for beside it
-  std::string model_type;  // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
+  std::string model_type;       // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
   std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json; else that of the weights
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it

@@ -8,18 +8,18 @@
 
 namespace memcalc {
 
-[[nodiscard]] std::span<const RuleGroup> rules_of_models();       // what a model takes: task, sequence, image, precision
+[[nodiscard]] std::span<const RuleGroup> rules_of_models();  // what a model takes: task, sequence, image, precision
 [[nodiscard]] std::span<const RuleGroup> rules_of_fine_tuning();  // LoRA, quantisation, freezing, Liger, LitGPT
 [[nodiscard]] std::span<const RuleGroup> rules_of_inference();
-[[nodiscard]] std::span<const RuleGroup> rules_of_training();     // optimizers, what is offloaded on one GPU
-[[nodiscard]] std::span<const RuleGroup> rules_of_sizes();        // GPUs, ranks, heads: of every framework
+[[nodiscard]] std::span<const RuleGroup> rules_of_training();  // optimizers, what is offloaded on one GPU
+[[nodiscard]] std::span<const RuleGroup> rules_of_sizes();     // GPUs, ranks, heads: of every framework
 [[nodiscard]] std::span<const RuleGroup> rules_of_megatron();
 [[nodiscard]] std::span<const RuleGroup> rules_of_deepspeed();
-[[nodiscard]] std::span<const RuleGroup> rules_of_torch();        // DDP, FSDP, TP, CP, EP, pipelines, accelerate
+[[nodiscard]] std::span<const RuleGroup> rules_of_torch();  // DDP, FSDP, TP, CP, EP, pipelines, accelerate
 [[nodiscard]] std::span<const RuleGroup> rules_of_compile();
 
 inline constexpr std::array<std::span<const RuleGroup> (*)(), 9> kRuleTables = {
-    rules_of_models, rules_of_fine_tuning, rules_of_inference, rules_of_training, rules_of_sizes,
-    rules_of_megatron, rules_of_deepspeed, rules_of_torch, rules_of_compile};
+    rules_of_models,   rules_of_fine_tuning, rules_of_inference, rules_of_training, rules_of_sizes,
+    rules_of_megatron, rules_of_deepspeed,   rules_of_torch,     rules_of_compile};
 
 }  // namespace memcalc

@@ -36,8 +36,8 @@ struct RuleQuestion {
 struct Rule {
   std::string_view id;       // "tp-splits-heads": names the rule for good
   std::string_view options;  // that it speaks of, by spaces: "--tp --model"; the first one is Error.part
-  /// What is wrong, one sentence without a full stop. {--tp}: the run's value of an option; {model}, {family}, {layers},
-  /// {heads}, {kv_heads}, {experts}: of the model; {}: what `detail` says.
+  /// What is wrong, one sentence without a full stop. {--tp}: the run's value of an option; {model}, {family},
+  /// {layers}, {heads}, {kv_heads}, {experts}: of the model; {}: what `detail` says.
   std::string_view message;
   std::string_view accepted;  // what to give instead; empty: the message says it
   bool (*broken)(const RuleQuestion& question);

@@ -52,8 +52,7 @@ std::string expected_of(const Field& field) {
                        found.find_first_not_of("0123456789") == std::string_view::npos;
   throw Error(ErrorCode::kUsage,
               fmt::format("{}: expected {}{}, found {}{}", name_of(field), expected_of(field),
-                          is_long ? " and below 2^63" : "",
-                          found.empty() ? "nothing" : "'" + one_line(found) + "'",
+                          is_long ? " and below 2^63" : "", found.empty() ? "nothing" : "'" + one_line(found) + "'",
                           named ? did_you_mean(found, strings(field.names)) : ""),
               name_of(field));
 }
@@ -240,9 +239,7 @@ FieldValue parse_field(const Field& field, std::string_view text) {
   FieldValue value;
   switch (field.type) {
     case FieldType::kWhole: value = whole_from(field, text); break;
-    case FieldType::kNumber:
-      value = field.key == "tokens" ? tokens_from(field, text) : number_from(field, text);
-      break;
+    case FieldType::kNumber: value = field.key == "tokens" ? tokens_from(field, text) : number_from(field, text); break;
     case FieldType::kFlag: value = flag_from(field, text); break;
     case FieldType::kName:
     case FieldType::kText: value = std::string(text); break;
@@ -342,9 +339,9 @@ void set_option(RunRequest& request, std::string_view flag, std::string_view tex
   if (field == nullptr) throw Error(ErrorCode::kUsage, fmt::format("unknown option '{}'", one_line(flag)));
   if (is_given(request, field->key)) {
     throw Error(ErrorCode::kUsage,
-                field->negative.empty() ? fmt::format("{}: given more than once", flag)
-                                        : fmt::format("{} and {} contradict each other: give one", field->flag,
-                                                      field->negative),
+                field->negative.empty()
+                    ? fmt::format("{}: given more than once", flag)
+                    : fmt::format("{} and {} contradict each other: give one", field->flag, field->negative),
                 std::string(flag));
   }
   // --clip-grad alone means HF's max_grad_norm.
@@ -364,7 +361,8 @@ void check_effect(const RunRequest& request, const RunRecord& ran) {
 
 void check_bounds(const RunRecord& ran) {
   for (const Field& field : run_fields()) {
-    if (field.type != FieldType::kWhole && field.type != FieldType::kNumber && field.type != FieldType::kWholes) continue;
+    if (field.type != FieldType::kWhole && field.type != FieldType::kNumber && field.type != FieldType::kWholes)
+      continue;
     const std::optional<FieldValue> value = value_of(field, ran);
     if (value && !is_within(field, *value)) refuse(field, text_of(*value));
   }

@@ -1,8 +1,8 @@
 // The table of a run: a row an option, for torch's, DeepSpeed's and Megatron's alike. From it come the command line's
-// options and --help, Python's keywords, the record's `run` object and its schema, CSV, completion, the manual page, the
-// tables of docs/cli.md, and the commands that plan, ladder, sweep and compare print. What an option means, and which
-// defaults follow from others, is code: resolve() and the rules (rules.h).
-// Covered by tests/unit/run_fields_test.cc.
+// options and --help, Python's keywords, the record's `run` object and its schema, CSV, completion, the manual page,
+// the tables of docs/cli.md, and the commands that plan, ladder, sweep and compare print. What an option means, and
+// which defaults follow from others, is code: resolve() and the rules (rules.h). Covered by
+// tests/unit/run_fields_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -61,15 +61,15 @@ struct RunRecord {
 };
 
 struct Field {
-  std::string_view flag;   // "--bs"; in a list: "recompute-method", "overlap_comm"
-  std::string_view key;    // in the record, and as Python's keyword: "batch_size"; in a list: as the flag
+  std::string_view flag;  // "--bs"; in a list: "recompute-method", "overlap_comm"
+  std::string_view key;   // in the record, and as Python's keyword: "batch_size"; in a list: as the flag
   FieldGroup group = FieldGroup::kModel;
   FieldType type = FieldType::kWhole;
   std::string_view value;  // how --help calls the value: "N"; "[NORM]" may be left out; empty for a flag
   std::string_view help;   // one line of at most 56 characters: meaning, unit, [default]
   std::span<const std::string_view> names;  // accepted by kName; of kText: proposed by the shells
   std::string_view unit;                    // "tokens"; empty: none
-  double least = 1;                              // of numbers, both included
+  double least = 1;                         // of numbers, both included
   double most = 9.2e18;
   std::string_view accepted;  // in words, where `names` or the bounds do not say it
   std::string_view negative;  // the flag that means false: "--no-tie"

@@ -327,8 +327,8 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.dropout = options.dropout;
   if (!options.inference) run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
-  run.parallel = resolve_parallel(options.parallel, options.gpus, options.framework, assumptions,
-                                  options.data_parallel_given);
+  run.parallel =
+      resolve_parallel(options.parallel, options.gpus, options.framework, assumptions, options.data_parallel_given);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

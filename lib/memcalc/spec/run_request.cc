@@ -53,8 +53,8 @@ ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
 ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   if (request.family.empty()) {
     if (request.model.empty()) {
-      throw Error(ErrorCode::kUsage,
-                  "--model: expected a name (see memcalc models), a config.json or a directory", "--model");
+      throw Error(ErrorCode::kUsage, "--model: expected a name (see memcalc models), a config.json or a directory",
+                  "--model");
     }
     ModelSpec model = registry.model(request.model, request.changes);
     model.reference = request.model;

@@ -17,19 +17,19 @@
 namespace memcalc {
 
 struct RunRequest {
-  std::string model;             // registry name or path; --model
-  std::string family;            // a family by itself; --arch
-  ArchitectureChanges changes;   // --layers, --hidden, …
-  RunOptions run;                // its `inference` is made of the next two by resolve()
-  bool infer = false;            // --infer
-  Inference inference;           // --new-tokens, --beams, --kv-cache-dtype; only with --infer
-  std::string gpu;               // registry name or path; empty: the assumed card; --gpu
+  std::string model;            // registry name or path; --model
+  std::string family;           // a family by itself; --arch
+  ArchitectureChanges changes;  // --layers, --hidden, …
+  RunOptions run;               // its `inference` is made of the next two by resolve()
+  bool infer = false;           // --infer
+  Inference inference;          // --new-tokens, --beams, --kv-cache-dtype; only with --infer
+  std::string gpu;              // registry name or path; empty: the assumed card; --gpu
   TimeOptions time;
   std::vector<std::size_t> given;  // rows of run_fields() that were set to more than what holds anyway
 };
 
-/// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so that
-/// nothing is ignored in silence. Throws Error(kUsage, kUnsupported).
+/// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so
+/// that nothing is ignored in silence. Throws Error(kUsage, kUnsupported).
 [[nodiscard]] ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request);
 
 /// Everything that an estimate needs.
