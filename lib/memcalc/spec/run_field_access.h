@@ -154,4 +154,50 @@ std::optional<FieldValue> take_not(const RunRecord& ran) {
 
 inline std::optional<FieldValue> nothing(const RunRecord& /*ran*/) { return std::nullopt; }
 
+// --- what the files of rows share ---
+
+inline constexpr double kMostWhole = 9.2e18;  // below 2^63
+inline constexpr double kBelowOne = 0.9999999999999999;
+inline constexpr std::string_view kProbability = "a number from 0 to less than 1";
+
+inline bool has_stages(const RunRecord& r) { return r.run.parallel.pipeline > 1; }
+inline bool is_megatron(const RunRecord& r) { return r.run.parallel.framework == Framework::kMegatron; }
+inline bool is_deepspeed(const RunRecord& r) { return r.run.parallel.framework == Framework::kDeepSpeed; }
+
+/// What only some rows say.
+struct More {
+  std::span<const std::string_view> names = {};
+  std::string_view unit = {};
+  double least = 1;
+  double most = kMostWhole;
+  std::string_view accepted = {};
+  std::string_view negative = {};
+  std::string_view negative_help = {};
+  bool (*set)(RunRequest&, const FieldValue&) = nullptr;
+  std::optional<FieldValue> (*get)(const RunRecord&) = nullptr;
+  bool (*exists)(const RunRecord&) = nullptr;
+  std::string_view belongs_to = {};
+};
+
+constexpr Field row(std::string_view flag, std::string_view key, FieldGroup group, FieldType type,
+                    std::string_view value, std::string_view help, const More& more) {
+  return {flag,
+          key,
+          group,
+          type,
+          value,
+          help,
+          more.names,
+          more.unit,
+          more.least,
+          more.most,
+          more.accepted,
+          more.negative,
+          more.negative_help,
+          more.set,
+          more.get,
+          more.exists,
+          more.belongs_to};
+}
+
 }  // namespace memcalc::fields

@@ -1,5 +1,5 @@
 // Whether a model can be run as asked. In the library, so that every face (command line, Python, planner) refuses the
-// same things in the same words. Covered by tests/unit/run_options_test.cc and the tests of rules (rules_*_test.cc).
+// same things in the same words. Covered by tests/unit/run_options_test.cc and tests/unit/rules_test.cc.
 #pragma once
 
 #include "memcalc/spec/model_kind.h"
