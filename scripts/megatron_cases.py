@@ -46,13 +46,18 @@ PASSED_ON = {"attention-backend", "transformer-impl", "no-gradient-accumulation-
 GPT2_VOCABULARY = 50257  # GPT2BPETokenizer, which the functional tests use where nothing else is said
 
 
+def micro_batches_option(stages):
+    """A pipeline runs its step's micro-batches; without one they accumulate."""
+    return "--micro-batches" if int(stages) > 1 else "--accum"
+
+
 def b200_case(row):
     config = {**B200_MODELS[row["model"]], "num_hidden_layers": row["layers"], "tie_word_embeddings": False}
     megatron = ["cross-entropy-loss-fusion", "cross-entropy-fusion-impl=te"]
     if "deepseek" in row["model"]: megatron += ["expert-tensor-parallel-size=1", "moe-expert-capacity-factor=1"]
     argv = ["--gpu", "b200-sxm-180gb", "--gpus", "8", "--bs", "1", "--seq", str(row["sequence"]), "--precision", "bf16",
             "--parallel", "megatron-dist", "--tp", str(row["tp"]), "--pp", str(row["pp"]), "--cp", str(row["cp"]),
-            "--ep", str(row["ep"]), "--micro-batches", str(row["micro_batches"]), "--megatron", ",".join(megatron)]
+            "--ep", str(row["ep"]), micro_batches_option(row["pp"]), str(row["micro_batches"]), "--megatron", ",".join(megatron)]
     if row["tp"] > 1: argv.append("--sp")
     if row["cp"] > 1: argv += ["--cp-type", "ulysses"]
     return config, argv
@@ -122,7 +127,7 @@ def golden_case(case, platform, card):
     argv = ["--gpu", card(name, case["environment"]),
             "--gpus", str(gpus // instances), "--framework", "megatron", "--bs", str(batch), "--seq", given["seq-length"],
             "--precision", precision, "--tp", str(tp), "--pp", str(pp), "--cp", str(cp),
-            "--micro-batches", str(micro_batches)]
+            micro_batches_option(pp), str(micro_batches)]
     if passed: argv += ["--megatron", ",".join(passed)]
     if "use-distributed-optimizer" in given: argv += ["--parallel", "megatron-dist"]
     if "sequence-parallel" in given and tp > 1: argv.append("--sp")

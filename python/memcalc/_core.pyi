@@ -6,6 +6,7 @@ __version__: str
 
 class Error(Exception):
     part: str | None
+    rule: str | None
 
 class UsageError(Error, ValueError): ...
 class InputError(Error, ValueError): ...

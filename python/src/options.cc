@@ -62,7 +62,9 @@ FieldValue value_from(const Field& field, py::handle value) {
     case FieldType::kName:
     case FieldType::kText: return text_from(keyword, "a text", value);
     case FieldType::kTexts:
-      if (py::isinstance<py::str>(value)) return parse_field(field, value.cast<std::string>());
+      // peft's word for every linear layer is a text by itself.
+      if (field.key == "lora_targets" && py::isinstance<py::str>(value))
+        return parse_field(field, value.cast<std::string>());
       return texts_from(keyword, value);
     case FieldType::kWholes: return wholes_from(keyword, value, static_cast<std::int64_t>(field.least));
   }

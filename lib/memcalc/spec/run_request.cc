@@ -27,7 +27,7 @@ void check_precision(const RunRequest& request) {
   throw Error(ErrorCode::kUsage,
               std::string(half ? "--fp16" : "--bf16") + " and " + (half && brain ? "--bf16" : "--precision") +
                   " contradict each other: give one",
-              "--precision", "precision-given-twice");
+              half && brain ? "--bf16" : "--precision", "precision-given-twice");
 }
 
 /// Megatron-LM's own loop takes the place of the Trainer's.
