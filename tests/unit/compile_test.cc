@@ -329,6 +329,22 @@ TEST(Compile, AccumulationDropoutPaddingAndTheTrainerAnswer) {
   }
 }
 
+TEST(Compile, TheDecodersMaskIsAsLongAsTheEncodersSequence) {
+  for (const char* name : {"t5-small", "bart-base"}) {
+    for (const Attention attention : {Attention::kSdpa, Attention::kEager}) {
+      const auto allocated = [&](std::int64_t target) {
+        RunOptions options = small_run(Precision::kFp32);
+        options.sequence_length = 128;
+        options.target_sequence_length = target;
+        options.attention = attention;
+        return report_of(name, options).memory.peak_allocated;
+      };
+      EXPECT_LT(allocated(64), allocated(128));
+      EXPECT_LT(allocated(128), allocated(192));
+    }
+  }
+}
+
 TEST(Compile, RefusesWhatBreaksTheGraph) {
   const auto broken = [](auto change) {
     RunOptions options = small_run(Precision::kBf16);

@@ -76,9 +76,10 @@ struct PastTokens {
 [[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
                                         const PastTokens& past,
                                         std::optional<std::int64_t> sliding_window = std::nullopt);
-/// create_bidirectional_mask: undefined without padding. The batch's mask may be as long as another sequence, the
-/// encoder's, to which `inputs_embeds` attends.
-[[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch);
+/// create_bidirectional_mask: undefined without padding. `encoder_hidden_states`: of a decoder, what `inputs_embeds`
+/// attends to; the batch's mask is as long as they are.
+[[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
+                                               const Tensor& encoder_hidden_states = {});
 
 /// ForCausalLMLoss: float32 logits against labels shifted by one; summed and divided by `number_of_items` where that
 /// is defined, else the mean.

@@ -118,7 +118,7 @@ struct BartStack {
     own.attention_mask = tape.empty({inputs_embeds.size(0), past.seen + inputs_embeds.size(1)}, DType::kFloat32, kOnes);
     Tensor attention_mask = create_causal_mask(run, inputs_embeds, own, past);
     own.clear();
-    Tensor encoder_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
+    Tensor encoder_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch, encoder_hidden_states);
     Tensor position_embeds = positions(position_ids);
     Tensor hidden_states = embeddings(inputs_embeds, position_embeds);
     for (const BartLayer& layer : layers) {

@@ -189,7 +189,8 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
-Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs) {
+Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
+                                 const Tensor& encoder_hidden_states) {
   if (run.attention == Attention::kFlash) return {};
   const Tensor padding = boolean_padding(inputs.attention_mask);
   Tape& tape = inputs_embeds.tape();
@@ -198,8 +199,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const NoGrad no_grad(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
-  // Of the encoder's sequence, for cross attention.
-  const std::int64_t keys = padding.defined() ? padding.size(1) : queries;
+  const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
   if (!tracing) {
     tape.scratch(1, kAll);  // padding_mask.all(), which Python waits for
     tape.synchronize(kAll);

@@ -302,7 +302,7 @@ struct T5Stack {
       PastTokens past(cache != nullptr ? &cache->self_attention : nullptr);
       past.cached = true;  // no position ids are passed, so nobody looks for packed sequences either way
       attention_mask = create_causal_mask(run, inputs_embeds, unmasked(), past);
-      encoder_extended_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
+      encoder_extended_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch, encoder_hidden_states);
     } else {
       attention_mask = create_bidirectional_mask(run, inputs_embeds, batch);
     }
