@@ -14,8 +14,6 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {"bash", "zsh", "fish", "man", "schema", "rules"};
-
 constexpr const char* kExamples =
     "Examples:\n"
     "  memcalc completion bash > ~/.local/share/bash-completion/completions/memcalc\n"
@@ -44,6 +42,9 @@ std::string single_quoted(const std::string& text) {
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
 }
+
+/// What `memcalc completion` writes.
+std::vector<std::string> page_names();
 
 constexpr const char* kBashHead = R"(# bash completion of memcalc: written by `memcalc completion bash`
 _memcalc_names() { memcalc "$1" --format csv 2>/dev/null | tail -n +2 | cut -d, -f1; }
@@ -91,7 +92,7 @@ std::string bash_completion(const std::vector<DocumentedCommand>& commands) {
     for (const DocumentedOption& option : command.options) names.push_back(option.name);
     text += "    " + command.name + ") COMPREPLY=($(compgen -W " + single_quoted(joined(names)) + " -- \"$cur\"))";
     if (command.name == "completion")
-      text += "; COMPREPLY+=($(compgen -W 'bash zsh fish man schema rules' -- \"$cur\"))";
+      text += "; COMPREPLY+=($(compgen -W " + single_quoted(joined(page_names())) + " -- \"$cur\"))";
     else if (!command.argument.empty())
       text += "; COMPREPLY+=($(compgen -f -- \"$cur\"))";
     text += " ;;\n";
@@ -143,7 +144,7 @@ std::string zsh_completion(const std::vector<DocumentedCommand>& commands) {
       text += " \\\n      " + single_quoted(item);
     }
     if (command.name == "completion")
-      text += " \\\n      '1:shell:(bash zsh fish man schema rules)'";
+      text += " \\\n      '1:page:(" + joined(page_names()) + ")'";
     else if (!command.argument.empty())
       text += " \\\n      '*:" + command.argument + ":_files'";
     text += " ;;\n";
@@ -183,46 +184,50 @@ std::string fish_completion(const std::vector<DocumentedCommand>& commands) {
       text += "\n";
     }
     if (command.name == "completion")
-      text += on + "-a 'bash zsh fish man schema rules'\n";
+      text += on + "-a " + single_quoted(joined(page_names())) + "\n";
     else if (!command.argument.empty())
       text += on + "-F\n";
   }
   return text;
 }
 
-}  // namespace
+struct Page {
+  std::string_view name;
+  std::string (*write)(const std::vector<DocumentedCommand>& commands);
+};
+constexpr std::array<Page, 7> kPages = {{
+    {"bash", bash_completion},
+    {"zsh", zsh_completion},
+    {"fish", fish_completion},
+    {"man", manual_page},
+    {"options", option_tables},
+    {"schema", [](const std::vector<DocumentedCommand>& /*commands*/) { return render_run_schema(); }},
+    {"rules", [](const std::vector<DocumentedCommand>& /*commands*/) { return render_rules(); }},
+}};
 
-std::string completion_for(Shell shell, const std::vector<DocumentedCommand>& commands) {
-  switch (shell) {
-    case Shell::kBash: return bash_completion(commands);
-    case Shell::kZsh: return zsh_completion(commands);
-    case Shell::kFish: break;
-  }
-  return fish_completion(commands);
+std::vector<std::string> page_names() {
+  std::vector<std::string> names;
+  for (const Page& page : kPages) names.emplace_back(page.name);
+  return names;
 }
 
+}  // namespace
+
 Command add_completion(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("completion", "completions for a shell, the manual page, a schema");
+  CLI::App* app = root.add_subcommand("completion", "completions for a shell, the manual page, schemas");
   struct Arguments {
     std::string kind, output;
   };
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("kind", arguments->kind, "bash, zsh, fish; man, schema (of runs), rules: pages")->type_name("SHELL");
+  app->add_option("kind", arguments->kind, "bash, zsh, fish; man, options, schema, rules: pages")->type_name("PAGE");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
   app->footer(kExamples);
   return {app, [&root, arguments] {
             Output output(arguments->output);
-            if (arguments->kind.empty())
-              throw UsageError("completion: expected bash, zsh, fish, man, schema or rules, found nothing");
-            enum class Kind { kBash, kZsh, kFish, kMan, kSchema, kRules };
-            const Kind kind = parse_choice<Kind>("completion", arguments->kind, kKinds);
-            if (kind == Kind::kSchema || kind == Kind::kRules) {
-              output.write(kind == Kind::kSchema ? render_run_schema() : render_rules());
-              return kAnswered;
-            }
-            const std::vector<DocumentedCommand> commands = documented(root);
-            output.write(kind == Kind::kMan ? manual_page(commands, MEMCALC_VERSION)
-                                            : completion_for(static_cast<Shell>(kind), commands));
+            std::array<std::string_view, kPages.size()> names;
+            std::transform(kPages.begin(), kPages.end(), names.begin(), [](const Page& page) { return page.name; });
+            const auto page = parse_choice<std::size_t>("completion", arguments->kind, names);
+            output.write(kPages[page].write(documented(root)));
             return kAnswered;
           }};
 }

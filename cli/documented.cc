@@ -1,5 +1,7 @@
 #include "documented.h"
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 #include <map>
 #include <span>
@@ -22,6 +24,7 @@ DocumentedOption documented(const CLI::Option& option) {
   DocumentedOption result;
   result.name = "--" + option.get_lnames().front();
   result.description = option.get_description();
+  std::replace(result.description.begin(), result.description.end(), '\n', ' ');  // of --help, for its width
   result.group = option.get_group();
   if (option.get_items_expected_max() > 0) result.value = option.get_type_name();
   return result;
@@ -46,6 +49,14 @@ std::vector<DocumentedCommand> documented(const CLI::App& root) {
     commands.push_back(std::move(command));
   }
   return commands;
+}
+
+std::vector<std::string> groups_of(const std::vector<DocumentedOption>& options) {
+  std::vector<std::string> groups;
+  for (const DocumentedOption& option : options) {
+    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) groups.push_back(option.group);
+  }
+  return groups;
 }
 
 std::vector<std::string> choices_of(const std::string& command, const std::string& option) {

@@ -1,5 +1,5 @@
-// What a person can type, as plain values read off the declared options: the one source of the shells' completions and
-// of the manual page. Covered by tests/cli/completion_test.py.
+// What a person can type, as plain values read off the declared options: the one source of the shells' completions,
+// of the manual page and of the tables of docs/cli.md. Covered by tests/cli/completion_test.py.
 #pragma once
 
 #include <string>
@@ -29,6 +29,9 @@ struct DocumentedCommand {
 /// Commands in the order of --help.
 [[nodiscard]] std::vector<DocumentedCommand> documented(const CLI::App& root);
 
+/// The groups of options, in the order of their first one.
+[[nodiscard]] std::vector<std::string> groups_of(const std::vector<DocumentedOption>& options);
+
 /// The words that an option of a command accepts; empty where it takes a number, a name or a file.
 [[nodiscard]] std::vector<std::string> choices_of(const std::string& command, const std::string& option);
 
@@ -37,11 +40,10 @@ struct DocumentedCommand {
 [[nodiscard]] bool takes_model(const DocumentedOption& option);
 [[nodiscard]] bool takes_card(const DocumentedOption& option);
 
-enum class Shell { kBash, kZsh, kFish };
-
-[[nodiscard]] std::string completion_for(Shell shell, const std::vector<DocumentedCommand>& commands);
-
 /// roff, in the macros of man(7).
-[[nodiscard]] std::string manual_page(const std::vector<DocumentedCommand>& commands, const std::string& version);
+[[nodiscard]] std::string manual_page(const std::vector<DocumentedCommand>& commands);
+
+/// Markdown: "## max-batch", "### Answer", a table of options.
+[[nodiscard]] std::string option_tables(const std::vector<DocumentedCommand>& commands);
 
 }  // namespace memcalc::cli

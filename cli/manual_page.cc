@@ -36,14 +36,9 @@ std::set<std::string> names_of(const DocumentedCommand& command) {
   return names;
 }
 
-/// Options by group, each group under its heading, in the order of their first option.
 std::string grouped(const std::vector<DocumentedOption>& options) {
   std::string text;
-  std::vector<std::string> groups;
-  for (const DocumentedOption& option : options) {
-    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) groups.push_back(option.group);
-  }
-  for (const std::string& group : groups) {
+  for (const std::string& group : groups_of(options)) {
     text += ".SS " + roff(group) + "\n";
     for (const DocumentedOption& option : options) {
       if (option.group == group) text += paragraph(option);
@@ -78,10 +73,10 @@ std::string examples_of(const std::vector<DocumentedCommand>& commands) {
 
 }  // namespace
 
-std::string manual_page(const std::vector<DocumentedCommand>& commands, const std::string& version) {
+std::string manual_page(const std::vector<DocumentedCommand>& commands) {
   const DocumentedCommand& estimate = commands.front();
   std::string text =
-      ".\\\" Written by `memcalc completion man`.\n.TH MEMCALC 1 \"\" \"memcalc " + version +
+      ".\\\" Written by `memcalc completion man`.\n.TH MEMCALC 1 \"\" \"memcalc " MEMCALC_VERSION
       "\" \"User Commands\"\n"
       ".SH NAME\nmemcalc \\- will this training run fit, and what fills the memory\n"
       ".SH SYNOPSIS\n.B memcalc\n[\\fIestimate\\fR] \\fB\\-\\-model\\fR \\fIMODEL\\fR [\\fIOPTIONS\\fR]\n"
