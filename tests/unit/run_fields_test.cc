@@ -2,6 +2,7 @@
 // an option which does not exist in a run is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_record.h"
+#include "memcalc/spec/value_names.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -237,6 +239,37 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
 
 TEST(RunFields, WhatHoldsAnywayMayBeSaid) {
   EXPECT_EQ(refusal_of({"--model", "gpt2", "--tp", "1", "--virtual-stages", "1", "--micro-batches", "1"}), "");
+}
+
+TEST(RunFields, ValuesMayHaveTheNamesOfOtherPrograms) {
+  for (const ValueName& each : kValueNames) {
+    bool known = false;
+    for (const Field& field : run_fields()) {
+      EXPECT_EQ(std::count(field.names.begin(), field.names.end(), each.theirs), 0) << each.theirs;
+      known = known || own_value_name(field.names, each.theirs) == each.ours;
+    }
+    EXPECT_TRUE(known) << each.theirs;
+  }
+  const auto command = [](const Words& words) {
+    const Question q = question_of(words);
+    return command_of(RunRecord{q.model, q.run.run});
+  };
+  EXPECT_EQ(
+      command({"--model", "gpt2", "--gpus", "2", "--loop", "bare", "--parallel", "fsdp", "--precision", "bfloat16"}),
+      command({"--model", "gpt2", "--gpus", "2", "--loop", "bare", "--parallel", "fsdp2", "--precision", "bf16"}));
+  EXPECT_EQ(command({"--model", "gpt2", "--checkpointing", "true", "--bf16", "--attn", "flash_attention_2"}),
+            command({"--model", "gpt2", "--checkpointing", "full", "--bf16", "--attn", "flash"}));
+}
+
+TEST(RunFields, ACardThatWasNamedShortlyIsTold) {
+  const auto told = [](const std::string& gpu) {
+    const Question q = question_of(Words{"--model", "gpt2", "--gpu", gpu});
+    return std::count(q.run.assumptions.begin(), q.run.assumptions.end(),
+                      "--gpu " + gpu + " is taken for a100-sxm4-80gb with 80.0 GiB");
+  };
+  EXPECT_EQ(told("A100"), 1);
+  EXPECT_EQ(told("a100-sxm4-80gb"), 0);
+  EXPECT_EQ(told("A100-SXM4-80GB"), 0);
 }
 
 TEST(RunFields, AClippingThatChangesNoByteIsTold) {

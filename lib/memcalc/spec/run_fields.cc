@@ -9,6 +9,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/value_names.h"
 
 namespace memcalc {
 namespace {
@@ -273,7 +274,9 @@ std::string text_of(const FieldValue& value) {
   return std::visit(Text{}, value);
 }
 
-void set_field(RunRequest& request, const Field& field, const FieldValue& value) {
+void set_field(RunRequest& request, const Field& field, const FieldValue& said) {
+  const auto* text = std::get_if<std::string>(&said);
+  const FieldValue value = text != nullptr ? FieldValue(std::string(own_value_name(field.names, *text))) : said;
   if (!is_within(field, value) || !field.set(request, value)) refuse(field, text_of(value));
   if (!is_neutral(field, value)) request.given.push_back(static_cast<std::size_t>(&field - run_fields().data()));
 }

@@ -1,12 +1,24 @@
 #include "memcalc/spec/run_request.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 namespace {
+
+/// "A100" is a card of 40 GB and one of 80: says which of them it was taken for.
+void note_card(const std::string& asked, const DeviceSpec& device, std::vector<std::string>& assumptions) {
+  const bool is_file = asked.find('/') != std::string::npos || asked.ends_with(".json");
+  if (is_file || ascii_lower(asked) == device.name) return;
+  assumptions.push_back(fmt::format("--gpu {} is taken for {} with {:.1f} GiB", one_line(asked), device.name,
+                                    static_cast<double>(device.memory_bytes) / static_cast<double>(kGiB)));
+}
 
 /// People always pass it; the step does the same work without.
 void note_clipping(const RunRequest& request, const RunSpec& run, std::vector<std::string>& assumptions) {
@@ -77,6 +89,8 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry) {
   question.device.reference = request.gpu;
   if (question.device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + question.device.name + ": none was named (--gpu)");
+  } else {
+    note_card(request.gpu, question.device, question.run.assumptions);
   }
   return question;
 }
