@@ -15,22 +15,14 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/run_record.h"
 #include "support/paths.h"
+#include "support/typed_run.h"
 
 namespace memcalc {
 namespace {
 
 using Words = std::vector<std::string>;
 
-/// As the command line reads them.
-RunRequest request_of(const Words& words) {
-  RunRequest request;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& flag = words[i];
-    const bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
-    set_option(request, flag, has_value ? words[++i] : "");
-  }
-  return request;
-}
+using test::request_of;
 
 class Draw {
  public:

@@ -26,6 +26,7 @@ const test::RuleCase kCases[] = {
     {"image-size-of-positions", "vit-base-patch16-224", [](RunSpec& run) { run.image_size = 256; }},
     {"image-size-of-positions", "clip-vit-base-patch32", [](RunSpec& run) { run.image_size = 256; }},
     {"contrastive-in-a-plain-loop", "clip-vit-base-patch32", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"torchvision-checkpointing", "resnet18", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
     {"torchvision-trainer-images",
      "resnet18",
      [](RunSpec& run) { run.loop = Loop::kTrainer; },
@@ -44,6 +45,7 @@ const test::RuleCase kCases[] = {
      {.checkpointing = Checkpointing::kFull}},
     // attention and precision
     {"attention-of-sinks", "gpt-oss-20b", [](RunSpec& run) { run.attention = Attention::kSdpa; }},
+    {"flash-attention-of-t5", "t5-small", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"flash-attention-in-16-bit", "gpt2", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"position-bias-offloaded-and-recomputed",
      "t5-small",

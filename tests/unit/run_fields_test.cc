@@ -15,26 +15,14 @@
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_record.h"
 #include "memcalc/spec/value_names.h"
-#include "support/paths.h"
+#include "support/typed_run.h"
 
 namespace memcalc {
 namespace {
 
 using Words = std::vector<std::string>;
-
-RunRequest request_of(const Words& words) {
-  RunRequest request;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
-    const std::string& flag = words[i];
-    set_option(request, flag, has_value ? words[++i] : "");
-  }
-  return request;
-}
-
-Question question_of(const Words& words) {
-  return question_of(request_of(words), SpecRegistry(test::specs_dir().string()));
-}
+using test::question_of;
+using test::request_of;
 
 std::string refusal_of(const Words& words) {
   try {

@@ -119,9 +119,9 @@ struct Refused {
 TEST(TracedRun, RefusesWhatItWasNotTracedFor) {
   const auto nothing = [](TracedStep&) {};
   const Refused cases[] = {
-      {"batch", {.batch_size = 4}, nothing, "batch size 4: the module was traced with 8"},
-      {"precision", {.precision = Precision::kBf16}, nothing, "precision bf16: the module was traced in fp32"},
-      {"loop", {.loop = Loop::kTrainer}, nothing, "loop trainer"},
+      {"batch", {.batch_size = 4}, nothing, "the module was traced with a batch of 8, not 4"},
+      {"precision", {.precision = Precision::kBf16}, nothing, "the module was traced in fp32, not bf16"},
+      {"loop", {.loop = Loop::kTrainer}, nothing, "a plain loop only"},
       {"loss", {}, [](TracedStep& s) { s.loss = 3; }, "refers to what it does not have"},
       {"block", {}, [](TracedStep& s) { s.backward.back().block = 7; }, "refers to what it does not have"},
       {"parameter", {}, [](TracedStep& s) { s.backward[2].parameter = 1; }, "refers to what it does not have"},

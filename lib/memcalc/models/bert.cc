@@ -348,10 +348,6 @@ ModelOutput BertModel::predict_masked(const Batch& batch) const {
 }  // namespace
 
 std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.task != Task::kSequenceClassification && run.task != Task::kMaskedLm &&
-      run.task != Task::kTokenClassification) {
-    throw Error(ErrorCode::kUnsupported, "an encoder has no causal head here; accepted: --task seqcls, mlm, tokcls");
-  }
   return std::make_unique<BertModel>(spec, run, builder);
 }
 

@@ -103,7 +103,6 @@ struct DeepseekV2 : RotaryFamily<DeepseekV2Spec, DeepseekV2Layer> {
 }  // namespace
 
 std::unique_ptr<Model> build_deepseek_v2(const DeepseekV2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "DeepSeek-V2");
   return std::make_unique<RotaryDecoderForCausalLm<DeepseekV2>>(spec, run, builder);
 }
 

@@ -94,7 +94,6 @@ using DeepseekV3 = RotaryFamily<DeepseekV3Spec, DeepseekV3Layer>;
 }  // namespace
 
 std::unique_ptr<Model> build_deepseek_v3(const DeepseekV3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "DeepSeek-V3");
   return std::make_unique<RotaryDecoderForCausalLm<DeepseekV3>>(spec, run, builder);
 }
 

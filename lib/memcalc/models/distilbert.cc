@@ -187,10 +187,6 @@ class DistilBertModel : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.task != Task::kSequenceClassification && run.task != Task::kMaskedLm &&
-      run.task != Task::kTokenClassification) {
-    throw Error(ErrorCode::kUnsupported, "an encoder has no causal head here; accepted: --task seqcls, mlm, tokcls");
-  }
   return std::make_unique<DistilBertModel>(spec, run, builder);
 }
 

@@ -134,17 +134,14 @@ struct Gemma3 : AlternatingGemma<Gemma3Spec, FourNormLayer<Gemma3Spec, Gemma3Att
 }  // namespace
 
 std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Gemma");
   return std::make_unique<RotaryDecoderForCausalLm<Gemma1>>(spec, run, builder);
 }
 
 std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Gemma 2");
   return std::make_unique<RotaryDecoderForCausalLm<Gemma2>>(spec, run, builder);
 }
 
 std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Gemma 3");
   return std::make_unique<RotaryDecoderForCausalLm<Gemma3>>(spec, run, builder);
 }
 

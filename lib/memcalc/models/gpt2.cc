@@ -161,7 +161,6 @@ class Gpt2LmHeadModel : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "GPT-2");
   return std::make_unique<Gpt2LmHeadModel>(spec, run, builder);
 }
 

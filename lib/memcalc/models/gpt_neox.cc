@@ -134,7 +134,6 @@ class GptNeoxForCausalLm : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "GPT-NeoX");
   return std::make_unique<GptNeoxForCausalLm>(spec, run, builder);
 }
 

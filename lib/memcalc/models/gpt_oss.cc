@@ -184,7 +184,6 @@ struct GptOss : RotaryFamily<GptOssSpec, GptOssLayer> {
 }  // namespace
 
 std::unique_ptr<Model> build_gpt_oss(const GptOssSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "gpt-oss");
   return std::make_unique<RotaryDecoderForCausalLm<GptOss>>(spec, run, builder);
 }
 

@@ -12,6 +12,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/litgpt_lora.h"
 #include "memcalc/models/own_adapters.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -311,7 +312,7 @@ std::unique_ptr<Model> build_litgpt(const ModelSpec& spec, const RunSpec& run, M
   if (const auto* llama = std::get_if<LlamaSpec>(&spec.architecture)) config = config_of(*llama, llama->head_dim);
   if (const auto* neox = std::get_if<GptNeoxSpec>(&spec.architecture)) config = config_of(*neox);
   if (const auto* phi = std::get_if<PhiSpec>(&spec.architecture)) config = config_of(*phi);
-  if (!config) throw Error(ErrorCode::kUnsupported, "LitGPT: this architecture is not modelled");
+  if (!config) throw refusal(rules::kLitGptModels);
   return std::make_unique<LitGpt>(*config, run, builder);
 }
 

@@ -13,7 +13,9 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/module.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/fine_tuning.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -41,8 +43,7 @@ class Targets {
     for (const std::string& name : lora->targets) {
       const auto found = std::find(kTargets.begin(), kTargets.end(), name);
       if (found == kTargets.end()) {
-        throw Error(ErrorCode::kUsage,
-                    "LoRA target '" + name + "': LitGPT's are query, key, value, projection, mlp, head");
+        throw refusal(rules::kLoraTarget, {one_line(name), "query, key, value, projection, mlp, head"});
       }
       taken_[static_cast<std::size_t>(found - kTargets.begin())] = true;
     }

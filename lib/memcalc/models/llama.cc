@@ -21,7 +21,6 @@ using Llama = RotaryFamily<LlamaSpec, LlamaLayer>;
 }  // namespace
 
 std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "LLaMA");
   return std::make_unique<RotaryDecoderForCausalLm<Llama>>(spec, run, builder);
 }
 

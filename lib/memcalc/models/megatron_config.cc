@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 
 namespace memcalc {
 
@@ -84,10 +85,7 @@ struct Take {
   void operator()(const DeepseekV3Spec& spec) const { take_deepseek(config, spec); }
   template <typename Other>
   void operator()(const Other& /*spec*/) const {
-    throw Error(ErrorCode::kUnsupported,
-                name +
-                    " is not built by Megatron-core's GPT model; accepted: GPT-2, LLaMA, Mistral, Qwen2, Qwen3, "
-                    "Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3");
+    throw refusal(rules::kMegatronModels, {name});
   }
 };
 

@@ -55,7 +55,6 @@ struct Mixtral
 }  // namespace
 
 std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Mixtral");
   return std::make_unique<RotaryDecoderForCausalLm<Mixtral>>(spec, run, builder);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/dtensor.h"
@@ -223,9 +224,7 @@ void check_activation_function(std::string_view name) {
       name == "swish" || name == "quick_gelu") {
     return;
   }
-  throw Error(ErrorCode::kUnsupported, "activation function '" + std::string(name) +
-                                           "' is not modelled; accepted: gelu, gelu_fast, gelu_new, "
-                                           "gelu_pytorch_tanh, quick_gelu, relu, silu");
+  throw refusal(rules::kKnownActivation, {name});
 }
 
 Tensor activation_function(std::string_view name, const Tensor& x) {

@@ -79,7 +79,6 @@ struct Olmo2 : RotaryFamily<Olmo2Spec, DecoderLayer> {
 }  // namespace
 
 std::unique_ptr<Model> build_olmo2(const Olmo2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "OLMo 2");
   return std::make_unique<RotaryDecoderForCausalLm<Olmo2>>(spec, run, builder);
 }
 

@@ -174,7 +174,6 @@ class OptForCausalLm : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "OPT");
   return std::make_unique<OptForCausalLm>(spec, run, builder);
 }
 

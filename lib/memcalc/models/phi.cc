@@ -159,7 +159,6 @@ class PhiForCausalLm : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Phi");
   return std::make_unique<PhiForCausalLm>(spec, run, builder);
 }
 

@@ -120,7 +120,6 @@ struct Phi3 : RotaryFamily<Phi3Spec, DecoderLayer> {
 }  // namespace
 
 std::unique_ptr<Model> build_phi3(const Phi3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Phi-3");
   return std::make_unique<RotaryDecoderForCausalLm<Phi3>>(spec, run, builder);
 }
 

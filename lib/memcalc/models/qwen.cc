@@ -27,12 +27,10 @@ struct Qwen : RotaryFamily<Spec, PreNormLayer<Spec, SelfAttention, RmsNorm>> {
 }  // namespace
 
 std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Qwen2");
   return std::make_unique<RotaryDecoderForCausalLm<Qwen<Qwen2Spec, Qwen2Attention>>>(spec, run, builder);
 }
 
 std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Qwen3");
   return std::make_unique<RotaryDecoderForCausalLm<Qwen<Qwen3Spec, NormedRotaryAttention>>>(spec, run, builder);
 }
 

@@ -65,7 +65,6 @@ struct Qwen3Moe : RotaryFamily<Qwen3MoeSpec, Qwen3MoeLayer> {
 }  // namespace
 
 std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  require_decoder_task(run, "Qwen3-MoE");
   return std::make_unique<RotaryDecoderForCausalLm<Qwen3Moe>>(spec, run, builder);
 }
 

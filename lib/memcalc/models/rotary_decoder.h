@@ -17,6 +17,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/models/pipeline_stages.h"
 #include "memcalc/models/sequence_classifier.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -240,7 +241,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
 
   [[nodiscard]] std::shared_ptr<void> keep_stages(const std::vector<ModelStage>& stages) override {
     if (Family::kRotaryByLayerType || Family::kPositionIdsFirst || masks_.sliding || final_softcap_ || classifier_) {
-      throw Error(ErrorCode::kUnsupported, "pp: how the layers of this model would be called in a stage is not known");
+      throw refusal(rules::kStages, {"this model"});
     }
     auto rest = std::make_shared<Rest>();
     rest->parameters.swap(parameters);

@@ -46,9 +46,4 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   }
 }
 
-void require_decoder_task(const RunSpec& run, const char* family) {
-  if (run.task == Task::kCausalLm || run.task == Task::kSequenceClassification) return;
-  throw Error(ErrorCode::kUnsupported, std::string(family) + " is a decoder; accepted: --task causal, seqcls");
-}
-
 }  // namespace memcalc

@@ -35,7 +35,4 @@ class SequenceClassifier {
 void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
              const Batch& batch, ModelOutput& output);
 
-/// Throws Error(kUnsupported) for a task that a decoder does not have.
-void require_decoder_task(const RunSpec& run, const char* family);
-
 }  // namespace memcalc

@@ -385,9 +385,6 @@ class T5ForConditionalGeneration : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.attention == Attention::kFlash) {
-    throw Error(ErrorCode::kUsage, "T5 has no flash attention in transformers 5.17; accepted: --attn sdpa, eager");
-  }
   return std::make_unique<T5ForConditionalGeneration>(spec, run, builder);
 }
 

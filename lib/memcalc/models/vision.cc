@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/loss.h"
 
 namespace memcalc {
@@ -88,7 +89,7 @@ class TorchvisionModel : public Model {
       if (classifier_) break;
     }
     if (!classifier_) {
-      throw Error(ErrorCode::kUnsupported, "torchvision model '" + spec.architecture + "' is not modelled");
+      throw refusal(rules::kKnownTorchvision, {spec.architecture});
     }
     random_labels = true;
     accepts_loss_kwargs = false;  // in the Trainer a module around it computes the loss
@@ -115,10 +116,7 @@ namespace {
 constexpr Operator kTo{"aten::to"};
 }
 
-std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
-  if (run.checkpointing != Checkpointing::kNone) {
-    throw Error(ErrorCode::kUnsupported, "torchvision's models have no gradient checkpointing; accepted: none");
-  }
+std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& /*run*/, ModuleBuilder& builder) {
   // torchvision's constructors make float32; m.to(dtype) then converts every floating-point tensor.
   const DType dtype = std::exchange(builder.dtype, DType::kFloat32);
   auto model = std::make_unique<TorchvisionModel>(spec, builder);

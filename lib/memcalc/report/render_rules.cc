@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_fields.h"
 
@@ -47,6 +48,13 @@ std::string options_of(std::string_view options) {
   return text;
 }
 
+/// Of a Rule or a BuiltRule.
+template <typename AnyRule>
+std::string row_of(const AnyRule& rule) {
+  return fmt::format("| `{}` | {} | {} | {} |\n", rule.id, options_of(rule.options), shown(rule.message),
+                     shown(rule.accepted));
+}
+
 std::string name_of(const Field& field) {
   if (field.group == FieldGroup::kMegatron) return fmt::format("--megatron {}", field.flag);
   if (field.group == FieldGroup::kDeepSpeed) return fmt::format("--deepspeed {}", field.flag);
@@ -60,11 +68,13 @@ std::string render_rules() {
   for (const RuleGroup& group : rule_groups()) {
     page += fmt::format("\n## {}\n| rule | options | what is refused | accepted |\n| --- | --- | --- | --- |\n",
                         group.title);
-    for (const Rule& rule : group.rules) {
-      page += fmt::format("| `{}` | {} | {} | {} |\n", rule.id, options_of(rule.options), shown(rule.message),
-                          shown(rule.accepted));
-    }
+    for (const Rule& rule : group.rules) page += row_of(rule);
   }
+  page +=
+      "\n## What only the built model tells\n"
+      "These look at its layers, parameters and tensors.\n\n"
+      "| rule | options | what is refused | accepted |\n| --- | --- | --- | --- |\n";
+  for (const BuiltRule* rule : built_rules()) page += row_of(*rule);
   page +=
       "\n## Options that exist in some runs alone\n"
       "Elsewhere they would change nothing, so they are refused (rule `KEY-exists`).\n\n"

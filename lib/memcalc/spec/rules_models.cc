@@ -139,6 +139,11 @@ constexpr Rule kTorchvision[] = {
      .accepted = "weights in fp32 (--precision fp32, amp-fp16, amp-bf16), or --loop bare",
      .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer && is_half(weights_dtype_of(q.run)); },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    {.id = "torchvision-checkpointing",
+     .options = "--checkpointing --model",
+     .message = "checkpointing {--checkpointing}: torchvision's models have none",
+     .accepted = "--checkpointing none",
+     .broken = checkpoints},
 };
 
 // --- masks and caches
@@ -183,6 +188,14 @@ constexpr Rule kAttention[] = {
          "attention {--attn}: {family} needs attention sinks, and only the eager attention of transformers has them",
      .accepted = "--attn eager",
      .broken = [](const RuleQuestion& q) { return has_eager_attention_only(q.model); }},
+    {.id = "flash-attention-of-t5",
+     .options = "--attn --model",
+     .message = "attention flash: transformers has none for {family}",
+     .accepted = "--attn sdpa, eager",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.attention == Attention::kFlash && std::holds_alternative<T5Spec>(q.model.architecture);
+         }},
     // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit, and so they are where
     // FSDP gathers parameters in 16 bits.
     {.id = "flash-attention-in-16-bit",

@@ -31,4 +31,11 @@ namespace memcalc {
 /// stride, the first operand that tells two dimensions apart decides).
 [[nodiscard]] Shape elementwise_strides(const Shape& result, const Tensor* const* inputs, int count);
 
+/// How many windows of a kernel fit along a side: 0 where it is larger than the side with its padding.
+[[nodiscard]] constexpr std::int64_t window_count(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                                                  std::int64_t padding) {
+  const std::int64_t reach = size + 2 * padding - kernel;
+  return reach < 0 ? 0 : reach / stride + 1;
+}
+
 }  // namespace memcalc

@@ -9,6 +9,8 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
+#include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
@@ -51,14 +53,11 @@ std::string known_targets(const Model& model) {
 }
 
 void check_targets(const Lora& lora, const Model& model) {
-  if (model.linear_layers.empty()) throw Error(ErrorCode::kUnsupported, "LoRA: this model has no linear layers");
+  if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
   for (const std::string& target : lora.targets) {
     bool found = false;
     for (const auto& layer : model.linear_layers) found = found || ends_with_module(layer->name, target);
-    if (!found) {
-      throw Error(ErrorCode::kUsage,
-                  "LoRA target '" + target + "': no linear layer ends so; they end in " + known_targets(model));
-    }
+    if (!found) throw refusal(rules::kLoraTarget, {one_line(target), known_targets(model)});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
@@ -22,15 +23,11 @@ void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>&
       found = true;
       tape.set_trainable(parameter.tensor, false);
     }
-    if (!found) {
-      throw Error(ErrorCode::kUsage, "freeze '" + one_line(fragment) +
-                                         "': no parameter's name contains it; the first is '" +
-                                         model.parameters.front().name + "'");
-    }
+    if (!found) throw refusal(rules::kFreezeName, {one_line(fragment), model.parameters.front().name});
   }
   const auto trains = [](const Parameter& parameter) { return parameter.tensor.requires_grad(); };
   if (std::none_of(model.parameters.begin(), model.parameters.end(), trains)) {
-    throw Error(ErrorCode::kUsage, "freeze: every parameter is frozen, so there is nothing to train");
+    throw refusal(rules::kFreezeNotAll);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/fine_tuning.h"
@@ -107,7 +108,7 @@ std::int64_t layers_of(const ModelSpec& model) {
   return std::visit(
       [&](const auto& spec) -> std::int64_t {
         if constexpr (requires { spec.num_hidden_layers; }) return spec.num_hidden_layers;
-        throw Error(ErrorCode::kUnsupported, "pp: the layers of " + model.name + " cannot be cut into stages");
+        throw refusal(rules::kStages, {model.name});
       },
       model.architecture);
 }
@@ -194,11 +195,7 @@ std::vector<std::string> pipeline_assumptions(const RunSpec& run) {
 WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run,
                                 std::int64_t rank) {
   auto* const stages_of_model = dynamic_cast<PipelineStages*>(&model);
-  if (stages_of_model == nullptr) {
-    throw Error(ErrorCode::kUnsupported, "pp: " + spec.model_type +
-                                             " cannot be cut into stages yet; accepted: llama, "
-                                             "mistral, qwen2, qwen3 and other decoders with rotary positions");
-  }
+  if (stages_of_model == nullptr) throw refusal(rules::kStages, {spec.model_type});
   const Pipeline pipeline = pipeline_of(run.parallel, run.accumulation_steps);
   const Shape whole_batch{run.batch_size * pipeline.micro_batches, run.sequence_length};
   Batch batch;

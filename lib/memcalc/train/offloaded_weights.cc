@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/linear.h"
 
 namespace memcalc {
@@ -61,8 +62,7 @@ Tensor OffloadedWeights::linear(const Tensor& x, const Tensor& weight, const Ten
 void OffloadedWeights::check_every_parameter_is_hooked() const {
   for (const Parameter& each : model_.parameters) {
     if (seen_.contains(each.tensor.impl())) continue;
-    throw Error(ErrorCode::kUnsupported, "offload parameters: which module of this model holds " + each.name +
-                                             ", and so when it is on the card, is not known");
+    throw refusal(rules::kOffloadedParameterHooks, {each.name});
   }
 }
 

@@ -8,6 +8,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/train/fine_tuning.h"
@@ -65,10 +66,8 @@ bool is_lightning(const Model& model) { return dynamic_cast<const OwnAdapters*>(
 void check_marlin(const FineTunedLinear& layer) {
   const std::int64_t group = layer.quantized.group_size;
   if (layer.in_features % 128 == 0 && layer.out_features % 64 == 0 && layer.in_features % group == 0) return;
-  throw Error(ErrorCode::kUnsupported,
-              "quantize " + std::string(name_of(layer.quantized.kind)) + ": the Marlin kernel takes no layer of " +
-                  std::to_string(layer.in_features) + " x " + std::to_string(layer.out_features) + " (" + layer.name +
-                  "); other kernels are not modelled");
+  throw refusal(rules::kMarlinShape, {name_of(layer.quantized.kind), std::to_string(layer.in_features),
+                                      std::to_string(layer.out_features), layer.name});
 }
 
 std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run) {
@@ -93,8 +92,7 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
     order[layer->first_parameter].quantized = layer.get();
   }
   if (run.fine_tuning.packs_head && !has_head) {
-    throw Error(ErrorCode::kUnsupported,
-                "quantize head: this model has no output head of its own (a tied one shares the embedding's weight)");
+    throw refusal(rules::kPackedHead);
   }
   std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {
     return loads_before(a.parameter->name, b.parameter->name);
@@ -112,9 +110,7 @@ void repack_prequantized(Tape& tape, Model& model) {
 }  // namespace
 
 void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
-  if (model.linear_layers.empty()) {
-    throw Error(ErrorCode::kUnsupported, "quantize: this model has no linear layers that bitsandbytes would replace");
-  }
+  if (model.linear_layers.empty()) throw refusal(rules::kQuantizedLayers);
   const std::vector<LoadedParameter> order = in_loading_order(model, run);
   Bytes total = 0;
   for (const LoadedParameter& loaded : order) {

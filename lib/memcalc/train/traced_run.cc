@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memcalc/models/module.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -36,8 +37,7 @@ const Operator& operator_named(const std::string& name) {
 Shape shape_of(const TracedParameter& parameter) {
   Shape shape;
   if (parameter.shape.size() > static_cast<std::size_t>(kMaxDims)) {
-    throw Error(ErrorCode::kUnsupported, parameter.name + ": a parameter of more than " + std::to_string(kMaxDims) +
-                                             " dimensions is not modelled");
+    throw refusal(rules::kTracedDimensions, {parameter.name, std::to_string(kMaxDims)});
   }
   for (const std::int64_t size : parameter.shape) shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
   return shape;
@@ -267,17 +267,13 @@ ResolvedRun resolve(const TracedStep& traced, const RunOptions& options) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   if (options.precision && *options.precision != traced.precision) {
-    throw Error(ErrorCode::kUsage, "precision " + std::string(name_of(*options.precision)) +
-                                       ": the module was traced in " + std::string(name_of(traced.precision)) +
-                                       "; trace it again");
+    throw refusal(rules::kTracedPrecision, {name_of(traced.precision), name_of(*options.precision)});
   }
   if (options.batch_size && *options.batch_size != traced.batch_size) {
-    throw Error(ErrorCode::kUsage, "batch size " + std::to_string(*options.batch_size) +
-                                       ": the module was traced with " + std::to_string(traced.batch_size) +
-                                       "; trace it again");
+    throw refusal(rules::kTracedBatch, {std::to_string(traced.batch_size), std::to_string(*options.batch_size)});
   }
   if (options.loop == Loop::kTrainer) {
-    throw Error(ErrorCode::kUsage, "loop trainer: a traced module runs in a plain loop; accepted: bare");
+    throw refusal(rules::kTracedLoop);
   }
   run.task = Task::kCustom;
   run.batch_size = traced.batch_size;

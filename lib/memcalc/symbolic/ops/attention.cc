@@ -339,10 +339,6 @@ Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& v
   const Tensor v = autocast_operand(value);
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
-  if (!is_half(q.dtype())) {
-    throw Error(ErrorCode::kUsage,
-                "--attn flash needs 16-bit operands; accepted: --precision amp-fp16, amp-bf16, bf16, fp16");
-  }
   return flash_attention(q, k, v, dropout, causal, false);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -160,10 +161,10 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
     tape.save(*node, filter);
   }
   const auto out_size = [&](int dim) {
-    return (image.size(dim) + 2 * options.padding - filter.size(dim)) / options.stride + 1;
+    return window_count(image.size(dim), filter.size(dim), options.stride, options.padding);
   };
   const Shape out{image.size(0), filter.size(0), out_size(2), out_size(3)};
-  if (out[2] < 1 || out[3] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's convolutions");
+  if (out[2] < 1 || out[3] < 1) throw refusal(rules::kImageLargeEnough, {"convolutions"});
   ConvolutionShape shape =
       shape_of(image.shape(), filter.shape(), out, options.stride, options.padding, options.groups);
   shape.channels_last = is_channels_last(image) || is_channels_last(filter);

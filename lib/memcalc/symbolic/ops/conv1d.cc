@@ -79,7 +79,7 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
     tape.save(*node, input);
     tape.save(*node, filter);
   }
-  const std::int64_t length = (input.size(2) + 2 * padding - filter.size(2)) / stride + 1;
+  const std::int64_t length = window_count(input.size(2), filter.size(2), stride, padding);
   Tensor row_major;
   {
     const NoGrad no_grad(tape);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
@@ -78,9 +79,8 @@ void check_alignment(const Tensor& matrices) {
   const std::int64_t elements = 16 / size_of(matrices.dtype());
   for (const int dim : {1, 2}) {
     if (matrices.size(dim) % elements == 0) continue;
-    throw Error(ErrorCode::kUnsupported,
-                "torch's grouped_mm takes experts of sizes that are multiples of " + std::to_string(elements) + " in " +
-                    std::string(name_of(matrices.dtype())) + "; found " + std::to_string(matrices.size(dim)));
+    throw refusal(rules::kGroupedExperts,
+                  {std::to_string(elements), name_of(matrices.dtype()), std::to_string(matrices.size(dim))});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -32,7 +33,7 @@ void pool_backward(BackwardCall& call) {  // saved: self, ...
 Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x,
             const Shape& shape, bool with_indices) {
   for (int i = 2; i < shape.rank; ++i) {
-    if (shape[i] < 1) throw Error(ErrorCode::kUsage, "the image is too small for this model's pooling");
+    if (shape[i] < 1) throw refusal(rules::kImageLargeEnough, {"pooling"});
   }
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
@@ -51,7 +52,7 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
 /// Windows of one size along every dimension behind the channels.
 Shape pooled_shape(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   Shape shape = x.shape();
-  for (int i = 2; i < shape.rank; ++i) shape[i] = (shape[i] + 2 * padding - kernel) / stride + 1;
+  for (int i = 2; i < shape.rank; ++i) shape[i] = window_count(shape[i], kernel, stride, padding);
   return shape;
 }
 

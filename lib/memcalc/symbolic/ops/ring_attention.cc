@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -237,12 +238,10 @@ void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp
 }
 
 void check(const Tensor& mask, const SdpaOptions& options, SdpaBackend backend) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kUsage, "cp: " + why); };
-  if (mask.defined()) refuse("context_parallel takes no attention mask; accepted: no --padding, no sliding window");
-  if (!options.causal) refuse("context_parallel's load balancing needs causal attention; accepted: decoders");
+  if (mask.defined()) throw refusal(rules::kCpMask);
+  if (!options.causal) throw refusal(rules::kCpCausal);
   if (backend != SdpaBackend::kCudnn && backend != SdpaBackend::kFlash) {
-    refuse("the " + std::string(name_of(backend)) +
-           " kernel is not modelled with it; accepted: 16-bit precision on a card with cuDNN's or flash attention");
+    throw refusal(rules::kCpKernel, {name_of(backend)});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/train/compile/joint_graph.h"
@@ -358,7 +359,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
     edges.emplace_back(parameters.front());
   }
   if (edges.size() > static_cast<std::size_t>(kMaxEdges)) {
-    throw Error(ErrorCode::kUnsupported, "compile: a layer with more than three arguments that have gradients");
+    throw refusal(rules::kCompiledArguments, {std::to_string(kMaxEdges)});
   }
   const Tensor* inputs[kMaxEdges] = {};
   for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];

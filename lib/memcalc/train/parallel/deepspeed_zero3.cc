@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/deepspeed_linear.h"
 #include "memcalc/train/optimizers/lists.h"
 
@@ -85,11 +86,7 @@ void DeepSpeedZero3::wrap(Model& model) {
 void DeepSpeedZero3::partition_parameters(Model& model) {
   std::vector<Tensor> parts;
   for (const Parameter& parameter : model.parameters) {
-    if (!parameter.tensor.requires_grad()) {
-      throw Error(ErrorCode::kUnsupported, "parallel ds-zero3: " + parameter.name +
-                                               " does not train, and frozen parameters are not modelled; accepted: "
-                                               "ds-zero2, fsdp2");
-    }
+    if (!parameter.tensor.requires_grad()) throw refusal(rules::kZero3Frozen, {parameter.name});
     SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
     shared.elements = parameter.tensor.elements();
     shared.part = ceil_div(shared.elements, ranks);
@@ -155,8 +152,7 @@ ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& ba
 void DeepSpeedZero3::check_every_parameter_is_hooked() const {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (coordinator_->was_fetched(static_cast<int>(i))) continue;
-    throw Error(ErrorCode::kUnsupported, "parallel ds-zero3: which module of this model holds " + params_[i].name +
-                                             ", and so when it is gathered, is not known");
+    throw refusal(rules::kZero3Hooks, {params_[i].name});
   }
 }
 

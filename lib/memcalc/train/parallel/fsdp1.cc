@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/parallel/units.h"
@@ -81,13 +82,9 @@ std::vector<std::vector<std::int64_t>> fsdp1_holdings(Model& model, const RunSpe
 void Fsdp1::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) {
     whole_shapes.push_back(parameter.tensor.shape());
-    if (!parameter.tensor.requires_grad()) {
-      throw Error(ErrorCode::kUnsupported, "parallel fsdp1: frozen parameters are not modelled; accepted: fsdp2");
-    }
-    if (parameter.tensor.rank() == 0) {  // _init_utils.py, _verify_managed_params
-      throw Error(ErrorCode::kUnsupported,
-                  "parallel fsdp1: " + parameter.name + " has no dimension, and FSDP takes no scalar parameters");
-    }
+    if (!parameter.tensor.requires_grad()) throw refusal(rules::kFsdp1Frozen);
+    // _init_utils.py, _verify_managed_params
+    if (parameter.tensor.rank() == 0) throw refusal(rules::kFsdp1Scalar, {parameter.name});
   }
   ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
@@ -95,11 +92,7 @@ void Fsdp1::wrap(Model& model) {
       "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "
       "build it on the meta device)");
   Units units = units_of(model);
-  if (units.layers.empty() || units.rest.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "parallel fsdp1: the layers of this model, which would be wrapped one by one, "
-                "are not known");
-  }
+  if (units.layers.empty() || units.rest.empty()) throw refusal(rules::kFsdp1Layers);
   handles_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) flatten(handles_[i], units.layers[i]);
   handles_.back().is_root = true;
@@ -172,7 +165,7 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
   if (tape.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
-    throw Error(ErrorCode::kUnsupported, "parallel fsdp1: which parameters belong to which layer is not known");
+    throw refusal(rules::kFsdp1Layers);
   }
   post_forward(root, output.loss);
   synchronize();

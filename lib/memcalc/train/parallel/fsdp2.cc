@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
@@ -67,11 +68,7 @@ void Fsdp2::wrap(Model& model) {
       "each card holds the whole model before it is sharded; the peaks are those of the steps (where it does not fit, "
       "build it on the meta device)");
   Units units = units_of(model);
-  if (units.layers.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "parallel fsdp2: the layers of this model, which would be sharded one by one, "
-                "are not known");
-  }
+  if (units.layers.empty()) throw refusal(rules::kFsdp2Layers);
   for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
   order_children_first(units.rest);
   groups_.resize(units.layers.size() + 1);
@@ -118,7 +115,7 @@ void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_lay
 // FSDPParam._init_sharded_param, and the storage of the unsharded parameter, which the first all-gather makes.
 Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   const Tensor& whole = parameter.tensor;
-  if (whole.rank() == 0) throw Error(ErrorCode::kUnsupported, "fully_shard: " + parameter.name + " has no dimension");
+  if (whole.rank() == 0) throw refusal(rules::kFsdp2Scalar, {parameter.name});
   const std::int64_t rows = ceil_div(whole.size(0), shards_);
   const std::int64_t own = rows_of(whole.size(0), shards_, place_among_sharing(run.parallel, rank) % shards_);
   const DType orig_dtype = whole.dtype();
@@ -160,7 +157,7 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
   if (tape.checkpointable_layers != static_cast<std::int64_t>(groups_.size()) - 1) {
-    throw Error(ErrorCode::kUnsupported, "parallel fsdp2: which parameters belong to which layer is not known");
+    throw refusal(rules::kFsdp2Layers);
   }
   post_forward(root);
   // In the Trainer the unit ends with the head, so that the last layer is not prefetched before the loss's backward.

@@ -9,6 +9,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/layout.h"
 
 namespace memcalc {
@@ -43,8 +44,7 @@ namespace {
 Tensor scattered(Tape& tape, const Tensor& whole, int dim, std::int64_t ranks) {
   Shape shape = whole.shape();
   if (shape[dim] % ranks != 0) {
-    throw Error(ErrorCode::kUnsupported, "tp " + std::to_string(ranks) + " does not divide the " +
-                                             std::to_string(shape[dim]) + " rows or columns of a weight");
+    throw refusal(rules::kTpDivides, {std::to_string(ranks), std::to_string(shape[dim])});
   }
   shape[dim] /= ranks;
   std::vector<Tensor> copies;
@@ -94,9 +94,7 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_fir
   std::unordered_map<std::string_view, const Tensor*> parameters;  // a stage of a pipeline has some of the layers
   for (const Parameter& each : model.parameters) {
     parameters.emplace(each.name, &each.tensor);
-    if (each.name.find(".experts.") != std::string::npos) {
-      throw Error(ErrorCode::kUnsupported, "tp: the plan that splits experts is not modelled; accepted: --ep");
-    }
+    if (each.name.find(".experts.") != std::string::npos) throw refusal(rules::kTpExperts);
   }
   bool any = false;
   for (FineTunedLinear* const layer : in_order_of_plan(model, columns_first)) {
@@ -104,10 +102,7 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_fir
     layer->ranks = ranks;
     if (layer->split == LinearSplit::kNone) {
       if (!in_layer(layer->name)) continue;
-      throw Error(ErrorCode::kUnsupported,
-                  "tp: no plan is modelled that splits " + layer->name +
-                      "; accepted: families with q_proj, k_proj, "
-                      "v_proj, o_proj, gate_proj, up_proj, down_proj (llama, mistral, qwen2, qwen3, gemma)");
+      throw refusal(rules::kTpPlan, {layer->name});
     }
     any = true;
     const std::string weight_name = layer->name + ".weight", bias_name = layer->name + ".bias";
@@ -118,13 +113,9 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_fir
     const std::string norm_name = layer->name.substr(0, layer->name.rfind('_')) + "_norm.weight";  // "….q_norm.weight"
     const auto norm = parameters.find(norm_name);
     if (norm != parameters.end() && norm->second->elements() == weight->second->size(0)) {
-      throw Error(ErrorCode::kUnsupported, "tp: " + norm_name +
-                                               " is over all heads, and a plan that gathers them for it "
-                                               "is not modelled; accepted: norms of one head, or none");
+      throw refusal(rules::kTpNorm, {norm_name});
     }
-    if (!columns && bias != parameters.end()) {
-      throw Error(ErrorCode::kUnsupported, "tp: the bias of " + layer->name + ", split by rows, is not modelled");
-    }
+    if (!columns && bias != parameters.end()) throw refusal(rules::kTpRowBias, {layer->name});
     std::vector<Split> splits = {{weight->second, columns ? 0 : 1}};
     if (bias != parameters.end()) splits.push_back({bias->second, 0});
     keep_shards(tape, splits, ranks);
@@ -132,7 +123,7 @@ void split_layers(Tape& tape, Model& model, std::int64_t ranks, bool columns_fir
       keep_shards(tape, {{columns ? &layer->lora_b : &layer->lora_a, columns ? 0 : 1}}, ranks);
     }
   }
-  if (!any) throw Error(ErrorCode::kUnsupported, "tp: this model has no linear layers that could be split");
+  if (!any) throw refusal(rules::kTpLayers);
 }
 
 /// parallelize_module of the whole model: RowwiseParallel of the embedding, SequenceParallel of the norms,

@@ -64,8 +64,7 @@ std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, st
     case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank, chunk);
     default: break;
   }
-  throw Error(ErrorCode::kUnsupported,
-              "parallel " + std::string(name_of(run.parallel.data_parallel)) + " is not modelled yet");
+  throw Error(ErrorCode::kInternal, "a data-parallel mode without a wrapper");
 }
 
 }  // namespace

@@ -1,0 +1,153 @@
+#include "memcalc/spec/built_rules.h"
+
+namespace memcalc {
+namespace rules {
+
+// --- models
+
+const BuiltRule kKnownActivation{"activation-is-known", "--model",
+                                 "activation function '{}' of the model is not modelled",
+                                 "gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu"};
+const BuiltRule kKnownTorchvision{"torchvision-model-is-known", "--model", "torchvision's model '{}' is not modelled",
+                                  "a model of memcalc models"};
+const BuiltRule kMegatronModels{"megatron-builds-model", "--framework --model",
+                                "{} is not a model that Megatron-core's GPTModel builds",
+                                "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3"};
+const BuiltRule kLitGptModels{"litgpt-builds-model", "--model", "LitGPT's module of this model is not modelled",
+                              "its LLaMA, GPT-NeoX (Pythia) and Phi models"};
+const BuiltRule kImageLargeEnough{"image-large-enough", "--image",
+                                  "the image is too small: nothing is left of it after the model's {}",
+                                  "a larger --image", ErrorCode::kUsage};
+const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
+                                "torch's grouped_mm takes experts whose sizes are multiples of {} in {}, not {}",
+                                "another width of the experts, or another precision"};
+
+// --- adapters, quantised weights, frozen parameters
+
+const BuiltRule kLoraLayers{"lora-has-layers", "--lora --model", "this model has no linear layers for LoRA", ""};
+const BuiltRule kLoraTarget{"lora-target-is-a-layer", "--lora-targets",
+                            "no linear layer's name ends in the LoRA target '{}'", "{}", ErrorCode::kUsage};
+const BuiltRule kFreezeName{"freeze-names-a-parameter", "--freeze",
+                            "no parameter's name contains '{}', which is to be frozen", "parts of names such as {}",
+                            ErrorCode::kUsage};
+const BuiltRule kFreezeNotAll{"freeze-leaves-some", "--freeze",
+                              "every parameter is frozen, so there is nothing to train", "fewer names, or --infer",
+                              ErrorCode::kUsage};
+const BuiltRule kMarlinShape{"marlin-takes-layer", "--quantize --model",
+                             "the Marlin kernel of quantize {} takes no layer of {} x {} ({}), and other kernels are "
+                             "not modelled",
+                             "inputs that are a multiple of 128, outputs of 64"};
+const BuiltRule kPackedHead{"quantize-head-exists", "--quantize-head --model",
+                            "this model has no output head of its own to pack: a tied one is the embedding's weight",
+                            "no --quantize-head"};
+const BuiltRule kQuantizedLayers{"quantize-has-layers", "--quantize --model",
+                                 "this model has no linear layers that bitsandbytes would replace", "--quantize none"};
+const BuiltRule kOffloadedParameterHooks{"offload-parameters-hooks", "--offload-parameters --model",
+                                         "which module of this model holds {}, and so when it is on the card, is not "
+                                         "known",
+                                         "--offload-parameters none"};
+
+// --- several GPUs
+
+const BuiltRule kTpDivides{"tp-divides-weights", "--tp --model",
+                           "tensor parallelism of {} does not divide the {} rows or columns of a weight",
+                           "a --tp that divides them"};
+const BuiltRule kTpExperts{"tp-of-experts", "--tp --model",
+                           "a tensor-parallel plan that splits experts is not modelled", "--ep"};
+const BuiltRule kTpPlan{"tp-plan-of-layer", "--tp --model", "no tensor-parallel plan is modelled that splits {}",
+                        "families whose layers are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj: "
+                        "llama, mistral, qwen2, qwen3, gemma"};
+const BuiltRule kTpNorm{"tp-norm-of-heads", "--tp --model",
+                        "{} is a norm over all heads, and a plan that gathers them for it is not modelled",
+                        "models whose norms are of one head, or without them"};
+const BuiltRule kTpRowBias{"tp-bias-of-rows", "--tp --model",
+                           "the bias of {}, which tensor parallelism splits by rows, is not modelled",
+                           "models without it"};
+const BuiltRule kTpLayers{"tp-has-layers", "--tp --model", "this model has no linear layers that --tp could split", ""};
+const BuiltRule kFsdp1Frozen{"fsdp1-frozen", "--parallel --freeze", "frozen parameters under FSDP1 are not modelled",
+                             "--parallel fsdp2"};
+const BuiltRule kFsdp1Scalar{"fsdp1-scalar", "--parallel --model",
+                             "FSDP1 takes no parameter without a dimension, and {} is one", "--parallel ddp"};
+const BuiltRule kFsdp1Layers{"fsdp1-layers", "--parallel --model",
+                             "the layers of this model, which FSDP1 would wrap one by one, are not known",
+                             "--parallel ddp, zero1"};
+const BuiltRule kFsdp2Scalar{"fsdp2-scalar", "--parallel --model",
+                             "fully_shard takes no parameter without a dimension, and {} is one", "--parallel ddp"};
+const BuiltRule kFsdp2Layers{"fsdp2-layers", "--parallel --model",
+                             "the layers of this model, which FSDP2 would shard one by one, are not known",
+                             "--parallel ddp, zero1"};
+const BuiltRule kZero3Frozen{"zero3-frozen", "--parallel --freeze",
+                             "{} does not train, and frozen parameters under ZeRO-3 are not modelled",
+                             "--parallel ds-zero2, fsdp2"};
+const BuiltRule kZero3Hooks{"zero3-hooks", "--parallel --model",
+                            "which module of this model holds {}, and so when ZeRO-3 gathers it, is not known",
+                            "--parallel ds-zero2, fsdp2"};
+const BuiltRule kCpMask{"cp-without-mask", "--cp --padding", "context_parallel takes no attention mask",
+                        "no --padding, models without a sliding window", ErrorCode::kUsage};
+const BuiltRule kCpCausal{"cp-of-causal-attention", "--cp --model",
+                          "context_parallel's load balancing needs causal attention", "decoders", ErrorCode::kUsage};
+const BuiltRule kCpKernel{"cp-kernel", "--cp --precision", "the {} kernel of attention is not modelled under --cp",
+                          "16-bit precision on a card with cuDNN's or flash attention", ErrorCode::kUsage};
+const BuiltRule kStages{"stages-of-family", "--pp --model",
+                        "how a stage of a pipeline calls the layers of {} is not modelled",
+                        "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
+
+// --- torch.compile of each layer
+
+const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts --model",
+                                   "a compiled layer that takes more than {} tensors with gradients is not modelled",
+                                   "--compile-parts model, or no --compile"};
+
+// --- modules traced from Python
+
+const BuiltRule kTracedPrecision{"traced-precision", "--precision", "the module was traced in {}, not {}",
+                                 "the precision of the trace, or another trace", ErrorCode::kUsage};
+const BuiltRule kTracedBatch{"traced-batch", "--bs", "the module was traced with a batch of {}, not {}",
+                             "the batch of the trace, or another trace", ErrorCode::kUsage};
+const BuiltRule kTracedLoop{"traced-loop", "--loop", "a traced module runs in a plain loop only", "--loop bare",
+                            ErrorCode::kUsage};
+const BuiltRule kTracedDimensions{"traced-dimensions", "--model", "{} is a parameter of more than {} dimensions",
+                                  "parameters of fewer"};
+
+}  // namespace rules
+
+std::span<const BuiltRule* const> built_rules() {
+  using namespace rules;
+  static constexpr const BuiltRule* kAll[] = {&kKnownActivation,  &kKnownTorchvision,
+                                              &kMegatronModels,   &kLitGptModels,
+                                              &kImageLargeEnough, &kGroupedExperts,
+                                              &kLoraLayers,       &kLoraTarget,
+                                              &kFreezeName,       &kFreezeNotAll,
+                                              &kMarlinShape,      &kPackedHead,
+                                              &kQuantizedLayers,  &kOffloadedParameterHooks,
+                                              &kTpDivides,        &kTpExperts,
+                                              &kTpPlan,           &kTpNorm,
+                                              &kTpRowBias,        &kTpLayers,
+                                              &kFsdp1Frozen,      &kFsdp1Scalar,
+                                              &kFsdp1Layers,      &kFsdp2Scalar,
+                                              &kFsdp2Layers,      &kZero3Frozen,
+                                              &kZero3Hooks,       &kCpMask,
+                                              &kCpCausal,         &kCpKernel,
+                                              &kStages,           &kCompiledArguments,
+                                              &kTracedPrecision,  &kTracedBatch,
+                                              &kTracedLoop,       &kTracedDimensions};
+  return kAll;
+}
+
+Error refusal(const BuiltRule& rule, std::initializer_list<std::string_view> found) {
+  const auto* next = found.begin();
+  const auto filled = [&](std::string_view text) {
+    std::string result;
+    for (std::size_t at = text.find("{}"); at != std::string_view::npos; at = text.find("{}")) {
+      result += text.substr(0, at);
+      if (next != found.end()) result += *next++;
+      text.remove_prefix(at + 2);
+    }
+    return result += text;
+  };
+  std::string message = filled(rule.message);
+  if (!rule.accepted.empty()) message += "; accepted: " + filled(rule.accepted);
+  return {rule.code, message, std::string(rule.options.substr(0, rule.options.find(' '))), std::string(rule.id)};
+}
+
+}  // namespace memcalc
