@@ -19,12 +19,11 @@ double busy_seconds(const StepTime& step) { return step.forward_seconds + step.b
 // The share of the time of the other stages that the slowest waits for (below).
 double exposed_share(const Parallel& parallel) {
   switch (parallel.schedule) {
-    case PipelineSchedule::kInterleaved:
-      return 1.0 / static_cast<double>(std::max<std::int64_t>(parallel.virtual_stages, 1));
     // ZB-H1 fills two thirds of it with gradients of weights (Qi et al. 2023, arXiv 2401.10241, table 2).
     case PipelineSchedule::kZeroBubble: return 1.0 / 3;
     case PipelineSchedule::kZeroBubbleV: return 0;  // section 6, where both halves of a backward take a forward's time
-    default: return 1;
+    // Chunks of a rank in turn: the first waits for a chunk of each stage alone. Megatron needs no --schedule for it.
+    default: return 1.0 / static_cast<double>(std::max<std::int64_t>(parallel.virtual_stages, 1));
   }
 }
 
