@@ -1,21 +1,18 @@
 #include "files.h"
 
+#include <fmt/core.h>
+
 #include <cstdio>
 
 #include "memcalc/planning.h"
 
 namespace memcalc::cli {
-namespace {
 
-// Rows and logs are a few MiB; a trace of torch.profiler has hundreds. Twice as much is read into memory and parsed.
-constexpr std::int64_t kMostBytes = std::int64_t{512} << 20U;
-constexpr const char* kAccepted = "a regular file of at most 512 MiB, or - for standard input";
-
-}  // namespace
-
-std::string contents_of(const std::string& path) {
-  if (path == "-") return read_to_end(stdin, "standard input", kAccepted, kMostBytes);
-  return read_user_file(path, kAccepted, kMostBytes);
+std::string contents_of(const std::string& path, std::int64_t most_bytes) {
+  const std::string accepted =
+      fmt::format("a regular file of at most {} MiB, or - for standard input", most_bytes >> 20U);
+  if (path == "-") return read_to_end(stdin, "standard input", accepted, most_bytes);
+  return read_user_file(path, accepted, most_bytes);
 }
 
 }  // namespace memcalc::cli

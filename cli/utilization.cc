@@ -45,7 +45,7 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
   if (is_typed(typed, "--seq")) job.sequence_length = parse_whole("--seq", text_of(typed, "--seq"), 1);
   if (!a.log.empty()) read_log(contents_of(a.log), job);
   std::optional<TraceSummary> trace;
-  if (!a.trace.empty()) trace = read_chrome_trace(contents_of(a.trace), a.trace);
+  if (!a.trace.empty()) trace = read_chrome_trace(contents_of(a.trace, kMostTraceBytes), a.trace);
   std::optional<Report> predicted;
   if (is_typed(typed, "--model") || is_typed(typed, "--arch")) {
     const Question question = question_of(a.run);

@@ -70,7 +70,7 @@ def long_command_lines():
     yield Case("long", [*GPT2, "--stage-layers", "1," * 50_000 + "1"], ANY)
     yield Case("long", [*GPT2, "--freeze", ",".join(f"layer{i}" for i in range(10_000))], ANY)
     yield Case("long", ["sweep", "--model", "bert-base", "--seq", "64", "--bs", ",".join(["x"] * 1_000)])
-    yield Case("long", ["compare", "--model", ",".join(["nonsense"] * 50), "--bs", "1"])
+    yield Case("long", ["compare", "--model", ",".join(["nonsense"] * 20), "--bs", "1"])
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -225,9 +225,11 @@ def safetensors(folder):
 
 def lines(folder):
     """Measured rows, rows of operator timings, profiles."""
-    row = {"case": {"id": "a", "model": "bert-base", "batch": 2, "seq": 64, "precision": "fp32", "optimizer": "adamw", "ckpt": "none", "attn": "sdpa",
-                    "accum": 1, "padding": True, "dropout": 0.1}, "gpu": "h100-sxm", "loop": "bare", "peak_allocated": 10**9, "peak_reserved": 10**9, "step_ms_median": 10.0}
-    several = {"case": {"id": "b", "model": "gpt2", "batch": 1, "seq": 64, "world": 2, "mode": "fsdp2", "mp": True, "hsdp": 2}, "peak_allocated": 10**9}
+    row = {"id": "a", "gpu": "h100-sxm", "run": {"model": "bert-base", "batch_size": 2, "sequence_length": 64, "precision": "fp32", "optimizer": "adamw",
+           "checkpointing": "none", "attention": "sdpa", "accumulation_steps": 1, "padding": True, "dropout": 0.1, "loop": "bare"},
+           "peak_allocated": 10**9, "peak_reserved": 10**9, "step_ms_median": 10.0, "rank": 0}
+    several = {"id": "b", "run": {"model": "gpt2", "batch_size": 1, "sequence_length": 64, "gpus": 2, "parallel": "fsdp2", "loop": "bare",
+               "fsdp_param_dtype": "bf16", "megatron": {"swiglu": True}, "deepspeed": {"overlap_comm": True}}, "peak_allocated": 10**9}
     timings = {}
     for line in (MEASURED / "op_times_h100.jsonl").read_text().splitlines():
         timing = json.loads(line)
@@ -243,7 +245,7 @@ def lines(folder):
             for value in VALUES if kind != "timing" else VALUES[place % 2::2]:
                 file = written(folder, kind, changed(document, path, value))
                 yield Case(kind, [file if word is None else word for word in argv], ANY, note=f"{path} = {str(value)[:40]}")
-    for text in (b"\n\n\n", b"{}\n{}", b"{", b"\x00", b"\xff", b'{"case": 1}', b"[]", b"nul"):
+    for text in (b"\n\n\n", b"{}\n{}", b"{", b"\x00", b"\xff", b'{"run": 1}', b"[]", b"nul"):
         for argv in (["check", None], READERS["calibrate"], ["utilization", "--trace", None]):
             yield Case("line", [written(folder, "line", text) if word is None else word for word in argv], ANY, note=str(text))
     for text in ("tokens/s: inf", "tokens/s: nan", "tokens/s: 1e999", "tokens/s: -1", "tokens/s", "tokens/s:", "tok/s 0x10", "samples/s: 1e-400", "tokens/s: 1e308",
@@ -273,8 +275,11 @@ def surroundings(folder):
     for place in ("/dev/full", "/proc/version", "/sys/x", "/", "", "/dev/null/x"):
         for argv in (GPT2, ["sweep", "--model", "gpt2", "--seq", "64", "--bs", "1,2"], ["models"], ["trace", *GPT2], ["completion", "bash"]):
             yield Case("stream", [*argv, "--output", place], REFUSED, note="an output that cannot be written")
-    for limit in ("ulimit -n 3", "ulimit -f 0", "ulimit -s 256", "cd /; cd /proc/self/fdinfo"):
+    for limit in ("ulimit -n 10", "ulimit -s 256", "cd /; cd /proc/self/fdinfo"):
         yield Case("stream", GPT2, ANY, shell=f'{limit}; exec "$0" "$@"', note=limit)
+    batches = ",".join(map(str, range(1, 201)))
+    yield Case("stream", ["sweep", "--model", "gpt2", "--seq", "64", "--bs", batches, "--threads", "4"], ANY,
+               shell='ulimit -p 1; exec "$0" "$@"', note="no more threads (the superuser has them all the same)")
 
 
 def sizes():

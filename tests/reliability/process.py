@@ -1,10 +1,9 @@
 """One run of memcalc under limits: what came out, how long it took, how much memory."""
 import os
-import resource
+import select
 import signal
 import subprocess
 import tempfile
-import threading
 from typing import NamedTuple
 
 GIB = 2**30
@@ -19,31 +18,32 @@ class Outcome(NamedTuple):
     blocked: bool   # it was still there when the time for a blocked run was over
 
 
+def ended_within(pid, seconds):
+    """Whether the process ends so soon; it is still to be waited for."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
 def run(command, *, wall_limit=300.0, processor_limit=20, address_space=None, env=None, stdin=None, stdout=None, cwd=None):
     """Ended by SIGXCPU after `processor_limit` seconds of the processor, by SIGKILL after `wall_limit` seconds: the first
-    ends loops, the second what waits for ever. `stdin`, `stdout`: files; nothing: empty, kept."""
-    def limits():
-        if address_space: resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (processor_limit, processor_limit + 5))
-
+    ends loops, the second what waits for ever, with all that it started. `stdin`, `stdout`: files; nothing: empty, kept."""
+    # The shell sets the limits: preexec_fn would run Python between fork and exec, which can block for ever in a process
+    # with threads (documentation of subprocess).
+    limits = f"ulimit -c 0; ulimit -S -t {processor_limit}; ulimit -H -t {processor_limit + 5}; "
+    if address_space: limits += f"ulimit -v {address_space // 1024}; "
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdin=stdin or subprocess.DEVNULL, stdout=stdout or out, stderr=err, env=env,
-                                   cwd=cwd, preexec_fn=limits)
-        blocked = threading.Event()
-
-        def end():
-            blocked.set()
-            process.send_signal(signal.SIGKILL)
-
-        timer = threading.Timer(wall_limit, end)
-        timer.start()
+        process = subprocess.Popen(["/bin/sh", "-c", limits + 'exec "$0" "$@"', *command], stdin=stdin or subprocess.DEVNULL,
+                                   stdout=stdout or out, stderr=err, env=env, cwd=cwd, start_new_session=True)
+        blocked = not ended_within(process.pid, wall_limit)
+        if blocked: os.killpg(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
-        timer.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         for stream in (out, err): stream.seek(0)
         return Outcome(process.returncode, out.read(), err.read(1 << 20), usage.ru_utime + usage.ru_stime,
-                       usage.ru_maxrss * 1024, blocked.is_set())
+                       usage.ru_maxrss * 1024, blocked)
 
 
 def message_problem(outcome):

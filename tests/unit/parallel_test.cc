@@ -193,6 +193,30 @@ TEST(DistinctRanks, AreThoseThatHoldOtherSizes) {
               ElementsAre("context rank 0", "context ranks 1 to 2", "context rank 3"));
 }
 
+TEST(DistinctRanks, OfALargeJobAreFew) {
+  const auto groups = [](DataParallel mode) { return distinct_ranks(small_llama(), run_on(100'000, mode), device()); };
+  // Rows are dealt one by one: rank 0 has one of each parameter, the last ranks have none.
+  const std::vector<RankGroup> sharded = groups(DataParallel::kFsdp2);
+  EXPECT_EQ(sharded.front().first, 0);
+  EXPECT_EQ(sharded.back().name, "ranks 101 to 99999");
+  EXPECT_EQ(sharded.back().count, 99'899);
+  std::int64_t count = 0;
+  for (const RankGroup& each : sharded) count += each.count;
+  EXPECT_EQ(count, 100'000);
+  // ZeRO-1: more than 16 ranks update a parameter; the one that has most stands for all.
+  const std::vector<RankGroup> partitioned = groups(DataParallel::kZero1);
+  ASSERT_EQ(partitioned.size(), 1U);
+  EXPECT_EQ(partitioned.front().count, 100'000);
+}
+
+TEST(DistinctRanks, ThatAreNoNeighboursAreNamedUpTo64) {
+  RunSpec run = run_on(1024, DataParallel::kFsdp2);
+  run.parallel.context = 2;
+  const std::vector<RankGroup> groups = distinct_ranks(small_llama(), run, device());
+  EXPECT_THAT(groups.back().name, testing::AllOf(testing::StartsWith("ranks 10"), testing::EndsWith(" more")));
+  EXPECT_LT(groups.back().name.size(), 500U);
+}
+
 TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {
   Tape tape(device());
   const auto tensor = [&](Bytes bytes, DType dtype) {

@@ -102,6 +102,8 @@ TEST(RunFields, RefuseAValueInOneLineThatSaysWhatIsAccepted) {
            {"--lora-targets", "a,,b", "names between commas"},
            {"--stage-layers", "4,0", "whole numbers between commas, found '4,0'"},
            {"--fp16", "yes", "--fp16: expected no value, found 'yes'"},
+           {"--layers", "2001", "--layers: expected a whole number from 1 to 2000, found '2001'"},
+           {"--gpus", "131073", "--gpus: expected a whole number from 1 to 131072, found '131073'"},
            {"--megatron", "use-megatron-fsdp", "unknown name 'use-megatron-fsdp'"},
            {"--megatron", "atention-backend=fused", "did you mean 'attention-backend'"},
            {"--megatron", "make-vocab-size-divisible-by", "a whole number from 1 to 1048576, found nothing"},

@@ -1,9 +1,12 @@
 // plan/search_control.h
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "memcalc/plan/search_control.h"
@@ -51,6 +54,20 @@ TEST(ForEachIndex, ThrowsTheFirstError) {
       EXPECT_STREQ(error.what(), "20");
     }
   }
+}
+
+// A container or a user may have a limit of threads: std::thread throws. Here each asks for a stack of 64 TiB.
+TEST(ForEachIndex, IsDoneByTheThreadsThatStart) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 46U), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  std::vector<int> turns(1000, 0);
+  EXPECT_TRUE(for_each_index(turns.size(), {.threads = 4}, [&](std::size_t i) { ++turns[i]; }));
+  EXPECT_EQ(turns, std::vector<int>(1000, 1));
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
 }
 
 TEST(ForEachIndex, OfNothingIsDone) {

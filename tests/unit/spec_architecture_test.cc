@@ -115,7 +115,7 @@ TEST(Families, AnotherIsRefusedWithTheNearest) {
 TEST(Families, LimitsAreThoseOfAConfig) {
   EXPECT_EQ(error_text([] { (void)model_of_family("llama", {.heads = 7}); }),
             "--arch llama (heads=7): /hidden_size: found 4096; accepted: a multiple of num_attention_heads (7)");
-  EXPECT_THAT(error_text([] { (void)model_of_family("bert", {.layers = 100'000}); }), HasSubstr("from 1 to 10000"));
+  EXPECT_THAT(error_text([] { (void)model_of_family("bert", {.layers = 100'000}); }), HasSubstr("from 1 to 2000"));
 }
 
 // --- a named model

@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /layerdrop: leaving layers out at random is not modelled; accepted: 0",
               ErrorCode::kUnsupported},
         Wrong{"zero_layers", R"({"model_type": "bert", "num_hidden_layers": 0})",
-              "config.json: /num_hidden_layers: found 0; accepted: an integer from 1 to 10000"},
+              "config.json: /num_hidden_layers: found 0; accepted: an integer from 1 to 2000"},
         Wrong{"negative_hidden", R"({"model_type": "bert", "hidden_size": -768})",
               "config.json: /hidden_size: found -768; accepted: an integer from 1 to 1099511627776"},
         Wrong{"null_hidden", R"({"model_type": "bert", "hidden_size": null})",

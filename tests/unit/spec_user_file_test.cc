@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "memcalc/base/error.h"
@@ -42,6 +44,20 @@ TEST(UserFile, RefusesWhatHasNoEndOrWouldBeWaitedFor) {
   const std::string large = testing::TempDir() + "user_file_large";
   std::ofstream(large) << std::string((1 << 20) + 1, 'x');
   EXPECT_EQ(refusal(large), ": larger than 1 MiB; accepted: a log");
+  std::filesystem::resize_file(large, 10'000'000'000);  // sparse: refused by its size, without reading
+  EXPECT_EQ(refusal(large, std::int64_t{1} << 33U), ": larger than 8192 MiB; accepted: a log");
+}
+
+TEST(UserFile, AStreamIsReadUpToALimit) {
+  const auto read = [](const char* path, std::int64_t most_bytes) {
+    const std::unique_ptr<std::FILE, FileCloser> stream(std::fopen(path, "rb"));
+    return read_to_end(stream.get(), "standard input", "a log", most_bytes);
+  };
+  EXPECT_EQ(error_text([&] { (void)read("/dev/zero", 3 << 20); }),
+            "standard input: larger than 3 MiB; accepted: a log");
+  const std::string path = testing::TempDir() + "user_file_stream";
+  std::ofstream(path) << std::string(3 << 20, 'x');
+  EXPECT_EQ(read(path.c_str(), 3 << 20), std::string(3 << 20, 'x'));
 }
 
 TEST(UserFile, ALongPathIsShownByItsEnd) {

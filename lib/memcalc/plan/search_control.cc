@@ -4,6 +4,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -68,7 +69,11 @@ bool for_each_index(std::size_t count, const SearchControl& control, const std::
   const std::size_t helpers = std::min(wanted, count) - 1;
   std::vector<std::thread> threads;
   threads.reserve(helpers);
-  for (std::size_t i = 0; i < helpers; ++i) threads.emplace_back([&shared] { shared.take_part(); });
+  try {
+    for (std::size_t i = 0; i < helpers; ++i) threads.emplace_back([&shared] { shared.take_part(); });
+  } catch (const std::system_error&) {
+    // The machine starts no more threads: those that run do the work.
+  }
   shared.take_part();
   for (std::thread& thread : threads) thread.join();
   return shared.finish();

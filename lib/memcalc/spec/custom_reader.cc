@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memcalc/spec/custom_shapes.h"
+#include "memcalc/spec/limits.h"
 
 namespace memcalc {
 

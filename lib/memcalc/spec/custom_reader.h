@@ -3,7 +3,6 @@
 // Covered by tests/unit/spec_custom_test.cc; what a user may write is in docs/specs.md and specs/schema.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,9 +10,6 @@
 #include "memcalc/spec/model_spec.h"
 
 namespace memcalc {
-
-/// Layers are simulated one by one: so many at most, each copy of a repeated block and each container counted.
-inline constexpr std::int64_t kMostCustomLayers = 10'000;
 
 /// Whether an object describes a model by its layers, rather than by a config of transformers.
 [[nodiscard]] bool is_custom_file(const JsonObject& json);

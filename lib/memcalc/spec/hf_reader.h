@@ -13,13 +13,13 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/limits.h"
 
 namespace memcalc {
 
 /// 2^40: far beyond any model, and a product of three such sizes is still caught by check_parameter_count.
 inline constexpr IntRange kSizeRange = {1, std::int64_t{1} << 40U};
-/// Layers are simulated one by one.
-inline constexpr IntRange kLayerRange = {1, 10'000};
+inline constexpr IntRange kLayerRange = {1, kMostLayers};
 
 /// Weights of a linear layer with bias; the counts of the readers only have to be of the right magnitude.
 [[nodiscard]] inline std::int64_t linear_parameters(std::int64_t rows, std::int64_t columns) {

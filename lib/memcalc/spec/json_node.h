@@ -24,7 +24,7 @@ struct JsonNode {
 /// Throws Error(kInput) with line and column where `text` is not JSON, nests too deeply or repeats a key.
 [[nodiscard]] JsonNode parse_json_text(std::string_view text, const std::string& file_name);
 
-/// Throws Error(kInput) where `path` is absent, a directory, unreadable or larger than kJsonMaxFileBytes.
+/// Throws Error(kInput) where `path` is absent, a directory, unreadable or larger than kMostJsonBytes.
 [[nodiscard]] std::string read_text_file(const std::string& path);
 
 }  // namespace memcalc

@@ -11,6 +11,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/limits.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/user_file.h"
 
@@ -96,8 +97,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool count() {
-    if (++values_ <= kJsonMaxValues) return true;
-    problem_ = "more than " + std::to_string(kJsonMaxValues) + " values; accepted: a config of a few hundred";
+    if (++values_ <= kMostJsonValues) return true;
+    problem_ = "more than " + std::to_string(kMostJsonValues) + " values; accepted: a config of a few hundred";
     return false;
   }
   // A value within the innermost open array or object, or the whole text.
@@ -114,8 +115,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool open(JsonNode::Kind kind) {
     if (!count()) return false;
-    if (open_.size() == kJsonMaxDepth) {
-      problem_ = "nested deeper than " + std::to_string(kJsonMaxDepth) + " levels";
+    if (open_.size() == kMostJsonDepth) {
+      problem_ = "nested deeper than " + std::to_string(kMostJsonDepth) + " levels";
       return false;
     }
     JsonNode node{.kind = kind};
@@ -172,7 +173,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   JsonNode root_;
   std::size_t values_ = 0;
-  std::vector<JsonNode> open_;  // containers that are not closed yet; at most kJsonMaxDepth
+  std::vector<JsonNode> open_;  // containers that are not closed yet; at most kMostJsonDepth
   std::string key_;
   std::string problem_;
 };
@@ -185,8 +186,6 @@ JsonNode parse_json_text(std::string_view text, const std::string& file_name) {
   return builder.take_root();
 }
 
-std::string read_text_file(const std::string& path) {
-  return read_user_file(path, "a JSON file", static_cast<std::int64_t>(kJsonMaxFileBytes));
-}
+std::string read_text_file(const std::string& path) { return read_user_file(path, "a JSON file", kMostJsonBytes); }
 
 }  // namespace memcalc

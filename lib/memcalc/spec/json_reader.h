@@ -20,10 +20,6 @@ namespace memcalc {
 
 struct JsonNode;  // a parsed value; known to json_reader.cc only
 
-inline constexpr std::size_t kJsonMaxFileBytes = std::size_t{64} << 20;
-inline constexpr std::size_t kJsonMaxDepth = 64;
-inline constexpr std::size_t kJsonMaxValues = 1'000'000;  // a value costs about 130 bytes of memory
-
 /// Values a number may have, both ends included.
 struct IntRange {
   std::int64_t min = std::numeric_limits<std::int64_t>::min();

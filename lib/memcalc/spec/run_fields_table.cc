@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/spec/host_step.h"
+#include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_field_access.h"
 
@@ -23,7 +24,7 @@ using K = FieldType;
 
 constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "every-4", "selective"};
 
-constexpr double kMostRanks = 1 << 20;
+constexpr double kMostRanks = kMostGpus;
 
 // --- where a row exists ------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ const Field kFields[] = {
         "a family by itself, instead of --model (gpt2, llama, …)",
         {.set = put<&RunRequest::family>, .get = take_family}),
     row("--layers", "layers", G::kArchitecture, K::kWhole, "N", "layers; of an encoder-decoder: of each",
-        {.set = put<&A::layers>, .get = take<&A::layers>}),
+        {.most = kMostLayers, .set = put<&A::layers>, .get = take<&A::layers>}),
     row("--hidden", "hidden", G::kArchitecture, K::kWhole, "N", "width of the hidden states",
         {.set = put<&A::hidden>, .get = take<&A::hidden>}),
     row("--heads", "heads", G::kArchitecture, K::kWhole, "N", "attention heads",

@@ -19,6 +19,10 @@ Error file_error(std::string_view path, const std::string& message) {
   return {ErrorCode::kInput, shown_path(path) + ": " + message};
 }
 
+Error too_large(std::string_view path, std::string_view accepted, std::int64_t most_bytes) {
+  return file_error(path, fmt::format("larger than {} MiB; accepted: {}", most_bytes >> 20, accepted));
+}
+
 const char* kind_name(fs::file_type type) {
   switch (type) {
     case fs::file_type::directory: return "a directory";
@@ -60,13 +64,15 @@ OpenFile open_user_file(const std::string& path, std::string_view accepted) {
 }
 
 std::string read_to_end(std::FILE* file, const std::string& name, std::string_view accepted, std::int64_t most_bytes) {
+  // A string doubles when it grows and holds old and new meanwhile. What is no longer short gets all the room that it
+  // may need at once: room that is not written to takes no memory.
+  constexpr std::size_t kShort = 1 << 20;  // bytes
   std::string text;
   char block[1 << 14];
   for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, file)) > 0;) {
+    if (static_cast<std::int64_t>(text.size() + count) > most_bytes) throw too_large(name, accepted, most_bytes);
+    if (text.size() + count > kShort) text.reserve(static_cast<std::size_t>(most_bytes));
     text.append(block, count);
-    if (static_cast<std::int64_t>(text.size()) > most_bytes) {
-      throw file_error(name, fmt::format("larger than {} MiB; accepted: {}", most_bytes >> 20, accepted));
-    }
   }
   if (std::ferror(file) != 0) throw file_error(name, "cannot be read to its end");
   return text;
@@ -74,7 +80,8 @@ std::string read_to_end(std::FILE* file, const std::string& name, std::string_vi
 
 std::string read_user_file(const std::string& path, std::string_view accepted, std::int64_t most_bytes) {
   const OpenFile file = open_user_file(path, accepted);
-  // Not by its size: files of /proc have none.
+  if (file.size > most_bytes) throw too_large(path, accepted, most_bytes);
+  // To its end, not by its size: files of /proc have none.
   return read_to_end(file.handle.get(), path, accepted, most_bytes);
 }
 

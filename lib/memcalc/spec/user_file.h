@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "memcalc/spec/limits.h"
+
 namespace memcalc {
 
 struct FileCloser {

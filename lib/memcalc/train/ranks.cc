@@ -1,5 +1,7 @@
 #include "memcalc/train/ranks.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -23,17 +25,16 @@ namespace {
 
 // More kinds of ranks are not simulated: then the one that holds most stands for all.
 constexpr std::size_t kMostGroups = 16;
-
-/// What a rank holds of each parameter, in elements; ranks for which it is the same are alike.
-using Holding = std::vector<std::int64_t>;
+constexpr std::size_t kMostNamed = 64;  // ranks of a group, where they are not neighbours
 
 std::int64_t total_of(const Holding& holding) {
-  return std::accumulate(holding.begin(), holding.end(), std::int64_t{0});
+  return std::accumulate(holding.elements.begin(), holding.elements.end(), std::int64_t{0});
 }
 
 std::string words_of(const RunSpec& run, const Holding& holding) {
-  const auto tensors = std::count_if(holding.begin(), holding.end(), [](std::int64_t each) { return each > 0; });
-  const std::string of_all = std::to_string(tensors) + " of " + std::to_string(holding.size()) + " parameters, ";
+  const std::vector<std::int64_t>& held = holding.elements;
+  const auto tensors = std::count_if(held.begin(), held.end(), [](std::int64_t each) { return each > 0; });
+  const std::string of_all = std::to_string(tensors) + " of " + std::to_string(held.size()) + " parameters, ";
   const std::string elements = std::to_string(total_of(holding)) + " elements";
   return run.parallel.data_parallel == DataParallel::kZero1 ? "updates " + of_all + elements
                                                             : "holds a part of " + of_all + elements;
@@ -58,17 +59,22 @@ bool attend_alike(const Parallel& p, std::int64_t a, std::int64_t b) {
 
 /// None where all hold the same.
 std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>& holdings) {
-  const auto differs = [&](const Holding& each) { return each != holdings.front(); };
-  if (std::none_of(holdings.begin(), holdings.end(), differs)) return {};
+  if (holdings.size() < 2) return {};
   std::vector<std::pair<const Holding*, std::vector<std::int64_t>>> alike;
-  for (std::size_t i = 0; i < holdings.size(); ++i) {
-    const auto rank = static_cast<std::int64_t>(i);
-    const auto same = [&](const auto& each) {
-      return *each.first == holdings[i] && attend_alike(run.parallel, each.second.front(), rank);
-    };
-    auto found = std::find_if(alike.begin(), alike.end(), same);
-    if (found == alike.end()) found = alike.insert(found, {&holdings[i], {}});
-    found->second.push_back(rank);
+  for (const Holding& holding : holdings) {
+    for (std::int64_t rank = holding.first; rank < holding.first + holding.count; ++rank) {
+      const auto same = [&](const auto& each) {
+        return (each.first == &holding || each.first->elements == holding.elements) &&
+               attend_alike(run.parallel, each.second.front(), rank);
+      };
+      // The neighbour first: in a large job most are alike.
+      auto found = std::find_if(alike.rbegin(), alike.rend(), same);
+      if (found == alike.rend()) {
+        alike.push_back({&holding, {}});
+        found = alike.rbegin();
+      }
+      found->second.push_back(rank);
+    }
   }
   std::vector<RankGroup> groups;
   if (alike.size() > kMostGroups) {
@@ -77,7 +83,7 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
     });
     const std::int64_t rank = most->second.front();
     groups.push_back({.first = rank,
-                      .count = static_cast<std::int64_t>(holdings.size()),
+                      .count = holdings.back().first + holdings.back().count,
                       .name = "rank " + std::to_string(rank) + ", which holds most",
                       .holds = words_of(run, *most->first)});
     return groups;
@@ -87,7 +93,9 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
     if (ranks.size() > 1 && ranks.back() - ranks.front() + 1 == static_cast<std::int64_t>(ranks.size())) {
       name += std::to_string(ranks.front()) + " to " + std::to_string(ranks.back());
     } else {
-      for (const std::int64_t rank : ranks) name += (rank == ranks.front() ? "" : ", ") + std::to_string(rank);
+      const std::size_t named = std::min(ranks.size(), kMostNamed);
+      for (std::size_t i = 0; i < named; ++i) name += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+      if (named < ranks.size()) name += fmt::format(" and {} more", ranks.size() - named);
     }
     groups.push_back({.first = ranks.front(),
                       .count = static_cast<std::int64_t>(ranks.size()),

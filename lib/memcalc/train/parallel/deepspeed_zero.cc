@@ -36,7 +36,7 @@ std::int64_t DeepSpeedZero::flat_elements(std::int64_t parameters, std::int64_t 
   return round_up(parameters, kStartAlignment * ranks);
 }
 
-std::vector<std::vector<std::int64_t>> deepspeed_holdings(const Model& model, std::int64_t ranks) {
+std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks) {
   std::vector<std::int64_t> elements;
   std::int64_t total = 0;
   for (const Parameter& parameter : model.parameters) {
@@ -45,13 +45,16 @@ std::vector<std::vector<std::int64_t>> deepspeed_holdings(const Model& model, st
     total = checked_add(total, elements.back());
   }
   const std::int64_t partition = DeepSpeedZero::flat_elements(total, ranks) / ranks;
-  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks));
+  std::vector<Holding> holdings;
+  std::vector<std::int64_t> held;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    held.clear();
     std::int64_t begin = 0;
     for (const std::int64_t each : elements) {
-      holdings[static_cast<std::size_t>(rank)].push_back(elements_in_part(begin, each, rank, partition));
+      held.push_back(elements_in_part(begin, each, rank, partition));
       begin += each;
     }
+    add_rank(holdings, held);
   }
   return holdings;
 }

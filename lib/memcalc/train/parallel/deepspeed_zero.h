@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "memcalc/train/parallel/deepspeed_engine.h"
+#include "memcalc/train/parallel/holdings.h"
 
 namespace memcalc {
 
 /// Elements of each trainable parameter in a rank's part, for each rank.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> deepspeed_holdings(const Model& model, std::int64_t ranks);
+[[nodiscard]] std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks);
 
 class DeepSpeedZero : public DeepSpeedEngine {
  public:

@@ -59,20 +59,24 @@ std::int64_t in_shard(std::int64_t offset, std::int64_t elements, std::int64_t s
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks) {
+std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks) {
   Units units = units_of(model);
   std::vector<std::vector<Parameter*>> flat = std::move(units.layers);
   flat.push_back(std::move(units.rest));
-  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks));
-  for (const std::vector<Parameter*>& parameters : flat) {
-    if (parameters.empty()) continue;
-    const FlatLayout layout = layout_of(parameters, run, ranks);
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        holdings[static_cast<std::size_t>(rank)].push_back(
-            in_shard(layout.offsets[i], parameters[i]->tensor.elements(), layout.elements / ranks, rank));
+  std::erase_if(flat, [](const std::vector<Parameter*>& parameters) { return parameters.empty(); });
+  std::vector<FlatLayout> layouts;
+  for (const std::vector<Parameter*>& parameters : flat) layouts.push_back(layout_of(parameters, run, ranks));
+  std::vector<Holding> holdings;
+  std::vector<std::int64_t> held;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    held.clear();
+    for (std::size_t unit = 0; unit < flat.size(); ++unit) {
+      const FlatLayout& layout = layouts[unit];
+      for (std::size_t i = 0; i < flat[unit].size(); ++i) {
+        held.push_back(in_shard(layout.offsets[i], flat[unit][i]->tensor.elements(), layout.elements / ranks, rank));
       }
     }
+    add_rank(holdings, held);
   }
   return holdings;
 }

@@ -33,14 +33,16 @@ Shape with_rows(Shape shape, std::int64_t rows) {
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::int64_t ranks) {
-  std::vector<std::vector<std::int64_t>> holdings;
+std::vector<Holding> fsdp2_holdings(const Model& model, std::int64_t ranks) {
+  std::vector<Holding> holdings;
+  std::vector<std::int64_t> elements;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    std::vector<std::int64_t>& holding = holdings.emplace_back();
+    elements.clear();
     for (const Parameter& parameter : model.parameters) {
       const Shape& shape = parameter.tensor.shape();
-      if (shape.rank > 0) holding.push_back(with_rows(shape, rows_of(shape[0], ranks, rank)).elements());
+      if (shape.rank > 0) elements.push_back(with_rows(shape, rows_of(shape[0], ranks, rank)).elements());
     }
+    add_rank(holdings, elements);
   }
   return holdings;
 }

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/train/parallel/holdings.h"
 #include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
 
 /// Elements of each parameter on a rank, for each rank, padding left out.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> fsdp2_holdings(const Model& model, std::int64_t ranks);
+[[nodiscard]] std::vector<Holding> fsdp2_holdings(const Model& model, std::int64_t ranks);
 
 class Fsdp2 : public ParallelWrapper, public LayerHooks {
  public:

@@ -27,16 +27,17 @@ ZeroPartition zero_partition(std::span<const std::int64_t> elements, std::int64_
   return partition;
 }
 
-std::vector<std::vector<std::int64_t>> zero1_holdings(const Model& model, std::int64_t ranks) {
+std::vector<Holding> zero1_holdings(const Model& model, std::int64_t ranks) {
   std::vector<std::int64_t> elements;
   for (const Parameter& parameter : model.parameters) {
     if (parameter.tensor.requires_grad()) elements.push_back(parameter.tensor.elements());
   }
   const ZeroPartition partition = zero_partition(elements, ranks);
-  std::vector<std::vector<std::int64_t>> holdings(static_cast<std::size_t>(ranks),
-                                                  std::vector<std::int64_t>(elements.size()));
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    holdings[static_cast<std::size_t>(partition.rank_of[i])][i] = elements[i];
+  std::vector<Holding> holdings;
+  std::vector<std::int64_t> updated(elements.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < elements.size(); ++i) updated[i] = partition.rank_of[i] == rank ? elements[i] : 0;
+    add_rank(holdings, updated);
   }
   return holdings;
 }

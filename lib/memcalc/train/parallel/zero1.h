@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memcalc/train/parallel/ddp.h"
+#include "memcalc/train/parallel/holdings.h"
 
 namespace memcalc {
 
@@ -19,7 +20,7 @@ struct ZeroPartition {
 [[nodiscard]] ZeroPartition zero_partition(std::span<const std::int64_t> elements, std::int64_t ranks);
 
 /// Elements of each trained parameter whose states are on a rank, for each rank.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> zero1_holdings(const Model& model, std::int64_t ranks);
+[[nodiscard]] std::vector<Holding> zero1_holdings(const Model& model, std::int64_t ranks);
 
 class Zero1 : public Ddp {
  public:
