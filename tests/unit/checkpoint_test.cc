@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -98,6 +100,27 @@ TEST_F(CheckpointTest, WhatABranchWithoutGradientSavedIsNotKept) {
   bench_.backward(y);
   // relu's result dies when recomputation stops, since nothing will ask for it; negate's is what GELU wants.
   EXPECT_EQ(bench_.events(), "+4096 relu; +4096 neg; -4096; +4096 gelu_backward; -4096; +4096 neg; -4096");
+}
+
+// A decoder's layer without a mask, as of BART: (hidden_states, None, encoder_hidden_states, mask=...).
+TEST_F(CheckpointTest, AReentrantRegionGetsEachArgumentInItsPlaceAgain) {
+  const Tensor x = bench_.input(kSquare);
+  const Tensor encoded = gelu(x);
+  const Tensor keyword = tape_.empty({32, 64}, DType::kFloat32, kMade);
+  std::vector<std::vector<bool>> given;
+  const Tensor y = run_checkpointed_reentrant({x, Tensor(), encoded, keyword}, 3, [&](const KeptTensors& kept) {
+    std::vector<bool>& call = given.emplace_back();
+    for (const Tensor& each : kept) call.push_back(each.defined());
+    EXPECT_EQ(kept.back().shape(), keyword.shape());
+    return negate(kept[0]) + relu(kept[2]);
+  });
+  bench_.backward(y);
+  const std::vector<bool> places = {true, false, true, true};
+  EXPECT_EQ(given, std::vector({places, places}));
+  // What the encoder saved is asked for once, after the region: the region has its result without its history.
+  const std::string events = bench_.events();
+  EXPECT_GT(events.find("gelu_backward"), events.find("threshold_backward")) << events;
+  EXPECT_EQ(events.find("gelu_backward"), events.rfind("gelu_backward")) << events;
 }
 
 TEST_F(CheckpointTest, TheRecomputationHasAnAutocastCacheOfItsOwn) {

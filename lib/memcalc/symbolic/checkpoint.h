@@ -93,7 +93,8 @@ struct StopRecomputation {};
 /// use_reentrant=True: what the node in a region's place needs to run it again.
 struct ReentrantRegion {
   CheckpointFrame::Region run;
-  KeptTensors keywords;  // and positional arguments that were not given
+  std::vector<bool> given;  // of the positional arguments: the others are None
+  KeptTensors keywords;
   std::optional<DType> autocast;
 };
 

@@ -1,6 +1,8 @@
 // torch/utils/checkpoint.py, CheckpointFunction (use_reentrant=True): the region runs without gradients; backward runs
 // it again with them and calls backward() inside of backward().
+#include <array>
 #include <memory>
+#include <utility>
 
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/host_work.h"
@@ -15,9 +17,17 @@ void reentrant_backward(BackwardCall& call) {
   const auto& region = *static_cast<const ReentrantRegion*>(call.node.context);
   Tape& tape = call.tape;
   KeptTensors inputs;
-  for (int i = 0; i < call.node.edge_count; ++i) {
-    inputs.push_back(tape.detach(call.saved(i)));
-    if (call.needs(i)) tape.require_gradient(inputs.back());
+  std::array<std::size_t, kMaxEdges> places{};  // of each edge's input among the arguments
+  int edge = 0;
+  for (const bool given : region.given) {
+    if (given) {
+      places[static_cast<std::size_t>(edge)] = inputs.size();
+      inputs.push_back(tape.detach(call.saved(edge)));
+      if (call.needs(edge)) tape.require_gradient(inputs.back());
+      ++edge;
+    } else {
+      inputs.emplace_back();
+    }
   }
   inputs.insert(inputs.end(), region.keywords.begin(), region.keywords.end());
   const bool recomputing_before = std::exchange(tape.recomputing, true);
@@ -31,7 +41,7 @@ void reentrant_backward(BackwardCall& call) {
   tape.recomputing = recomputing_before;
   tape.backward(output, call.gradient());
   for (int i = 0; i < call.node.edge_count; ++i) {
-    if (call.needs(i)) call.set(i, inputs[static_cast<std::size_t>(i)].impl()->grad);
+    if (call.needs(i)) call.set(i, inputs[places[static_cast<std::size_t>(i)]].impl()->grad);
   }
   inputs.clear();
 }
@@ -43,14 +53,13 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
   Tape& tape = kept.front().tape();
   std::array<const Tensor*, kMaxEdges> inputs{};
   int count = 0;
+  auto kept_region = std::make_shared<ReentrantRegion>();
   for (std::size_t i = 0; i < positional_count && count < kMaxEdges; ++i) {
+    kept_region->given.push_back(kept[i].defined());
     if (kept[i].defined()) inputs[static_cast<std::size_t>(count++)] = &kept[i];
   }
-  auto kept_region = std::make_shared<ReentrantRegion>();
-  // The region still gets every argument in its place: undefined ones are those that the layer was not given.
   kept_region->autocast = tape.autocast;
-  const std::size_t given = static_cast<std::size_t>(count);
-  kept_region->keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(given), kept.end());
+  kept_region->keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(kept_region->given.size()), kept.end());
   kept_region->run = region;
   Node* node = tape.record(kCheckpointFunction, reentrant_backward, inputs.data(), count);
   if (node != nullptr) {
