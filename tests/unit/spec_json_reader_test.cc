@@ -93,6 +93,24 @@ struct BadValue {
 
 class WrongValue : public testing::TestWithParam<BadValue> {};
 
+// As fuzzing found: 60 levels of keys of 60 bytes.
+TEST(JsonMessages, NameALongPlaceByItsEnd) {
+  std::string text, end;
+  for (int i = 0; i < 60; ++i) text += "{\"" + std::string(60, 'k') + "\": ";
+  for (int i = 0; i < 60; ++i) end += "}";
+  const std::string unreadable = error_text([&] { (void)parse(text + "nonsense" + end); });
+  EXPECT_LT(unreadable.size(), 300U);
+  EXPECT_TRUE(unreadable.starts_with("a.json: line 1, column 3902: …k")) << unreadable;
+  const std::string repeated = error_text([&] { (void)parse(text + R"({"a": 1, "a": 2})" + end); });
+  EXPECT_LT(repeated.size(), 300U);
+  const JsonDocument document = parse(text + R"({"a": 1.5})" + end);
+  JsonObject inner = document.root();
+  for (int i = 0; i < 60; ++i) inner = inner.required_object(std::string(60, 'k'));
+  const std::string wrong = error_text([&] { (void)inner.required_int("a"); });
+  EXPECT_TRUE(wrong.ends_with("kkkk/a: found 1.5; accepted: an integer")) << wrong;
+  EXPECT_LT(wrong.size(), 300U);
+}
+
 TEST_P(WrongValue, GivesOneClearLine) {
   const JsonDocument document = parse(GetParam().text);
   EXPECT_EQ(error_text([&] { GetParam().read(document.root()); }), GetParam().message);

@@ -153,12 +153,12 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     std::string text;
     for (std::size_t i = 1; i < open_.size(); ++i) text += "/" + one_line(open_[i].key);
     if (!open_.empty() && open_.back().kind == JsonNode::Kind::kObject && !key_.empty()) text += "/" + one_line(key_);
-    return text.empty() ? "" : text + ": ";
+    return text.empty() ? "" : shown_path(text) + ": ";
   }
   [[nodiscard]] std::string where() const {
     std::string text;
     for (std::size_t i = 1; i < open_.size(); ++i) text += "/" + one_line(open_[i].key);
-    return text.empty() ? "" : text + ": ";
+    return text.empty() ? "" : shown_path(text) + ": ";
   }
   [[nodiscard]] bool names_no_number(std::size_t at) const {
     // The lexer stops at the byte that breaks the token: look at the whole word around it.

@@ -89,10 +89,12 @@ std::vector<std::string> JsonObject::keys() const {
 
 Error JsonObject::error(std::string_view key, const std::string& message, ErrorCode code) const {
   const std::string pointer = pointer_ + (key.empty() ? "" : pointer_step(key));
-  return {code, shown_path(*file_) + ": " + (pointer.empty() ? "" : pointer + ": ") + message};
+  return {code, shown_path(*file_) + ": " + (pointer.empty() ? "" : shown_path(pointer) + ": ") + message};
 }
 
-std::string JsonObject::where() const { return shown_path(*file_) + (pointer_.empty() ? "" : ": " + pointer_); }
+std::string JsonObject::where() const {
+  return shown_path(*file_) + (pointer_.empty() ? "" : ": " + shown_path(pointer_));
+}
 
 Error JsonObject::error_found(std::string_view key, const std::string& accepted) const {
   const JsonNode* value = key.empty() ? node_ : find(key);

@@ -34,7 +34,8 @@ struct OpenFile {
 [[nodiscard]] std::string read_to_end(std::FILE* file, const std::string& name, std::string_view accepted,
                                       std::int64_t most_bytes);
 
-/// `path` fit for a message: one line, and of a long one only its end, which tells files apart.
+/// `path`, of a file or a JSON pointer, fit for a message: one line, and of a long one only its end, which tells them
+/// apart.
 [[nodiscard]] std::string shown_path(std::string_view path);
 
 }  // namespace memcalc
