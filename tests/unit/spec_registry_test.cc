@@ -1,9 +1,11 @@
 // The registry: names, aliases, paths, directories, lists; and the data that memcalc ships.
 #include "memcalc/spec/registry.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -215,6 +217,27 @@ TEST_F(Registry, EveryShippedDeviceLoads) {
     EXPECT_GT(listing.memory_bytes, 10 * kGiB);
     EXPECT_EQ(listing.validated, listing.name == "h100-sxm" || listing.name == "h200-sxm");
     for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.device(alias).name, listing.name) << alias;
+  }
+}
+
+// torch.cuda.get_device_properties(0).total_memory as people's logs show it, in GiB cut to two digits; the sources are
+// each file's memory_source. nvidia-smi shows up to 2 % more.
+TEST_F(Registry, MemoryIsWhatCudaReportsToTorch) {
+  const std::map<std::string, std::string> seen = {{"t4", "14.56"},
+                                                   {"rtx-4090", "23.51"},
+                                                   {"rtx-3090", "23.55"},
+                                                   {"rtx-5090", "31.35"},
+                                                   {"a100-sxm4-40gb", "39.49"},
+                                                   {"a100-sxm4-80gb", "79.24"},
+                                                   {"l4", "22.03"},
+                                                   {"v100-sxm2-32gb", "31.73"},
+                                                   {"rtx-2080-ti", "10.57"},
+                                                   {"b200-sxm-180gb", "178.35"},
+                                                   {"h20-96gb", "95.00"},
+                                                   {"h100-sxm", "79.17"}};
+  for (const auto& [name, gib] : seen) {
+    const std::int64_t hundredths = shipped.device(name).memory_bytes * 100 / kGiB;
+    EXPECT_EQ(fmt::format("{}.{:02}", hundredths / 100, hundredths % 100), gib) << name;
   }
 }
 
