@@ -208,7 +208,7 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
 
 TEST_F(Registry, EveryShippedDeviceLoads) {
   const std::vector<DeviceListing> devices = shipped.devices();
-  EXPECT_GE(devices.size(), 103U);
+  EXPECT_GE(devices.size(), 125U);
   for (const DeviceListing& listing : devices) {
     SCOPED_TRACE(listing.name);
     EXPECT_TRUE(fs::exists(test::specs_dir() / "gpus" / (listing.name + ".json")));
@@ -254,6 +254,27 @@ TEST_F(Registry, CardsAreFoundByTheNamesPeopleType) {
                                                     {"b300", "b300-sxm-270gb"},
                                                     {"dgx-spark", "gb10"}};
   for (const auto& [typed, name] : names) EXPECT_EQ(shipped.device(typed).name, name) << typed;
+}
+
+// nvidia-smi mig -lgip: of an A100 80GB a slice 1g.10gb is 9.50 GiB and 14 multiprocessors, which torch shows too.
+TEST_F(Registry, MigSlicesAreCardsOfTheirOwn) {
+  const DeviceSpec a100 = shipped.device("NVIDIA A100 80GB PCIe MIG 1g.10gb"),
+                   h100 = shipped.device("h100-mig-3g.40gb");
+  EXPECT_EQ(a100.name, "a100-80gb-mig-1g.10gb");
+  EXPECT_EQ(shipped.device("mig-1g.10gb").name, a100.name);
+  EXPECT_EQ(a100.memory_bytes, 9728 * kMiB);
+  EXPECT_EQ(a100.multiprocessors, 14);
+  EXPECT_EQ(h100.memory_bytes, 39 * kGiB + 512 * kMiB);
+  EXPECT_EQ(h100.multiprocessors, 60);
+  EXPECT_EQ(h100.cublas_workspace_bytes, 32 * kMiB);
+  EXPECT_EQ(h100.memory_bandwidth_bytes_per_second, shipped.device("h100").memory_bandwidth_bytes_per_second / 2);
+}
+
+TEST_F(Registry, Mi250xIsTwoDevicesToTorch) {
+  const DeviceSpec card = shipped.device("mi250x");
+  EXPECT_EQ(card.name, "mi250x-gcd");
+  EXPECT_EQ(card.memory_bytes, 65'520 * kMiB);
+  EXPECT_EQ(card.multiprocessors, 110);
 }
 
 // bfloat16 and TF32 came to tensor cores with compute capability 8.0.
