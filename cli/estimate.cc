@@ -60,7 +60,7 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
   options.color = wants_color(arguments.color, output);
   const Question question = question_of(arguments.run);
   Report report = estimate(question);
-  if (question.run.run.inference && !question.device_assumed) {
+  if (!question.run.run.trains() && !question.device_assumed) {
     report.concurrent_sequences =
         find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
   }

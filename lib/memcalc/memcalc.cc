@@ -18,7 +18,7 @@ namespace memcalc {
 namespace {
 
 std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
-  if (run.inference) return std::nullopt;  // a step is costed, not a call
+  if (!run.trains()) return std::nullopt;  // a step is costed, not a call
   if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
   if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
   if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);

@@ -18,7 +18,7 @@ Question ask(const std::shared_ptr<const ModelSpec>& model, const std::shared_pt
 
 Report answer(const Question& question) {
   Report report = estimate(question);
-  if (question.run.run.inference && !question.device_assumed) {
+  if (!question.run.run.trains() && !question.device_assumed) {
     report.concurrent_sequences =
         find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
   }

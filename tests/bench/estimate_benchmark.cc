@@ -26,7 +26,7 @@ RunSpec bert_run() {
   run.batch_size = 4;
   run.sequence_length = 512;
   run.precision = Precision::kAmpFp16;
-  run.max_grad_norm = 1.0;
+  run.training().max_grad_norm = 1.0;
   return run;
 }
 
@@ -37,7 +37,7 @@ RunSpec decoder_run(std::int64_t sequence_length) {
   run.batch_size = 1;
   run.sequence_length = sequence_length;
   run.precision = Precision::kBf16;
-  run.max_grad_norm = 1.0;
+  run.training().max_grad_norm = 1.0;
   return run;
 }
 

@@ -123,7 +123,7 @@ void expect_within(std::span<const Limit> limits, std::initializer_list<const ch
   std::size_t rows = 0;
   for (const char* file : files) {
     answer(
-        file, [](const RunSpec& run) { return run.compile; },
+        file, [](const RunSpec& run) { return run.compiles(); },
         [&](const std::string& id, double allocated, double reserved) {
           ++rows;
           const auto limit =

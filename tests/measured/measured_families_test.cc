@@ -26,7 +26,7 @@ using FamilyAndTask = std::pair<std::string, Task>;
 void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
   if (!record.has("run") || !is_modelled(record)) return;
   const MeasuredRow of = measured_row(record);
-  if (!of.run.inference && !of.run.parallel.is_parallel()) found.emplace(family_of(of.spec), of.run.task);
+  if (of.run.trains() && !of.run.parallel.is_parallel()) found.emplace(family_of(of.spec), of.run.task);
 }
 
 std::set<FamilyAndTask> recorded() {

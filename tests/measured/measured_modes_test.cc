@@ -40,7 +40,7 @@ void add(const JsonObject& record, Recorded& recorded) {
   for (const Mode& each : modes()) {
     if (each.is_taken(run)) recorded.modes.insert(each.name);
   }
-  if (!run.inference) recorded.optimizers[static_cast<std::size_t>(run.optimizer)] = true;
+  if (run.trains()) recorded.optimizers[static_cast<std::size_t>(run.training().optimizer)] = true;
 }
 
 const Recorded& recorded() {

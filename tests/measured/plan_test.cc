@@ -18,7 +18,9 @@ namespace memcalc {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const SpecRegistry& registry() {
   static const SpecRegistry specs(test::specs_dir().string());
@@ -55,7 +57,7 @@ TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
       EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
     }
     const Parallel& p = each.run.parallel;
-    const std::int64_t micro_batches = std::max(each.run.accumulation_steps, p.micro_batches);
+    const std::int64_t micro_batches = std::max(each.run.accumulation_steps(), p.micro_batches);
     EXPECT_EQ(each.run.batch_size * micro_batches * 4 / (p.tensor * p.context * p.pipeline), 16);
     if (i == 0) continue;
     EXPECT_LT(each.outcome.needed, plan.front[i - 1].outcome.needed);
@@ -131,6 +133,9 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   EXPECT_THROW((void)make_plan(asked), Error);
   asked = question("gpt2", 2, 0);
   EXPECT_THROW((void)make_plan(asked), Error);
+  asked = question("gpt2", 2, 8);
+  asked.run.purpose = Inference{};
+  EXPECT_THROW((void)make_plan(asked), Error);
 }
 
 TEST(Plan, MoreGpusThanCanBeCountedInTimeAreRefused) {
@@ -142,18 +147,18 @@ TEST(Plan, MoreGpusThanCanBeCountedInTimeAreRefused) {
 // What TrainingArguments cannot say is not ranked for it: copied, it would run another plan.
 TEST(Plan, WhatIsEmittedIsWhatWasRanked) {
   PlanQuestion asked = question("gpt2", 2, 16);
-  asked.run.loop = Loop::kTrainer;
+  asked.run.training().loop = Loop::kTrainer;
   asked.frameworks = {Framework::kTorch};
   asked.emit = Emit::kTrainer;
   const Plan plan = make_plan(asked);
   ASSERT_FALSE(plan.front.empty());
   bool checkpoints = false;
   for (const PlanEntry& each : plan.front) {
-    EXPECT_NE(each.run.checkpointing, Checkpointing::kSelective);
-    EXPECT_EQ(each.run.checkpoint_every, 1);
-    EXPECT_FALSE(each.run.offload_activations);
-    EXPECT_FALSE(each.run.parallel.fsdp_param_dtype.has_value());  // bf16=True is autocast with accelerate's own policy
-    checkpoints = checkpoints || each.run.checkpointing == Checkpointing::kFull;
+    EXPECT_NE(each.run.checkpointing(), Checkpointing::kSelective);
+    EXPECT_EQ(each.run.training().checkpoint_every, 1);
+    EXPECT_FALSE(each.run.training().offload_activations);
+    EXPECT_FALSE(each.run.parallel.gathered_dtype().has_value());  // bf16=True is autocast with accelerate's own policy
+    checkpoints = checkpoints || each.run.checkpointing() == Checkpointing::kFull;
   }
   EXPECT_TRUE(checkpoints);
   const Choice every_other = {.checkpoint_every = 2, .checkpointing = Checkpointing::kFull};
@@ -161,7 +166,7 @@ TEST(Plan, WhatIsEmittedIsWhatWasRanked) {
   asked.emit = Emit::kTorchrun;
   EXPECT_EQ(unsaid_in_settings(asked, every_other), nullptr);
   asked.emit = Emit::kTrainer;
-  asked.run.optimizer = Optimizer::kAdamWAmsgrad;
+  asked.run.training().optimizer = Optimizer::kAdamWAmsgrad;
   EXPECT_THROW((void)make_plan(asked), Error);
 }
 
@@ -201,6 +206,17 @@ TEST(Plan, CandidatesAreWhatCanBe) {
     experts = experts || each.expert == 8;
   }
   EXPECT_TRUE(experts);
+}
+
+TEST(Ladder, OfInferenceHasNoTechniqueOfTraining) {
+  const ModelSpec model = registry().model("gpt2");
+  const ResolvedRun run = resolve(model, {.batch_size = 4, .inference = Inference{}});
+  const Ladder ladder = climb(model, run, registry().device("h100-sxm"), true);
+  for (const Rung& each : ladder.rungs) {
+    EXPECT_FALSE(each.run.trains()) << each.name;
+    EXPECT_THAT(each.options, Not(ContainsRegex("--accum|--checkpointing|--optimizer|--activation-offload")));
+  }
+  EXPECT_GT(ladder.rungs.size(), 1U) << "a 16-bit copy of the weights is for inference, too";
 }
 
 TEST(Ladder, EndsAtTheFirstThatFits) {

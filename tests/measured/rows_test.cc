@@ -79,7 +79,7 @@ std::vector<Row> rows_of(const std::string& file) {
   for_each_row(file, [&](const JsonObject& row, const std::string& text) {
     if (!is_modelled(row)) return;
     const MeasuredRow of = measured_row(row);
-    if (of.run.inference || of.run.compile) return;
+    if (!of.run.trains() || of.run.compiles()) return;
     if (file == "single_gpu.jsonl" && of.run.task == Task::kImageClassification) return;  // vision_rows_test's
     rows.push_back({text, JsonDocument::parse(text, file), of});
   });
@@ -211,7 +211,7 @@ TEST_P(Rows, ContractionFlops) {
     SCOPED_TRACE(row.of.id);
     const Report report = estimate(row.of.spec, row.of.run, *row.of.device);
     const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
-    const auto batches = static_cast<double>(row.of.run.accumulation_steps);
+    const auto batches = static_cast<double>(row.of.run.accumulation_steps());
     EXPECT_EQ(contraction.forward / batches, *forward);
     EXPECT_EQ((contraction.backward + contraction.recomputation) / batches,
               row.json.root().required_double("flops_backward"));

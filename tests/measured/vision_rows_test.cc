@@ -42,7 +42,7 @@ TEST_P(VisionRows, ParametersFlopsAndPeaks) {
   for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
     if (!is_modelled(row)) return;
     const MeasuredRow of = measured_row(row);
-    if (of.run.compile || of.run.inference || of.run.task != Task::kImageClassification) return;
+    if (of.run.compiles() || !of.run.trains() || of.run.task != Task::kImageClassification) return;
     SCOPED_TRACE(of.id);
     const Report report = estimate(of.spec, of.run, *of.device);
     ++rows;
@@ -54,7 +54,7 @@ TEST_P(VisionRows, ParametersFlopsAndPeaks) {
     if (!row.has("flops_forward")) return;
     ++counted;
     const FlopRow& contraction = report.flops[static_cast<std::size_t>(OperatorClass::kContraction)];
-    const auto batches = static_cast<double>(of.run.accumulation_steps);
+    const auto batches = static_cast<double>(of.run.accumulation_steps());
     EXPECT_EQ(contraction.forward / batches, row.required_double("flops_forward"));
     EXPECT_EQ((contraction.backward + contraction.recomputation) / batches, row.required_double("flops_backward"));
   });

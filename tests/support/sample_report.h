@@ -14,7 +14,7 @@ namespace memcalc::test {
                 .batch_size = 4,
                 .sequence_length = 512,
                 .precision = Precision::kAmpFp16,
-                .max_grad_norm = 1.0};
+                .purpose = Training{.max_grad_norm = 1.0}};
   report.device = {.name = "h100-sxm",
                    .description = "NVIDIA H100 80GB HBM3 (SXM5)",
                    .memory_bytes = 85017493504,
@@ -73,8 +73,8 @@ namespace memcalc::test {
   report.device_assumed = true;
   report.device_used_bytes.reset();
   report.parameters_trainable = 1000;
-  report.run.checkpointing = Checkpointing::kFull;
-  report.run.accumulation_steps = 8;
+  report.run.training().checkpointing = Checkpointing::kFull;
+  report.run.training().accumulation_steps = 8;
   report.run.dropout = 0.1;
   report.other_gpus = {{"rtx-4090", 24564 * kMiB, 25000 * kMiB, false}, {"h100-sxm", 85017493504, 25000 * kMiB, true}};
   report.flops[0].recomputation = 1.25e12;

@@ -220,7 +220,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
   if (!std::getline(file, line)) throw Error(ErrorCode::kInput, path + ": cannot be read");
   const JsonDocument header = JsonDocument::parse(std::string_view(line).substr(2), path);
   RecordedHistory history{.of = measured_row(header.root())};
-  const bool trainer = !history.of.run.inference && history.of.run.loop == Loop::kTrainer;
+  const bool trainer = history.of.run.uses_trainer();
 
   std::vector<Mark> marks;
   while (std::getline(file, line) && line.starts_with('#')) {
@@ -262,7 +262,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
     history.events.push_back(std::move(event));
   }
   // A stack taken at a free while checkpointing's exception is in flight loses the exception: those logs have none.
-  const bool checkpointed = history.of.run.checkpointing != Checkpointing::kNone;
+  const bool checkpointed = history.of.run.checkpointing() != Checkpointing::kNone;
   const bool frames_at_frees = with_operators && !checkpointed;
   if (is_autocast(history.of.run.precision) && !frames_at_frees) {
     mark_autocast_exits_by_place(history.events, with_operators);
@@ -274,7 +274,7 @@ Stream requests_of(const Trace& trace, const RecordedHistory& like) {
   Stream events;
   for (const Event& event : trace.events) {
     if (event.kind == EventKind::kEmptyCache) continue;
-    if (event.phase == Phase::kBuild && like.of.run.loop == Loop::kTrainer) continue;
+    if (event.phase == Phase::kBuild && like.of.run.uses_trainer()) continue;
     const Phase phase = event.phase == Phase::kDecode ? Phase::kForward : event.phase;  // the logs mark whole calls
     events.push_back({.is_free = event.kind == EventKind::kFree,
                       .phase = phase == Phase::kDelete ? like.delete_is : phase,

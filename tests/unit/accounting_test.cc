@@ -342,7 +342,7 @@ TEST(AccountingTies, OfAdaptersPackedBasesAndInference) {
     const Accounting accounting = estimate(model, run, device).accounting;
     const SymbolicRun symbolic = run_symbolically(model, run, device);
     const auto held =
-        run.inference ? held_before(symbolic.trace, symbolic.measured_from) : held_after_second_step(symbolic.trace);
+        run.trains() ? held_after_second_step(symbolic.trace) : held_before(symbolic.trace, symbolic.measured_from);
     const auto of = [&](Category category) { return held[static_cast<std::size_t>(category)]; };
     EXPECT_EQ(of(Category::kWeights), total_of(accounting, {"weights", "quantisation constants"}) + tie.buffers);
     EXPECT_EQ(of(Category::kGradients), total_of(accounting, {"gradients"}));

@@ -20,11 +20,11 @@ RunSpec run_on(std::int64_t gpus, DataParallel mode) {
   run.batch_size = 2;
   run.sequence_length = 128;
   run.precision = Precision::kBf16;
-  run.loop = Loop::kBare;
-  run.optimizer = Optimizer::kAdamWFused;
+  run.training().loop = Loop::kBare;
+  run.training().optimizer = Optimizer::kAdamWFused;
   run.parallel.gpus = gpus;
   run.parallel.data_parallel = mode;
-  run.parallel.framework = Framework::kDeepSpeed;
+  run.parallel.layout = DeepSpeedZero{};
   return run;
 }
 
@@ -37,7 +37,7 @@ std::int64_t parameters_of(const SymbolicRun& run) {
 TEST(DeepSpeedTest, TheRanksTogetherHoldEveryElementOnceAndThePadding) {
   for (const std::int64_t ranks : {1, 2, 3, 4, 7, 64}) {
     for (const std::int64_t parameters : {1, 2, 1000, 123457}) {
-      const std::int64_t flat = DeepSpeedZero::flat_elements(parameters, ranks);
+      const std::int64_t flat = DeepSpeedZero1And2::flat_elements(parameters, ranks);
       EXPECT_EQ(flat % ranks, 0);
       EXPECT_EQ(flat / ranks * 2 % 4, 0) << "parts start at multiples of 4 bytes";
       EXPECT_GE(flat, parameters);
@@ -57,8 +57,8 @@ TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
           event.kind == EventKind::kAllocate ? block.requested : -block.requested;
     }
     const std::int64_t parameters = parameters_of(run);
-    EXPECT_EQ(run.held[0].bytes, 2 * DeepSpeedZero::flat_elements(parameters, 4));
-    EXPECT_EQ(run.held[2].bytes, 12 * DeepSpeedZero::flat_elements(parameters, 4) / 4 + 4) << "and a step counter";
+    EXPECT_EQ(run.held[0].bytes, 2 * DeepSpeedZero1And2::flat_elements(parameters, 4));
+    EXPECT_EQ(run.held[2].bytes, 12 * DeepSpeedZero1And2::flat_elements(parameters, 4) / 4 + 4) << "and a step counter";
     EXPECT_GE(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes);
     EXPECT_LT(left[static_cast<std::size_t>(Category::kWeights)], run.held[0].bytes + 4096) << "and rotary buffers";
     EXPECT_EQ(left[static_cast<std::size_t>(Category::kGradients)], 0);
@@ -72,17 +72,17 @@ Bytes peak_of(const RunSpec& run) { return replay(run_symbolically(llama(), run,
 TEST(DeepSpeedTest, TheBucketStandsInBackward) {
   RunSpec run = run_on(4, DataParallel::kDsZero2);
   const Bytes by_default = peak_of(run);
-  run.parallel.deepspeed.reduce_bucket_size = 100'000'000;
+  run.parallel.deepspeed().reduce_bucket_size = 100'000'000;
   EXPECT_EQ(by_default - peak_of(run), 2 * 400'000'000);
-  run.parallel.deepspeed.overlap_comm = true;
+  run.parallel.deepspeed().overlap_comm = true;
   EXPECT_EQ(by_default - peak_of(run), 2 * 300'000'000) << "two of them";
 }
 
 TEST(DeepSpeedTest, Stage3HoldsItsPartsItsGradientsItsBucketAndTheStates) {
   for (const std::int64_t ranks : {2, 3, 4}) {
     RunSpec spec = run_on(ranks, DataParallel::kDsZero3);
-    spec.parallel.deepspeed.reduce_bucket_size = 1'000'000;
-    spec.parallel.deepspeed.param_persistence_threshold = 0;
+    spec.parallel.deepspeed().reduce_bucket_size = 1'000'000;
+    spec.parallel.deepspeed().param_persistence_threshold = 0;
     const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
     std::int64_t parts = 0;
     for (const ParameterInfo& each : run.parameters) parts += (each.elements + ranks - 1) / ranks;

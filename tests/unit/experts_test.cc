@@ -306,7 +306,8 @@ TEST(GptOss, TakesEagerAttentionOnly) {
 
 TEST(GptOss, SinksAreRegisteredBeforeTheProjections) {
   const ModelSpec model = registry().model("gpt-oss-20b");
-  RunSpec run_spec{.precision = Precision::kBf16, .loop = Loop::kBare, .attention = Attention::kEager};
+  RunSpec run_spec{
+      .precision = Precision::kBf16, .attention = Attention::kEager, .purpose = Training{.loop = Loop::kBare}};
   run_spec.sequence_length = 16;
   const SymbolicRun run = run_symbolically(model, run_spec, registry().device("h200-sxm"));
   EXPECT_EQ(run.parameters[1].name, "model.layers.0.self_attn.sinks");
@@ -315,7 +316,7 @@ TEST(GptOss, SinksAreRegisteredBeforeTheProjections) {
 
 TEST(LatentAttention, FlashPadsTheValues) {
   const ModelSpec model = registry().model("deepseek-v2-lite");
-  RunSpec run{.precision = Precision::kBf16, .loop = Loop::kBare, .attention = Attention::kFlash};
+  RunSpec run{.precision = Precision::kBf16, .attention = Attention::kFlash, .purpose = Training{.loop = Loop::kBare}};
   run.sequence_length = 64;
   EXPECT_GT(run_symbolically(model, run, registry().device("h200-sxm")).trace.events.size(), 1000U);
 }

@@ -126,6 +126,19 @@ TEST(Generation, LatentAttentionCachesTheLatent) {
   EXPECT_EQ(report.kv_cache->bytes_per_token, (512 + 64) * 2 * 27);
 }
 
+TEST(Inference, HasNothingOfATraining) {
+  const RunSpec run = generating(registry().model("gpt2"), 3);
+  ASSERT_NE(run.inference(), nullptr);
+  EXPECT_EQ(run.inference()->new_tokens, 3);
+  EXPECT_FALSE(run.trains());
+  EXPECT_THROW((void)run.training(), std::bad_variant_access);
+  EXPECT_EQ(run.checkpointing(), Checkpointing::kNone);
+  EXPECT_FALSE(run.uses_trainer());
+  EXPECT_FALSE(run.compiles());
+  EXPECT_EQ(run.accumulation_steps(), 1);
+  EXPECT_EQ(resolve(registry().model("gpt2"), {}).run.inference(), nullptr);
+}
+
 TEST(Inference, WhatIsRefused) {
   const struct {
     const char* model;

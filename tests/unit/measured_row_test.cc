@@ -38,7 +38,7 @@ TEST(MeasuredRow, AsksForItsRunOnItsCard) {
   EXPECT_FALSE(llama.tie_word_embeddings);
   EXPECT_EQ(question.model.reference, "small");
   EXPECT_EQ(question.run.run.batch_size, 3);
-  EXPECT_EQ(question.run.run.optimizer, Optimizer::kSgd);
+  EXPECT_EQ(question.run.run.training().optimizer, Optimizer::kSgd);
   EXPECT_EQ(question.device.name, "h200-sxm");
 }
 

@@ -32,7 +32,7 @@ RunSpec run_on(std::int64_t gpus) {
   run.batch_size = 2;
   run.sequence_length = 1024;
   run.precision = Precision::kBf16;
-  run.parallel.framework = Framework::kMegatron;
+  run.parallel.layout = MegatronLayout{};
   run.parallel.data_parallel = DataParallel::kMegatronDist;
   run.parallel.gpus = gpus;
   return run;
@@ -67,7 +67,7 @@ TEST_P(Split, TheRanksTogetherHoldTheWholeModelOnce) {
   run.parallel.pipeline = c.pipeline;
   run.parallel.virtual_stages = c.virtual_stages;
   run.parallel.expert = c.expert;
-  run.parallel.megatron.expert_tensor = 1;
+  run.parallel.megatron().expert_tensor = 1;
   std::int64_t held = 0;
   for (const RankGroup& group : megatron_ranks(model, run)) {
     for (const ParameterInfo& each : run_megatron(model, run, test::h100(), group.first).parameters) {
@@ -131,12 +131,12 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   EXPECT_EQ(peak(llama(), many), first) << "micro-batches beyond those in flight cost nothing";
 
   RunSpec full = plain;
-  full.checkpointing = Checkpointing::kFull;
+  full.training().checkpointing = Checkpointing::kFull;
   RunSpec selective = plain;
-  selective.checkpointing = Checkpointing::kSelective;
-  selective.parallel.megatron.attention = MegatronAttention::kUnfused;
+  selective.training().checkpointing = Checkpointing::kSelective;
+  selective.parallel.megatron().attention = MegatronAttention::kUnfused;
   RunSpec unfused = plain;
-  unfused.parallel.megatron.attention = MegatronAttention::kUnfused;
+  unfused.parallel.megatron().attention = MegatronAttention::kUnfused;
   EXPECT_LT(peak(llama(), full), first);
   EXPECT_LT(peak(llama(), selective), peak(llama(), unfused));
 
@@ -145,10 +145,10 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   EXPECT_GT(peak(llama(), interleaved), first) << "1 + (P - 1) / (P V) times the activations";
 
   RunSpec two_put_off = plain;
-  two_put_off.parallel.megatron.defers_head_gradient = true;
-  two_put_off.parallel.megatron.deferral_limit = 2;
+  two_put_off.parallel.megatron().defers_head_gradient = true;
+  two_put_off.parallel.megatron().deferral_limit = 2;
   RunSpec all_put_off = two_put_off;
-  all_put_off.parallel.megatron.deferral_limit = 0;
+  all_put_off.parallel.megatron().deferral_limit = 0;
   const std::int64_t last_stage = 6;
   EXPECT_GT(peak(llama(), two_put_off, last_stage), peak(llama(), plain, last_stage));
   EXPECT_GT(peak(llama(), all_put_off, last_stage), peak(llama(), two_put_off, last_stage));
@@ -161,7 +161,7 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   EXPECT_LT(peak(llama(), sequence), peak(llama(), tensor));
 
   RunSpec even = run_on(8), uneven = even;
-  uneven.parallel.megatron.expert_imbalance = 2;
+  uneven.parallel.megatron().expert_imbalance = 2;
   EXPECT_GT(peak(deepseek(), uneven), peak(deepseek(), even));
 }
 

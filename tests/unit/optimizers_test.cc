@@ -73,11 +73,13 @@ TEST_F(Optimizers, ListsAreByDtype) {
   parameter({1}, DType::kBFloat16);
   parameter({2}, DType::kFloat32);
   parameter({3}, DType::kBFloat16);
-  OptimizerSteps adagrad(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kAdagrad}, {all()});
+  OptimizerSteps adagrad(bench_.tape,
+                         RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kAdagrad}}, {all()});
   EXPECT_EQ(step_of(adagrad),
             "+8 _foreach_sqrt; +8 _foreach_mul; "
             "+2 _foreach_sqrt; +6 _foreach_sqrt; -8; +2 _foreach_mul; +6 _foreach_mul; -8; -6; -2; -6; -2");
-  OptimizerSteps adamax(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kAdamax}, {all()});
+  OptimizerSteps adamax(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kAdamax}},
+                        {all()});
   (void)step_of(adamax);
   EXPECT_EQ(step_of(adamax), "+8 _foreach_abs; -8; +2 _foreach_abs; +6 _foreach_abs; -6; -2")
       << "its list dies before the next one";
@@ -86,7 +88,8 @@ TEST_F(Optimizers, ListsAreByDtype) {
 TEST_F(Optimizers, AParameterWithoutAGradientIsLeftOut) {
   parameter({10});
   parameter({20}, DType::kFloat32, false);
-  OptimizerSteps rmsprop(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kRmsprop}, {all()});
+  OptimizerSteps rmsprop(bench_.tape,
+                         RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kRmsprop}}, {all()});
   EXPECT_EQ(step_of(rmsprop), "+40 zeros_like; +40 _foreach_sqrt; -40");
   EXPECT_EQ(step_of(rmsprop), "+40 _foreach_sqrt; -40");
   bench_.start();
@@ -99,7 +102,8 @@ TEST_F(Optimizers, AParameterWithoutAGradientIsLeftOut) {
 TEST_F(Optimizers, MuonLeavesVectorsToAdamW) {
   parameter({5});
   parameter({4, 2});
-  OptimizerSteps muon(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kMuon}, {all()});
+  OptimizerSteps muon(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kMuon}},
+                      {all()});
   const std::string first = step_of(muon);
   EXPECT_TRUE(first.starts_with("+32 zeros_like; +32 lerp; +16 _to_copy; +2 linalg_vector_norm; +2 clamp; -2; -2"));
   EXPECT_TRUE(first.ends_with("-16; +20 zeros_like; +20 zeros_like; +20 _foreach_sqrt; -20")) << first;
@@ -109,14 +113,16 @@ TEST_F(Optimizers, MuonLeavesVectorsToAdamW) {
 TEST_F(Optimizers, BitsAndBytesTakesStatesAndNothingElse) {
   parameter({4096});
   parameter({4095});
-  OptimizerSteps lion(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kLion8bit}, {all()});
+  OptimizerSteps lion(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kLion8bit}},
+                      {all()});
   EXPECT_EQ(step_of(lion), "+1024 _to_copy; +4096 zeros_like; +64 zeros; +16380 zeros_like");
   EXPECT_EQ(step_of(lion), "");
 }
 
 TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
   parameter({100000}, DType::kBFloat16);
-  OptimizerSteps paged(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kPagedAdamW}, {all()});
+  OptimizerSteps paged(bench_.tape,
+                       RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kPagedAdamW}}, {all()});
   EXPECT_EQ(step_of(paged), "");
   EXPECT_EQ(bench_.tape.managed_bytes, 800000);
   (void)step_of(paged);
@@ -126,7 +132,8 @@ TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
 // AdEMAMix's scales come first, and its first state holds two averages (ademamix.py).
 TEST_F(Optimizers, AdEMAMix) {
   parameter({4096});
-  OptimizerSteps ademamix(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kAdEMAMix8bit}, {all()});
+  OptimizerSteps ademamix(
+      bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kAdEMAMix8bit}}, {all()});
   EXPECT_EQ(step_of(ademamix),
             "+1024 _to_copy; +1024 _to_copy; +128 zeros; +64 zeros; +8192 zeros_like; +4096 zeros_like");
 }
@@ -135,10 +142,12 @@ TEST_F(Optimizers, AdEMAMix) {
 TEST_F(Optimizers, AdagradMakesItsStatesWhenItIsMade) {
   parameter({10});
   bench_.start();
-  const OptimizerSteps bare(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = Optimizer::kAdagrad}, {all()});
+  const OptimizerSteps bare(
+      bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kAdagrad}}, {all()});
   EXPECT_EQ(bench_.events(), "+40 full_like");
   bench_.start();
-  const OptimizerSteps trainer(bench_.tape, RunSpec{.loop = Loop::kTrainer, .optimizer = Optimizer::kAdagrad}, {all()});
+  const OptimizerSteps trainer(
+      bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kTrainer, .optimizer = Optimizer::kAdagrad}}, {all()});
   EXPECT_EQ(bench_.events(), "+40 full_like; +4 _to_copy");
 }
 
@@ -146,7 +155,8 @@ TEST_F(Optimizers, AdagradMakesItsStatesWhenItIsMade) {
 TEST_F(Optimizers, TheLossScalerUnscalesForAllButFusedAdamW) {
   parameter({10});
   for (const Optimizer kind : {Optimizer::kLion, Optimizer::kMuon, Optimizer::kAdafactorTorch, Optimizer::kSgd}) {
-    OptimizerSteps optimizer(bench_.tape, RunSpec{.loop = Loop::kBare, .optimizer = kind}, {all()});
+    OptimizerSteps optimizer(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = kind}},
+                             {all()});
     GradScaler scaler(bench_.tape, true, 0);
     const Tensor scaled = scaler.scale(bench_.input({}));
     bench_.start();

@@ -62,7 +62,7 @@ TEST(SumOverRanks, OfFsdp2OnSplitLayersIsEachPartAndItsPadding) {
 TEST(SumOverRanks, OfHsdpOnSplitLayersIsACopyForEachGroup) {
   const Whole whole = whole_model();
   RunSpec run = mesh_run(8, 2, DataParallel::kFsdp2);
-  run.parallel.hsdp_shard = 2;
+  run.parallel.torch().hsdp_shard = 2;
   EXPECT_EQ(of(sum_over_ranks(run), Category::kGradients), 2 * split_and_padded(whole, 2));
 }
 
@@ -110,7 +110,7 @@ RunSpec several_stages(PipelineSchedule schedule, bool reshards) {
   options.gpus = 4;
   options.parallel = {.data_parallel = DataParallel::kFsdp2, .pipeline = 2, .schedule = schedule};
   options.parallel.virtual_stages = 2;
-  options.parallel.reshard_after_forward = reshards;
+  options.torch.reshard_after_forward = reshards;
   return resolve(four_layers(), options).run;
 }
 
@@ -194,7 +194,7 @@ constexpr Odd kOdd[] = {
     {"SpeechOnFsdp2WithRecomputation", "whisper-base",
      [](RunOptions& o) {
        o.parallel.data_parallel = DataParallel::kFsdp2;
-       o.parallel.fsdp_param_dtype = DType::kBFloat16;
+       o.torch.fsdp_param_dtype = DType::kBFloat16;
        o.checkpointing = Checkpointing::kFull;
      },
      nullptr},

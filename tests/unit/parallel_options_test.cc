@@ -50,10 +50,12 @@ const Refusal kRefusals[] = {
        o.framework = Framework::kMegatron;
      },
      "framework-has-mode"},
+    {"DeepSpeedOptionsOfTorch", [](RunOptions& o) { o.deepspeed.sub_group_size = 5; },
+     "deepspeed-options-of-deepspeed"},
     {"FsdpOptionsOfDdp",
      [](RunOptions& o) {
        o.gpus = 2;
-       o.parallel.fsdp_param_dtype = DType::kBFloat16;
+       o.torch.fsdp_param_dtype = DType::kBFloat16;
      },
      "fsdp-dtypes-of-fsdp"},
     {"FsdpStatesAloneOnTheHost",
@@ -176,6 +178,30 @@ TEST(Defaults, AreFilledInAndSaid) {
   EXPECT_EQ(sharing_ranks(context.run.parallel), 4);  // shards of parameters, over 2 x 2 ranks
   EXPECT_EQ(context.run.parallel.offload_states, OffloadTo::kHost);
   EXPECT_THAT(context.assumptions, ::testing::Contains(HasSubstr("CPUOffloadPolicy")));
+}
+
+/// What each framework was asked for at once.
+RunOptions of_all_frameworks(Framework framework, std::int64_t gpus) {
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = gpus, .framework = framework};
+  options.torch.ddp_bucket_view = true;
+  if (framework != Framework::kTorch) options.deepspeed.sub_group_size = 5;
+  options.megatron.vocabulary_multiple = 64;
+  return options;
+}
+
+TEST(Layout, HoldsWhatItsFrameworkWasAskedForAlone) {
+  const auto layout = [](Framework framework, std::int64_t gpus) {
+    const Parallel p = resolve(model("llama-3.2-1b"), of_all_frameworks(framework, gpus)).run.parallel;
+    EXPECT_EQ(p.framework(), framework);
+    return p;
+  };
+  EXPECT_TRUE(layout(Framework::kTorch, 2).torch().ddp_bucket_view);
+  EXPECT_EQ(layout(Framework::kDeepSpeed, 1).deepspeed().sub_group_size, 5);
+  EXPECT_EQ(layout(Framework::kMegatron, 1).megatron().vocabulary_multiple, 64);
+  const Parallel one = layout(Framework::kTorch, 1);
+  EXPECT_TRUE(std::holds_alternative<OneGpu>(one.layout));
+  EXPECT_EQ(one.gathered_dtype(), std::nullopt);
+  EXPECT_THROW((void)one.torch(), std::bad_variant_access);
 }
 
 }  // namespace

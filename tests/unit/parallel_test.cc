@@ -114,7 +114,7 @@ TEST(SumOverRanks, OfTensorParallelWithTheSequenceSharesAllMatrices) {
 TEST(SumOverRanks, OfHsdpIsACopyForEachGroup) {
   const Whole whole = whole_model();
   RunSpec run = run_on(4, DataParallel::kFsdp2);
-  run.parallel.hsdp_shard = 2;
+  run.parallel.torch().hsdp_shard = 2;
   const Held sum = sum_over_ranks(run);
   EXPECT_EQ(of(sum, Category::kWeights), 2 * padded(whole, 2) + 4 * whole.buffers);
   EXPECT_EQ(of(sum, Category::kGradients), 2 * padded(whole, 2));

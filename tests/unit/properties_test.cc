@@ -39,8 +39,8 @@ RunSpec run_of(const std::string& name, std::int64_t batch, std::int64_t sequenc
   run.batch_size = batch;
   run.sequence_length = sequence;
   run.precision = precision;
-  run.loop = loop;
-  run.optimizer = Optimizer::kAdamWForeach;
+  run.training().loop = loop;
+  run.training().optimizer = Optimizer::kAdamWForeach;
   return run;
 }
 
@@ -117,8 +117,8 @@ TEST(Properties, ExactIsAtMostAllocatedIsAtMostReservedAndCategoriesSum) {
                                         Optimizer::kSgd, Optimizer::kSgdMomentum}) {
         for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
           RunSpec run = run_of(name, 3, 77, precision);  // odd on purpose
-          run.optimizer = optimizer;
-          run.checkpointing = checkpointing;
+          run.training().optimizer = optimizer;
+          run.training().checkpointing = checkpointing;
           const ReplayResult memory = estimate(with_layers(name, 2), run, h100()).memory;
           EXPECT_LE(memory.exact_peak, memory.peak_allocated);
           EXPECT_LE(memory.peak_allocated, memory.peak_reserved);
@@ -137,7 +137,7 @@ TEST(Properties, CheckpointingNeverRaisesWhatForwardKeeps) {
     for (const Precision precision : kPrecisions) {
       RunSpec run = run_of(name, 4, 128, precision);
       const Bytes without = activations_of(with_layers(name, 4), run);
-      run.checkpointing = Checkpointing::kFull;
+      run.training().checkpointing = Checkpointing::kFull;
       EXPECT_LT(activations_of(with_layers(name, 4), run), without) << name << ' ' << static_cast<int>(precision);
     }
   }
@@ -146,7 +146,7 @@ TEST(Properties, CheckpointingNeverRaisesWhatForwardKeeps) {
 TEST(Properties, OptimizerStatesByOptimizer) {
   const auto states = [](Optimizer optimizer) {
     RunSpec run = run_of("gpt2", 1, 64, Precision::kFp32);
-    run.optimizer = optimizer;
+    run.training().optimizer = optimizer;
     const Trace trace = run_symbolically(with_layers("gpt2", 2), run, h100()).trace;
     Bytes bytes = 0;
     for (const Block& block : trace.blocks) {
@@ -215,7 +215,7 @@ TEST(Properties, ACheckpointedLayerKeepsItsInput) {  // 4h bytes a token, 2h in 
                {"llama-3.2-1b", Precision::kBf16, 2 * 2048}};
   for (const auto& each : cases) {
     RunSpec run = run_of(each.name, batch, sequence, each.precision);
-    run.checkpointing = Checkpointing::kFull;
+    run.training().checkpointing = Checkpointing::kFull;
     const auto kept = [&](std::int64_t layers) {
       const auto live = at_end_of_forward(run_symbolically(with_layers(each.name, layers), run, h100()).trace);
       return live[static_cast<std::size_t>(Category::kActivations)] +

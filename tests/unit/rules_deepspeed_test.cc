@@ -24,12 +24,6 @@ const RunOptions kStage2 = zero(DataParallel::kDsZero2);
 const RunOptions kUlysses = ulysses(2);
 
 const test::RuleCase kCases[] = {
-    {"deepspeed-options-of-deepspeed", "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.deepspeed.overlap_comm = true; }},
-    {"deepspeed-options-of-deepspeed",
-     "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.deepspeed.sub_group_size = 5; },
-     {.gpus = 2}},
     {"deepspeed-has-mode", "llama-3.2-1b", [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDdp; },
      kStage2},
     {"deepspeed-tp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.tensor = 2; }, kStage2},
@@ -64,7 +58,7 @@ const test::RuleCase kCases[] = {
     {"ulysses-padding", "llama-3.2-1b", [](RunSpec& run) { run.padding = true; }, kUlysses},
     {"ulysses-liger", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; }, kUlysses},
     {"ulysses-selective-checkpointing", "llama-3.2-1b",
-     [](RunSpec& run) { run.checkpointing = Checkpointing::kSelective; }, kUlysses},
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kSelective; }, kUlysses},
 };
 
 TEST(RulesOfDeepSpeed, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_deepspeed(), kCases); }

@@ -29,13 +29,13 @@ const test::RuleCase kCases[] = {
     {"quantize-trains-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; }},
     {"prepare-kbit-of-position-bias",
      "t5-small",
-     [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; },
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; },
      {.lora_rank = 8, .quantization = Quantization::kNf4}},
     {"prepare-kbit-of-quantized", "gpt2", [](RunSpec& run) { run.fine_tuning.prepares_for_kbit = true; }},
     {"liger-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.liger = true; }},
     // LitGPT
-    {"litgpt-trains", "litgpt", [](RunSpec& run) { run.inference = Inference{}; }},
-    {"litgpt-in-its-own-loop", "litgpt", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"litgpt-trains", "litgpt", [](RunSpec& run) { run.purpose = Inference{}; }},
+    {"litgpt-in-its-own-loop", "litgpt", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
     {"litgpt-of-two-tokens", "litgpt", [](RunSpec& run) { run.sequence_length = 1; }},
     {"litgpt-predicts-tokens", "litgpt", [](RunSpec& run) { run.task = Task::kSequenceClassification; }},
     {"litgpt-precision", "litgpt", [](RunSpec& run) { run.precision = Precision::kAmpBf16; }},
@@ -56,8 +56,8 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.fine_tuning.lora->in_base_dtype = false; },
      {.lora_rank = 8}},
     {"litgpt-liger", "litgpt", [](RunSpec& run) { run.fine_tuning.liger = true; }},
-    {"litgpt-checkpointing", "litgpt", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
-    {"litgpt-compile", "litgpt", [](RunSpec& run) { run.compile = true; }},
+    {"litgpt-checkpointing", "litgpt", [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; }},
+    {"litgpt-compile", "litgpt", [](RunSpec& run) { run.training().compile = true; }},
     {"litgpt-one-gpu", "litgpt", [](RunSpec& run) { run.parallel.gpus = 2; }},
 };
 

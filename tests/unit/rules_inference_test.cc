@@ -9,30 +9,30 @@ const RunOptions kOnePass{.inference = Inference{}};
 const RunOptions kGenerates{.sequence_length = 100, .inference = Inference{.new_tokens = 3}};
 
 const test::RuleCase kCases[] = {
-    {"infer-contrastive", "clip-vit-base-patch32", [](RunSpec& run) { run.inference = Inference{}; }},
-    {"infer-ids-of-the-decoder", "t5-small", [](RunSpec& run) { run.inference->new_tokens = 0; }, kGenerates},
+    {"infer-contrastive", "clip-vit-base-patch32", [](RunSpec& run) { run.purpose = Inference{}; }},
+    {"infer-ids-of-the-decoder", "t5-small", [](RunSpec& run) { run.inference()->new_tokens = 0; }, kGenerates},
     {"infer-one-gpu", "gpt2", [](RunSpec& run) { run.parallel.gpus = 2; }, kOnePass},
     {"infer-one-gpu", "gpt2",
      [](RunSpec& run) {
-       run.parallel.framework = Framework::kDeepSpeed;
+       run.parallel.layout = DeepSpeedZero{};
        run.parallel.data_parallel = DataParallel::kDsZero3;
      },
      kOnePass},
     {"kv-cache-dtype-of-activations", "gpt2",
-     [](RunSpec& run) { run.inference->key_value_cache_dtype = DType::kFloat16; }, kOnePass},
+     [](RunSpec& run) { run.inference()->key_value_cache_dtype = DType::kFloat16; }, kOnePass},
     {"infer-liger", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; }, kOnePass},
-    {"new-tokens-of-language-models", "bert-base", [](RunSpec& run) { run.inference->new_tokens = 5; }, kOnePass},
+    {"new-tokens-of-language-models", "bert-base", [](RunSpec& run) { run.inference()->new_tokens = 5; }, kOnePass},
     {"new-tokens-of-language-models",
      "gpt2",
-     [](RunSpec& run) { run.inference->new_tokens = 5; },
+     [](RunSpec& run) { run.inference()->new_tokens = 5; },
      {.task = Task::kSequenceClassification, .inference = Inference{}}},
     {"new-tokens-within-positions", "gpt2",
-     [](RunSpec& run) { run.inference->new_tokens = 925; },  // 924 after a prompt of 100 end at 1024
+     [](RunSpec& run) { run.inference()->new_tokens = 925; },  // 924 after a prompt of 100 end at 1024
      kGenerates},
-    {"new-tokens-within-decoder-positions", "bart-base", [](RunSpec& run) { run.inference->new_tokens = 1024; },
+    {"new-tokens-within-decoder-positions", "bart-base", [](RunSpec& run) { run.inference()->new_tokens = 1024; },
      kGenerates},
-    {"beams-need-new-tokens", "gpt2", [](RunSpec& run) { run.inference->beams = 2; }, kOnePass},
-    {"beams-of-experts", "mixtral-8x7b", [](RunSpec& run) { run.inference->beams = 2; }, kGenerates},
+    {"beams-need-new-tokens", "gpt2", [](RunSpec& run) { run.inference()->beams = 2; }, kOnePass},
+    {"beams-of-experts", "mixtral-8x7b", [](RunSpec& run) { run.inference()->beams = 2; }, kGenerates},
 };
 
 TEST(RulesOfInference, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_inference(), kCases); }
@@ -41,7 +41,7 @@ TEST(RulesOfInference, TokensMayFillThePositions) {
   for (const auto& [name, tokens] : {std::pair{"gpt2", 924}, std::pair{"bart-base", 1023}}) {
     const ModelSpec model = test::model_of(name);
     RunSpec run = resolve(model, kGenerates).run;
-    run.inference->new_tokens = tokens;
+    run.inference()->new_tokens = tokens;
     EXPECT_EQ(test::first_broken(model, run).rule(), "") << name;
   }
 }

@@ -38,31 +38,34 @@ const RunOptions kExperts = [] {
 const test::RuleCase kCases[] = {
     {"megatron-builds-family",
      "gemma-2b",
-     [](RunSpec& run) { run.parallel.framework = Framework::kMegatron; },
+     [](RunSpec& run) { run.parallel.layout = MegatronLayout{}; },
      {.precision = Precision::kBf16}},
     {"megatron-builds-family",
      "opt-125m",
-     [](RunSpec& run) { run.parallel.framework = Framework::kMegatron; },
+     [](RunSpec& run) { run.parallel.layout = MegatronLayout{}; },
      {.precision = Precision::kBf16}},
     {"megatron-trains",
      "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.framework = Framework::kMegatron; },
+     [](RunSpec& run) { run.parallel.layout = MegatronLayout{}; },
      {.precision = Precision::kBf16, .inference = Inference{}}},
     {"megatron-task", "llama-3.2-1b", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kPlain},
     {"megatron-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpBf16; }, kPlain},
-    {"megatron-optimizer", "llama-3.2-1b", [](RunSpec& run) { run.optimizer = Optimizer::kSgd; }, kPlain},
+    {"megatron-optimizer", "llama-3.2-1b", [](RunSpec& run) { run.training().optimizer = Optimizer::kSgd; }, kPlain},
     {"megatron-attention", "llama-3.2-1b", [](RunSpec& run) { run.attention = Attention::kEager; }, kPlain},
     {"megatron-checkpointing", "llama-3.2-1b",
-     [](RunSpec& run) { run.checkpointing = Checkpointing::kFull, run.checkpoint_every = 2; }, kPlain},
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull, run.training().checkpoint_every = 2; },
+     kPlain},
     {"megatron-adapters", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }, kPlain},
     {"megatron-frozen", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.frozen = {"model.embed_tokens"}; }, kPlain},
     {"megatron-liger", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; }, kPlain},
     {"megatron-padding", "llama-3.2-1b", [](RunSpec& run) { run.padding = true; }, kPlain},
     {"megatron-cache", "llama-3.2-1b", [](RunSpec& run) { run.use_cache = true; }, kPlain},
-    {"megatron-compile", "llama-3.2-1b", [](RunSpec& run) { run.compile = true; }, kPlain},
-    {"megatron-activation-offload", "llama-3.2-1b", [](RunSpec& run) { run.offload_activations = true; }, kPlain},
+    {"megatron-compile", "llama-3.2-1b", [](RunSpec& run) { run.training().compile = true; }, kPlain},
+    {"megatron-activation-offload", "llama-3.2-1b", [](RunSpec& run) { run.training().offload_activations = true; },
+     kPlain},
     {"megatron-optimizer-offload", "llama-3.2-1b",
-     [](RunSpec& run) { run.max_grad_norm.reset(), run.offload_optimizer = true; }, megatron(1, 1, 1)},
+     [](RunSpec& run) { run.training().max_grad_norm.reset(), run.training().offload_optimizer = true; },
+     megatron(1, 1, 1)},
     {"megatron-has-mode", "llama-3.2-1b", [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kFsdp2; },
      kPlain},
     {"megatron-states-offload", "llama-3.2-1b", [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; },
@@ -71,45 +74,45 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.parallel.offload_parameters = OffloadTo::kHost; }, kPlain},
     // arguments
     {"megatron-deferral-needs-pipeline", "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.megatron.defers_head_gradient = true; }, kPlain},
+     [](RunSpec& run) { run.parallel.megatron().defers_head_gradient = true; }, kPlain},
     {"megatron-deferral-needs-fusion", "llama-3.2-1b",
      [](RunSpec& run) {
-       run.parallel.megatron.defers_head_gradient = true;
-       run.parallel.megatron.fuses_weight_gradients = false;
+       run.parallel.megatron().defers_head_gradient = true;
+       run.parallel.megatron().fuses_weight_gradients = false;
      },
      kTwoStages},
-    {"megatron-deferral-limit", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.deferral_limit = 2; },
+    {"megatron-deferral-limit", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().deferral_limit = 2; },
      kTwoStages},
-    {"megatron-layer-scaling", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.scales_by_layer = true; },
+    {"megatron-layer-scaling", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().scales_by_layer = true; },
      kPlain},
     {"megatron-one-activation", "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.megatron.squared_relu = true, run.parallel.megatron.swiglu = true; }, kPlain},
-    {"megatron-unfused-rope-with-cp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.fuses_rope = false; },
+     [](RunSpec& run) { run.parallel.megatron().squared_relu = true, run.parallel.megatron().swiglu = true; }, kPlain},
+    {"megatron-unfused-rope-with-cp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().fuses_rope = false; },
      kContext},
     {"megatron-counts-or-says-ends", "llama-3.2-1b",
      [](RunSpec& run) {
-       run.parallel.megatron.counts_embedding = true;
-       run.parallel.megatron.last_stage_layers = 9;
+       run.parallel.megatron().counts_embedding = true;
+       run.parallel.megatron().last_stage_layers = 9;
      },
      kTwoStages},
     // pipelines
     {"megatron-schedules", "llama-3.2-1b", [](RunSpec& run) { run.parallel.schedule = PipelineSchedule::kGpipe; },
      kTwoStages},
-    {"megatron-uneven-ends", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.first_stage_layers = 2; },
+    {"megatron-uneven-ends", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().first_stage_layers = 2; },
      kPlain},
-    {"megatron-uneven-ends", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.first_stage_layers = 4; },
+    {"megatron-uneven-ends", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().first_stage_layers = 4; },
      kInterleaved},
     {"megatron-stages-hold-all-layers", "llama-3.2-1b",
      [](RunSpec& run) {
-       run.parallel.megatron.first_stage_layers = 7;
-       run.parallel.megatron.last_stage_layers = 8;
+       run.parallel.megatron().first_stage_layers = 7;
+       run.parallel.megatron().last_stage_layers = 8;
      },
      kTwoStages},
     {"megatron-stages-hold-all-layers", "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.megatron.first_stage_layers = 17; }, kTwoStages},
+     [](RunSpec& run) { run.parallel.megatron().first_stage_layers = 17; }, kTwoStages},
     {"megatron-stages-are-even", "llama-3.2-1b", [](RunSpec& run) { run.parallel.gpus = run.parallel.pipeline = 3; },
      kTwoStages},
-    {"megatron-stages-are-even", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron.counts_loss = true; },
+    {"megatron-stages-are-even", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().counts_loss = true; },
      kTwoStages},
     {"megatron-interleaved-needs-virtual-stages", "llama-3.2-1b",
      [](RunSpec& run) { run.parallel.schedule = PipelineSchedule::kInterleaved; }, kTwoStages},
@@ -118,17 +121,17 @@ const test::RuleCase kCases[] = {
     {"megatron-interleaved-micro-batches", "llama-3.2-1b", [](RunSpec& run) { run.parallel.micro_batches = 6; },
      kInterleaved},
     {"megatron-group-needs-virtual-stages", "llama-3.2-1b",
-     [](RunSpec& run) { run.parallel.megatron.micro_batch_group = 4; }, kFourStages},
+     [](RunSpec& run) { run.parallel.megatron().micro_batch_group = 4; }, kFourStages},
     {"megatron-group-size", "llama-3.2-1b",
      [](RunSpec& run) {
        run.parallel.micro_batches = 10;
-       run.parallel.megatron.micro_batch_group = 3;
+       run.parallel.megatron().micro_batch_group = 3;
      },
      kInterleaved},
     {"megatron-group-size", "llama-3.2-1b",
      [](RunSpec& run) {
        run.parallel.micro_batches = 11;
-       run.parallel.megatron.micro_batch_group = 9;  // of which two are left
+       run.parallel.megatron().micro_batch_group = 9;  // of which two are left
      },
      kInterleaved},
     // sequences
@@ -167,19 +170,19 @@ const Accepted kAccepted[] = {
     {"TensorAndPipeline", [](RunSpec& run) { run.parallel.tensor = 2, run.parallel.pipeline = 4; }},
     {"UnevenStagesGiven",
      [](RunSpec& run) {
-       run.parallel.pipeline = 4, run.parallel.megatron.first_stage_layers = 2;
-       run.parallel.megatron.last_stage_layers = 4;
+       run.parallel.pipeline = 4, run.parallel.megatron().first_stage_layers = 2;
+       run.parallel.megatron().last_stage_layers = 4;
      }},
     {"EmbeddingAndLossAreCounted",
      [](RunSpec& run) {
        run.parallel.pipeline = 9;
-       run.parallel.megatron.counts_embedding = run.parallel.megatron.counts_loss = true;
+       run.parallel.megatron().counts_embedding = run.parallel.megatron().counts_loss = true;
      },
      9},
     {"Group",
      [](RunSpec& run) {
        run.parallel.pipeline = 4, run.parallel.virtual_stages = 2, run.parallel.micro_batches = 10;
-       run.parallel.megatron.micro_batch_group = 5;
+       run.parallel.megatron().micro_batch_group = 5;
      }},
     {"Experts", [](RunSpec& run) { run.parallel.expert = 8; }, 8, "mixtral-8x7b"},
 };

@@ -25,11 +25,13 @@ const test::RuleCase kCases[] = {
     {"sequence-within-positions", "gpt2", [](RunSpec& run) { run.sequence_length = 1025; }},
     {"image-size-of-positions", "vit-base-patch16-224", [](RunSpec& run) { run.image_size = 256; }},
     {"image-size-of-positions", "clip-vit-base-patch32", [](RunSpec& run) { run.image_size = 256; }},
-    {"contrastive-in-a-plain-loop", "clip-vit-base-patch32", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
-    {"torchvision-checkpointing", "resnet18", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
+    {"contrastive-in-a-plain-loop", "clip-vit-base-patch32",
+     [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
+    {"torchvision-checkpointing", "resnet18",
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; }},
     {"torchvision-trainer-images",
      "resnet18",
-     [](RunSpec& run) { run.loop = Loop::kTrainer; },
+     [](RunSpec& run) { run.training().loop = Loop::kTrainer; },
      {.precision = Precision::kBf16}},
     // masks and caches
     {"padding-of-images", "resnet18", [](RunSpec& run) { run.padding = true; }},
@@ -49,7 +51,7 @@ const test::RuleCase kCases[] = {
     {"flash-attention-in-16-bit", "gpt2", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"position-bias-offloaded-and-recomputed",
      "t5-small",
-     [](RunSpec& run) { run.offload_activations = true; },
+     [](RunSpec& run) { run.training().offload_activations = true; },
      {.checkpointing = Checkpointing::kFull}},
     {"weights-dtype-is-known", "gpt2", [](RunSpec& run) { run.weights_dtype = DType::kFloat64; }},
     {"precision-is-that-of-weights", "bert-base", [](RunSpec& run) { run.weights_dtype = DType::kFloat16; }},
@@ -58,9 +60,9 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.weights_dtype = DType::kFloat32; },
      {.precision = Precision::kBf16}},
     // a user's own layers
-    {"layers-in-a-plain-loop", "layers/mlp", [](RunSpec& run) { run.loop = Loop::kTrainer; }},
+    {"layers-in-a-plain-loop", "layers/mlp", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
     {"layers-attention", "layers/decoder", [](RunSpec& run) { run.attention = Attention::kEager; }},
-    {"layers-checkpointing", "layers/mlp", [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; }},
+    {"layers-checkpointing", "layers/mlp", [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; }},
 };
 
 TEST(RulesOfModels, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_models(), kCases); }

@@ -80,11 +80,11 @@ class ModeNone : public ::testing::TestWithParam<NoMode> {};
 // What was asked for is not what a resolved run tells, so resolve_parallel() itself refuses.
 TEST_P(ModeNone, IsRefusedWhereCopiesWouldShareNothing) {
   const NoMode& each = GetParam();
-  Parallel asked;
-  asked.tensor = 2;
+  RunOptions asked{.gpus = each.gpus, .framework = each.framework, .data_parallel_given = true};
+  asked.parallel.tensor = 2;
   std::vector<std::string> assumptions;
   try {
-    const Parallel p = resolve_parallel(asked, each.gpus, each.framework, assumptions, true);
+    const Parallel p = resolve_parallel(asked, assumptions);
     EXPECT_STREQ(each.rule, "");
     EXPECT_EQ(p.data_parallel, DataParallel::kNone);
   } catch (const Error& error) {

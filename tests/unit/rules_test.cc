@@ -135,7 +135,7 @@ TEST(Rules, TheFirstBrokenOneIsTold) {
 TEST(Rules, WhatIsNotModelledHasACodeOfItsOwn) {
   const ModelSpec gpt2 = test::model_of("gpt2");
   RunSpec run = resolve(gpt2, RunOptions{.inference = Inference{}}).run;
-  run.inference->key_value_cache_dtype = DType::kFloat16;
+  run.inference()->key_value_cache_dtype = DType::kFloat16;
   EXPECT_EQ(test::first_broken(gpt2, run).code(), ErrorCode::kUnsupported);
 }
 

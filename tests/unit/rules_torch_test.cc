@@ -54,7 +54,7 @@ const RunOptions kZeroBubble = with_pipeline(on(2, DataParallel::kNone), Pipelin
 const RunOptions kZeroBubbleV = with_pipeline(on(2, DataParallel::kNone), PipelineSchedule::kZeroBubbleV);
 const RunOptions kZeroBubbleFsdp2 = [] {
   RunOptions options = with_pipeline(on(4, DataParallel::kFsdp2), PipelineSchedule::kZeroBubble);
-  options.parallel.reshard_after_forward = false;
+  options.torch.reshard_after_forward = false;
   return options;
 }();
 const RunOptions kInterleaved = [] {
@@ -66,19 +66,24 @@ const RunOptions kInterleaved = [] {
 constexpr const char* kLlama = "llama-3.2-1b";  // 16 layers, 32 heads, 8 key/value heads, a tied head
 
 const test::RuleCase kModes[] = {
-    {"hsdp-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.hsdp_shard = 2; }, kDdp},
-    {"hsdp-of-fsdp1", kLlama, [](RunSpec& run) { run.parallel.hsdp_shard = 2; }, kFsdp1},
-    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.hsdp_shard = 3; }, kFsdp2},
-    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.hsdp_shard = 4; }, kFsdp2},
-    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.hsdp_shard = 1; }, kFsdp2},
-    {"fsdp-dtypes-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.fsdp_param_dtype = DType::kBFloat16; }, kDdp},
-    {"fsdp-dtypes-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.fsdp_reduce_dtype = DType::kFloat32; }, kDdp},
-    {"reshard-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.reshard_after_forward = false; }, kDdp},
-    {"keep-last-layer-of-fsdp2", kLlama, [](RunSpec& run) { run.parallel.keep_last_layer = true; }, kFsdp1},
+    {"hsdp-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.torch().hsdp_shard = 2; }, kDdp},
+    {"hsdp-of-fsdp1", kLlama, [](RunSpec& run) { run.parallel.torch().hsdp_shard = 2; }, kFsdp1},
+    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.torch().hsdp_shard = 3; }, kFsdp2},
+    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.torch().hsdp_shard = 4; }, kFsdp2},
+    {"hsdp-divides-ranks", kLlama, [](RunSpec& run) { run.parallel.torch().hsdp_shard = 1; }, kFsdp2},
+    {"fsdp-dtypes-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.torch().fsdp_param_dtype = DType::kBFloat16; },
+     kDdp},
+    {"fsdp-dtypes-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.torch().fsdp_reduce_dtype = DType::kFloat32; },
+     kDdp},
+    {"reshard-of-fsdp", kLlama, [](RunSpec& run) { run.parallel.torch().reshard_after_forward = false; }, kDdp},
+    {"keep-last-layer-of-fsdp2", kLlama, [](RunSpec& run) { run.parallel.torch().keep_last_layer = true; }, kFsdp1},
     {"keep-last-layer-of-fsdp2", kLlama,
-     [](RunSpec& run) { run.parallel.keep_last_layer = true, run.parallel.reshard_after_forward = false; }, kFsdp2},
-    {"ddp-options-of-ddp", kLlama, [](RunSpec& run) { run.parallel.ddp_bucket_view = true; }, kFsdp2},
-    {"ddp-options-of-ddp", kLlama, [](RunSpec& run) { run.parallel.ddp_static_graph = true; }, kDp},
+     [](RunSpec& run) {
+       run.parallel.torch().keep_last_layer = true, run.parallel.torch().reshard_after_forward = false;
+     },
+     kFsdp2},
+    {"ddp-options-of-ddp", kLlama, [](RunSpec& run) { run.parallel.torch().ddp_bucket_view = true; }, kFsdp2},
+    {"ddp-options-of-ddp", kLlama, [](RunSpec& run) { run.parallel.torch().ddp_static_graph = true; }, kDp},
     {"quantized-base-on-one-gpu",
      kLlama,
      [](RunSpec& run) { run.parallel.gpus = 2, run.parallel.data_parallel = DataParallel::kDdp; },
@@ -86,15 +91,15 @@ const test::RuleCase kModes[] = {
     // nn.DataParallel
     {"dp-on-one-node", kLlama, [](RunSpec& run) { run.parallel.nodes = 2; }, kDp},
     {"dp-cache", kLlama, [](RunSpec& run) { run.use_cache = true; }, kDp},
-    {"dp-accumulation", kLlama, [](RunSpec& run) { run.accumulation_steps = 2; }, kDp},
+    {"dp-accumulation", kLlama, [](RunSpec& run) { run.training().accumulation_steps = 2; }, kDp},
     // offload
     {"offload-of-fsdp2", kLlama, [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; }, kDdp},
     {"fsdp2-offloads-to-host", kLlama, [](RunSpec& run) { run.parallel.offload_parameters = OffloadTo::kNvme; },
      kFsdp2},
     {"fsdp2-offloads-all", kLlama, [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; }, kFsdp2},
     // the Trainer
-    {"trainer-splits-no-model", kLlama, [](RunSpec& run) { run.loop = Loop::kTrainer; }, kTensor},
-    {"trainer-splits-no-model", kLlama, [](RunSpec& run) { run.loop = Loop::kTrainer; }, kPipeline},
+    {"trainer-splits-no-model", kLlama, [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kTensor},
+    {"trainer-splits-no-model", kLlama, [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kPipeline},
     {"trainer-modes", kLlama, [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kZero1; },
      in_trainer(kDdp)},
     {"trainer-fsdp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, in_trainer(kFsdp2)},
@@ -114,8 +119,8 @@ const test::RuleCase kSplits[] = {
     {"cp-splits-sequence", kLlama, [](RunSpec& run) { run.sequence_length = 66; }, kContext},
     {"cp-attention", kLlama, [](RunSpec& run) { run.attention = Attention::kEager; }, kContext},
     {"cp-padding", kLlama, [](RunSpec& run) { run.padding = true; }, kContext},
-    {"cp-selective-checkpointing", kLlama, [](RunSpec& run) { run.checkpointing = Checkpointing::kSelective; },
-     kContext},
+    {"cp-selective-checkpointing", kLlama,
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kSelective; }, kContext},
     // expert parallelism
     {"ep-takes-all-gpus", "mixtral-8x7b", [](RunSpec& run) { run.parallel.expert = 2; }, kDdp},
     {"ep-adapters",
@@ -124,7 +129,7 @@ const test::RuleCase kSplits[] = {
      {.optimizer = Optimizer::kAdamWForLoop}},
     // sequence parallelism
     {"sp-needs-tp", kLlama, [](RunSpec& run) { run.parallel.sequence_parallel = true; }, kDdp},
-    {"loss-parallel-needs-sp", kLlama, [](RunSpec& run) { run.parallel.loss_parallel = true; }, kTensor},
+    {"loss-parallel-needs-sp", kLlama, [](RunSpec& run) { run.parallel.torch().loss_parallel = true; }, kTensor},
     {"sp-ddp", kLlama, [](RunSpec& run) { run.parallel.gpus = 4, run.parallel.data_parallel = DataParallel::kDdp; },
      kSequence},
     {"sp-splits-nothing-else", kLlama, [](RunSpec& run) { run.parallel.gpus = 4, run.parallel.context = 2; },
@@ -135,27 +140,28 @@ const test::RuleCase kSplits[] = {
     {"sp-splits-sequence", kLlama, [](RunSpec& run) { run.sequence_length = 65; }, kSequence},
     {"sp-padding", kLlama, [](RunSpec& run) { run.padding = true; }, kSequence},
     {"sp-attention", kLlama, [](RunSpec& run) { run.attention = Attention::kEager; }, kSequence},
-    {"sp-compile", kLlama, [](RunSpec& run) { run.compile = true; }, kSequence},
+    {"sp-compile", kLlama, [](RunSpec& run) { run.training().compile = true; }, kSequence},
     {"sp-liger", kLlama, [](RunSpec& run) { run.fine_tuning.liger = true; }, kSequence},
-    {"sp-checkpointing", kLlama, [](RunSpec& run) { run.checkpointing = Checkpointing::kSelective; }, kSequence},
-    {"sp-activation-offload", kLlama, [](RunSpec& run) { run.offload_activations = true; }, kSequence},
+    {"sp-checkpointing", kLlama, [](RunSpec& run) { run.training().checkpointing = Checkpointing::kSelective; },
+     kSequence},
+    {"sp-activation-offload", kLlama, [](RunSpec& run) { run.training().offload_activations = true; }, kSequence},
     {"sp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, kSequence},
-    {"sp-clipping", kLlama, [](RunSpec& run) { run.max_grad_norm = 1.0; }, kSequence},
-    {"sp-optimizer", kLlama, [](RunSpec& run) { run.optimizer = Optimizer::kSgd; }, kSequence},
+    {"sp-clipping", kLlama, [](RunSpec& run) { run.training().max_grad_norm = 1.0; }, kSequence},
+    {"sp-optimizer", kLlama, [](RunSpec& run) { run.training().optimizer = Optimizer::kSgd; }, kSequence},
     // tensor parallelism
     {"tp-modes", kLlama, [](RunSpec& run) { run.parallel.gpus = 4, run.parallel.data_parallel = DataParallel::kZero1; },
      kTensor},
-    {"tp-optimizer", kLlama, [](RunSpec& run) { run.optimizer = Optimizer::kAdamWForeach; }, kTensor},
+    {"tp-optimizer", kLlama, [](RunSpec& run) { run.training().optimizer = Optimizer::kAdamWForeach; }, kTensor},
     {"tp-optimizer", "mixtral-8x7b", [](RunSpec& run) { run.parallel.gpus = run.parallel.expert = 2; }},
-    {"tp-clipping", kLlama, [](RunSpec& run) { run.max_grad_norm = 1.0; }, kTensor},
-    {"tp-clipping", kLlama, [](RunSpec& run) { run.max_grad_norm = 1.0; }, kTensorFsdp2},
+    {"tp-clipping", kLlama, [](RunSpec& run) { run.training().max_grad_norm = 1.0; }, kTensor},
+    {"tp-clipping", kLlama, [](RunSpec& run) { run.training().max_grad_norm = 1.0; }, kTensorFsdp2},
     {"tp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, kTensor},
-    {"tp-adafactor", kLlama, [](RunSpec& run) { run.optimizer = Optimizer::kAdafactorTorch; }, kTensorFsdp2},
+    {"tp-adafactor", kLlama, [](RunSpec& run) { run.training().optimizer = Optimizer::kAdafactorTorch; }, kTensorFsdp2},
 };
 
 const test::RuleCase kPipelines[] = {
     {"pp-modes", kLlama, [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kFsdp1; }, kPipelineDdp},
-    {"pp-static-graph", kLlama, [](RunSpec& run) { run.parallel.ddp_static_graph = true; }, kPipelineDdp},
+    {"pp-static-graph", kLlama, [](RunSpec& run) { run.parallel.torch().ddp_static_graph = true; }, kPipelineDdp},
     {"pp-offload", kLlama, [](RunSpec& run) { run.parallel.offload_parameters = OffloadTo::kHost; },
      with_pipeline(kFsdp2)},
     {"pp-has-stages", "gpt2", [](RunSpec& run) { run.parallel.pipeline = 2; }, kDdp},
@@ -187,7 +193,7 @@ const test::RuleCase kPipelines[] = {
     {"pp-task", kLlama, [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kPipeline},
     {"pp-padding", kLlama, [](RunSpec& run) { run.padding = true; }, kPipeline},
     {"pp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, kPipeline},
-    {"pp-accumulation", kLlama, [](RunSpec& run) { run.accumulation_steps = 2; }, kPipeline},
+    {"pp-accumulation", kLlama, [](RunSpec& run) { run.training().accumulation_steps = 2; }, kPipeline},
     {"pp-micro-batches", kLlama, [](RunSpec& run) { run.parallel.micro_batches = 257; }, kPipeline},
     // schedules
     {"pp-rounds", kLlama, [](RunSpec& run) { run.parallel.micro_batches = 5; }, kInterleaved},
@@ -199,11 +205,12 @@ const test::RuleCase kPipelines[] = {
     {"pp-1f1b-fills-stages", kLlama, [](RunSpec& run) { run.parallel.micro_batches = 1; }, kPipeline},
     {"zero-bubble-ddp", kLlama, [](RunSpec& run) { run.parallel.schedule = PipelineSchedule::kZeroBubble; },
      kPipelineDdp},
-    {"zero-bubble-reshard", kLlama, [](RunSpec& run) { run.parallel.reshard_after_forward = true; }, kZeroBubbleFsdp2},
-    {"zero-bubble-fsdp2-checkpointing", kLlama, [](RunSpec& run) { run.checkpointing = Checkpointing::kFull; },
+    {"zero-bubble-reshard", kLlama, [](RunSpec& run) { run.parallel.torch().reshard_after_forward = true; },
      kZeroBubbleFsdp2},
-    {"zero-bubble-selective-checkpointing", kLlama, [](RunSpec& run) { run.checkpointing = Checkpointing::kSelective; },
-     kZeroBubble},
+    {"zero-bubble-fsdp2-checkpointing", kLlama,
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; }, kZeroBubbleFsdp2},
+    {"zero-bubble-selective-checkpointing", kLlama,
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kSelective; }, kZeroBubble},
 };
 
 TEST(RulesOfTorch, EachIsBrokenByARun) {

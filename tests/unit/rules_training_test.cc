@@ -11,22 +11,26 @@ const RunOptions kOffloadsGradients{
     .precision = Precision::kBf16, .offload_optimizer = true, .offload_gradients = true};
 
 const test::RuleCase kCases[] = {
-    {"muon-in-a-plain-loop", "gpt2", [](RunSpec& run) { run.optimizer = Optimizer::kMuon; }, kTrainer},
-    {"adafactor-relative-in-a-plain-loop", "gpt2", [](RunSpec& run) { run.optimizer = Optimizer::kAdafactorRelative; },
-     kTrainer},
-    {"skipped-steps-of-a-scaler", "gpt2", [](RunSpec& run) { run.skipped_steps = 1; }},
-    {"skipped-steps-of-a-scaler", "gpt2", [](RunSpec& run) { run.skipped_steps = 1; }, {.precision = Precision::kFp16}},
-    {"checkpointing-every-n", "gpt2", [](RunSpec& run) { run.checkpoint_every = 0; }},
+    {"muon-in-a-plain-loop", "gpt2", [](RunSpec& run) { run.training().optimizer = Optimizer::kMuon; }, kTrainer},
+    {"adafactor-relative-in-a-plain-loop", "gpt2",
+     [](RunSpec& run) { run.training().optimizer = Optimizer::kAdafactorRelative; }, kTrainer},
+    {"skipped-steps-of-a-scaler", "gpt2", [](RunSpec& run) { run.training().skipped_steps = 1; }},
+    {"skipped-steps-of-a-scaler",
+     "gpt2",
+     [](RunSpec& run) { run.training().skipped_steps = 1; },
+     {.precision = Precision::kFp16}},
+    {"checkpointing-every-n", "gpt2", [](RunSpec& run) { run.training().checkpoint_every = 0; }},
     // torchao's optimizer
-    {"offload-gradients-with-optimizer", "gpt2", [](RunSpec& run) { run.offload_gradients = true; }},
+    {"offload-gradients-with-optimizer", "gpt2", [](RunSpec& run) { run.training().offload_gradients = true; }},
     {"offload-optimizer-one-gpu", "gpt2", [](RunSpec& run) { run.parallel.gpus = 2; }, kOffloads},
-    {"offload-optimizer-adamw", "gpt2", [](RunSpec& run) { run.optimizer = Optimizer::kSgd; }, kOffloads},
+    {"offload-optimizer-adamw", "gpt2", [](RunSpec& run) { run.training().optimizer = Optimizer::kSgd; }, kOffloads},
     {"offload-optimizer-without-scaler",
      "gpt2",
-     [](RunSpec& run) { run.offload_optimizer = true; },
+     [](RunSpec& run) { run.training().offload_optimizer = true; },
      {.precision = Precision::kAmpFp16}},
-    {"offload-optimizer-without-clipping", "gpt2", [](RunSpec& run) { run.max_grad_norm = 1.0; }, kOffloads},
-    {"offload-gradients-one-micro-batch", "gpt2", [](RunSpec& run) { run.accumulation_steps = 2; }, kOffloadsGradients},
+    {"offload-optimizer-without-clipping", "gpt2", [](RunSpec& run) { run.training().max_grad_norm = 1.0; }, kOffloads},
+    {"offload-gradients-one-micro-batch", "gpt2", [](RunSpec& run) { run.training().accumulation_steps = 2; },
+     kOffloadsGradients},
     // weights and states on the host of one GPU
     {"offload-states-one-gpu", "gpt2", [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; }},
     {"offload-parameters-one-gpu", "gpt2", [](RunSpec& run) { run.parallel.offload_parameters = OffloadTo::kHost; }},
@@ -47,7 +51,7 @@ TEST(RulesOfTraining, DeepSpeedScalesItsFp16Loss) {
   RunOptions options{.precision = Precision::kFp16, .loop = Loop::kBare};
   options.parallel.data_parallel = DataParallel::kDsZero2;
   RunSpec run = resolve(model, options).run;
-  run.skipped_steps = 1;
+  run.training().skipped_steps = 1;
   EXPECT_EQ(test::first_broken(model, run).rule(), "");
 }
 

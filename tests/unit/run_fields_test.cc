@@ -151,7 +151,7 @@ TEST(RunFields, ReadMegatronsAndDeepSpeedsOwnNames) {
        "normalization=RMSNorm,hidden-dropout=0.1,account-for-embedding-in-pipeline-split,wgrad-deferral-limit=0,"
        "rotary-percent=0.5,squared-relu,no-rope-fusion,apply-layernorm-1p,swiglu=false",
        "--deepspeed", "reduce_bucket_size=5e7,overlap_comm=true,stage3_prefetch_bucket_size=0"});
-  const MegatronOptions& o = request.run.parallel.megatron;
+  const MegatronLayout& o = request.run.megatron;
   EXPECT_EQ(o.attention, MegatronAttention::kUnfused);
   EXPECT_EQ(o.loss, MegatronLoss::kTe);
   EXPECT_FALSE(o.fuses_weight_gradients);
@@ -162,15 +162,15 @@ TEST(RunFields, ReadMegatronsAndDeepSpeedsOwnNames) {
   EXPECT_TRUE(o.counts_embedding && !o.counts_loss && o.squared_relu && !o.fuses_rope);
   EXPECT_EQ(o.rotary_percent, 0.5);
   EXPECT_EQ(o.swiglu, false);
-  EXPECT_EQ(request.run.parallel.deepspeed.reduce_bucket_size, 50'000'000);
-  EXPECT_EQ(request.run.parallel.deepspeed.overlap_comm, true);
-  EXPECT_EQ(request.run.parallel.deepspeed.prefetch_bucket_size, 0);
+  EXPECT_EQ(request.run.deepspeed.reduce_bucket_size, 50'000'000);
+  EXPECT_EQ(request.run.deepspeed.overlap_comm, true);
+  EXPECT_EQ(request.run.deepspeed.prefetch_bucket_size, 0);
 }
 
 TEST(RunFields, LocalLayersOfMegatronHaveAnAttentionOfTheirOwn) {
   for (const char* list :
        {"transformer-impl=local,attention-backend=unfused", "transformer-impl=local,attention-backend=flash"}) {
-    EXPECT_EQ(request_of({"--megatron", list}).run.parallel.megatron.attention, MegatronAttention::kLocal) << list;
+    EXPECT_EQ(request_of({"--megatron", list}).run.megatron.attention, MegatronAttention::kLocal) << list;
   }
 }
 
@@ -192,6 +192,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"no_reshard_after_forward-exists", {"--no-reshard-after-forward"}},
       {"ddp_bucket_view-exists", {"--ddp-bucket-view"}},
       {"hsdp_shard-exists", {"--hsdp-shard", "2"}},
+      {"hsdp_shard-exists", {"--parallel", "ds-zero2", "--loop", "bare", "--bf16", "--hsdp-shard", "2"}},
       {"sp-exists", {"--sp"}},
       {"cp_type-exists", {"--cp-type", "ring"}},
       {"image_size-exists", {"--image", "224"}},
@@ -305,8 +306,8 @@ TEST(RunRecordFields, AreReadFromJson) {
   EXPECT_EQ(request.changes.tie, false);
   EXPECT_EQ(request.run.parallel.stage_layers, (std::vector<std::int64_t>{1, 1}));
   EXPECT_EQ(request.run.lora_targets, Words{"c_attn"});
-  EXPECT_EQ(request.run.parallel.megatron.swiglu, true);
-  EXPECT_EQ(request.run.parallel.megatron.recompute_layers, 3);
+  EXPECT_EQ(request.run.megatron.swiglu, true);
+  EXPECT_EQ(request.run.megatron.recompute_layers, 3);
   for (const char* wrong : {R"({"batch": 2})", R"({"batch_size": "2"})", R"({"megatron": {"swigl": true}})",
                             R"({"precision": "bf17"})", R"({"batch_size": 0})"}) {
     EXPECT_THROW((void)request_from(JsonDocument::parse(wrong, "a row").root()), Error) << wrong;

@@ -57,9 +57,9 @@ TEST(RunOptions, TrainerIsTheDefaultWithItsOwnDefaults) {
   EXPECT_EQ(resolved.run.batch_size, 1);
   EXPECT_EQ(resolved.run.sequence_length, 512);
   EXPECT_EQ(resolved.run.precision, Precision::kFp32);
-  EXPECT_EQ(resolved.run.loop, Loop::kTrainer);
-  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWFused);
-  EXPECT_EQ(resolved.run.max_grad_norm, 1.0);
+  EXPECT_EQ(resolved.run.training().loop, Loop::kTrainer);
+  EXPECT_EQ(resolved.run.training().optimizer, Optimizer::kAdamWFused);
+  EXPECT_EQ(resolved.run.training().max_grad_norm, 1.0);
   for (const char* said : {"task seqcls", "batch size 1", "sequence length 512", "precision fp32", "Trainer",
                            "fused AdamW", "clipped at norm 1.0", "no mask"}) {
     EXPECT_THAT(resolved.assumptions, Contains(HasSubstr(said)));
@@ -69,18 +69,18 @@ TEST(RunOptions, TrainerIsTheDefaultWithItsOwnDefaults) {
 TEST(RunOptions, ThePlainLoopHasTorchsDefaults) {
   const ResolvedRun resolved = resolve(gpt2(), {.loop = Loop::kBare});
   EXPECT_EQ(resolved.run.task, Task::kCausalLm);
-  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWForeach);
-  EXPECT_EQ(resolved.run.max_grad_norm, std::nullopt);
+  EXPECT_EQ(resolved.run.training().optimizer, Optimizer::kAdamWForeach);
+  EXPECT_EQ(resolved.run.training().max_grad_norm, std::nullopt);
   EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("foreach AdamW")));
 }
 
 TEST(RunOptions, NetworksOfTorchvisionAreForThePlainLoop) {
   const ModelSpec vit{.name = "vit-test", .model_type = "vit", .architecture = VitSpec{.image_size = 224}};
-  EXPECT_EQ(resolve(vit, {}).run.loop, Loop::kTrainer);
+  EXPECT_EQ(resolve(vit, {}).run.training().loop, Loop::kTrainer);
   const ModelSpec resnet{
       .name = "resnet-test", .model_type = "torchvision", .architecture = TorchvisionSpec{"resnet18"}};
-  EXPECT_EQ(resolve(resnet, {}).run.loop, Loop::kBare);
-  EXPECT_EQ(resolve(resnet, {.loop = Loop::kTrainer}).run.loop, Loop::kTrainer);
+  EXPECT_EQ(resolve(resnet, {}).run.training().loop, Loop::kBare);
+  EXPECT_EQ(resolve(resnet, {.loop = Loop::kTrainer}).run.training().loop, Loop::kTrainer);
   EXPECT_EQ(broken(resnet, {.precision = Precision::kBf16, .loop = Loop::kTrainer}), "torchvision-trainer-images");
 }
 
@@ -95,8 +95,9 @@ TEST(RunOptions, WhatWasSaidIsNoAssumption) {
                                                 .padding = true,
                                                 .skipped_steps = 0});
   EXPECT_EQ(resolved.assumptions, std::vector<std::string>{});
-  EXPECT_EQ(resolved.run.optimizer, Optimizer::kAdamWForeach) << "adamw under the Trainer is the foreach one";
-  EXPECT_EQ(resolved.run.max_grad_norm, std::nullopt) << "0 switches clipping off";
+  EXPECT_EQ(resolved.run.training().optimizer, Optimizer::kAdamWForeach)
+      << "adamw under the Trainer is the foreach one";
+  EXPECT_EQ(resolved.run.training().max_grad_norm, std::nullopt) << "0 switches clipping off";
 }
 
 TEST(RunOptions, DefaultSequenceIsTheTrainedContextAtMost2048) {

@@ -25,11 +25,11 @@ ModelSpec llama() { return {.name = "small", .model_type = "llama", .architectur
 RunSpec plain() {
   RunSpec run;
   run.batch_size = 2;
-  run.accumulation_steps = 4;
+  run.training().accumulation_steps = 4;
   run.sequence_length = 512;
-  run.loop = Loop::kBare;
+  run.training().loop = Loop::kBare;
   run.precision = Precision::kFp32;
-  run.optimizer = Optimizer::kAdamWForeach;
+  run.training().optimizer = Optimizer::kAdamWForeach;
   return run;
 }
 
@@ -46,20 +46,19 @@ void PrintTo(const SettingsCase& c, std::ostream* out) { *out << c.name; }
 void shard(RunSpec& run) {
   run.parallel.gpus = 8;
   run.parallel.data_parallel = DataParallel::kFsdp2;
-  run.parallel.fsdp_param_dtype = DType::kBFloat16;
-  run.parallel.fsdp_reduce_dtype = DType::kFloat32;
+  run.parallel.layout = TorchMesh{.fsdp_param_dtype = DType::kBFloat16, .fsdp_reduce_dtype = DType::kFloat32};
 }
 
 void deepspeed(RunSpec& run, DataParallel mode) {
   run.parallel.gpus = 8;
-  run.parallel.framework = Framework::kDeepSpeed;
+  run.parallel.layout = DeepSpeedZero{};
   run.parallel.data_parallel = mode;
   run.precision = Precision::kBf16;
 }
 
 void megatron(RunSpec& run) {
   run.parallel.gpus = 16;
-  run.parallel.framework = Framework::kMegatron;
+  run.parallel.layout = MegatronLayout{};
   run.parallel.data_parallel = DataParallel::kMegatronDist;
   run.precision = Precision::kBf16;
 }
@@ -73,7 +72,7 @@ const SettingsCase kCases[] = {
      {"torch.distributed", "clip_grad_norm_"}},
     {"Clipping",
      Emit::kTorchrun,
-     [](RunSpec& r) { r.max_grad_norm = 1.0; },
+     [](RunSpec& r) { r.training().max_grad_norm = 1.0; },
      {"clip_grad_norm_(model.parameters(), 1)"},
      {}},
     {"Fsdp2",
@@ -87,7 +86,7 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        shard(r);
-       r.parallel.reshard_after_forward = false;
+       r.parallel.torch().reshard_after_forward = false;
        r.parallel.offload_parameters = OffloadTo::kHost;
      },
      {"offload_policy=CPUOffloadPolicy(), reshard_after_forward=False"},
@@ -104,7 +103,7 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        shard(r);
-       r.parallel.hsdp_shard = 4;
+       r.parallel.torch().hsdp_shard = 4;
      },
      {"(2, 4), mesh_dim_names=(\"copies\", \"data\")", "shards = mesh[\"copies\", \"data\"]\n"},
      {}},
@@ -122,6 +121,7 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        r.parallel.gpus = 4;
+       r.parallel.layout = TorchMesh{};
        r.parallel.pipeline = 2;
        r.parallel.data_parallel = DataParallel::kDdp;
      },
@@ -131,7 +131,8 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        r.parallel.gpus = r.parallel.expert = 4;
-       r.optimizer = Optimizer::kAdamWForLoop;
+       r.parallel.layout = TorchMesh{};
+       r.training().optimizer = Optimizer::kAdamWForLoop;
      },
      {"DistributedConfig(tp_size=4, enable_expert_parallel=True)"},
      {"init_device_mesh"}},
@@ -148,18 +149,19 @@ const SettingsCase kCases[] = {
     {"EverySecondLayer",
      Emit::kTorchrun,
      [](RunSpec& r) {
-       r.checkpointing = Checkpointing::kFull;
-       r.checkpoint_every = 2;
+       r.training().checkpointing = Checkpointing::kFull;
+       r.training().checkpoint_every = 2;
      },
      {"range(0, len(layers), 2)", "layers[i] = checkpoint_wrapper(layers[i])"},
      {"selective"}},
     {"SelectiveInZero1",
      Emit::kTorchrun,
      [](RunSpec& r) {
-       r.checkpointing = Checkpointing::kSelective;
+       r.training().checkpointing = Checkpointing::kSelective;
        r.parallel.gpus = 2;
+       r.parallel.layout = TorchMesh{};
        r.parallel.data_parallel = DataParallel::kZero1;
-       r.optimizer = Optimizer::kAdamWFused;
+       r.training().optimizer = Optimizer::kAdamWFused;
      },
      {"context_fn=selective", "DistributedDataParallel(",
       "model, device_ids=[rank_on_host], device_mesh=mesh[\"data\"])",
@@ -169,7 +171,8 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        r.parallel.gpus = r.parallel.tensor = 4;
-       r.optimizer = Optimizer::kAdamWForLoop;
+       r.parallel.layout = TorchMesh{};
+       r.training().optimizer = Optimizer::kAdamWForLoop;
      },
      {"parallelize_module(layer, mesh[\"tensor\"], {", "foreach=False"},
      {"DistributedDataParallel"}},
@@ -177,6 +180,7 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        r.parallel.gpus = r.parallel.pipeline = 4;
+       r.parallel.layout = TorchMesh{};
        r.parallel.virtual_stages = 2;
        r.parallel.micro_batches = 8;
        r.parallel.schedule = PipelineSchedule::kInterleaved;
@@ -188,6 +192,7 @@ const SettingsCase kCases[] = {
      Emit::kTorchrun,
      [](RunSpec& r) {
        r.parallel.gpus = r.parallel.pipeline = 4;
+       r.parallel.layout = TorchMesh{};
        r.parallel.micro_batches = 8;
      },
      {"Schedule1F1B(stages[0], n_microbatches=8", "if 3 in places"},
@@ -196,8 +201,8 @@ const SettingsCase kCases[] = {
      Emit::kDeepSpeed,
      [](RunSpec& r) {
        deepspeed(r, DataParallel::kDsZero3);
-       r.max_grad_norm = 1.0;
-       r.parallel.deepspeed.prefetch_bucket_size = 0;
+       r.training().max_grad_norm = 1.0;
+       r.parallel.deepspeed().prefetch_bucket_size = 0;
        r.parallel.offload_states = r.parallel.offload_parameters = OffloadTo::kHost;
      },
      {"\"train_micro_batch_size_per_gpu\": 2", "\"gradient_accumulation_steps\": 4", "\"gradient_clipping\": 1",
@@ -221,8 +226,8 @@ const SettingsCase kCases[] = {
        r.parallel.virtual_stages = 2;
        r.parallel.sequence_parallel = true;
        r.parallel.micro_batches = 8;
-       r.accumulation_steps = 1;
-       r.checkpointing = Checkpointing::kFull;
+       r.training().accumulation_steps = 1;
+       r.training().checkpointing = Checkpointing::kFull;
      },
      {"--micro-batch-size 2", "--global-batch-size 32", "--seq-length 512", "--bf16", "--tensor-model-parallel-size 2",
       "--sequence-parallel", "--context-parallel-size 2", "--cp-comm-type all_gather",
@@ -239,11 +244,11 @@ const SettingsCase kCases[] = {
     {"TrainerAlone",
      Emit::kTrainer,
      [](RunSpec& r) {
-       r.loop = Loop::kTrainer;
+       r.training().loop = Loop::kTrainer;
        r.precision = Precision::kAmpBf16;
-       r.optimizer = Optimizer::kAdamWFused;
-       r.max_grad_norm = 1.0;
-       r.checkpointing = Checkpointing::kFull;
+       r.training().optimizer = Optimizer::kAdamWFused;
+       r.training().max_grad_norm = 1.0;
+       r.training().checkpointing = Checkpointing::kFull;
      },
      {"per_device_train_batch_size=2", "gradient_accumulation_steps=4", "bf16=True", "optim=\"adamw_torch_fused\"",
       "max_grad_norm=1,", "gradient_checkpointing=True", "\"use_reentrant\": False"},
@@ -252,7 +257,7 @@ const SettingsCase kCases[] = {
      Emit::kTrainer,
      [](RunSpec& r) {
        shard(r);
-       r.checkpointing = Checkpointing::kFull;
+       r.training().checkpointing = Checkpointing::kFull;
      },
      {"fsdp=True", "\"version\": 2, \"reshard_after_forward\": True", "\"activation_checkpointing\": True",
       "max_grad_norm=0,", "optim=\"adamw_torch\""},
@@ -276,19 +281,22 @@ TEST(Settings, WhatHasNoPlaceInThemIsSaidBeside) {
   RunSpec run = plain();
   EXPECT_THAT(beside_settings(run, Emit::kNothing), IsEmpty());
   EXPECT_THAT(beside_settings(run, Emit::kTorchrun), IsEmpty());
-  run.checkpointing = Checkpointing::kSelective;
+  run.training().checkpointing = Checkpointing::kSelective;
   EXPECT_THAT(beside_settings(run, Emit::kDeepSpeed), Contains(HasSubstr("checkpointing is the script's")));
   EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("selective has no argument")));
   EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("a plain loop")));
   run.parallel.gpus = run.parallel.context = 2;
+  run.parallel.layout = TorchMesh{};
   EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("say nothing of tp, cp")));
-  run.optimizer = Optimizer::kMuon;
+  run.training().optimizer = Optimizer::kMuon;
   EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("no name for the optimizer muon")));
 }
 
 TEST(Settings, MegatronBuildsNotEveryModel) {
   const ModelSpec bert{.name = "small", .model_type = "bert", .architecture = BertSpec{}};
-  EXPECT_THROW((void)settings_of(bert, plain(), Emit::kMegatron), Error);
+  RunSpec run = plain();
+  megatron(run);
+  EXPECT_THROW((void)settings_of(bert, run, Emit::kMegatron), Error);
 }
 
 }  // namespace

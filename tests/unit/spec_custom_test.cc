@@ -76,7 +76,7 @@ TEST(Examples, TakeWhatTheFileSaysUnlessOptionsDo) {
   const ModelSpec cnn = example("cnn");
   EXPECT_EQ(resolve(cnn, {}).run.image_size, 64);
   EXPECT_EQ(resolve(cnn, {.image_size = 224}).run.image_size, 224);
-  EXPECT_EQ(resolve(cnn, {}).run.loop, Loop::kBare);
+  EXPECT_EQ(resolve(cnn, {}).run.training().loop, Loop::kBare);
   EXPECT_EQ(resolve(example("decoder"), {}).run.sequence_length, 1024);
   EXPECT_EQ(cnn.name, "cnn");
   EXPECT_EQ(cnn.model_type, "layers");

@@ -47,12 +47,12 @@ RunSpec run_on(std::int64_t gpus, std::int64_t context) {
   run.batch_size = 2;
   run.sequence_length = 128;
   run.precision = Precision::kBf16;
-  run.loop = Loop::kBare;
+  run.training().loop = Loop::kBare;
   run.parallel.gpus = gpus;
   run.parallel.context = context;
   run.parallel.context_type = ContextParallel::kUlysses;
   run.parallel.data_parallel = DataParallel::kDsZero2;
-  run.parallel.framework = Framework::kDeepSpeed;
+  run.parallel.layout = DeepSpeedZero{};
   return run;
 }
 

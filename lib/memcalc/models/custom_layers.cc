@@ -280,7 +280,7 @@ Module make(const Container&, const Place&) {
 class Repeated : public CustomModule {
  public:
   Repeated(const RepeatLayer& layer, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint)
-      : checkpoint_(checkpoint && run.checkpointing != Checkpointing::kNone) {
+      : checkpoint_(checkpoint && run.checkpointing() != Checkpointing::kNone) {
     blocks_.reserve(static_cast<std::size_t>(layer.times));
     for (std::int64_t i = 0; i < layer.times; ++i) {
       blocks_.push_back(b.scope(std::to_string(i),

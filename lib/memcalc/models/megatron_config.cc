@@ -11,7 +11,7 @@ namespace memcalc {
 namespace {
 
 /// megatron/training/tokenizer, _vocab_size_with_padding.
-std::int64_t padded_vocabulary(std::int64_t size, const MegatronOptions& options, const Parallel& parallel) {
+std::int64_t padded_vocabulary(std::int64_t size, const MegatronLayout& options, const Parallel& parallel) {
   return round_up(size, checked_multiply(options.vocabulary_multiple, parallel.tensor));
 }
 
@@ -92,7 +92,7 @@ struct Take {
 }  // namespace
 
 MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
-  const MegatronOptions& options = run.parallel.megatron;
+  const MegatronLayout& options = run.parallel.megatron();
   MegatronConfig config;
   config.parallel = run.parallel;
   config.options = options;
@@ -101,7 +101,7 @@ MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   config.micro_batch_size = run.batch_size;
   config.sequence_length = run.sequence_length;
   config.expert_tensor = options.expert_tensor > 0 ? options.expert_tensor : run.parallel.tensor;
-  config.checkpointing = run.checkpointing;
+  config.checkpointing = run.checkpointing();
   config.bias_linear = options.bias_linear.value_or(config.bias_linear);
   config.swiglu = options.swiglu.value_or(config.swiglu);
   config.rms_norm = options.rms_norm.value_or(config.rms_norm);

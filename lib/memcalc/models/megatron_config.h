@@ -42,7 +42,7 @@ struct MegatronConfig {
   std::int64_t micro_batch_size = 1;
   std::int64_t sequence_length = 0;
   Parallel parallel;
-  MegatronOptions options;
+  MegatronLayout options;
   std::int64_t expert_tensor = 1;
   Checkpointing checkpointing = Checkpointing::kNone;
 

@@ -44,7 +44,7 @@ Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return bui
 }  // namespace
 
 double dropout_probability(const RunSpec& run, double configured) {
-  return run.inference ? 0 : run.dropout.value_or(configured);
+  return run.trains() ? run.dropout.value_or(configured) : 0;
 }
 
 Tensor Model::encode(const Batch&) { throw Error(ErrorCode::kInternal, "this model has no encoder of its own"); }
@@ -103,8 +103,8 @@ std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTen
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.keeps_linear_layers = run.parallel.tensor > 1;
-  builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing != Checkpointing::kNone;
-  const bool offloads_weights = run.inference && run.parallel.offload_parameters == OffloadTo::kHost;
+  builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing() != Checkpointing::kNone;
+  const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
   tape.on_meta_device = offloads_weights || run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained
   std::unique_ptr<Model> model =
       spec.model_type == kLitGptType

@@ -117,7 +117,7 @@ class Model {
 [[nodiscard]] double dropout_probability(const RunSpec& run, double configured);
 
 [[nodiscard]] inline Recomputes recomputes_of(const RunSpec& run) {
-  return run.checkpointing == Checkpointing::kSelective ? Recomputes::kSelected : Recomputes::kAll;
+  return run.checkpointing() == Checkpointing::kSelective ? Recomputes::kSelected : Recomputes::kAll;
 }
 
 /// Runs a layer, the module around it that a wrapper hooks into (Tape::layer_hooks), under torch.utils.checkpoint where
@@ -129,9 +129,10 @@ template <typename Layer>
                                         const KeptTensors& keywords, Layer layer) {
   const std::size_t positional_count = positional.size();
   positional.insert(positional.end(), keywords.begin(), keywords.end());
-  if (run.checkpointing == Checkpointing::kNone || index % run.checkpoint_every != 0) return layer(positional);
+  if (run.checkpointing() == Checkpointing::kNone || index % run.training().checkpoint_every != 0)
+    return layer(positional);
   // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
-  if (run.fine_tuning.prepares_for_kbit && run.loop == Loop::kBare) {
+  if (run.fine_tuning.prepares_for_kbit && !run.uses_trainer()) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer), recomputes_of(run));
@@ -141,7 +142,8 @@ template <typename Layer>
 template <typename Layer>
 [[nodiscard]] Tensor traced_layer(const RunSpec& run, std::int64_t index, const KeptTensors& arguments,
                                   const Layer& layer) {
-  if (run.checkpointing == Checkpointing::kNone || index % run.checkpoint_every != 0) return layer(arguments);
+  if (run.checkpointing() == Checkpointing::kNone || index % run.training().checkpoint_every != 0)
+    return layer(arguments);
   const CapturedCheckpoint checkpoint(*arguments.front().tape().capture, recomputes_of(run));
   return layer(arguments);
 }

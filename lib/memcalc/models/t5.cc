@@ -127,7 +127,7 @@ struct T5Attention {
 
   T5Attention(ModuleBuilder& b, std::string_view name, const T5Spec& spec, const RunSpec& run, const Config& config)
       : bidirectional(config.bidirectional),
-        checkpointing(run.checkpointing == Checkpointing::kFull),
+        checkpointing(run.checkpointing() == Checkpointing::kFull),
         heads(spec.num_heads),
         head_dim(spec.d_kv),
         dropout_p(dropout_probability(run, spec.dropout_rate)),
@@ -370,7 +370,7 @@ class T5ForConditionalGeneration : public Model {
  private:
   // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before.
   [[nodiscard]] EncoderDecoderCache* decoder_cache(const Batch& batch, ModelOutput& output) const {
-    const bool trainer = run_.loop == Loop::kTrainer && run_.checkpointing == Checkpointing::kNone && !run_.inference;
+    const bool trainer = run_.uses_trainer() && run_.checkpointing() == Checkpointing::kNone;
     if (trainer && batch.past_key_values == nullptr) return &output.past_key_values;
     return cache_of(run_, batch, output);
   }

@@ -64,9 +64,10 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     const std::size_t place = i % kEach;
     const Way way = static_cast<Way>(i / kEach);
     RunSpec run = run_of(question, way, place > 0);
-    run.checkpointing = place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
-    run.checkpoint_every = 1;
-    if (run.checkpointing != Checkpointing::kNone) run.use_cache = false;
+    run.training().checkpointing =
+        place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
+    run.training().checkpoint_every = 1;
+    if (run.checkpointing() != Checkpointing::kNone) run.use_cache = false;
     if (place > 0) run.batch_size = kBatches[(place - 1) % kBatches.size()];
     try {
       reports[i] = estimate(question.model, run, question.device);

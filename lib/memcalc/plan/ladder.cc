@@ -17,8 +17,8 @@ struct Technique {
 };
 
 bool accumulate(RunSpec& run) {
-  if (run.batch_size == 1) return false;
-  run.accumulation_steps *= run.batch_size;
+  if (!run.trains() || run.batch_size == 1) return false;
+  run.training().accumulation_steps *= run.batch_size;
   run.batch_size = 1;
   return true;
 }
@@ -30,8 +30,8 @@ bool mix_precision(RunSpec& run) {
 }
 
 bool checkpoint(RunSpec& run, Checkpointing how) {
-  if (run.checkpointing == how || run.checkpointing == Checkpointing::kFull) return false;
-  run.checkpointing = how;
+  if (!run.trains() || run.checkpointing() == how || run.checkpointing() == Checkpointing::kFull) return false;
+  run.training().checkpointing = how;
   run.use_cache = false;  // transformers switches it off
   return true;
 }
@@ -42,30 +42,35 @@ bool is_adamw(Optimizer optimizer) {
 }
 
 bool quantize_states(RunSpec& run) {
-  if (!is_adamw(run.optimizer)) return false;
-  run.optimizer = Optimizer::kAdamW8bit;
+  if (!run.trains() || !is_adamw(run.training().optimizer)) return false;
+  run.training().optimizer = Optimizer::kAdamW8bit;
   return true;
 }
 
 bool fuse_loss(RunSpec& run) { return !std::exchange(run.fine_tuning.liger, true); }
-bool offload(RunSpec& run) { return !std::exchange(run.offload_activations, true); }
+bool offload(RunSpec& run) { return run.trains() && !std::exchange(run.training().offload_activations, true); }
 
 /// Not with an 8-bit optimizer: its states are not torchao's to move.
 bool offload_optimizer(RunSpec& run) {
-  if (!is_adamw(run.optimizer) && run.optimizer != Optimizer::kAdamW8bit) return false;
-  run.optimizer = Optimizer::kPagedAdamW8bit;
+  if (!run.trains()) return false;
+  Optimizer& optimizer = run.training().optimizer;
+  if (!is_adamw(optimizer) && optimizer != Optimizer::kAdamW8bit) return false;
+  optimizer = Optimizer::kPagedAdamW8bit;
   return true;
 }
 
 bool shard(RunSpec& run, std::int64_t gpus) {
   if (run.parallel.gpus >= gpus) return false;
   run.parallel.gpus = gpus;
+  if (std::holds_alternative<OneGpu>(run.parallel.layout)) run.parallel.layout = TorchMesh{};
   run.parallel.data_parallel = DataParallel::kFsdp2;
+  if (!run.trains()) return true;  // a rule refuses it
+  Training& training = run.training();
   // What FSDP2 does not take: bitsandbytes' optimizers and hooks of saved tensors on sharded parameters.
-  if (run.optimizer == Optimizer::kAdamW8bit || run.optimizer == Optimizer::kPagedAdamW8bit) {
-    run.optimizer = Optimizer::kAdamWFused;
+  if (training.optimizer == Optimizer::kAdamW8bit || training.optimizer == Optimizer::kPagedAdamW8bit) {
+    training.optimizer = Optimizer::kAdamWFused;
   }
-  run.loop = Loop::kBare;
+  training.loop = Loop::kBare;
   return true;
 }
 

@@ -237,6 +237,7 @@ void check(const PlanQuestion& question) {
     throw Error(ErrorCode::kUsage, std::string(what) + ": expected a whole number from 1 to " + std::to_string(most) +
                                        ", found " + std::to_string(found) + why);
   };
+  if (!question.run.trains()) throw Error(ErrorCode::kUsage, "plan: expected a run that trains, found inference");
   if (question.gpus < 1 || question.gpus > kMostGpus) {
     refuse("gpus", kMostGpus, question.gpus, " (a plan for more takes too long: each rank is counted)");
   }
@@ -247,9 +248,9 @@ void check(const PlanQuestion& question) {
     throw Error(ErrorCode::kUsage,
                 "nodes " + std::to_string(question.nodes) + " does not divide gpus " + std::to_string(question.gpus));
   }
-  if (question.emit == Emit::kTrainer && !has_trainer_name(question.run.optimizer)) {
+  if (question.emit == Emit::kTrainer && !has_trainer_name(question.run.training().optimizer)) {
     throw Error(ErrorCode::kUsage, "emit trainer: the Trainer has no name for the optimizer " +
-                                       std::string(name_of(question.run.optimizer)));
+                                       std::string(name_of(question.run.training().optimizer)));
   }
   if (question.margin < 0 || question.margin >= question.device.memory_bytes) {
     throw Error(ErrorCode::kUsage, "margin: expected less than the card's memory");

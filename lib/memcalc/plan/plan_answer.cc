@@ -73,17 +73,18 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   for (const PlanEntry& each : plan.front) {
     const Parallel& p = each.run.parallel;
     std::string mode(name_of(p.data_parallel));
-    if (!p.reshard_after_forward) mode += ", keeps";
-    if (p.framework == Framework::kMegatron) mode = p.data_parallel == DataParallel::kNone ? "megatron" : mode;
-    if (p.framework == Framework::kMegatron && p.data_parallel == DataParallel::kDdp) mode = "megatron ddp";
+    const auto* mesh = std::get_if<TorchMesh>(&p.layout);
+    if (mesh != nullptr && !mesh->reshard_after_forward) mode += ", keeps";
+    if (p.framework() == Framework::kMegatron) mode = p.data_parallel == DataParallel::kNone ? "megatron" : mode;
+    if (p.framework() == Framework::kMegatron && p.data_parallel == DataParallel::kDdp) mode = "megatron ddp";
     std::string saving = checkpointing_of(each.run);
-    if (each.run.offload_activations) saving += ", offload";
+    if (each.run.training().offload_activations) saving += ", offload";
     if (p.offload_parameters != OffloadTo::kNowhere) {
       mode += ", all on host";
     } else if (p.offload_states != OffloadTo::kNowhere) {
       mode += ", states on host";
     }
-    const std::int64_t micro_batches = std::max(each.run.accumulation_steps, p.micro_batches);
+    const std::int64_t micro_batches = std::max(each.run.training().accumulation_steps, p.micro_batches);
     if (p.expert > 1) mode += ", ep " + std::to_string(p.expert);
     std::vector<Value> row = {mode, layout_of(p), each.run.batch_size, micro_batches, saving, each.outcome.needed};
     row.resize(answer.columns.size());
@@ -124,7 +125,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
         "form, work and traffic at the datasheet's rates with nothing hidden: it ranks, it does not predict");
   }
   if (!plan.complete) answer.notes.emplace_back("stopped early: the best that was found by then");
-  if (plan.front.empty() && question.run.loop == Loop::kTrainer && question.gpus > 1) {
+  if (plan.front.empty() && question.run.uses_trainer() && question.gpus > 1) {
     answer.notes.emplace_back(
         "in the Trainer DDP and, of causal models with a tied head, FSDP2 are modelled (docs/parallel.md); --loop bare "
         "plans a plain loop");

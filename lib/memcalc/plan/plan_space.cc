@@ -87,7 +87,7 @@ Way way_of(const PlanQuestion& question, const Sharding& sharding) {
   if (sharding.framework == Framework::kDeepSpeed) return Way::kDeepSpeed;
   // The Trainer's bf16=True is autocast and accelerate's own policy together, which the run as asked says.
   const bool mixes = sharding.mode == DataParallel::kFsdp2 && question.run.precision == Precision::kAmpBf16 &&
-                     question.run.loop == Loop::kBare;
+                     !question.run.uses_trainer();
   return mixes ? Way::kFsdpMixed : Way::kAsAsked;
 }
 
@@ -135,13 +135,17 @@ Precision without_autocast(Precision precision) {
 void set_way(RunSpec& run, Way way) {
   if (way == Way::kMegatron || way == Way::kDeepSpeed) {
     run.precision = without_autocast(run.precision);
-    run.parallel.framework = way == Way::kMegatron ? Framework::kMegatron : Framework::kDeepSpeed;
+    if (way == Way::kMegatron) {
+      run.parallel.layout = MegatronLayout{};
+    } else {
+      run.parallel.layout = DeepSpeedZero{};
+    }
   }
   if (way == Way::kFsdpMixed) {
     // torchtitan's mixed precision: float32 shards, gathered in bfloat16, reduced in float32; no autocast.
     run.precision = Precision::kFp32;
-    run.parallel.fsdp_param_dtype = DType::kBFloat16;
-    run.parallel.fsdp_reduce_dtype = DType::kFloat32;
+    run.parallel.torch().fsdp_param_dtype = DType::kBFloat16;
+    run.parallel.torch().fsdp_reduce_dtype = DType::kFloat32;
   }
 }
 
@@ -231,21 +235,21 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   p.pipeline = c.pipeline;
   p.schedule = c.schedule;
   p.virtual_stages = c.virtual_stages;
-  p.reshard_after_forward = c.reshard;
+  if (p.gpus > 1) p.layout = TorchMesh{.reshard_after_forward = c.reshard};  // unless its way says otherwise
   if (c.offload_states) p.offload_states = OffloadTo::kHost;
   if (c.offload_parameters) p.offload_parameters = OffloadTo::kHost;
   set_way(run, c.way);
   p.sequence_parallel = c.way == Way::kMegatron && c.tensor > 1;
   run.batch_size = c.micro_batch;
-  run.checkpointing = c.checkpointing;
-  run.checkpoint_every = c.checkpoint_every;
-  run.offload_activations = c.offload_activations;
+  run.training().checkpointing = c.checkpointing;
+  run.training().checkpoint_every = c.checkpoint_every;
+  run.training().offload_activations = c.offload_activations;
   if (c.checkpointing != Checkpointing::kNone) run.use_cache = false;  // as transformers does
   const std::int64_t micro_batches = std::max<std::int64_t>(1, micro_batches_of(question, c));
   if (c.pipeline > 1) {
     p.micro_batches = micro_batches;
   } else {
-    run.accumulation_steps = micro_batches;
+    run.training().accumulation_steps = micro_batches;
   }
   return run;
 }
@@ -253,7 +257,7 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
 RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
   RunSpec run = question.run;
   run.parallel = Parallel{};
-  run.accumulation_steps = 1;
+  run.training().accumulation_steps = 1;
   run.batch_size = 1;
   if (way == Way::kFsdpMixed) {  // what is gathered and computed is bfloat16, what is held float32
     run.precision = activations ? Precision::kBf16 : Precision::kFp32;

@@ -15,7 +15,7 @@ namespace {
 
 bool in_bfloat16(const RunSpec& run) {
   return run.precision == Precision::kBf16 || run.precision == Precision::kAmpBf16 ||
-         run.parallel.fsdp_param_dtype == DType::kBFloat16;
+         run.parallel.gathered_dtype() == DType::kBFloat16;
 }
 
 bool in_float16(const RunSpec& run) {
@@ -23,7 +23,7 @@ bool in_float16(const RunSpec& run) {
 }
 
 std::int64_t micro_batches_of(const RunSpec& run) {
-  return std::max({run.accumulation_steps, run.parallel.micro_batches, std::int64_t{1}});
+  return std::max({run.training().accumulation_steps, run.parallel.micro_batches, std::int64_t{1}});
 }
 
 std::int64_t replicas_of(const RunSpec& run) {
@@ -47,21 +47,21 @@ class JsonLines {
 
 /// deepspeed/runtime/zero/config.py, 0.19.8; what is DeepSpeed's default is left out.
 std::string zero_settings(const Parallel& p) {
-  const DeepSpeedOptions& options = p.deepspeed;
-  const DeepSpeedOptions defaults;
+  const DeepSpeedZero& options = p.deepspeed();
+  const DeepSpeedZero defaults;
   JsonLines zero("  ");
   const bool third = p.data_parallel == DataParallel::kDsZero3;
   zero.add("stage", third ? "3" : p.data_parallel == DataParallel::kDsZero2 ? "2" : "1");
-  const auto size = [&](const char* key, std::int64_t DeepSpeedOptions::*member) {
+  const auto size = [&](const char* key, std::int64_t DeepSpeedZero::*member) {
     if (options.*member != defaults.*member) zero.add(key, std::to_string(options.*member));
   };
-  size("reduce_bucket_size", &DeepSpeedOptions::reduce_bucket_size);
+  size("reduce_bucket_size", &DeepSpeedZero::reduce_bucket_size);
   if (options.overlap_comm) zero.add("overlap_comm", *options.overlap_comm ? "true" : "false");
-  size("sub_group_size", &DeepSpeedOptions::sub_group_size);
-  size("stage3_prefetch_bucket_size", &DeepSpeedOptions::prefetch_bucket_size);
-  size("stage3_param_persistence_threshold", &DeepSpeedOptions::param_persistence_threshold);
-  size("stage3_max_live_parameters", &DeepSpeedOptions::max_live_parameters);
-  size("stage3_max_reuse_distance", &DeepSpeedOptions::max_reuse_distance);
+  size("sub_group_size", &DeepSpeedZero::sub_group_size);
+  size("stage3_prefetch_bucket_size", &DeepSpeedZero::prefetch_bucket_size);
+  size("stage3_param_persistence_threshold", &DeepSpeedZero::param_persistence_threshold);
+  size("stage3_max_live_parameters", &DeepSpeedZero::max_live_parameters);
+  size("stage3_max_reuse_distance", &DeepSpeedZero::max_reuse_distance);
   const auto offload = [&](const char* key, OffloadTo where) {
     if (where == OffloadTo::kHost) zero.add(key, R"({"device": "cpu", "pin_memory": true})");
     if (where == OffloadTo::kNvme) zero.add(key, R"({"device": "nvme", "nvme_path": "/local_nvme"})");
@@ -74,8 +74,8 @@ std::string zero_settings(const Parallel& p) {
 std::string deepspeed_settings(const RunSpec& run) {
   JsonLines json("");
   json.add("train_micro_batch_size_per_gpu", std::to_string(run.batch_size));
-  json.add("gradient_accumulation_steps", std::to_string(run.accumulation_steps));
-  if (run.max_grad_norm) json.add("gradient_clipping", format_exact(*run.max_grad_norm));
+  json.add("gradient_accumulation_steps", std::to_string(run.training().accumulation_steps));
+  if (run.training().max_grad_norm) json.add("gradient_clipping", format_exact(*run.training().max_grad_norm));
   if (in_bfloat16(run)) json.add("bf16", R"({"enabled": true})");
   if (in_float16(run)) json.add("fp16", R"({"enabled": true})");
   json.add("zero_optimization", zero_settings(run.parallel));
@@ -172,17 +172,18 @@ void add_megatron_layout(const RunSpec& run, ShellArguments& a) {
   a.add_beyond_one("--context-parallel-size", p.context);
   if (p.context > 1) a.add("--cp-comm-type " + context_type_of(p.context_type));
   a.add_beyond_one("--expert-model-parallel-size", p.expert);
-  if (p.megatron.expert_tensor > 0) a.add("--expert-tensor-parallel-size", p.megatron.expert_tensor);
+  if (p.megatron().expert_tensor > 0) a.add("--expert-tensor-parallel-size", p.megatron().expert_tensor);
   a.add_beyond_one("--pipeline-model-parallel-size", p.pipeline);
   a.add_beyond_one("--num-virtual-stages-per-pipeline-rank", p.virtual_stages);
-  if (p.megatron.first_stage_layers > 0) a.add("--decoder-first-pipeline-num-layers", p.megatron.first_stage_layers);
-  if (p.megatron.last_stage_layers > 0) a.add("--decoder-last-pipeline-num-layers", p.megatron.last_stage_layers);
+  if (p.megatron().first_stage_layers > 0)
+    a.add("--decoder-first-pipeline-num-layers", p.megatron().first_stage_layers);
+  if (p.megatron().last_stage_layers > 0) a.add("--decoder-last-pipeline-num-layers", p.megatron().last_stage_layers);
   a.add_if(p.data_parallel == DataParallel::kMegatronDist, "--use-distributed-optimizer");
-  a.add_if(p.megatron.overlaps_gradient_reduce, "--overlap-grad-reduce");
-  a.add_if(!p.megatron.fuses_weight_gradients, "--no-gradient-accumulation-fusion");
+  a.add_if(p.megatron().overlaps_gradient_reduce, "--overlap-grad-reduce");
+  a.add_if(!p.megatron().fuses_weight_gradients, "--no-gradient-accumulation-fusion");
 }
 
-void add_megatron_operators(const MegatronOptions& options, ShellArguments& a) {
+void add_megatron_operators(const MegatronLayout& options, ShellArguments& a) {
   const bool local = options.attention == MegatronAttention::kLocal;
   a.add(std::string("--transformer-impl ") + (local ? "local" : "transformer_engine"));
   if (!local) {
@@ -196,7 +197,7 @@ void add_megatron_operators(const MegatronOptions& options, ShellArguments& a) {
 std::string megatron_settings(const ModelSpec& model, const RunSpec& run) {
   const MegatronConfig config = megatron_config(model, run);
   RunSpec unpadded = run;
-  unpadded.parallel.megatron.vocabulary_multiple = unpadded.parallel.tensor = 1;
+  unpadded.parallel.megatron().vocabulary_multiple = unpadded.parallel.tensor = 1;
   ShellArguments a;
   a.add("--micro-batch-size", run.batch_size);
   a.add("--global-batch-size", run.batch_size * micro_batches_of(run) * replicas_of(run));
@@ -204,15 +205,15 @@ std::string megatron_settings(const ModelSpec& model, const RunSpec& run) {
   a.add_if(in_bfloat16(run), "--bf16");
   a.add_if(in_float16(run), "--fp16");
   add_megatron_layout(run, a);
-  if (run.checkpointing == Checkpointing::kFull) {
-    const MegatronOptions& options = run.parallel.megatron;
+  if (run.checkpointing() == Checkpointing::kFull) {
+    const MegatronLayout& options = run.parallel.megatron();
     a.add("--recompute-granularity full");
     a.add(std::string("--recompute-method ") + (options.recomputes_blocks ? "block" : "uniform"));
     a.add("--recompute-num-layers", std::max<std::int64_t>(1, options.recompute_layers));
   }
-  a.add_if(run.checkpointing == Checkpointing::kSelective, "--recompute-granularity selective");
-  if (run.max_grad_norm) a.add("--clip-grad " + format_exact(*run.max_grad_norm));
-  add_megatron_operators(run.parallel.megatron, a);
+  a.add_if(run.checkpointing() == Checkpointing::kSelective, "--recompute-granularity selective");
+  if (run.training().max_grad_norm) a.add("--clip-grad " + format_exact(*run.training().max_grad_norm));
+  add_megatron_operators(run.parallel.megatron(), a);
   add_megatron_model(config, megatron_config(model, unpadded).padded_vocab_size, a);
   add_megatron_experts(config, a);
   return a.lines();
@@ -229,23 +230,23 @@ std::string_view trainer_optimizer(Optimizer optimizer) {
 std::string trainer_settings(const RunSpec& run) {
   const Parallel& p = run.parallel;
   const bool fsdp = p.data_parallel == DataParallel::kFsdp2 || p.data_parallel == DataParallel::kFsdp1;
-  const bool checkpoints = run.checkpointing != Checkpointing::kNone;
+  const bool checkpoints = run.checkpointing() != Checkpointing::kNone;
   std::string out = "TrainingArguments(\n    per_device_train_batch_size=" + std::to_string(run.batch_size) +
-                    ",\n    gradient_accumulation_steps=" + std::to_string(run.accumulation_steps) + ",\n";
-  if (is_autocast(run.precision) || p.fsdp_param_dtype) {
+                    ",\n    gradient_accumulation_steps=" + std::to_string(run.training().accumulation_steps) + ",\n";
+  if (is_autocast(run.precision) || p.gathered_dtype()) {
     out += in_float16(run) ? "    fp16=True,\n" : "    bf16=True,\n";
   }
   if (run.precision == Precision::kTf32) out += "    tf32=True,\n";
-  if (const std::string_view name = trainer_optimizer(run.optimizer); !name.empty()) {
+  if (const std::string_view name = trainer_optimizer(run.training().optimizer); !name.empty()) {
     out += "    optim=\"" + std::string(name) + "\",\n";
   }
-  out += "    max_grad_norm=" + format_exact(run.max_grad_norm.value_or(0.0)) + ",\n";
+  out += "    max_grad_norm=" + format_exact(run.training().max_grad_norm.value_or(0.0)) + ",\n";
   if (checkpoints && !fsdp) {
     out += "    gradient_checkpointing=True,\n    gradient_checkpointing_kwargs={\"use_reentrant\": False},\n";
   }
   if (fsdp) {
     out += "    fsdp=True,\n    fsdp_config={\"version\": 2, \"reshard_after_forward\": " +
-           std::string(p.reshard_after_forward ? "True" : "False");
+           std::string(p.torch().reshard_after_forward ? "True" : "False");
     if (p.offload_parameters == OffloadTo::kHost) out += ", \"cpu_offload\": True";
     // transformers warns of gradient_checkpointing here: it gathers once more in backward.
     if (checkpoints) out += ", \"activation_checkpointing\": True";
@@ -272,15 +273,15 @@ std::vector<std::string> beside_settings(const RunSpec& run, Emit emit) {
   if (emit == Emit::kNothing) return notes;
   const bool saves = emit == Emit::kDeepSpeed || emit == Emit::kTrainer;
   if (emit == Emit::kDeepSpeed) {
-    if (run.checkpointing != Checkpointing::kNone) {
+    if (run.checkpointing() != Checkpointing::kNone) {
       notes.push_back("checkpointing is the script's: torch.utils.checkpoint around layers (" + checkpointing_of(run) +
                       "), not DeepSpeed's");
     }
     notes.push_back("the optimizer is the script's: deepspeed.initialize(optimizer=…), here " +
-                    std::string(name_of(run.optimizer)));
+                    std::string(name_of(run.training().optimizer)));
   }
   if (emit == Emit::kTrainer) {
-    if (run.loop == Loop::kBare) {
+    if (!run.uses_trainer()) {
       notes.emplace_back(
           "predicted is a plain loop with these choices; the Trainer's own steps differ (--loop trainer plans them)");
     }
@@ -288,18 +289,18 @@ std::vector<std::string> beside_settings(const RunSpec& run, Emit emit) {
     if (p.tensor * p.context * p.pipeline > 1 || p.data_parallel == DataParallel::kZero1) {
       notes.emplace_back("these arguments say nothing of tp, cp, pp and ZeRO-1, which this run has one of");
     }
-    if (run.checkpointing != Checkpointing::kNone && checkpointing_of(run) != "full") {
+    if (run.checkpointing() != Checkpointing::kNone && checkpointing_of(run) != "full") {
       notes.push_back("the Trainer checkpoints every layer; " + checkpointing_of(run) + " has no argument");
     }
-    if (trainer_optimizer(run.optimizer).empty()) {
-      notes.push_back("the Trainer has no name for the optimizer " + std::string(name_of(run.optimizer)));
+    if (trainer_optimizer(run.training().optimizer).empty()) {
+      notes.push_back("the Trainer has no name for the optimizer " + std::string(name_of(run.training().optimizer)));
     }
     if (run.precision == Precision::kBf16 || run.precision == Precision::kFp16) {
       notes.push_back("the model is loaded with dtype=\"" +
                       std::string(run.precision == Precision::kBf16 ? "bfloat16" : "float16") + "\"");
     }
   }
-  if (saves && run.offload_activations) {
+  if (saves && run.training().offload_activations) {
     notes.emplace_back("activations go to the host under torch.autograd.graph.save_on_cpu(pin_memory=True)");
   }
   return notes;

@@ -48,7 +48,7 @@ struct Dimension {
 std::vector<Dimension> dimensions_of(const Parallel& p) {
   if (p.data_parallel == DataParallel::kDp) return {};
   const std::int64_t data = p.gpus / (p.pipeline * p.context * p.tensor * p.expert);
-  const std::int64_t shard = p.hsdp_shard > 0 ? p.hsdp_shard : data;
+  const std::int64_t shard = p.torch().hsdp_shard > 0 ? p.torch().hsdp_shard : data;
   std::vector<Dimension> all = {{"pipeline", p.pipeline},
                                 {"copies", data / shard},
                                 {"data", shard},
@@ -91,7 +91,7 @@ void add_mesh(const Parallel& p, Script& script) {
 }
 
 void add_selective_policy(const RunSpec& run, Script& script) {
-  if (run.checkpointing != Checkpointing::kSelective) return;
+  if (run.checkpointing() != Checkpointing::kSelective) return;
   script.import("from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts");
   script.add("aten = torch.ops.aten");
   script.add("kept = {aten._scaled_dot_product_cudnn_attention.default,");
@@ -125,10 +125,12 @@ void add_tensor_parallel(const Parallel& p, Script& script) {
 }
 
 void add_checkpointing(const RunSpec& run, Script& script) {
-  if (run.checkpointing == Checkpointing::kNone) return;
+  if (run.checkpointing() == Checkpointing::kNone) return;
   script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper");
-  const bool selective = run.checkpointing == Checkpointing::kSelective;
-  const std::string step = run.checkpoint_every > 1 ? "0, len(layers), " + number(run.checkpoint_every) : "len(layers)";
+  const bool selective = run.checkpointing() == Checkpointing::kSelective;
+  const std::string step = run.training().checkpoint_every > 1
+                               ? "0, len(layers), " + number(run.training().checkpoint_every)
+                               : "len(layers)";
   script.add("    for i in range(" + step + "):");
   script.add("        layers[i] = checkpoint_wrapper(layers[i]" +
              std::string(selective ? ", context_fn=selective" : "") + ")");
@@ -138,11 +140,12 @@ void add_fsdp2(const Parallel& p, Script& script) {
   script.import("from torch.distributed.fsdp import fully_shard");
   std::string more = "mesh=shards";
   script.add("    shards = " + sharing_ranks(p));
-  if (p.fsdp_param_dtype || p.fsdp_reduce_dtype) {
+  const TorchMesh& mesh = p.torch();
+  if (mesh.fsdp_param_dtype || mesh.fsdp_reduce_dtype) {
     script.import("from torch.distributed.fsdp import MixedPrecisionPolicy");
     const auto type = [](const auto& dtype) { return dtype ? std::string(torch_type(*dtype)) : std::string("None"); };
-    script.add("    policy = MixedPrecisionPolicy(param_dtype=" + type(p.fsdp_param_dtype) +
-               ", reduce_dtype=" + type(p.fsdp_reduce_dtype) + ")");
+    script.add("    policy = MixedPrecisionPolicy(param_dtype=" + type(mesh.fsdp_param_dtype) +
+               ", reduce_dtype=" + type(mesh.fsdp_reduce_dtype) + ")");
     more += ", mp_policy=policy";
   }
   if (p.offload_parameters == OffloadTo::kHost) {
@@ -150,7 +153,7 @@ void add_fsdp2(const Parallel& p, Script& script) {
     more += ", offload_policy=CPUOffloadPolicy()";
   }
   // The root's default is to keep what it gathered.
-  more += std::string(", reshard_after_forward=") + (p.reshard_after_forward ? "True" : "False");
+  more += std::string(", reshard_after_forward=") + (mesh.reshard_after_forward ? "True" : "False");
   script.add("    for module in [*layers, model]:");
   script.add("        fully_shard(module, " + more + ")");
 }
@@ -172,8 +175,8 @@ void add_data_parallel(const Parallel& p, Script& script) {
       script.import("from torch.nn.parallel import DistributedDataParallel");
       std::string more = "device_ids=[rank_on_host], device_mesh=" + sharing_ranks(p);
       if (p.pipeline > 1) more = "process_group=" + sharing_ranks(p) + ".get_group()";
-      if (p.ddp_bucket_view) more += ", gradient_as_bucket_view=True";
-      if (p.ddp_static_graph) more += ", static_graph=True";
+      if (p.torch().ddp_bucket_view) more += ", gradient_as_bucket_view=True";
+      if (p.torch().ddp_static_graph) more += ", static_graph=True";
       script.add("    model = DistributedDataParallel(");
       script.add("        model, " + more + ")");
       return;
@@ -254,10 +257,12 @@ constexpr TorchOptimizer kTorchOptimizers[] = {{Optimizer::kAdamWForeach, "AdamW
                                                {Optimizer::kAdafactorTorch, "Adafactor", ""}};
 
 void add_optimizer(const RunSpec& run, Script& script) {
-  const auto* found = std::find_if(std::begin(kTorchOptimizers), std::end(kTorchOptimizers),
-                                   [&](const TorchOptimizer& each) { return each.optimizer == run.optimizer; });
+  const auto* found =
+      std::find_if(std::begin(kTorchOptimizers), std::end(kTorchOptimizers),
+                   [&](const TorchOptimizer& each) { return each.optimizer == run.training().optimizer; });
   if (found == std::end(kTorchOptimizers)) {
-    script.add("# optimizer: " + std::string(name_of(run.optimizer)) + " (docs/cli.md says which class that is)");
+    script.add("# optimizer: " + std::string(name_of(run.training().optimizer)) +
+               " (docs/cli.md says which class that is)");
   } else if (run.parallel.data_parallel == DataParallel::kZero1) {
     script.import("from torch.distributed.optim import ZeroRedundancyOptimizer");
     script.add("optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim." + std::string(found->name) +
@@ -281,7 +286,7 @@ std::string contexts_of(const RunSpec& run, Script& script) {
     const DType dtype = run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16;
     contexts.emplace_back("torch.autocast(\"cuda\", dtype=" + std::string(torch_type(dtype)) + ")");
   }
-  if (run.offload_activations) contexts.emplace_back("torch.autograd.graph.save_on_cpu(pin_memory=True)");
+  if (run.training().offload_activations) contexts.emplace_back("torch.autograd.graph.save_on_cpu(pin_memory=True)");
   std::string text;
   for (const std::string& each : contexts) text += (text.empty() ? "" : ", ") + each;
   return text;
@@ -304,8 +309,8 @@ void add_step(const RunSpec& run, Script& script) {
   }
   const bool scales = run.precision == Precision::kAmpFp16;
   const std::string contexts = contexts_of(run, script);
-  const bool accumulates = run.accumulation_steps > 1;
-  script.add("def step(batches):  # " + number(run.accumulation_steps) + " of " + number(run.batch_size) +
+  const bool accumulates = run.training().accumulation_steps > 1;
+  script.add("def step(batches):  # " + number(run.training().accumulation_steps) + " of " + number(run.batch_size) +
              " sequences on each GPU");
   script.add("    optimizer.zero_grad()");
   script.add("    for batch in batches:");
@@ -318,9 +323,10 @@ void add_step(const RunSpec& run, Script& script) {
   // The sequence is whole again where context_parallel ends, so backward runs inside.
   if (run.parallel.context == 1) indent = "        ";
   script.add(indent + (scales ? "scaler.scale(loss).backward()" : "loss.backward()"));
-  if (run.max_grad_norm) {
+  if (run.training().max_grad_norm) {
     if (scales) script.add("    scaler.unscale_(optimizer)");
-    script.add("    torch.nn.utils.clip_grad_norm_(model.parameters(), " + format_exact(*run.max_grad_norm) + ")");
+    script.add("    torch.nn.utils.clip_grad_norm_(model.parameters(), " + format_exact(*run.training().max_grad_norm) +
+               ")");
   }
   script.add(scales ? "    scaler.step(optimizer)\n    scaler.update()" : "    optimizer.step()");
 }

@@ -57,7 +57,7 @@ std::optional<double> model_flops_of_step(const Report& report) {
   if (report.time) return report.time->step.model_flops;
   const FlopRow& products = report.flops.at(static_cast<std::size_t>(OperatorClass::kContraction));
   const double flops = products.forward + products.backward;
-  if (report.run.parallel.is_parallel() || report.run.inference || flops <= 0) return std::nullopt;
+  if (report.run.parallel.is_parallel() || !report.run.trains() || flops <= 0) return std::nullopt;
   return flops;
 }
 

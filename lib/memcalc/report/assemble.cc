@@ -93,26 +93,30 @@ Accounting account_held(const SymbolicRun& symbolic, std::int64_t parameters) {
 }
 
 void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& report) {
-  AccountingInput input{.weights_dtype = weights_dtype_of(run),
-                        .precision = run.precision,
-                        .optimizer = optimizer_on_card(run),
-                        .loop = run.loop,
-                        .offloads = run.offload_optimizer};
+  AccountingInput input{.weights_dtype = weights_dtype_of(run), .precision = run.precision, .infers = !run.trains()};
+  if (run.trains()) {
+    input.optimizer = optimizer_on_card(run.training());
+    input.loop = run.training().loop;
+    input.offloads = run.training().offload_optimizer;
+  }
   for (const ParameterInfo& parameter : symbolic.parameters) {
     if (parameter.packing != Quantization::kNone) {
       input.add_packed(std::string(name_of(parameter.packing)), parameter.elements, parameter.packed);
       continue;
     }
     const OptimizedTensor tensor{parameter.shape, parameter.dtype, parameter.is_embedding};
-    parameter.trainable && !run.inference ? input.add_trainable(tensor) : input.add_frozen(tensor);
+    if (run.trains() && parameter.trainable) {
+      input.add_trainable(tensor);
+    } else {
+      input.add_frozen(tensor);
+    }
   }
   if (run.fine_tuning.quantization == Quantization::kNf4Double) {
     input.constants = checked_add(input.constants, kSharedMapBytes);
   }
-  input.infers = run.inference.has_value();
   input.autocast_copies = report.memory.categories_at_peak[static_cast<std::size_t>(Category::kAutocastCopies)];
   report.parameters_total = input.parameters;
-  report.parameters_trainable = run.inference ? input.parameters : input.trainable_parameters;
+  report.parameters_trainable = run.trains() ? input.trainable_parameters : input.parameters;
   report.parameters_active = input.parameters - symbolic.inactive_parameters;
   report.accounting = account(input);
   if (!symbolic.held.empty()) report.accounting = account_held(symbolic, input.parameters);
@@ -213,7 +217,7 @@ void fill_peak(const Trace& trace, Report& report) {
 
 // Why no time is given: of a call none ever is, of a step where a rate that it needs is not known.
 std::string untimed(const KernelList& kernels, const RunSpec& run, const DeviceSpec& device) {
-  if (run.inference) return "the time of a call";
+  if (!run.trains()) return "the time of a call";
   const std::vector<std::string> missing =
       device.rates == nullptr ? std::vector<std::string>{} : missing_rates(kernels, device);
   if (missing.empty()) return "the time of a step";
@@ -256,7 +260,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
   report.not_modelled.emplace_back("other processes and the display on the same card");
-  if (!run.inference) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
+  if (run.trains()) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
   if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));
   for (std::string& note : substituted_types(symbolic.kernels, device)) report.assumptions.push_back(std::move(note));
   if (time && steps_on_host(run)) {

@@ -90,9 +90,9 @@ Communication of_torch(const Parallel& p, std::int64_t rank) {
   const std::int64_t data = data_parallel_size(p);
   std::vector<Communicator> dimensions;
   if (p.pipeline > 1) dimensions.push_back(pipeline(p, rank));
-  if (p.hsdp_shard > 0) {
-    dimensions.push_back({.ranks = data / p.hsdp_shard, .collectives = true});
-    dimensions.push_back({.ranks = p.hsdp_shard, .collectives = true});
+  if (const std::int64_t shard = p.torch().hsdp_shard; shard > 0) {
+    dimensions.push_back({.ranks = data / shard, .collectives = true});
+    dimensions.push_back({.ranks = shard, .collectives = true});
   } else if (data > 1) {
     dimensions.push_back({.ranks = data, .collectives = p.context == 1});  // beside cp it is that of both that reduces
   }
@@ -115,7 +115,7 @@ Communication of_torch(const Parallel& p, std::int64_t rank) {
 }  // namespace
 
 Communication communication_of(const Parallel& parallel, std::int64_t rank) {
-  switch (parallel.framework) {
+  switch (parallel.framework()) {
     case Framework::kDeepSpeed: return of_deepspeed(parallel);
     case Framework::kTorch: return of_torch(parallel, rank);
     default: break;

@@ -21,7 +21,8 @@ double exposed_share(const Parallel& parallel) {
   switch (parallel.schedule) {
     // ZB-H1 fills two thirds of it with gradients of weights (Qi et al. 2023, arXiv 2401.10241, table 2).
     case PipelineSchedule::kZeroBubble: return 1.0 / 3;
-    case PipelineSchedule::kZeroBubbleV: return 0;  // section 6, where both halves of a backward take a forward's time
+    case PipelineSchedule::kZeroBubbleV:
+      return 0;  // section 6, where both halves of a backward take a forward's time
     // Chunks of a rank in turn: the first waits for a chunk of each stage alone. Megatron needs no --schedule for it.
     default: return 1.0 / static_cast<double>(std::max<std::int64_t>(parallel.virtual_stages, 1));
   }

@@ -83,11 +83,11 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
   const auto peak_of = [&](Phase phase, std::string_view label) {
     return PhasePeak{phase, label, report.memory.phase_peaks[static_cast<std::size_t>(phase)]};
   };
-  if (!report.run.inference) {
+  if (report.run.trains()) {
     return {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
             peak_of(Phase::kOptimizer, "optimizer")};
   }
-  if (report.run.inference->new_tokens == 0) return {peak_of(Phase::kForward, "forward")};
+  if (report.run.inference()->new_tokens == 0) return {peak_of(Phase::kForward, "forward")};
   return {peak_of(Phase::kForward, "prefill"), peak_of(Phase::kDecode, "decode")};
 }
 
@@ -147,46 +147,52 @@ const char* compiled_words(CompiledParts parts) {
   return "torch.compile";
 }
 
+/// What is recomputed, fused or moved, so that less is kept.
+void add_savings(const Training& training, Task task, std::vector<std::string>& words) {
+  if (training.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
+  if (training.checkpointing == Checkpointing::kFull) {
+    const std::string what = task == Task::kCustom ? "repeated block" : "layer";
+    words.push_back(training.checkpoint_every == 1
+                        ? "checkpointing every " + what
+                        : "checkpointing 1 " + what + " of every " + std::to_string(training.checkpoint_every));
+  }
+  if (training.compile) words.emplace_back(compiled_words(training.compiled_parts));
+  if (training.float8 != Float8::kNone) words.push_back("float8 " + std::string(name_of(training.float8)));
+  if (training.offload_activations) words.emplace_back("activations offloaded");
+}
+
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
   words.push_back("batch " + std::to_string(run.batch_size) + sample_words(report.model, run));
   if (run.target_sequence_length > 0) words.back() += " to " + std::to_string(run.target_sequence_length);
-  if (run.accumulation_steps > 1) words.push_back(std::to_string(run.accumulation_steps) + " micro-batches a step");
+  if (run.accumulation_steps() > 1) words.push_back(std::to_string(run.accumulation_steps()) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));
-  if (run.inference) {
-    const Inference& inference = *run.inference;
-    words.push_back(inference.new_tokens == 0 ? "inference, one forward pass"
-                                              : "inference, " + std::to_string(inference.new_tokens) + " new " +
-                                                    plural(inference.new_tokens, "token"));
-    if (inference.beams > 1) words.push_back(std::to_string(inference.beams) + " beams");
+  const auto* training = std::get_if<Training>(&run.purpose);
+  if (const Inference* inference = run.inference()) {
+    words.push_back(inference->new_tokens == 0 ? "inference, one forward pass"
+                                               : "inference, " + std::to_string(inference->new_tokens) + " new " +
+                                                     plural(inference->new_tokens, "token"));
+    if (inference->beams > 1) words.push_back(std::to_string(inference->beams) + " beams");
   } else {
-    words.push_back(rule_of(run.optimizer).title);
+    words.push_back(rule_of(training->optimizer).title);
+    if (training->max_grad_norm) words.push_back("clipping at " + format_exact(*training->max_grad_norm));
+    words.push_back(training->loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   }
-  if (run.max_grad_norm) words.push_back("clipping at " + format_exact(*run.max_grad_norm));
-  if (!run.inference) words.push_back(run.loop == Loop::kTrainer ? "HF Trainer" : "plain loop");
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
-  if (run.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
-  if (run.checkpointing == Checkpointing::kFull) {
-    const std::string what = run.task == Task::kCustom ? "repeated block" : "layer";
-    words.push_back(run.checkpoint_every == 1
-                        ? "checkpointing every " + what
-                        : "checkpointing 1 " + what + " of every " + std::to_string(run.checkpoint_every));
-  }
-  if (run.compile) words.emplace_back(compiled_words(run.compiled_parts));
-  if (run.float8 != Float8::kNone) words.push_back("float8 " + std::string(name_of(run.float8)));
-  if (run.offload_activations) words.emplace_back("activations offloaded");
+  if (training != nullptr) add_savings(*training, run.task, words);
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
   if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
   if (tuning.liger) words.emplace_back("Liger kernels");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
-  if (run.use_cache && !run.inference) words.emplace_back("KV cache kept");
+  if (run.use_cache && training != nullptr) words.emplace_back("KV cache kept");
   if (run.padding) words.emplace_back("padded batch");
-  if (run.skipped_steps > 0) {
-    words.push_back(run.skipped_steps == 1 ? "first step skipped"
-                                           : "first " + std::to_string(run.skipped_steps) + " steps skipped");
+  if (training != nullptr && training->skipped_steps > 0) {
+    words.push_back(training->skipped_steps == 1
+                        ? "first step skipped"
+                        : "first " + std::to_string(training->skipped_steps) + " steps skipped");
   }
   if (run.parallel.is_parallel()) {
     for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
@@ -198,7 +204,7 @@ std::vector<std::string> setting_of(const Report& report) {
 std::string instant_of(const Report& report) {
   std::string text = report.peak_step < 0
                          ? "construction of the model"
-                         : (report.run.inference ? "call " : "step ") + std::to_string(report.peak_step + 1) + ", " +
+                         : (report.run.trains() ? "step " : "call ") + std::to_string(report.peak_step + 1) + ", " +
                                std::string(name_of(report.peak_phase));
   if (!report.peak_operator.empty()) text += ", in " + report.peak_operator;
   return text;

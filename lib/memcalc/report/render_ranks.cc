@@ -9,24 +9,27 @@
 namespace memcalc {
 
 std::vector<std::string> split_of(const Parallel& p) {
+  const auto* mesh = std::get_if<TorchMesh>(&p.layout);
   std::vector<std::string> words = {std::to_string(p.gpus) + " " + plural(p.gpus, "GPU")};
   if (p.nodes > 1) words.back() += " in " + std::to_string(p.nodes) + " hosts";
   if (p.data_parallel != DataParallel::kNone) {
     words.push_back(std::string(name_of(p.data_parallel)) + " over " + std::to_string(sharing_ranks(p)));
-    if (p.hsdp_shard > 0) words.back() += " in groups of " + std::to_string(p.hsdp_shard);
+    if (mesh != nullptr && mesh->hsdp_shard > 0) {
+      words.back() += " in groups of " + std::to_string(mesh->hsdp_shard);
+    }
   }
   const auto add = [&](const char* name, std::int64_t size) {
     if (size > 1) words.push_back(std::string(name) + " " + std::to_string(size));
   };
   add("tp", p.tensor);
   if (p.sequence_parallel) words.emplace_back("sequence parallel");
-  if (p.loss_parallel) words.emplace_back("loss parallel");
+  if (mesh != nullptr && mesh->loss_parallel) words.emplace_back("loss parallel");
   add("cp", p.context);
   if (p.context > 1) words.back() += " (" + std::string(name_of(p.context_type)) + ")";
   add("ep", p.expert);
   add("pp", p.pipeline);
   if (p.pipeline > 1) words.back() += " (" + std::string(name_of(p.schedule)) + ")";
-  if (p.framework != Framework::kTorch) words.emplace_back(name_of(p.framework));
+  if (p.framework() != Framework::kTorch) words.emplace_back(name_of(p.framework()));
   return words;
 }
 

@@ -212,7 +212,7 @@ class TextRenderer {
 
   void write_flops() {
     if (total_flops(report_) == 0) return;
-    title(report_.run.inference ? "Work of one call" : "Work of one step", format_flops(total_flops(report_)));
+    title(report_.run.trains() ? "Work of one step" : "Work of one call", format_flops(total_flops(report_)));
     line("  " + pad_right("", 14) + pad_left("forward", 13) + pad_left("backward", 13) + pad_left("recomputed", 13) +
          pad_left("optimizer", 12) + pad_left("moved", 11));
     for (const FlopRow& row : report_.flops) {

@@ -33,7 +33,7 @@ double data_parallel_ranks(const Parallel& parallel) {
 double samples_per_step(const RunSpec& run) {
   const Parallel& parallel = run.parallel;
   const std::int64_t of_pipeline = parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline;
-  const double micro_batches = real(run.accumulation_steps) * real(std::max<std::int64_t>(1, of_pipeline));
+  const double micro_batches = real(run.accumulation_steps()) * real(std::max<std::int64_t>(1, of_pipeline));
   return real(run.batch_size) * micro_batches * data_parallel_ranks(run.parallel);
 }
 

@@ -9,7 +9,7 @@
 namespace memcalc {
 
 /// Sizes in elements. Defaults are DeepSpeed's.
-struct DeepSpeedOptions {
+struct DeepSpeedZero {
   std::int64_t reduce_bucket_size = 500'000'000;
   std::optional<bool> overlap_comm;  // absent: in stage 3 alone
   std::int64_t sub_group_size = 1'000'000'000;
@@ -18,7 +18,7 @@ struct DeepSpeedOptions {
   std::int64_t max_live_parameters = 1'000'000'000;    // stage3_max_live_parameters
   std::int64_t max_reuse_distance = 1'000'000'000;     // stage3_max_reuse_distance
 
-  [[nodiscard]] bool operator==(const DeepSpeedOptions&) const = default;
+  [[nodiscard]] bool operator==(const DeepSpeedZero&) const = default;
 };
 
 }  // namespace memcalc

@@ -15,10 +15,9 @@ bool keeps_cache(const ModelSpec& model) {
 
 void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                        std::vector<std::string>& assumptions) {
-  run.inference = options.inference;
-  run.loop = Loop::kBare;
+  run.purpose = *options.inference;
   run.use_cache = keeps_cache(model);
-  if (run.inference->new_tokens > 0) {
+  if (run.inference()->new_tokens > 0) {
     assumptions.emplace_back(
         "every sequence gets all new tokens (generate with min_new_tokens = max_new_tokens), greedily");
     assumptions.emplace_back("special tokens as the configuration class of " + model.model_type +

@@ -16,7 +16,7 @@ enum class MegatronLoss : std::uint8_t { kNative, kFused, kTe };
 /// Megatron's own layers without TransformerEngine (transformer-impl=local).
 enum class MegatronAttention : std::uint8_t { kFused, kUnfused, kLocal };
 
-struct MegatronOptions {
+struct MegatronLayout {
   MegatronLoss loss = MegatronLoss::kNative;
   MegatronAttention attention = MegatronAttention::kFused;
   bool recomputes_blocks = false;      // recompute-method=block: the first layers of each chunk; else uniform: all

@@ -6,6 +6,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/run_options.h"
 
 namespace memcalc {
 namespace {
@@ -13,14 +14,14 @@ namespace {
 /// GPUs that hold several copies of the model; `none` was asked for, so that nothing would keep the copies alike. This
 /// looks at what was given, which a resolved run does not tell, and is therefore no row of rules_sizes.cc.
 void refuse_copies_that_share_nothing(const Parallel& p, std::int64_t ranks) {
-  if (p.framework == Framework::kDeepSpeed) {
+  if (p.framework() == Framework::kDeepSpeed) {
     throw Error(ErrorCode::kUsage,
                 "--parallel none: DeepSpeed without ZeRO (its stage 0) is not modelled; accepted: --parallel ds-zero1, "
                 "ds-zero2 or ds-zero3",
                 "--parallel", "parallel-none-of-deepspeed");
   }
   if (p.gpus <= ranks || p.gpus % ranks != 0) return;
-  const bool megatron = p.framework == Framework::kMegatron;
+  const bool megatron = p.framework() == Framework::kMegatron;
   throw Error(
       ErrorCode::kUsage,
       fmt::format("--parallel none: {} GPUs hold {} copies of the model, which drift apart where nothing averages "
@@ -28,6 +29,23 @@ void refuse_copies_that_share_nothing(const Parallel& p, std::int64_t ranks) {
                   p.gpus, p.gpus / ranks, megatron ? "ddp (Megatron's own), megatron-dist" : "ddp, zero1, fsdp1, fsdp2",
                   ranks),
       "--parallel", "parallel-none-with-copies");
+}
+
+/// Of what was asked of each framework, that of the one whose modules run. What was asked of another one is refused
+/// here or by its rows (check_effect): a resolved run does not have it.
+Layout layout_of(const RunOptions& options) {
+  switch (framework_asked(options)) {
+    case Framework::kDeepSpeed: return options.deepspeed;
+    case Framework::kMegatron: return options.megatron;
+    case Framework::kTorch: break;
+  }
+  if (options.deepspeed != DeepSpeedZero{}) {
+    throw Error(ErrorCode::kUsage,
+                "--deepspeed configures DeepSpeed, and the framework is torch; accepted: --parallel ds-zero1, ds-zero2 "
+                "or ds-zero3",
+                "--deepspeed", "deepspeed-options-of-deepspeed");
+  }
+  return options.torch;
 }
 
 }  // namespace
@@ -43,7 +61,7 @@ Framework framework_of(DataParallel mode) {
 }
 
 std::int64_t model_ranks(const Parallel& p) {
-  const std::int64_t experts = p.framework == Framework::kTorch ? p.expert : 1;
+  const std::int64_t experts = p.framework() == Framework::kTorch ? p.expert : 1;
   return checked_multiply(checked_multiply(checked_multiply(p.tensor, p.context), p.pipeline), experts);
 }
 
@@ -55,7 +73,7 @@ std::string product_of(const Parallel& p) {
   add("tp", p.tensor);
   add("cp", p.context);
   add("pp", p.pipeline);
-  if (p.framework == Framework::kTorch) add("ep", p.expert);
+  if (p.framework() == Framework::kTorch) add("ep", p.expert);
   return text + " = " + std::to_string(model_ranks(p));
 }
 
@@ -63,21 +81,26 @@ std::string product_of(const Parallel& p) {
 std::int64_t data_parallel_size(const Parallel& p) { return p.gpus / std::max<std::int64_t>(model_ranks(p), 1); }
 
 std::int64_t sharing_ranks(const Parallel& p) {
-  return data_parallel_size(p) * (p.framework == Framework::kMegatron ? 1 : p.context);
+  return data_parallel_size(p) * (p.framework() == Framework::kMegatron ? 1 : p.context);
 }
 
 std::int64_t micro_batches_of(const Parallel& p) { return p.micro_batches > 0 ? p.micro_batches : p.pipeline; }
 
-Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::optional<Framework> framework,
-                          std::vector<std::string>& assumptions, bool mode_is_given) {
-  p.framework = framework.value_or(framework_of(p.data_parallel));
+Framework framework_asked(const RunOptions& options) {
+  return options.framework.value_or(framework_of(options.parallel.data_parallel));
+}
+
+Parallel resolve_parallel(const RunOptions& options, std::vector<std::string>& assumptions) {
+  Parallel p = options.parallel;
+  p.layout = layout_of(options);
   if (p.schedule == PipelineSchedule::kZeroBubbleV && p.virtual_stages == 1) p.virtual_stages = 2;
   const std::int64_t ranks = std::max<std::int64_t>(model_ranks(p), 1);
-  p.gpus = gpus.value_or(ranks);
-  if (!gpus && ranks > 1) assumptions.push_back(fmt::format("gpus {}: {} (--gpus)", ranks, product_of(p)));
+  p.gpus = options.gpus.value_or(ranks);
+  if (p.gpus == 1 && p.framework() == Framework::kTorch) p.layout = OneGpu{};
+  if (!options.gpus && ranks > 1) assumptions.push_back(fmt::format("gpus {}: {} (--gpus)", ranks, product_of(p)));
   if (p.data_parallel == DataParallel::kNone) {
-    if (mode_is_given) refuse_copies_that_share_nothing(p, ranks);
-    if (p.framework == Framework::kDeepSpeed) {
+    if (options.data_parallel_given) refuse_copies_that_share_nothing(p, ranks);
+    if (p.framework() == Framework::kDeepSpeed) {
       p.data_parallel = DataParallel::kDsZero2;
       assumptions.emplace_back("DeepSpeed's ZeRO stage 2 (--parallel)");
     } else if (p.gpus > ranks && p.gpus % ranks == 0) {
@@ -85,7 +108,7 @@ Parallel resolve_parallel(Parallel p, std::optional<std::int64_t> gpus, std::opt
       assumptions.push_back(
           fmt::format("{} data-parallel ranks hold a whole copy each: {}DistributedDataParallel "
                       "(--parallel)",
-                      p.gpus / ranks, p.framework == Framework::kMegatron ? "Megatron's own " : ""));
+                      p.gpus / ranks, p.framework() == Framework::kMegatron ? "Megatron's own " : ""));
     }
   }
   if (p.data_parallel == DataParallel::kFsdp2 && p.offload_parameters == OffloadTo::kHost &&

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "memcalc/spec/parallel_spec.h"
 
 namespace memcalc {
+
+struct RunOptions;
 
 /// Whose the mode is; of those that no framework calls its own, torch's.
 [[nodiscard]] Framework framework_of(DataParallel mode);
@@ -31,11 +32,12 @@ namespace memcalc {
 /// Of a pipeline's step; as many as it has stages where nobody said how many.
 [[nodiscard]] std::int64_t micro_batches_of(const Parallel& parallel);
 
-/// Fills what was left out: the GPUs, the data-parallel mode of the ranks that see different data, the framework.
-/// `mode_is_given`: somebody asked for asked.data_parallel, so that `none` means none. Throws Error(kUsage) where
-/// copies of the model would then share nothing.
-[[nodiscard]] Parallel resolve_parallel(Parallel asked, std::optional<std::int64_t> gpus,
-                                        std::optional<Framework> framework, std::vector<std::string>& assumptions,
-                                        bool mode_is_given = false);
+/// What was asked for, else whose the data-parallel mode is.
+[[nodiscard]] Framework framework_asked(const RunOptions& options);
+
+/// Fills what was left out: the GPUs, the data-parallel mode of the ranks that see different data, the framework, whose
+/// options become the layout. Throws Error(kUsage) where `none` was asked for and copies of the model would then share
+/// nothing, and where DeepSpeed was configured and is not the framework.
+[[nodiscard]] Parallel resolve_parallel(const RunOptions& options, std::vector<std::string>& assumptions);
 
 }  // namespace memcalc

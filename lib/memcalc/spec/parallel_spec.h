@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/deepspeed_spec.h"
 #include "memcalc/spec/megatron_spec.h"
+#include "memcalc/spec/torch_spec.h"
 
 namespace memcalc {
 
@@ -38,14 +40,19 @@ enum class ContextParallel : std::uint8_t { kAllGather, kRing, kUlysses };
 /// Where what is sharded lives between uses. --offload-states, --offload-parameters
 enum class OffloadTo : std::uint8_t { kNowhere, kHost, kNvme };
 
+/// One GPU under torch: nothing is shared out.
+struct OneGpu {};
+
+/// Whose modules share a run out, with what only they have: what does not apply to a run does not exist in it.
+using Layout = std::variant<OneGpu, TorchMesh, DeepSpeedZero, MegatronLayout>;
+
 struct Parallel {
   std::int64_t gpus = 1;   // in all; --gpus
   std::int64_t nodes = 1;  // --nodes
   DataParallel data_parallel = DataParallel::kNone;
-  Framework framework = Framework::kTorch;
+  Layout layout;                   // --framework; DeepSpeed's and Megatron's also on one GPU
   std::int64_t tensor = 1;         // --tp
   bool sequence_parallel = false;  // norms and residuals between tensor-parallel regions hold a part of it; --sp
-  bool loss_parallel = false;      // torch: logits stay split by vocabulary; --loss-parallel
   std::int64_t context = 1;        // --cp
   ContextParallel context_type = ContextParallel::kAllGather;
   std::int64_t expert = 1;    // --ep
@@ -56,24 +63,31 @@ struct Parallel {
   /// Of each stage, in their order; empty: even. --stage-layers
   std::vector<std::int64_t> stage_layers;
 
-  MegatronOptions megatron;    // --megatron
-  DeepSpeedOptions deepspeed;  // --deepspeed
-
-  // FSDP
-  std::int64_t hsdp_shard = 0;             // ranks that share one copy; 0: all; --hsdp-shard
-  std::optional<DType> fsdp_param_dtype;   // MixedPrecisionPolicy; --fsdp-param-dtype
-  std::optional<DType> fsdp_reduce_dtype;  // --fsdp-reduce-dtype
-  bool reshard_after_forward = true;       // --no-reshard-after-forward
-  bool keep_last_layer = false;            // but not of the last layer, as torchtitan; --keep-last-layer
-  // DDP
-  bool ddp_bucket_view = false;   // gradient_as_bucket_view; --ddp-bucket-view
-  bool ddp_static_graph = false;  // --ddp-static-graph
   // Offload of sharded states
   OffloadTo offload_states = OffloadTo::kNowhere;
   OffloadTo offload_parameters = OffloadTo::kNowhere;
 
+  [[nodiscard]] Framework framework() const {
+    if (std::holds_alternative<DeepSpeedZero>(layout)) return Framework::kDeepSpeed;
+    return std::holds_alternative<MegatronLayout>(layout) ? Framework::kMegatron : Framework::kTorch;
+  }
+
   /// DeepSpeed shards, offloads and keeps its buffers on one GPU too.
-  [[nodiscard]] bool is_parallel() const { return gpus > 1 || framework == Framework::kDeepSpeed; }
+  [[nodiscard]] bool is_parallel() const { return gpus > 1 || std::holds_alternative<DeepSpeedZero>(layout); }
+
+  /// Of the layout that the run has: to ask for another one is a bug, and throws.
+  [[nodiscard]] const TorchMesh& torch() const { return std::get<TorchMesh>(layout); }
+  [[nodiscard]] const DeepSpeedZero& deepspeed() const { return std::get<DeepSpeedZero>(layout); }
+  [[nodiscard]] const MegatronLayout& megatron() const { return std::get<MegatronLayout>(layout); }
+  [[nodiscard]] TorchMesh& torch() { return std::get<TorchMesh>(layout); }
+  [[nodiscard]] DeepSpeedZero& deepspeed() { return std::get<DeepSpeedZero>(layout); }
+  [[nodiscard]] MegatronLayout& megatron() { return std::get<MegatronLayout>(layout); }
+
+  /// The type in which FSDP gathers parameters; nothing where that is their own, or nothing is gathered so.
+  [[nodiscard]] std::optional<DType> gathered_dtype() const {
+    const auto* mesh = std::get_if<TorchMesh>(&layout);
+    return mesh != nullptr ? mesh->fsdp_param_dtype : std::nullopt;
+  }
 };
 
 }  // namespace memcalc

@@ -26,9 +26,11 @@ template <typename Family>
 }
 
 // --- the run
-[[nodiscard]] inline bool trains(const RuleQuestion& q) { return !q.run.inference; }
+[[nodiscard]] inline bool trains(const RuleQuestion& q) { return q.run.trains(); }
+/// Of a run that trains: a group of rules that asks it concerns no other.
+[[nodiscard]] inline const Training& training_of(const RuleQuestion& q) { return q.run.training(); }
 [[nodiscard]] inline bool is_causal(const RuleQuestion& q) { return q.run.task == Task::kCausalLm; }
-[[nodiscard]] inline bool checkpoints(const RuleQuestion& q) { return q.run.checkpointing != Checkpointing::kNone; }
+[[nodiscard]] inline bool checkpoints(const RuleQuestion& q) { return q.run.checkpointing() != Checkpointing::kNone; }
 [[nodiscard]] inline bool quantizes(const RuleQuestion& q) {
   return q.run.fine_tuning.quantization != Quantization::kNone;
 }
@@ -37,9 +39,15 @@ template <typename Family>
 
 // --- several GPUs
 [[nodiscard]] inline bool is_parallel(const RuleQuestion& q) { return q.parallel.is_parallel(); }
-[[nodiscard]] inline bool is_torch(const RuleQuestion& q) { return q.parallel.framework == Framework::kTorch; }
-[[nodiscard]] inline bool is_deepspeed(const RuleQuestion& q) { return q.parallel.framework == Framework::kDeepSpeed; }
-[[nodiscard]] inline bool is_megatron(const RuleQuestion& q) { return q.parallel.framework == Framework::kMegatron; }
+[[nodiscard]] inline bool is_torch(const RuleQuestion& q) { return q.parallel.framework() == Framework::kTorch; }
+[[nodiscard]] inline bool is_deepspeed(const RuleQuestion& q) {
+  return q.parallel.framework() == Framework::kDeepSpeed;
+}
+[[nodiscard]] inline bool is_megatron(const RuleQuestion& q) { return q.parallel.framework() == Framework::kMegatron; }
+/// Null: one GPU, or another framework.
+[[nodiscard]] inline const TorchMesh* mesh_of(const RuleQuestion& q) {
+  return std::get_if<TorchMesh>(&q.parallel.layout);
+}
 [[nodiscard]] inline bool is_fsdp(const RuleQuestion& q) {
   return q.parallel.data_parallel == DataParallel::kFsdp1 || q.parallel.data_parallel == DataParallel::kFsdp2;
 }

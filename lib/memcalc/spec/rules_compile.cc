@@ -7,7 +7,9 @@ namespace memcalc {
 namespace {
 
 /// As one graph.
-bool compiles_whole(const RuleQuestion& q) { return q.run.compile && q.run.compiled_parts == CompiledParts::kModel; }
+bool compiles_whole(const RuleQuestion& q) {
+  return q.run.compiles() && training_of(q).compiled_parts == CompiledParts::kModel;
+}
 
 bool is_shared_otherwise(const Parallel& p) { return p.context > 1 || p.pipeline > 1 || p.expert > 1; }
 
@@ -18,7 +20,7 @@ constexpr Rule kLossInLoop[] = {
      .options = "--loss-in-loop --loop --infer",
      .message = "loss in loop: only a plain training loop computes the loss from the logits",
      .accepted = "--loop bare, no --infer",
-     .broken = [](const RuleQuestion& q) { return q.run.loop != Loop::kBare || !trains(q); }},
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trainer(); }},
     {.id = "loss-in-loop-causal",
      .options = "--loss-in-loop --task",
      .message = "loss in loop: it is modelled for the task causal, not for {--task}",
@@ -61,7 +63,7 @@ constexpr Rule kCompile[] = {
      .broken =
          [](const RuleQuestion& q) {
            const bool has_layers = q.run.task != Task::kCustom && !has_type(q, {"torchvision"});
-           return q.run.compiled_parts != CompiledParts::kModel && !has_layers;
+           return training_of(q).compiled_parts != CompiledParts::kModel && !has_layers;
          }},
     {.id = "compile-t5-checkpointing",
      .options = "--checkpointing --compile --model",
@@ -69,7 +71,7 @@ constexpr Rule kCompile[] = {
      .accepted = "--checkpointing none, selective",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.checkpointing == Checkpointing::kFull && has_type(q, {"t5", "mt5"});
+           return q.run.checkpointing() == Checkpointing::kFull && has_type(q, {"t5", "mt5"});
          }},
     {.id = "compile-parallel",
      .options = "--compile --parallel --tp --cp --pp --ep",
@@ -91,19 +93,21 @@ constexpr Rule kCompile[] = {
      .accepted = "--compile-parts model, or --loop bare",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.compiled_parts != CompiledParts::kModel && q.run.loop == Loop::kTrainer;
+           return training_of(q).compiled_parts != CompiledParts::kModel && q.run.uses_trainer();
          }},
     {.id = "compile-parts-causal-loss",
      .options = "--compile-parts --task",
      .message = "compile: a loss that is compiled by itself is modelled for the task causal, not for {--task}",
      .accepted = "--compile-parts layers",
      .broken =
-         [](const RuleQuestion& q) { return q.run.compiled_parts == CompiledParts::kLayersAndLoss && !is_causal(q); }},
+         [](const RuleQuestion& q) {
+           return training_of(q).compiled_parts == CompiledParts::kLayersAndLoss && !is_causal(q);
+         }},
     {.id = "compile-activation-offload",
      .options = "--activation-offload --compile",
      .message = "compile: hooks that offload saved tensors are not called inside of a compiled graph",
      .accepted = "one of --compile and --activation-offload",
-     .broken = [](const RuleQuestion& q) { return q.run.offload_activations; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).offload_activations; }},
     {.id = "compile-quantize",
      .options = "--compile --quantize",
      .message = "compile: the kernels of weights in {--quantize} break the graph, and its pieces are not modelled",
@@ -123,7 +127,7 @@ constexpr Rule kCompile[] = {
 
 // --- torchao's float8 training: eager mode writes every step of a cast, which is not modelled
 
-bool gathers_float8(const RuleQuestion& q) { return q.run.float8 == Float8::kTensorwiseGather; }
+bool gathers_float8(const RuleQuestion& q) { return training_of(q).float8 == Float8::kTensorwiseGather; }
 
 constexpr Rule kFloat8[] = {
     {.id = "float8-of-its-families",
@@ -138,14 +142,14 @@ constexpr Rule kFloat8[] = {
      .options = "--float8 --compile --compile-parts",
      .message = "float8: casts are only modelled where the compiler fuses them, and the head stays outside",
      .accepted = "--compile --compile-parts layers, layers-loss",
-     .broken = [](const RuleQuestion& q) { return !q.run.compile || compiles_whole(q); }},
+     .broken = [](const RuleQuestion& q) { return !q.run.compiles() || compiles_whole(q); }},
     {.id = "float8-in-bf16",
      .options = "--float8 --precision --fsdp-param-dtype",
      .message = "float8: products return bf16, so the layers have to compute in it",
      .accepted = "--precision bf16, or --fsdp-param-dtype bf16",
      .broken =
          [](const RuleQuestion& q) {
-           const auto& gathered = q.parallel.fsdp_param_dtype;
+           const std::optional<DType> gathered = q.parallel.gathered_dtype();
            return gathered ? *gathered != DType::kBFloat16 : q.run.precision != Precision::kBf16;
          }},
     {.id = "float8-gather-of-fsdp2",
@@ -171,11 +175,11 @@ constexpr Rule kFloat8[] = {
 
 constexpr RuleGroup kGroups[] = {
     {.title = "Loss in the loop",
-     .concerns = [](const RuleQuestion& q) { return q.run.loss_in_loop; },
+     .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).loss_in_loop; },
      .rules = kLossInLoop},
-    {.title = "torch.compile", .concerns = [](const RuleQuestion& q) { return q.run.compile; }, .rules = kCompile},
+    {.title = "torch.compile", .concerns = [](const RuleQuestion& q) { return q.run.compiles(); }, .rules = kCompile},
     {.title = "Float8",
-     .concerns = [](const RuleQuestion& q) { return q.run.float8 != Float8::kNone; },
+     .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).float8 != Float8::kNone; },
      .rules = kFloat8},
 };
 

@@ -9,14 +9,6 @@ namespace {
 
 bool is_third_stage(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDsZero3; }
 
-constexpr Rule kElsewhere[] = {
-    {.id = "deepspeed-options-of-deepspeed",
-     .options = "--deepspeed --framework",
-     .message = "--deepspeed configures DeepSpeed, and the framework is torch",
-     .accepted = "--parallel ds-zero1, ds-zero2 or ds-zero3",
-     .broken = [](const RuleQuestion& q) { return q.parallel.deepspeed != DeepSpeedOptions(); }},
-};
-
 constexpr Rule kZero[] = {
     {.id = "deepspeed-has-mode",
      .options = "--parallel --framework",
@@ -134,11 +126,10 @@ constexpr Rule kUlysses[] = {
      .options = "--checkpointing --cp",
      .message = "selective checkpointing with Ulysses is not modelled",
      .accepted = "--checkpointing full or none",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpointing == Checkpointing::kSelective; }},
+     .broken = [](const RuleQuestion& q) { return q.run.checkpointing() == Checkpointing::kSelective; }},
 };
 
 constexpr RuleGroup kGroups[] = {
-    {.title = "DeepSpeed's options outside of it", .concerns = is_torch, .rules = kElsewhere},
     {.title = "DeepSpeed", .concerns = is_deepspeed, .rules = kZero},
     {.title = "Ulysses (DeepSpeed)",
      .concerns = [](const RuleQuestion& q) { return is_deepspeed(q) && q.parallel.context > 1; },

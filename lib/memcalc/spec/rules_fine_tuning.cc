@@ -72,8 +72,7 @@ constexpr Rule kKbit[] = {
      .message = "prepare_model_for_kbit_training: T5's layers share a position bias, and reentrant checkpoints of such "
                 "layers in a plain loop are not modelled",
      .accepted = "--no-prepare-kbit, --checkpointing none, --loop trainer",
-     .broken =
-         [](const RuleQuestion& q) { return is_family<T5Spec>(q) && checkpoints(q) && q.run.loop == Loop::kBare; }},
+     .broken = [](const RuleQuestion& q) { return is_family<T5Spec>(q) && checkpoints(q) && !q.run.uses_trainer(); }},
     {.id = "prepare-kbit-of-quantized",
      .options = "--prepare-kbit --quantize",
      .message = "prepare_model_for_kbit_training: the base is not quantised",
@@ -106,7 +105,7 @@ constexpr Rule kLitGpt[] = {
      .options = "--loop --model",
      .message = "LitGPT: its scripts have a loop of their own, not the Trainer's",
      .accepted = "--loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.loop != Loop::kBare; }},
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trainer(); }},
     {.id = "litgpt-of-two-tokens",
      .options = "--seq --model",
      .message = "LitGPT: a sequence of one token has no next token to predict",
@@ -167,7 +166,7 @@ constexpr Rule kLitGpt[] = {
      .options = "--compile --model",
      .message = "LitGPT: its compiled modules are not modelled",
      .accepted = "no --compile",
-     .broken = [](const RuleQuestion& q) { return q.run.compile; }},
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "litgpt-one-gpu",
      .options = "--gpus --model",
      .message = "LitGPT: it is modelled on one GPU",

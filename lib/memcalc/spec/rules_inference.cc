@@ -9,14 +9,14 @@
 namespace memcalc {
 namespace {
 
-bool generates(const RuleQuestion& q) { return q.run.inference->new_tokens > 0; }
+bool generates(const RuleQuestion& q) { return q.run.inference()->new_tokens > 0; }
 
 std::string positions(const RuleQuestion& q) { return fmt::format("{}", position_limit(q.model).value_or(0)); }
 
 /// Whether tokens behind `prompt` others are beyond the table of positions.
 bool is_beyond_positions(const RuleQuestion& q, std::int64_t prompt) {
   const auto limit = position_limit(q.model);
-  return limit && q.run.inference->new_tokens > *limit - prompt;
+  return limit && q.run.inference()->new_tokens > *limit - prompt;
 }
 
 constexpr Rule kInference[] = {
@@ -44,7 +44,7 @@ constexpr Rule kInference[] = {
      .accepted = "--kv-cache-dtype {}",
      .broken =
          [](const RuleQuestion& q) {
-           const auto& type = q.run.inference->key_value_cache_dtype;
+           const auto& type = q.run.inference()->key_value_cache_dtype;
            return type && *type != weights_dtype_of(q.run);
          },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); },
@@ -102,7 +102,7 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return !trains(q) && generates(q); },
      .rules = kGeneration},
     {.title = "Beam search",
-     .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference->beams > 1; },
+     .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; },
      .rules = kBeams},
 };
 

@@ -10,7 +10,7 @@
 namespace memcalc {
 namespace {
 
-const MegatronOptions& options_of(const RuleQuestion& q) { return q.parallel.megatron; }
+const MegatronLayout& options_of(const RuleQuestion& q) { return q.parallel.megatron(); }
 
 /// models/megatron_config.cc has the shape of each.
 bool is_built(const RuleQuestion& q) {
@@ -51,8 +51,8 @@ constexpr Rule kTraining[] = {
      .accepted = "--optimizer adamw (TransformerEngine's FusedAdam)",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.optimizer != Optimizer::kAdamWForeach && q.run.optimizer != Optimizer::kAdamWFused &&
-                  q.run.optimizer != Optimizer::kAdam;
+           return training_of(q).optimizer != Optimizer::kAdamWForeach &&
+                  training_of(q).optimizer != Optimizer::kAdamWFused && training_of(q).optimizer != Optimizer::kAdam;
          }},
     {.id = "megatron-attention",
      .options = "--attn --framework",
@@ -63,7 +63,7 @@ constexpr Rule kTraining[] = {
      .options = "--checkpointing --framework",
      .message = "Megatron-LM recomputes all layers of a stage or the first ones, not every N-th",
      .accepted = "--checkpointing full with --megatron recompute-method=block,recompute-num-layers=N",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpoint_every != 1; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).checkpoint_every != 1; }},
     {.id = "megatron-adapters",
      .options = "--lora --framework",
      .message = "LoRA under Megatron is not modelled",
@@ -93,17 +93,17 @@ constexpr Rule kTraining[] = {
      .options = "--compile --framework",
      .message = "Megatron-core compiles parts of its own in every run, and --compile changes none of it",
      .accepted = "no --compile",
-     .broken = [](const RuleQuestion& q) { return q.run.compile; }},
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "megatron-activation-offload",
      .options = "--activation-offload --framework",
      .message = "offload of activations under Megatron is not modelled",
      .accepted = "no --activation-offload, or --checkpointing full",
-     .broken = [](const RuleQuestion& q) { return q.run.offload_activations; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).offload_activations; }},
     {.id = "megatron-optimizer-offload",
      .options = "--offload-optimizer --framework",
      .message = "offload of the optimizer under Megatron is not modelled",
      .accepted = "no --offload-optimizer, or --parallel megatron-dist on several GPUs",
-     .broken = [](const RuleQuestion& q) { return q.run.offload_optimizer; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).offload_optimizer; }},
     {.id = "megatron-has-mode",
      .options = "--parallel --framework",
      .message = "--parallel {--parallel} is not Megatron's",

@@ -129,7 +129,7 @@ constexpr Rule kContrastive[] = {
      .options = "--loop --model",
      .message = "loop trainer: for {model} the Trainer asks a collator for return_loss, which is not modelled",
      .accepted = "--loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer; }},
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trainer(); }},
 };
 
 constexpr Rule kTorchvision[] = {
@@ -137,7 +137,7 @@ constexpr Rule kTorchvision[] = {
      .options = "--precision --weights-dtype --loop",
      .message = "weights in {}: the Trainer's images are float32, and torchvision's models do not convert them",
      .accepted = "weights in fp32 (--precision fp32, amp-fp16, amp-bf16), or --loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer && is_half(weights_dtype_of(q.run)); },
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trainer() && is_half(weights_dtype_of(q.run)); },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
     {.id = "torchvision-checkpointing",
      .options = "--checkpointing --model",
@@ -204,7 +204,8 @@ constexpr Rule kAttention[] = {
      .accepted = "--precision bf16, fp16, amp-bf16, amp-fp16",
      .broken =
          [](const RuleQuestion& q) {
-           const bool gathered = q.parallel.fsdp_param_dtype && is_half(*q.parallel.fsdp_param_dtype);
+           const std::optional<DType> type = q.parallel.gathered_dtype();
+           const bool gathered = type && is_half(*type);
            return q.run.attention == Attention::kFlash && !is_autocast(q.run.precision) &&
                   !is_half(weights_dtype_of(q.run)) && !gathered;
          }},
@@ -221,7 +222,7 @@ constexpr Rule kPositionBias[] = {
      .accepted = "one of --activation-offload and --checkpointing, or --attn eager",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.offload_activations && checkpoints(q) && q.run.attention == Attention::kSdpa;
+           return checkpoints(q) && training_of(q).offload_activations && q.run.attention == Attention::kSdpa;
          }},
 };
 
@@ -256,7 +257,7 @@ constexpr Rule kLayers[] = {
      .message =
          "loop trainer: {model} is a plain torch module, without the inputs and outputs that the Trainer asks for",
      .accepted = "--loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.loop == Loop::kTrainer; }},
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trainer(); }},
     {.id = "layers-attention",
      .options = "--attn --model",
      .message = "attention {--attn}: the attention of layers is F.scaled_dot_product_attention",

@@ -33,7 +33,7 @@ constexpr Rule kGpus[] = {
      .broken =
          [](const RuleQuestion& q) {
            const Framework owner = framework_of(q.parallel.data_parallel);
-           return owner != Framework::kTorch && owner != q.parallel.framework;
+           return owner != Framework::kTorch && owner != q.parallel.framework();
          },
      .detail = [](const RuleQuestion& q) { return std::string(name_of(framework_of(q.parallel.data_parallel))); }},
     {.id = "one-gpu-shares-nothing",

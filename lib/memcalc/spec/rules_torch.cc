@@ -24,6 +24,28 @@ bool is_fsdp2(const RuleQuestion& q) { return is_mode(q, DataParallel::kFsdp2); 
 /// Tensor and expert parallelism and pipelines stand beside these alone.
 bool is_none_ddp_or_fsdp2(const RuleQuestion& q) { return is_none(q) || is_ddp(q) || is_fsdp2(q); }
 
+/// FSDP's groups of ranks; 0: none were asked for.
+std::int64_t hsdp_shard(const RuleQuestion& q) {
+  const TorchMesh* mesh = mesh_of(q);
+  return mesh != nullptr ? mesh->hsdp_shard : 0;
+}
+bool reshards(const RuleQuestion& q) {
+  const TorchMesh* mesh = mesh_of(q);
+  return mesh == nullptr || mesh->reshard_after_forward;
+}
+bool keeps_last_layer(const RuleQuestion& q) {
+  const TorchMesh* mesh = mesh_of(q);
+  return mesh != nullptr && mesh->keep_last_layer;
+}
+bool has_static_graph(const RuleQuestion& q) {
+  const TorchMesh* mesh = mesh_of(q);
+  return mesh != nullptr && mesh->ddp_static_graph;
+}
+bool splits_loss(const RuleQuestion& q) {
+  const TorchMesh* mesh = mesh_of(q);
+  return mesh != nullptr && mesh->loss_parallel;
+}
+
 std::string ranks_that_share(const RuleQuestion& q) { return std::to_string(sharing_ranks(q.parallel)); }
 
 // --- options of one data-parallel mode
@@ -33,12 +55,12 @@ constexpr Rule kModes[] = {
      .options = "--hsdp-shard --parallel",
      .message = "--hsdp-shard groups the ranks of FSDP2, and this run is {--parallel}",
      .accepted = "--parallel fsdp2",
-     .broken = [](const RuleQuestion& q) { return q.parallel.hsdp_shard != 0 && !is_fsdp(q); }},
+     .broken = [](const RuleQuestion& q) { return hsdp_shard(q) != 0 && !is_fsdp(q); }},
     {.id = "hsdp-of-fsdp1",
      .options = "--hsdp-shard --parallel",
      .message = "FSDP1's HYBRID_SHARD is not modelled",
      .accepted = "--parallel fsdp2",
-     .broken = [](const RuleQuestion& q) { return q.parallel.hsdp_shard != 0 && is_fsdp1(q); }},
+     .broken = [](const RuleQuestion& q) { return hsdp_shard(q) != 0 && is_fsdp1(q); }},
     {.id = "hsdp-divides-ranks",
      .options = "--hsdp-shard --gpus",
      .message =
@@ -46,7 +68,7 @@ constexpr Rule kModes[] = {
      .accepted = "--hsdp-shard with a divisor of {} that is neither 1 nor {}",
      .broken =
          [](const RuleQuestion& q) {
-           const std::int64_t shard = q.parallel.hsdp_shard, ranks = sharing_ranks(q.parallel);
+           const std::int64_t shard = hsdp_shard(q), ranks = sharing_ranks(q.parallel);
            return shard != 0 && is_fsdp2(q) && (shard == 1 || shard == ranks || ranks % shard != 0);
          },
      .detail = ranks_that_share},
@@ -56,29 +78,28 @@ constexpr Rule kModes[] = {
      .accepted = "--parallel fsdp2 or fsdp1",
      .broken =
          [](const RuleQuestion& q) {
-           return (q.parallel.fsdp_param_dtype || q.parallel.fsdp_reduce_dtype) && !is_fsdp(q);
+           const TorchMesh* mesh = mesh_of(q);
+           return mesh != nullptr && (mesh->fsdp_param_dtype || mesh->fsdp_reduce_dtype) && !is_fsdp(q);
          }},
     {.id = "reshard-of-fsdp",
      .options = "--no-reshard-after-forward --parallel",
      .message = "--no-reshard-after-forward is FSDP2's, and this run is {--parallel}",
      .accepted = "--parallel fsdp2",
-     .broken = [](const RuleQuestion& q) { return !q.parallel.reshard_after_forward && !is_fsdp(q); }},
+     .broken = [](const RuleQuestion& q) { return !reshards(q) && !is_fsdp(q); }},
     {.id = "keep-last-layer-of-fsdp2",
      .options = "--keep-last-layer --parallel --no-reshard-after-forward",
      .message =
          "--keep-last-layer is an exception where FSDP2 reshards the layers after forward, and this run reshards none",
      .accepted = "--parallel fsdp2 without --no-reshard-after-forward",
-     .broken =
-         [](const RuleQuestion& q) {
-           return q.parallel.keep_last_layer && (!is_fsdp2(q) || !q.parallel.reshard_after_forward);
-         }},
+     .broken = [](const RuleQuestion& q) { return keeps_last_layer(q) && (!is_fsdp2(q) || !reshards(q)); }},
     {.id = "ddp-options-of-ddp",
      .options = "--ddp-bucket-view --ddp-static-graph --parallel",
      .message = "--ddp-bucket-view and --ddp-static-graph are DistributedDataParallel's, and this run is {--parallel}",
      .accepted = "--parallel ddp or zero1",
      .broken =
          [](const RuleQuestion& q) {
-           return (q.parallel.ddp_bucket_view || q.parallel.ddp_static_graph) && !is_ddp(q) &&
+           const TorchMesh* mesh = mesh_of(q);
+           return mesh != nullptr && (mesh->ddp_bucket_view || mesh->ddp_static_graph) && !is_ddp(q) &&
                   !is_mode(q, DataParallel::kZero1);
          }},
     {.id = "quantized-base-on-one-gpu",
@@ -103,7 +124,7 @@ constexpr Rule kReplicas[] = {
      .options = "--accum --parallel",
      .message = "gradient accumulation under nn.DataParallel is not modelled",
      .accepted = "--accum 1, or --parallel ddp",
-     .broken = [](const RuleQuestion& q) { return q.run.accumulation_steps > 1; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).accumulation_steps > 1; }},
 };
 
 /// fully_shard's CPUOffloadPolicy.
@@ -215,7 +236,7 @@ constexpr Rule kContextParallel[] = {
      .options = "--checkpointing --cp",
      .message = "selective checkpointing with context parallelism is not modelled",
      .accepted = "--checkpointing full or none",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpointing == Checkpointing::kSelective; }},
+     .broken = [](const RuleQuestion& q) { return q.run.checkpointing() == Checkpointing::kSelective; }},
 };
 
 // --- expert parallelism: transformers' base_model_ep_plan, in the place of its plan for tensor parallelism; beside
@@ -247,7 +268,7 @@ constexpr Rule kSplitSequence[] = {
      .options = "--loss-parallel --sp --tp",
      .message = "--loss-parallel is modelled together with --sp alone",
      .accepted = "--tp N --sp --loss-parallel",
-     .broken = [](const RuleQuestion& q) { return q.parallel.loss_parallel && !q.parallel.sequence_parallel; }},
+     .broken = [](const RuleQuestion& q) { return splits_loss(q) && !q.parallel.sequence_parallel; }},
 };
 
 constexpr Rule kSequenceParallel[] = {
@@ -302,7 +323,7 @@ constexpr Rule kSequenceParallel[] = {
      .options = "--compile --sp",
      .message = "compiled layers beside --sp are not modelled",
      .accepted = "no --compile, or no --sp",
-     .broken = [](const RuleQuestion& q) { return q.run.compile; }},
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "sp-liger",
      .options = "--liger --sp",
      .message = "Liger's kernels beside --sp are not modelled",
@@ -312,12 +333,12 @@ constexpr Rule kSequenceParallel[] = {
      .options = "--checkpointing --sp",
      .message = "selective checkpointing beside --sp is not modelled",
      .accepted = "--checkpointing none or full",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpointing == Checkpointing::kSelective; }},
+     .broken = [](const RuleQuestion& q) { return q.run.checkpointing() == Checkpointing::kSelective; }},
     {.id = "sp-activation-offload",
      .options = "--activation-offload --sp",
      .message = "offload of activations beside --sp is not modelled",
      .accepted = "no --activation-offload, or no --sp",
-     .broken = [](const RuleQuestion& q) { return q.run.offload_activations; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).offload_activations; }},
     {.id = "sp-loss-scaler",
      .options = "--precision --sp",
      .message = "float16's loss scaler beside --sp is not modelled",
@@ -327,14 +348,15 @@ constexpr Rule kSequenceParallel[] = {
      .options = "--clip-grad --sp",
      .message = "gradient clipping beside --sp is not modelled",
      .accepted = "--clip-grad 0",
-     .broken = [](const RuleQuestion& q) { return q.run.max_grad_norm.has_value(); }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).max_grad_norm.has_value(); }},
     {.id = "sp-optimizer",
      .options = "--optimizer --sp",
      .message = "optimizer {--optimizer} beside --sp is modelled with FSDP2 alone",
      .accepted = "--optimizer adamw or adam, or --parallel fsdp2",
      .broken =
          [](const RuleQuestion& q) {
-           return is_none(q) && q.run.optimizer != Optimizer::kAdamWForeach && q.run.optimizer != Optimizer::kAdam;
+           return is_none(q) && training_of(q).optimizer != Optimizer::kAdamWForeach &&
+                  training_of(q).optimizer != Optimizer::kAdam;
          }},
 };
 
@@ -363,14 +385,14 @@ constexpr Rule kTensorParallel[] = {
      .accepted = "--optimizer adamw-for or adagrad-for, or --parallel fsdp2",
      .broken =
          [](const RuleQuestion& q) {
-           return is_none(q) && q.run.optimizer != Optimizer::kAdamWForLoop &&
-                  q.run.optimizer != Optimizer::kAdagradForLoop;
+           return is_none(q) && training_of(q).optimizer != Optimizer::kAdamWForLoop &&
+                  training_of(q).optimizer != Optimizer::kAdagradForLoop;
          }},
     {.id = "tp-clipping",
      .options = "--clip-grad --tp --ep",
      .message = "gradient clipping stacks the norms of all gradients, and torch refuses to stack {}",
      .accepted = "--clip-grad 0",
-     .broken = [](const RuleQuestion& q) { return !is_ddp(q) && q.run.max_grad_norm.has_value(); },
+     .broken = [](const RuleQuestion& q) { return !is_ddp(q) && training_of(q).max_grad_norm.has_value(); },
      .detail = kinds_of_gradients},
     {.id = "tp-loss-scaler",
      .options = "--precision --tp --ep",
@@ -383,7 +405,8 @@ constexpr Rule kTensorParallel[] = {
      .message =
          "torch's Adafactor changes parameters in place, which torch refuses where both --tp and FSDP2 split them",
      .accepted = "--optimizer adamw",
-     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && q.run.optimizer == Optimizer::kAdafactorTorch; }},
+     .broken =
+         [](const RuleQuestion& q) { return is_fsdp2(q) && training_of(q).optimizer == Optimizer::kAdafactorTorch; }},
 };
 
 // --- pipelines: torch.distributed.pipelining
@@ -420,7 +443,7 @@ constexpr Rule kPipelines[] = {
      .options = "--ddp-static-graph --pp",
      .message = "a pipeline prepares DDP's reducer by itself, which a static graph does not take",
      .accepted = "no --ddp-static-graph",
-     .broken = [](const RuleQuestion& q) { return is_ddp(q) && q.parallel.ddp_static_graph; }},
+     .broken = [](const RuleQuestion& q) { return is_ddp(q) && has_static_graph(q); }},
     {.id = "pp-offload",
      .options = "--offload-parameters --pp",
      .message = "offload of a pipeline's parameters is not modelled",
@@ -485,7 +508,7 @@ constexpr Rule kPipelines[] = {
      .options = "--accum --pp",
      .message = "a pipeline accumulates gradients over its own micro-batches, not over --accum",
      .accepted = "--micro-batches in the place of --accum",
-     .broken = [](const RuleQuestion& q) { return q.run.accumulation_steps > 1; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).accumulation_steps > 1; }},
     {.id = "pp-micro-batches",
      .options = "--micro-batches --pp",
      .message = "{} micro-batches are more than the 256 that are modelled of torch's pipelines",
@@ -575,7 +598,7 @@ constexpr Rule kZeroBubble[] = {
      .message = "schedule {--schedule} splits the backward pass in two, and its first half does not find weights that "
                 "FSDP2 takes away after forward",
      .accepted = "--no-reshard-after-forward",
-     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && q.parallel.reshard_after_forward; }},
+     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && reshards(q); }},
     {.id = "zero-bubble-fsdp2-checkpointing",
      .options = "--checkpointing --schedule --parallel",
      .message = "checkpointing beside FSDP2 with schedule {--schedule} is not modelled",
@@ -586,7 +609,7 @@ constexpr Rule kZeroBubble[] = {
      .message = "schedule {--schedule} splits the backward pass in two, and torch runs a selectively checkpointed "
                 "layer backward once only",
      .accepted = "--checkpointing none or full",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpointing == Checkpointing::kSelective; }},
+     .broken = [](const RuleQuestion& q) { return q.run.checkpointing() == Checkpointing::kSelective; }},
 };
 
 bool is_pipeline(const RuleQuestion& q) { return is_shared_out(q) && q.parallel.pipeline > 1; }
@@ -605,7 +628,7 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return is_shared_out(q) && is_mode(q, DataParallel::kDp); },
      .rules = kReplicas},
     {.title = "Several GPUs in the Trainer",
-     .concerns = [](const RuleQuestion& q) { return is_shared_out(q) && q.run.loop == Loop::kTrainer; },
+     .concerns = [](const RuleQuestion& q) { return is_shared_out(q) && q.run.uses_trainer(); },
      .rules = kTrainer},
     {.title = "Context parallelism (torch)",
      .concerns = [](const RuleQuestion& q) { return is_torch_parallel(q) && q.parallel.context > 1; },
@@ -615,9 +638,7 @@ constexpr RuleGroup kGroups[] = {
      .rules = kExpertParallel},
     {.title = "Split sequences and logits (torch)",
      .concerns =
-         [](const RuleQuestion& q) {
-           return is_shared_out(q) && (q.parallel.sequence_parallel || q.parallel.loss_parallel);
-         },
+         [](const RuleQuestion& q) { return is_shared_out(q) && (q.parallel.sequence_parallel || splits_loss(q)); },
      .rules = kSplitSequence},
     {.title = "Data-parallel modes beside tensor parallelism (torch)",
      .concerns = splits_layers,

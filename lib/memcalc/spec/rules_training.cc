@@ -18,12 +18,12 @@ constexpr Rule kTrainerOptimizer[] = {
      .message =
          "optimizer muon: torch.optim.Muon takes matrices alone, and the Trainer gives all weights to one optimizer",
      .accepted = "--loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.optimizer == Optimizer::kMuon; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).optimizer == Optimizer::kMuon; }},
     {.id = "adafactor-relative-in-a-plain-loop",
      .options = "--optimizer --loop",
      .message = "optimizer adafactor-hf-relative: the Trainer makes Adafactor with relative_step=False",
      .accepted = "--optimizer adafactor, or --loop bare",
-     .broken = [](const RuleQuestion& q) { return q.run.optimizer == Optimizer::kAdafactorRelative; }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).optimizer == Optimizer::kAdafactorRelative; }},
 };
 
 constexpr Rule kScaler[] = {
@@ -42,8 +42,8 @@ constexpr Rule kCheckpointing[] = {
      .options = "--checkpointing",
      .message = "checkpointing every-N: N is a number of layers, 1 or more, not {}",
      .accepted = "--checkpointing full, every-2, every-3, …",
-     .broken = [](const RuleQuestion& q) { return q.run.checkpoint_every < 1; },
-     .detail = [](const RuleQuestion& q) { return fmt::format("{}", q.run.checkpoint_every); }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).checkpoint_every < 1; },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", training_of(q).checkpoint_every); }},
 };
 
 // --- torchao's CPUOffloadOptimizer
@@ -53,7 +53,7 @@ constexpr Rule kOffloadedOptimizer[] = {
      .options = "--offload-gradients --offload-optimizer",
      .message = "offload gradients: only an offloaded optimizer takes them",
      .accepted = "--offload-optimizer beside it",
-     .broken = [](const RuleQuestion& q) { return !q.run.offload_optimizer; }},
+     .broken = [](const RuleQuestion& q) { return !training_of(q).offload_optimizer; }},
     {.id = "offload-optimizer-one-gpu",
      .options = "--offload-optimizer --gpus",
      .message = "offload optimizer: torchao's CPUOffloadOptimizer is for one GPU under torch",
@@ -66,7 +66,8 @@ constexpr Rule kOffloadedOptimizer[] = {
      .accepted = "--optimizer adamw, adamw-fused",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.optimizer != Optimizer::kAdamWForeach && q.run.optimizer != Optimizer::kAdamWFused;
+           return training_of(q).optimizer != Optimizer::kAdamWForeach &&
+                  training_of(q).optimizer != Optimizer::kAdamWFused;
          }},
     {.id = "offload-optimizer-without-scaler",
      .options = "--precision --offload-optimizer",
@@ -79,12 +80,15 @@ constexpr Rule kOffloadedOptimizer[] = {
      .message =
          "offload optimizer: gradients go to the host during backward, so clipping those on the card changes nothing",
      .accepted = "--clip-grad 0",
-     .broken = [](const RuleQuestion& q) { return q.run.max_grad_norm.has_value(); }},
+     .broken = [](const RuleQuestion& q) { return training_of(q).max_grad_norm.has_value(); }},
     {.id = "offload-gradients-one-micro-batch",
      .options = "--accum --offload-gradients",
      .message = "offload gradients: a micro-batch's gradients would replace those of the one before",
      .accepted = "--accum 1, or no --offload-gradients",
-     .broken = [](const RuleQuestion& q) { return q.run.offload_gradients && q.run.accumulation_steps > 1; }},
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).offload_gradients && training_of(q).accumulation_steps > 1;
+         }},
 };
 
 // --- weights and states that live on the host: FSDP2's CPUOffloadPolicy, DeepSpeed's ZeRO (rules_torch.cc,
@@ -119,14 +123,17 @@ constexpr Rule kOffloadedParameters[] = {
 
 constexpr RuleGroup kGroups[] = {
     {.title = "Optimizers of the Trainer",
-     .concerns = [](const RuleQuestion& q) { return trains(q) && q.run.loop == Loop::kTrainer; },
+     .concerns = [](const RuleQuestion& q) { return q.run.uses_trainer(); },
      .rules = kTrainerOptimizer},
     {.title = "Loss scaler",
-     .concerns = [](const RuleQuestion& q) { return q.run.skipped_steps > 0; },
+     .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).skipped_steps > 0; },
      .rules = kScaler},
-    {.title = "Checkpointing", .concerns = nullptr, .rules = kCheckpointing},
+    {.title = "Checkpointing", .concerns = trains, .rules = kCheckpointing},
     {.title = "Offloaded optimizer",
-     .concerns = [](const RuleQuestion& q) { return q.run.offload_optimizer || q.run.offload_gradients; },
+     .concerns =
+         [](const RuleQuestion& q) {
+           return trains(q) && (training_of(q).offload_optimizer || training_of(q).offload_gradients);
+         },
      .rules = kOffloadedOptimizer},
     {.title = "Offloaded states",
      .concerns = [](const RuleQuestion& q) { return !is_parallel(q); },

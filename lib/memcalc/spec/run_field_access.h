@@ -49,8 +49,9 @@ auto& part_of(RunRequest& request) {
   if constexpr (std::is_same_v<Class, RunRequest>) return request;
   if constexpr (std::is_same_v<Class, RunOptions>) return request.run;
   if constexpr (std::is_same_v<Class, Parallel>) return request.run.parallel;
-  if constexpr (std::is_same_v<Class, MegatronOptions>) return request.run.parallel.megatron;
-  if constexpr (std::is_same_v<Class, DeepSpeedOptions>) return request.run.parallel.deepspeed;
+  if constexpr (std::is_same_v<Class, TorchMesh>) return request.run.torch;
+  if constexpr (std::is_same_v<Class, DeepSpeedZero>) return request.run.deepspeed;
+  if constexpr (std::is_same_v<Class, MegatronLayout>) return request.run.megatron;
   if constexpr (std::is_same_v<Class, ArchitectureChanges>) return request.changes;
   if constexpr (std::is_same_v<Class, TimeOptions>) return request.time;
   if constexpr (std::is_same_v<Class, Inference>) return request.inference;
@@ -62,12 +63,15 @@ const Class* part_of(const RunRecord& ran) {
   if constexpr (std::is_same_v<Class, RunSpec>) return &ran.run;
   if constexpr (std::is_same_v<Class, Parallel>) return &ran.run.parallel;
   if constexpr (std::is_same_v<Class, FineTuning>) return &ran.run.fine_tuning;
-  if constexpr (std::is_same_v<Class, MegatronOptions>) return &ran.run.parallel.megatron;
-  if constexpr (std::is_same_v<Class, DeepSpeedOptions>) return &ran.run.parallel.deepspeed;
+  if constexpr (std::is_same_v<Class, TorchMesh> || std::is_same_v<Class, DeepSpeedZero> ||
+                std::is_same_v<Class, MegatronLayout>) {
+    return std::get_if<Class>(&ran.run.parallel.layout);
+  }
   if constexpr (std::is_same_v<Class, ArchitectureChanges>) return &ran.model.changes;
   if constexpr (std::is_same_v<Class, TimeOptions>) return ran.time;
   if constexpr (std::is_same_v<Class, Lora>) return ran.run.fine_tuning.lora ? &*ran.run.fine_tuning.lora : nullptr;
-  if constexpr (std::is_same_v<Class, Inference>) return ran.run.inference ? &*ran.run.inference : nullptr;
+  if constexpr (std::is_same_v<Class, Inference>) return ran.run.inference();
+  if constexpr (std::is_same_v<Class, Training>) return std::get_if<Training>(&ran.run.purpose);
 }
 
 template <typename Value>
@@ -161,8 +165,8 @@ inline constexpr double kBelowOne = 0.9999999999999999;
 inline constexpr std::string_view kProbability = "a number from 0 to less than 1";
 
 inline bool has_stages(const RunRecord& r) { return r.run.parallel.pipeline > 1; }
-inline bool is_megatron(const RunRecord& r) { return r.run.parallel.framework == Framework::kMegatron; }
-inline bool is_deepspeed(const RunRecord& r) { return r.run.parallel.framework == Framework::kDeepSpeed; }
+inline bool is_megatron(const RunRecord& r) { return r.run.parallel.framework() == Framework::kMegatron; }
+inline bool is_deepspeed(const RunRecord& r) { return r.run.parallel.framework() == Framework::kDeepSpeed; }
 
 /// What only some rows say.
 struct More {

@@ -8,8 +8,8 @@ namespace {
 
 using fields::has_stages, fields::is_deepspeed, fields::is_megatron, fields::kBelowOne, fields::kProbability,
     fields::nothing, fields::put, fields::put_not, fields::row, fields::take, fields::take_but, fields::take_not;
-using M = MegatronOptions;
-using Z = DeepSpeedOptions;
+using M = MegatronLayout;
+using Z = DeepSpeedZero;
 using G = FieldGroup;
 using K = FieldType;
 
@@ -35,21 +35,23 @@ bool has_even_megatron_stages(const RunRecord& r) {
   return has_megatron_stages(r) && r.run.parallel.virtual_stages == 1;
 }
 bool has_megatron_chunks(const RunRecord& r) { return is_megatron(r) && r.run.parallel.virtual_stages > 1; }
-bool defers_head_gradient(const RunRecord& r) { return is_megatron(r) && r.run.parallel.megatron.defers_head_gradient; }
+bool defers_head_gradient(const RunRecord& r) {
+  return is_megatron(r) && r.run.parallel.megatron().defers_head_gradient;
+}
 bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_experts(r); }
 bool has_uneven_experts(const RunRecord& r) {
-  return has_megatron_experts(r) && !r.run.parallel.megatron.expert_capacity;
+  return has_megatron_experts(r) && !r.run.parallel.megatron().expert_capacity;
 }
 bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_experts(r); }
 bool has_megatron_rotary(const RunRecord& r) {
   const bool latent = std::holds_alternative<DeepseekV2Spec>(r.model.architecture) ||
                       std::holds_alternative<DeepseekV3Spec>(r.model.architecture);
   const bool by_itself = !std::holds_alternative<Gpt2Spec>(r.model.architecture);
-  return is_megatron(r) && !latent && r.run.parallel.megatron.rotary.value_or(by_itself);
+  return is_megatron(r) && !latent && r.run.parallel.megatron().rotary.value_or(by_itself);
 }
 bool shards_megatron_states(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kMegatronDist; }
 bool recomputes_megatron_layers(const RunRecord& r) {
-  return is_megatron(r) && r.run.checkpointing == Checkpointing::kFull;
+  return is_megatron(r) && r.run.checkpointing() == Checkpointing::kFull;
 }
 bool is_zero3(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kDsZero3; }
 bool gathers_by_zero3(const RunRecord& r) {
@@ -61,41 +63,41 @@ bool steps_on_card_by_zero3(const RunRecord& r) {
 
 // Megatron's: two values of one name are two enumerators, or true and false.
 bool put_attention_backend(RunRequest& request, const FieldValue& value) {
-  MegatronAttention& attention = request.run.parallel.megatron.attention;
+  MegatronAttention& attention = request.run.megatron.attention;
   if (attention != MegatronAttention::kLocal && std::get<std::string>(value) == "unfused") {
     attention = MegatronAttention::kUnfused;
   }
   return true;
 }
 std::optional<FieldValue> take_attention_backend(const RunRecord& r) {
-  const MegatronAttention attention = r.run.parallel.megatron.attention;
+  const MegatronAttention attention = r.run.parallel.megatron().attention;
   if (attention == MegatronAttention::kLocal) return std::nullopt;
   return attention == MegatronAttention::kUnfused ? std::string("unfused") : std::string("fused");
 }
 bool put_transformer_implementation(RunRequest& request, const FieldValue& value) {
-  if (std::get<std::string>(value) == "local") request.run.parallel.megatron.attention = MegatronAttention::kLocal;
+  if (std::get<std::string>(value) == "local") request.run.megatron.attention = MegatronAttention::kLocal;
   return true;
 }
 std::optional<FieldValue> take_transformer_implementation(const RunRecord& r) {
-  return r.run.parallel.megatron.attention == MegatronAttention::kLocal ? std::string("local")
-                                                                        : std::string("transformer_engine");
+  return r.run.parallel.megatron().attention == MegatronAttention::kLocal ? std::string("local")
+                                                                          : std::string("transformer_engine");
 }
 bool put_loss_fusion(RunRequest& request, const FieldValue& value) {
-  MegatronLoss& loss = request.run.parallel.megatron.loss;
+  MegatronLoss& loss = request.run.megatron.loss;
   if (std::get<bool>(value) && loss == MegatronLoss::kNative) loss = MegatronLoss::kFused;
   return true;
 }
 std::optional<FieldValue> take_loss_fusion(const RunRecord& r) {
-  return r.run.parallel.megatron.loss != MegatronLoss::kNative;
+  return r.run.parallel.megatron().loss != MegatronLoss::kNative;
 }
 bool put_loss_implementation(RunRequest& request, const FieldValue& value) {
   const bool by_engine = std::get<std::string>(value) == "te";
-  request.run.parallel.megatron.loss = by_engine ? MegatronLoss::kTe : MegatronLoss::kFused;
+  request.run.megatron.loss = by_engine ? MegatronLoss::kTe : MegatronLoss::kFused;
   return true;
 }
 std::optional<FieldValue> take_loss_implementation(const RunRecord& r) {
-  if (r.run.parallel.megatron.loss == MegatronLoss::kNative) return std::nullopt;
-  return r.run.parallel.megatron.loss == MegatronLoss::kTe ? std::string("te") : std::string("native");
+  if (r.run.parallel.megatron().loss == MegatronLoss::kNative) return std::nullopt;
+  return r.run.parallel.megatron().loss == MegatronLoss::kTe ? std::string("te") : std::string("native");
 }
 /// Of two names: the second means true.
 template <auto kMember, const auto& kNames>

@@ -16,7 +16,9 @@ using fields::has_stages, fields::row, fields::kBelowOne, fields::kProbability, 
     fields::put_not, fields::take, fields::take_but, fields::take_filled, fields::take_not;
 using R = RunOptions;
 using S = RunSpec;
+using N = Training;
 using P = Parallel;
+using M = TorchMesh;
 using T = FineTuning;
 using A = ArchitectureChanges;
 using G = FieldGroup;
@@ -28,10 +30,10 @@ constexpr double kMostRanks = kMostGpus;
 
 // --- where a row exists ------------------------------------------------------------------------------------------
 
-bool trains(const RunRecord& r) { return !r.run.inference; }
-bool infers(const RunRecord& r) { return r.run.inference.has_value(); }
+bool trains(const RunRecord& r) { return r.run.trains(); }
+bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
-bool compiles(const RunRecord& r) { return r.run.compile; }
+bool compiles(const RunRecord& r) { return r.run.compiles(); }
 bool takes_tokens(const RunRecord& r) {
   if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
     return std::holds_alternative<custom::TokensInput>(custom->input);
@@ -59,15 +61,18 @@ bool packs_nf4(const RunRecord& r) {
 }
 bool has_workers(const RunRecord& r) { return r.run.dataloader_workers > 0; }
 bool splits_tensors(const RunRecord& r) {
-  return r.run.parallel.tensor > 1 && r.run.parallel.framework != Framework::kDeepSpeed;
+  return r.run.parallel.tensor > 1 && r.run.parallel.framework() != Framework::kDeepSpeed;
 }
 bool splits_sequences(const RunRecord& r) { return r.run.parallel.context > 1; }
-bool is_torch(const RunRecord& r) { return r.run.parallel.framework == Framework::kTorch; }
+bool is_torch(const RunRecord& r) { return r.run.parallel.framework() == Framework::kTorch; }
 bool has_torch_stages(const RunRecord& r) { return has_stages(r) && is_torch(r); }
 bool splits_loss(const RunRecord& r) { return splits_tensors(r) && is_torch(r) && r.run.parallel.sequence_parallel; }
 bool is_fsdp2(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kFsdp2; }
 bool is_fsdp(const RunRecord& r) { return is_fsdp2(r) || r.run.parallel.data_parallel == DataParallel::kFsdp1; }
-bool reshards_all(const RunRecord& r) { return is_fsdp2(r) && r.run.parallel.reshard_after_forward; }
+bool reshards_all(const RunRecord& r) {
+  const auto* mesh = fields::part_of<TorchMesh>(r);
+  return is_fsdp2(r) && mesh != nullptr && mesh->reshard_after_forward;
+}
 bool accumulates(const RunRecord& r) { return trains(r) && !has_stages(r); }
 bool keeps_cache(const RunRecord& r) { return trains(r) && !has_stages(r); }
 bool has_ddp_buckets(const RunRecord& r) {
@@ -105,7 +110,10 @@ bool put_checkpointing(RunRequest& request, const FieldValue& value) {
 }
 std::optional<FieldValue> take_checkpointing(const RunRecord& r) { return checkpointing_of(r.run); }
 
-std::optional<FieldValue> take_clipping(const RunRecord& r) { return r.run.max_grad_norm.value_or(0.0); }
+std::optional<FieldValue> take_clipping(const RunRecord& r) {
+  if (!trains(r)) return std::nullopt;
+  return r.run.training().max_grad_norm.value_or(0.0);
+}
 
 // peft's own word for every linear layer but the head, which is the default, too.
 constexpr std::string_view kAllLinear = "all-linear";
@@ -138,6 +146,8 @@ bool put_data_parallel(RunRequest& request, const FieldValue& value) {
   request.run.data_parallel_given = true;
   return put<&P::data_parallel>(request, value);
 }
+
+std::optional<FieldValue> take_framework(const RunRecord& r) { return fields::named(r.run.parallel.framework()); }
 
 std::optional<FieldValue> take_micro_batches(const RunRecord& r) {
   const Parallel& p = r.run.parallel;
@@ -233,18 +243,18 @@ const Field kFields[] = {
 
     // --- Training ---
     row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer) or bare (a plain loop) [trainer]",
-        {.names = kLoopNames, .set = put<&R::loop>, .get = take<&S::loop>, .exists = trains, .belongs_to = kTraining}),
+        {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,
          .set = put_optimizer,
-         .get = take<&S::optimizer>,
+         .get = take<&N::optimizer>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--accum", "accumulation_steps", G::kTraining, K::kWhole, "N", "micro-batches per optimizer step [1]",
         {.unit = "micro-batches",
          .most = 65536,  // the Trainer moves all micro-batches of a step to the card first
          .set = put<&R::accumulation_steps>,
-         .get = take<&S::accumulation_steps>,
+         .get = take<&N::accumulation_steps>,
          .exists = accumulates,
          .belongs_to = "training without a pipeline, whose micro-batches are --micro-batches"}),
     row("--clip-grad", "max_grad_norm", G::kTraining, K::kNumber, "[NORM]",
@@ -259,18 +269,18 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--compile", "compile", G::kTraining, K::kFlag, "", "torch.compile, the default mode",
-        {.set = put<&R::compile>, .get = take<&S::compile>, .exists = trains, .belongs_to = kTraining}),
+        {.set = put<&R::compile>, .get = take<&N::compile>, .exists = trains, .belongs_to = kTraining}),
     row("--float8", "float8", G::kTraining, K::kName, "F", "tensorwise, tensorwise-gather or rowwise [none]",
         {.names = kFloat8Names,
          .set = put<&R::float8>,
-         .get = take<&S::float8>,
+         .get = take<&N::float8>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--compile-parts", "compile_parts", G::kTraining, K::kName, "P",
         "model, layers, layers-loss [model; on several: layers]",
         {.names = kCompiledPartsNames,
          .set = put<&R::compiled_parts>,
-         .get = take<&S::compiled_parts>,
+         .get = take<&N::compiled_parts>,
          .exists = compiles,
          .belongs_to = "torch.compile (--compile)"}),
     row("--attn", "attention", G::kTraining, K::kName, "A", "sdpa, eager or flash [sdpa]",
@@ -293,11 +303,11 @@ const Field kFields[] = {
          .least = 0,
          .most = 65536,
          .set = put<&R::skipped_steps>,
-         .get = take<&S::skipped_steps>,
+         .get = take<&N::skipped_steps>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--loss-in-loop", "loss_in_loop", G::kTraining, K::kFlag, "", "a plain loop computes the loss from the logits",
-        {.set = put<&R::loss_in_loop>, .get = take<&S::loss_in_loop>, .exists = trains, .belongs_to = kTraining}),
+        {.set = put<&R::loss_in_loop>, .get = take<&N::loss_in_loop>, .exists = trains, .belongs_to = kTraining}),
     row("--use-cache", "use_cache", G::kTraining, K::kFlag, "", "keep the KV cache, as plain loops over decoders do",
         {.set = put<&R::use_cache>,
          .get = take<&S::use_cache>,
@@ -368,19 +378,19 @@ const Field kFields[] = {
     row("--activation-offload", "activation_offload", G::kSaving, K::kFlag, "",
         "saved tensors go to pinned host memory",
         {.set = put<&R::offload_activations>,
-         .get = take<&S::offload_activations>,
+         .get = take<&N::offload_activations>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--offload-optimizer", "offload_optimizer", G::kSaving, K::kFlag, "",
         "AdamW's states and step on the host (torchao)",
         {.set = put<&R::offload_optimizer>,
-         .get = take<&S::offload_optimizer>,
+         .get = take<&N::offload_optimizer>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--offload-gradients", "offload_gradients", G::kSaving, K::kFlag, "",
         "with it: gradients die once they are copied",
         {.set = put<&R::offload_gradients>,
-         .get = take<&S::offload_gradients>,
+         .get = take<&N::offload_gradients>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--expandable", "expandable", G::kSaving, K::kFlag, "", "the allocator's expandable_segments:True",
@@ -431,7 +441,7 @@ const Field kFields[] = {
         "ddp, dp, zero1, fsdp1, fsdp2, … (docs/parallel.md) [ddp]",
         {.names = kDataParallelNames, .set = put_data_parallel, .get = take<&P::data_parallel>}),
     row("--framework", "framework", G::kParallel, K::kName, "F", "torch, deepspeed or megatron [as the mode says]",
-        {.names = kFrameworkNames, .set = put<&R::framework>, .get = take<&P::framework>}),
+        {.names = kFrameworkNames, .set = put<&R::framework>, .get = take_framework}),
     row("--tp", "tp", G::kParallel, K::kWhole, "N", "ranks that share each layer's matrices [1]",
         {.unit = "ranks", .most = kMostRanks, .set = put<&P::tensor>, .get = take<&P::tensor>}),
     row("--sp", "sp", G::kParallel, K::kFlag, "", "sequence parallel between those matrices",
@@ -441,8 +451,8 @@ const Field kFields[] = {
          .belongs_to = "tensor parallelism (--tp N) of torch or Megatron"}),
     row("--loss-parallel", "loss_parallel", G::kParallel, K::kFlag, "",
         "torch with --sp: logits stay split by vocabulary",
-        {.set = put<&P::loss_parallel>,
-         .get = take<&P::loss_parallel>,
+        {.set = put<&M::loss_parallel>,
+         .get = take<&M::loss_parallel>,
          .exists = splits_loss,
          .belongs_to = "torch's tensor parallelism with a split sequence (--tp N --sp)"}),
     row("--cp", "cp", G::kParallel, K::kWhole, "N", "ranks that share each sequence [1]",
@@ -489,44 +499,44 @@ const Field kFields[] = {
     row("--hsdp-shard", "hsdp_shard", G::kParallel, K::kWhole, "N", "FSDP: ranks that share one copy [all]",
         {.unit = "ranks",
          .most = kMostRanks,
-         .set = put<&P::hsdp_shard>,
-         .get = take_but<&P::hsdp_shard, std::int64_t{0}>,
+         .set = put<&M::hsdp_shard>,
+         .get = take_but<&M::hsdp_shard, std::int64_t{0}>,
          .exists = is_fsdp2,
          .belongs_to = kFsdp2}),
     row("--fsdp-param-dtype", "fsdp_param_dtype", G::kParallel, K::kName, "T",
         "fp32, fp16 or bf16, of gathered parameters",
         {.names = kWeightDTypeNames,
-         .set = put<&P::fsdp_param_dtype>,
-         .get = take<&P::fsdp_param_dtype>,
+         .set = put<&M::fsdp_param_dtype>,
+         .get = take<&M::fsdp_param_dtype>,
          .exists = is_fsdp,
          .belongs_to = kFsdp}),
     row("--fsdp-reduce-dtype", "fsdp_reduce_dtype", G::kParallel, K::kName, "T",
         "the same, of gradients that are reduced",
         {.names = kWeightDTypeNames,
-         .set = put<&P::fsdp_reduce_dtype>,
-         .get = take<&P::fsdp_reduce_dtype>,
+         .set = put<&M::fsdp_reduce_dtype>,
+         .get = take<&M::fsdp_reduce_dtype>,
          .exists = is_fsdp,
          .belongs_to = kFsdp}),
     row("--no-reshard-after-forward", "no_reshard_after_forward", G::kParallel, K::kFlag, "",
         "FSDP keeps what it has gathered",
-        {.set = put_not<&P::reshard_after_forward>,
-         .get = take_not<&P::reshard_after_forward>,
+        {.set = put_not<&M::reshard_after_forward>,
+         .get = take_not<&M::reshard_after_forward>,
          .exists = is_fsdp2,
          .belongs_to = kFsdp2}),
     row("--keep-last-layer", "keep_last_layer", G::kParallel, K::kFlag, "",
         "FSDP2 keeps the last layer gathered until its backward",
-        {.set = put<&P::keep_last_layer>,
-         .get = take<&P::keep_last_layer>,
+        {.set = put<&M::keep_last_layer>,
+         .get = take<&M::keep_last_layer>,
          .exists = reshards_all,
          .belongs_to = "FSDP2 that reshards after forward (--parallel fsdp2)"}),
     row("--ddp-bucket-view", "ddp_bucket_view", G::kParallel, K::kFlag, "", "DDP: gradient_as_bucket_view=True",
-        {.set = put<&P::ddp_bucket_view>,
-         .get = take<&P::ddp_bucket_view>,
+        {.set = put<&M::ddp_bucket_view>,
+         .get = take<&M::ddp_bucket_view>,
          .exists = has_ddp_buckets,
          .belongs_to = kDdp}),
     row("--ddp-static-graph", "ddp_static_graph", G::kParallel, K::kFlag, "", "DDP: static_graph=True",
-        {.set = put<&P::ddp_static_graph>,
-         .get = take<&P::ddp_static_graph>,
+        {.set = put<&M::ddp_static_graph>,
+         .get = take<&M::ddp_static_graph>,
          .exists = has_ddp_buckets,
          .belongs_to = kDdp}),
     row("--offload-states", "offload_states", G::kParallel, K::kName, "TO",

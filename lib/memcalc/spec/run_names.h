@@ -108,10 +108,10 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 
 /// "none", "full", "every-2", "selective".
 [[nodiscard]] inline std::string checkpointing_of(const RunSpec& run) {
-  if (run.checkpointing == Checkpointing::kFull && run.checkpoint_every > 1) {
-    return "every-" + std::to_string(run.checkpoint_every);
+  if (run.checkpointing() == Checkpointing::kFull && run.training().checkpoint_every > 1) {
+    return "every-" + std::to_string(run.training().checkpoint_every);
   }
-  return std::string(name_of(run.checkpointing));
+  return std::string(name_of(run.checkpointing()));
 }
 
 /// The enumerator whose name stands in `names`; absent where none does.

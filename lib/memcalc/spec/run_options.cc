@@ -81,10 +81,6 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
   }
 }
 
-Framework framework_asked(const RunOptions& options) {
-  return options.framework.value_or(framework_of(options.parallel.data_parallel));
-}
-
 /// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
 Precision mixed_precision(DType type, Framework framework) {
   const bool brain = type == DType::kBFloat16;
@@ -163,11 +159,11 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
   return 1.0;
 }
 
-bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<std::string>& assumptions) {
+bool resolve_cache(Checkpointing checkpointing, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (!options.use_cache) return false;
-  if (run.checkpointing == Checkpointing::kNone) return true;
+  if (checkpointing == Checkpointing::kNone) return true;
   // checkpoint_wrapper does not tell the model, so the recomputation would append to the cache a second time.
-  assumptions.emplace_back(run.checkpointing == Checkpointing::kSelective
+  assumptions.emplace_back(checkpointing == Checkpointing::kSelective
                                ? "use_cache is switched off: recomputed layers would append to the cache again"
                                : "use_cache is switched off: transformers does so under gradient checkpointing");
   return false;
@@ -176,7 +172,7 @@ bool resolve_cache(const RunSpec& run, const RunOptions& options, std::vector<st
 std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options,
                                    std::vector<std::string>& assumptions) {
   if (run.precision != Precision::kAmpFp16) return options.skipped_steps.value_or(0);
-  if (run.optimizer == Optimizer::kAdamWFused) {
+  if (run.training().optimizer == Optimizer::kAdamWFused) {
     if (options.skipped_steps) {
       assumptions.emplace_back(
           "skipped steps change nothing: a fused optimizer skips inside its kernel, with its states made");
@@ -227,30 +223,32 @@ FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::v
 void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.dataloader_workers = options.dataloader_workers.value_or(0);
   run.prefetch_factor = options.prefetch_factor.value_or(2);
-  run.pin_memory = options.pin_memory || run.loop == Loop::kTrainer;  // training_args.py: dataloader_pin_memory
+  run.pin_memory = options.pin_memory || run.uses_trainer();  // training_args.py: dataloader_pin_memory
 }
 
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
-  run.loop = resolve_loop(model, run.task, options, assumptions);
-  run.optimizer = resolve_optimizer(run.loop, options, assumptions);
-  run.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
-  run.checkpoint_every = options.checkpoint_every.value_or(1);
-  run.offload_activations = options.offload_activations;
-  run.offload_optimizer = options.offload_optimizer;
-  run.offload_gradients = options.offload_gradients;
-  run.loss_in_loop = options.loss_in_loop;
-  run.compile = options.compile;
-  run.float8 = options.float8.value_or(Float8::kNone);
-  run.accumulation_steps = options.accumulation_steps.value_or(1);
-  run.max_grad_norm = resolve_clipping(run.loop, options, assumptions);
-  run.use_cache = resolve_cache(run, options, assumptions);
+  Training& training = run.purpose.emplace<Training>();
+  training.loop = resolve_loop(model, run.task, options, assumptions);
+  training.optimizer = resolve_optimizer(training.loop, options, assumptions);
+  training.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
+  training.checkpoint_every = options.checkpoint_every.value_or(1);
+  training.offload_activations = options.offload_activations;
+  training.offload_optimizer = options.offload_optimizer;
+  training.offload_gradients = options.offload_gradients;
+  training.loss_in_loop = options.loss_in_loop;
+  training.compile = options.compile;
+  training.float8 = options.float8.value_or(Float8::kNone);
+  training.accumulation_steps = options.accumulation_steps.value_or(1);
+  training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
+  run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
-  if (options.compiled_parts) run.compiled_parts = *options.compiled_parts;
+  if (!run.trains()) return;
+  if (options.compiled_parts) run.training().compiled_parts = *options.compiled_parts;
   if (!options.compile || options.compiled_parts || !run.parallel.is_parallel()) return;
-  run.compiled_parts = CompiledParts::kLayers;
+  run.training().compiled_parts = CompiledParts::kLayers;
   assumptions.emplace_back("each layer is compiled by itself (--compile-parts layers), the loss is not");
 }
 
@@ -258,7 +256,7 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   const auto* custom = std::get_if<CustomSpec>(&model.architecture);
   const bool convolves = std::holds_alternative<TorchvisionSpec>(model.architecture) ||
                          (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
-  if (convolves && run.precision == Precision::kFp32 && run.loop == Loop::kBare) {
+  if (convolves && run.precision == Precision::kFp32 && !run.uses_trainer()) {
     assumptions.emplace_back(
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
         "(--precision tf32)");
@@ -325,10 +323,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   resolve_data_loader(options, run);
   run.padding = options.padding;
   run.dropout = options.dropout;
-  if (!options.inference) run.skipped_steps = resolve_skipped_steps(run, options, assumptions);
+  if (run.trains()) run.training().skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
-  run.parallel =
-      resolve_parallel(options.parallel, options.gpus, options.framework, assumptions, options.data_parallel_given);
+  run.parallel = resolve_parallel(options, assumptions);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

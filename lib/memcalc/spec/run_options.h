@@ -62,8 +62,11 @@ struct RunOptions {
 
   std::optional<std::int64_t> gpus;    // default: tp x cp x pp
   std::optional<Framework> framework;  // default: whose the data-parallel mode is
-  Parallel parallel;                   // without these two
+  Parallel parallel;                   // what every layout has; its gpus and layout follow from the rest
   bool data_parallel_given = false;    // its data_parallel was said, also where it is none
+  TorchMesh torch;                     // of the next three the framework's own becomes the layout
+  DeepSpeedZero deepspeed;             // --deepspeed
+  MegatronLayout megatron;             // --megatron
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

@@ -23,10 +23,10 @@ void note_card(const std::string& asked, const DeviceSpec& device, std::vector<s
 /// People always pass it; the step does the same work without.
 void note_clipping(const RunRequest& request, const RunSpec& run, std::vector<std::string>& assumptions) {
   if (!request.run.max_grad_norm) return;
-  if (run.parallel.framework == Framework::kDeepSpeed) {
+  if (run.parallel.framework() == Framework::kDeepSpeed) {
     assumptions.emplace_back(
         "--clip-grad changes no byte: DeepSpeed's step computes the norm and scales the gradients in any case");
-  } else if (run.parallel.framework == Framework::kMegatron) {
+  } else if (run.parallel.framework() == Framework::kMegatron) {
     assumptions.emplace_back("--clip-grad changes nothing here: Megatron's clipping is not modelled");
   }
 }
@@ -44,7 +44,7 @@ void check_precision(const RunRequest& request) {
 
 /// Megatron-LM's own loop takes the place of the Trainer's.
 void check_loop(const RunRequest& request, const RunSpec& run) {
-  if (run.parallel.framework != Framework::kMegatron || request.run.loop != Loop::kTrainer) return;
+  if (run.parallel.framework() != Framework::kMegatron || request.run.loop != Loop::kTrainer) return;
   throw Error(ErrorCode::kUsage, "--loop trainer: Megatron has a loop of its own; accepted: no --loop, or --loop bare",
               "--loop", "megatron-loop");
 }

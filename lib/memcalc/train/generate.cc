@@ -76,10 +76,10 @@ Tensor Generation::run(const Batch& batch) {
     position_ids_ = position_ids_for(attention_mask_);
     input_ids_ = batch.input_ids;
   }
-  if (run_.inference->beams > 1) expand_inputs();
+  if (run_.inference()->beams > 1) expand_inputs();
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
-  Tensor result = run_.inference->beams > 1 ? beam_search(batch) : sample(batch);
+  Tensor result = run_.inference()->beams > 1 ? beam_search(batch) : sample(batch);
   cache_size_ = cache_.size();
   drop(input_ids_, attention_mask_, position_ids_);
   drop(bos_, pad_, decoder_start_);  // generation_config; the end's tensor is a processor's, too
@@ -183,7 +183,7 @@ Tensor Generation::decoder_start(std::int64_t batch_size) const {
 void Generation::expand_inputs() {
   const auto repeated = [&](const Tensor& x) {
     Shape shape = x.shape();
-    shape[0] *= run_.inference->beams;
+    shape[0] *= run_.inference()->beams;
     return tape_.empty(shape, x.dtype(), kRepeat);
   };
   Tensor input_ids = repeated(input_ids_);
@@ -292,7 +292,7 @@ Tensor Generation::is_done(const Tensor& input_ids) const {
 }
 
 std::vector<ExecutedToken> Generation::tokens_to_execute() const {
-  return executed_tokens(run_.inference->new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
+  return executed_tokens(run_.inference()->new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
 }
 
 void Generation::begin_token(const ExecutedToken& token) {

@@ -61,7 +61,7 @@ class ForwardPass {
   ForwardPass(Tape& tape, const RunSpec& run) : tape_(tape) {
     tape.checkpointable_layers = 0;
     tape.host_copies = {};
-    tape.offload_saved = run.offload_activations;
+    tape.offload_saved = run.trains() && run.training().offload_activations;
   }
   ~ForwardPass() { tape_.offload_saved = false; }
   ForwardPass(const ForwardPass&) = delete;

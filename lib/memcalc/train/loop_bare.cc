@@ -41,7 +41,8 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 
 std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
-  const std::int64_t parts = p.framework == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
+  const std::int64_t parts =
+      p.framework() == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
   const Shape ids{run.batch_size, run.sequence_length / parts};
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
@@ -49,8 +50,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   if (images) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
     // A plain loop makes them in the weights' type, a dataset for the Trainer in float32.
-    tensors.push_back(
-        {&Batch::pixel_values, pixels, run.loop == Loop::kBare ? weights_dtype_of(run) : DType::kFloat32});
+    tensors.push_back({&Batch::pixel_values, pixels, !run.uses_trainer() ? weights_dtype_of(run) : DType::kFloat32});
   } else if (model.input_features.rank > 0) {
     const Shape features = with_batch(run.batch_size, model.input_features);
     tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
@@ -84,7 +84,7 @@ Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Opera
   for (const auto& [member, shape, dtype] : batch_tensors(model, run)) {
     batch.*member = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;
-    if (labels && run.loop == Loop::kBare && run.task != Task::kCustom &&
+    if (labels && !run.uses_trainer() && run.task != Task::kCustom &&
         !model.random_labels) {  // labels = randint(...) * 0
       const Tensor random = std::exchange(batch.labels, tape.empty(shape, dtype, op, Category::kInputs));
     }
@@ -120,13 +120,13 @@ class BareLoop {
         wrapper_(wrapper),
         batch_(batch),
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
-        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
-    if (!run.compile) return;
-    if (run.compiled_parts == CompiledParts::kModel) {
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
+    if (!run.compiles()) return;
+    if (run.training().compiled_parts == CompiledParts::kModel) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
     } else {
-      tape.float8 = run.float8;
-      regions_.emplace(tape, run.compiled_parts == CompiledParts::kLayersAndLoss);
+      tape.float8 = run.training().float8;
+      regions_.emplace(tape, run.training().compiled_parts == CompiledParts::kLayersAndLoss);
     }
   }
 
@@ -165,7 +165,7 @@ ModelOutput BareLoop::call_model() {
     return wrapper_ != nullptr ? wrapper_->forward(module, batch, true) : module(batch);
   };
   ModelOutput output;
-  if (run_.loss_in_loop) {
+  if (run_.training().loss_in_loop) {
     Batch inputs = batch_;
     inputs.labels.reset();
     output = run_module(inputs);
@@ -180,7 +180,7 @@ ModelOutput BareLoop::call_model() {
 
 Tensor BareLoop::averaged_loss(const Tensor& loss) {
   if (wrapper_ != nullptr) return wrapper_->averaged_loss(loss);
-  return run_.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+  return run_.training().accumulation_steps > 1 ? divide_scalar(loss) : loss;
 }
 
 Tensor BareLoop::forward() {
@@ -197,7 +197,7 @@ void BareLoop::step() {
   } else {
     optimizer_.zero_grad();
   }
-  const std::vector<ExecutedMicroBatch> micro_batches = executed_micro_batches(run_.accumulation_steps);
+  const std::vector<ExecutedMicroBatch> micro_batches = executed_micro_batches(run_.training().accumulation_steps);
   for (const ExecutedMicroBatch& micro_batch : micro_batches) {
     tape_.kernel_repeats = micro_batch.stands_for;
     tape_.phase = Phase::kForward;
@@ -216,7 +216,7 @@ void BareLoop::step() {
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
   if (wrapper_ != nullptr && wrapper_->step()) return;
-  if (run_.max_grad_norm) {
+  if (run_.training().max_grad_norm) {
     scaler_.unscale(optimizer_);
     clip_grad_norm(tape_, model_.parameters);
   }
@@ -251,7 +251,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   BareLoop loop(tape, model, run, wrapper, batch);
   tape.record_kernels = true;
   tape.step = 0;
-  if (run.skipped_steps > 0 || wrapper != nullptr) {  // the steps differ
+  if (run.training().skipped_steps > 0 || wrapper != nullptr) {  // the steps differ
     for (; tape.step < kSteps; ++tape.step) {
       tape.record_kernels = tape.step == kSteps - 1;
       loop.step();

@@ -47,7 +47,7 @@ InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::
   for (; tape.step < kCalls; ++tape.step) {
     tape.record_kernels = tape.step == kCalls - 1;
     calls.second_call = tape.trace.events.size();
-    if (run.inference->new_tokens == 0) {
+    if (run.inference()->new_tokens == 0) {
       cache = call_forward(tape, model, batch);
     } else {
       cache = call_generate(tape, model, run, special_tokens_of(model_type), most_layer_tokens, batch);

@@ -227,7 +227,7 @@ std::vector<RankGroup> megatron_ranks(const ModelSpec& model, const RunSpec& run
   const MegatronConfig config = megatron_config(model, run);
   const Parallel& p = run.parallel;
   const std::int64_t ranks = p.gpus / p.pipeline;
-  const Pipeline pipeline = pipeline_of(p, run.accumulation_steps);
+  const Pipeline pipeline = pipeline_of(p, run.training().accumulation_steps);
   std::vector<RankGroup> groups;
   std::vector<MegatronChunk> before;
   std::int64_t first = 0;  // stage of the last group
@@ -252,7 +252,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
   const MegatronConfig config = megatron_config(spec, run);
   const DType dtype = megatron_dtype(run.precision);
   const std::int64_t stage = pipeline_stage(run.parallel, rank);
-  const Pipeline asked = pipeline_of(run.parallel, run.accumulation_steps);
+  const Pipeline asked = pipeline_of(run.parallel, run.training().accumulation_steps);
   SymbolicRun result;
   Tape tape(device);
   {

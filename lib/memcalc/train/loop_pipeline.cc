@@ -138,7 +138,7 @@ std::vector<ModelStage> stages_of_rank(const Parallel& p, std::int64_t layers, s
 std::vector<RankGroup> pipeline_ranks(const ModelSpec& model, const RunSpec& run) {
   constexpr std::int64_t kMostListed = 8;
   const Parallel& p = run.parallel;
-  const Pipeline pipeline = pipeline_of(p, run.accumulation_steps);
+  const Pipeline pipeline = pipeline_of(p, run.training().accumulation_steps);
   const std::int64_t layers = layers_of(model);
   std::vector<RankGroup> groups;
   std::vector<ModelStage> before;
@@ -196,7 +196,7 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
                                 std::int64_t rank) {
   auto* const stages_of_model = dynamic_cast<PipelineStages*>(&model);
   if (stages_of_model == nullptr) throw refusal(rules::kStages, {spec.model_type});
-  const Pipeline pipeline = pipeline_of(run.parallel, run.accumulation_steps);
+  const Pipeline pipeline = pipeline_of(run.parallel, run.training().accumulation_steps);
   const Shape whole_batch{run.batch_size * pipeline.micro_batches, run.sequence_length};
   Batch batch;
   batch.input_ids = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
@@ -246,7 +246,7 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
     tape.phase = Phase::kForward;
     run_schedule(stages, steps, pipeline, context, batch, tape, run.precision);
     tape.phase = Phase::kOptimizer;
-    if (run.max_grad_norm) clip_grad_norm(tape, model.parameters);
+    if (run.training().max_grad_norm) clip_grad_norm(tape, model.parameters);
     optimizer.step();
     for (PipelineStageRun& each : stages) each.after_step();
   }

@@ -95,10 +95,10 @@ class TrainerLoop {
         run_(run),
         wrapper_(wrapper),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
-        scaler_(tape, run.precision == Precision::kAmpFp16, run.skipped_steps) {
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     tape.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
-    if (run.compile) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
+    if (run.compiles()) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
     }
   }
@@ -108,7 +108,7 @@ class TrainerLoop {
   /// What the next step drops when it assigns its own.
   template <typename Visit>
   void visit_carried(Visit visit) {
-    batches_.resize(static_cast<std::size_t>(run_.accumulation_steps));
+    batches_.resize(static_cast<std::size_t>(run_.training().accumulation_steps));
     for (Batch& batch : batches_) {
       for (const BatchTensor& each : batch_tensors(model_, run_)) visit(batch.*each.member);
     }
@@ -156,7 +156,7 @@ void TrainerLoop::step(bool padded) {
   record_host_work(tape_, HostWork::kTrainerStep);
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
-  for (std::int64_t i = 0; i < run_.accumulation_steps; ++i) {
+  for (std::int64_t i = 0; i < run_.training().accumulation_steps; ++i) {
     next.push_back(make_batch(tape_, model_, run_, kSendToDevice));
     next.back().padded = padded;
   }
@@ -164,9 +164,10 @@ void TrainerLoop::step(bool padded) {
   if (model_.accepts_loss_kwargs) next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
-  for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.accumulation_steps)) {
+  for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.training().accumulation_steps)) {
     tape_.kernel_repeats = executed.stands_for;
-    micro_batch(batches_[static_cast<std::size_t>(executed.index)], executed.index == run_.accumulation_steps - 1);
+    micro_batch(batches_[static_cast<std::size_t>(executed.index)],
+                executed.index == run_.training().accumulation_steps - 1);
   }
   tape_.kernel_repeats = 1;
   tape_.phase = Phase::kOptimizer;
@@ -215,7 +216,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   tape.record_kernels = true;
   tape.step = 0;
   const int without_padding = steps_without_padding(run);
-  if (without_padding == 0 && run.skipped_steps == 0 && wrapper == nullptr) {
+  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);

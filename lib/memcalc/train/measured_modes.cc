@@ -6,11 +6,11 @@ namespace memcalc {
 
 namespace {
 
-bool trains(const RunSpec& run) { return !run.inference; }
+bool trains(const RunSpec& run) { return run.trains(); }
 
 template <Quantization kind, bool infers>
 bool packs(const RunSpec& run) {
-  return run.fine_tuning.quantization == kind && run.inference.has_value() == infers;
+  return run.fine_tuning.quantization == kind && run.trains() != infers;
 }
 
 constexpr Mode kModes[] = {
@@ -32,22 +32,24 @@ constexpr Mode kModes[] = {
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
     // Saving memory
     {"checkpointing full",
-     [](const RunSpec& r) { return r.checkpointing == Checkpointing::kFull && r.checkpoint_every == 1; }, true},
+     [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kFull && r.training().checkpoint_every == 1; },
+     true},
     {"checkpointing every-N",
-     [](const RunSpec& r) { return r.checkpointing == Checkpointing::kFull && r.checkpoint_every > 1; }, true},
-    {"checkpointing selective", [](const RunSpec& r) { return r.checkpointing == Checkpointing::kSelective; }, true},
-    {"activation offload", [](const RunSpec& r) { return r.offload_activations; }, true},
-    {"optimizer offload", [](const RunSpec& r) { return r.offload_optimizer; }, true},
-    {"gradient offload", [](const RunSpec& r) { return r.offload_gradients; }, true},
+     [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kFull && r.training().checkpoint_every > 1; },
+     true},
+    {"checkpointing selective", [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kSelective; }, true},
+    {"activation offload", [](const RunSpec& r) { return trains(r) && r.training().offload_activations; }, true},
+    {"optimizer offload", [](const RunSpec& r) { return trains(r) && r.training().offload_optimizer; }, true},
+    {"gradient offload", [](const RunSpec& r) { return trains(r) && r.training().offload_gradients; }, true},
     {"expandable segments", [](const RunSpec& r) { return trains(r) && r.expandable_segments; }, true},
-    {"compile", [](const RunSpec& r) { return r.compile; }, true},
+    {"compile", [](const RunSpec& r) { return r.compiles(); }, true},
     // Inference
-    {"forward pass", [](const RunSpec& r) { return r.inference && r.inference->new_tokens == 0; }, true},
-    {"generation", [](const RunSpec& r) { return r.inference && r.inference->new_tokens > 0; }, true},
-    {"beam search", [](const RunSpec& r) { return r.inference && r.inference->beams > 1; }, true},
-    {"expandable segments in inference", [](const RunSpec& r) { return r.inference && r.expandable_segments; }, true},
+    {"forward pass", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens == 0; }, true},
+    {"generation", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens > 0; }, true},
+    {"beam search", [](const RunSpec& r) { return r.inference() && r.inference()->beams > 1; }, true},
+    {"expandable segments in inference", [](const RunSpec& r) { return !r.trains() && r.expandable_segments; }, true},
     {"inference with offloaded parameters",
-     [](const RunSpec& r) { return r.inference && r.parallel.offload_parameters == OffloadTo::kHost; }, true},
+     [](const RunSpec& r) { return !r.trains() && r.parallel.offload_parameters == OffloadTo::kHost; }, true},
     {"inference with quantize nf4", &packs<Quantization::kNf4, true>, true},
     {"inference with quantize nf4-double", &packs<Quantization::kNf4Double, true>, true},
     {"inference with quantize int8", &packs<Quantization::kInt8, true>, true},

@@ -34,14 +34,14 @@ ParameterGroup with_gradient(const ParameterGroup& group) {
 }  // namespace
 
 OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups)
-    : rule_(rule_of(optimizer_on_card(run))),
+    : rule_(rule_of(optimizer_on_card(run.training()))),
       groups_(std::move(groups)),
-      memory_(tape, run.loop),
+      memory_(tape, run.training().loop),
       data_parallel_(run.parallel.data_parallel),
       tensor_parallel_(run.parallel.tensor),
-      expert_parallel_(run.parallel.framework == Framework::kTorch ? run.parallel.expert : 1) {
-  if (run.offload_gradients) drop_offloaded_gradients(groups_);
-  if (run.offload_optimizer) {
+      expert_parallel_(run.parallel.framework() == Framework::kTorch ? run.parallel.expert : 1) {
+  if (run.training().offload_gradients) drop_offloaded_gradients(groups_);
+  if (run.training().offload_optimizer) {
     for (const ParameterGroup& group : groups_) {
       std::copy_if(group.begin(), group.end(), std::back_inserter(on_host_),
                    [](const Parameter* each) { return is_offloaded(each->tensor.elements()); });
@@ -57,7 +57,7 @@ OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<Param
   if (rule_.construct != nullptr) {
     for (const ParameterGroup& group : groups_) rule_.construct(memory_, group);
   }
-  if (rule_.move_to_device != nullptr && run.loop == Loop::kTrainer) {
+  if (rule_.move_to_device != nullptr && run.uses_trainer()) {
     for (const ParameterGroup& group : groups_) rule_.move_to_device(memory_, group);
   }
 }

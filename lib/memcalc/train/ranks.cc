@@ -127,7 +127,7 @@ std::vector<RankGroup> context_ranks(const Parallel& p) {
 }
 
 std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
-  if (run.parallel.framework == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
+  if (run.parallel.framework() == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
   if (run.parallel.pipeline > 1) return pipeline_ranks(spec, run);
   const std::int64_t gpus = run.parallel.gpus;
   const DataParallel mode = run.parallel.data_parallel;
@@ -149,7 +149,9 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     apply_fine_tuning(tape, *model, run);
     const std::int64_t tensor = run.parallel.tensor;
     if (tensor > 1) split_model(tape, *model, run.parallel);
-    const std::int64_t ranks = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : sharing_ranks(run.parallel);
+    const auto* mesh = std::get_if<TorchMesh>(&run.parallel.layout);
+    const std::int64_t shard = mesh != nullptr ? mesh->hsdp_shard : 0;
+    const std::int64_t ranks = shard > 0 ? shard : sharing_ranks(run.parallel);
     std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
     for (RankGroup& group : groups) {
       group.count *= gpus / ranks;  // HSDP: in each copy; and each rank of tensor parallelism
@@ -159,7 +161,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     tape.stop();
     if (!groups.empty()) return groups;
   }
-  if (run.parallel.context > 1 && run.parallel.framework != Framework::kDeepSpeed) return context_ranks(run.parallel);
+  if (run.parallel.context > 1 && run.parallel.framework() != Framework::kDeepSpeed) return context_ranks(run.parallel);
   return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
 }
 

@@ -52,18 +52,19 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
 }
 
 void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
-  const OptimizerRule& rule = rule_of(run.optimizer);
-  if (run.offload_optimizer) {
+  const Training& training = run.training();
+  const OptimizerRule& rule = rule_of(training.optimizer);
+  if (training.offload_optimizer) {
     result.assumptions.emplace_back(
         "the optimizer is torchao's CPUOffloadOptimizer (torchao/optim/cpu_offload.py): fused AdamW on the host, "
         "tensors under 4096 elements on the card");
-    if (run.offload_gradients) {
+    if (training.offload_gradients) {
       result.not_modelled.emplace_back(
           "how long a gradient's memory waits for its copy to the host: here it is free at once");
     }
   }
   if (!rule.is_measured) {
-    result.assumptions.push_back("optimizer " + std::string(name_of(run.optimizer)) + " follows its source, " +
+    result.assumptions.push_back("optimizer " + std::string(name_of(training.optimizer)) + " follows its source, " +
                                  rule.source + " (not validated)");
   }
   if (result.managed_bytes > 0) {
@@ -110,10 +111,11 @@ void say_what_is_packed(const Model& model, const DeviceSpec& device, std::vecto
 
 /// What a long generation leaves out (train/generate.h).
 void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
-  if (!run.inference || !result.kv_cache || run.inference->new_tokens == 0) return;
+  const Inference* inference = run.inference();
+  if (inference == nullptr || !result.kv_cache || inference->new_tokens == 0) return;
   const auto layers = static_cast<std::size_t>(result.kv_cache->layers);
-  const std::size_t executed = executed_tokens(run.inference->new_tokens, layers).size();
-  if (executed == static_cast<std::size_t>(run.inference->new_tokens)) return;
+  const std::size_t executed = executed_tokens(inference->new_tokens, layers).size();
+  if (executed == static_cast<std::size_t>(inference->new_tokens)) return;
   result.not_modelled.push_back("the tokens between the first and the last of " + std::to_string(executed) +
                                 ": allocated is theirs, but the holes that they leave are not, so that reserved memory "
                                 "can be more or less (of 8,192 tokens all executed it was more than twice as large)");
@@ -136,11 +138,11 @@ void keep_products_in_float32(KernelList& kernels) {
 }  // namespace
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
-  if (run.parallel.framework == Framework::kMegatron) return run_megatron(spec, run, device, rank);
+  if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
-  tape.allow_tf32 = run.precision == Precision::kTf32 || run.loop == Loop::kTrainer;
+  tape.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
   SymbolicRun result;
   result.rank = rank;
   bool uses_sdpa = true;
@@ -159,7 +161,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       whole_shapes = std::move(stages.whole_shapes);
       result.assumptions = pipeline_assumptions(run);
       result.assumptions.insert(result.assumptions.end(), stages.assumptions.begin(), stages.assumptions.end());
-    } else if (run.inference) {
+    } else if (!run.trains()) {
       std::optional<OffloadedWeights> offloaded;
       if (run.parallel.offload_parameters == OffloadTo::kHost) offloaded.emplace(tape, *model);
       const InferenceCalls calls = run_inference(tape, *model, run, spec.model_type);
@@ -170,7 +172,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
       }
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
-    } else if (run.loop == Loop::kTrainer) {
+    } else if (run.uses_trainer()) {
       run_trainer_loop(tape, *model, run, wrapper.get());
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
@@ -187,7 +189,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
     result.host_copies = tape.host_copies;
-    if (run.offload_optimizer) result.host_optimizer = host_optimizer_of(model->parameters);
+    if (run.trains() && run.training().offload_optimizer) result.host_optimizer = host_optimizer_of(model->parameters);
     for (const BatchTensor& each : batch_tensors(*model, run)) {
       result.batch_tensors.push_back(checked_multiply(each.shape.elements(), size_of(each.dtype)));
     }
@@ -207,14 +209,14 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
                                  " follows its source; no run with it was compared (not validated)");
   }
   tell_skipped_tokens(run, result);
-  if (!run.inference) tell_about_optimizer(run, result);
-  if (run.compile) {
+  if (run.trains()) tell_about_optimizer(run, result);
+  if (run.compiles()) {
     result.assumptions.emplace_back(
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
         "peaks but not exact (docs/compile.md)");
     result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
   }
-  if (run.padding && run.loop == Loop::kTrainer && run.batch_size <= 2) {
+  if (run.padding && run.uses_trainer() && run.batch_size <= 2) {
     result.assumptions.emplace_back(
         "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");
   }

@@ -234,13 +234,13 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   const std::size_t first_block = tape.trace.blocks.size();
   tape.phase = Phase::kZero;
   optimizer.zero_grad();
-  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.accumulation_steps)) {
+  for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.training().accumulation_steps)) {
     tape.kernel_repeats = micro_batch.stands_for;
     tape.phase = Phase::kForward;
     Tensor loss = module.forward();
     tape.phase = Phase::kBackward;
     {
-      Tensor averaged = run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+      Tensor averaged = run.training().accumulation_steps > 1 ? divide_scalar(loss) : loss;
       const Tensor scaled = scaler.scale(averaged);
       averaged.reset();
       module.backward();
@@ -250,7 +250,7 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   }
   tape.kernel_repeats = 1;
   tape.phase = Phase::kOptimizer;
-  if (run.max_grad_norm) {
+  if (run.training().max_grad_norm) {
     scaler.unscale(optimizer);
     clip_grad_norm(tape, module.parameters);
   }
@@ -279,11 +279,12 @@ ResolvedRun resolve(const TracedStep& traced, const RunOptions& options) {
   run.batch_size = traced.batch_size;
   run.sequence_length = 1;  // one sample, whatever it is
   run.precision = traced.precision;
-  run.loop = Loop::kBare;
-  run.optimizer = options.optimizer.value_or(Optimizer::kAdamWForeach);
+  Training& training = run.training();
+  training.loop = Loop::kBare;
+  training.optimizer = options.optimizer.value_or(Optimizer::kAdamWForeach);
   if (!options.optimizer) resolved.assumptions.emplace_back("optimizer: foreach AdamW, torch's default (--optimizer)");
-  run.accumulation_steps = options.accumulation_steps.value_or(1);
-  if (options.max_grad_norm.value_or(0) > 0) run.max_grad_norm = options.max_grad_norm;
+  training.accumulation_steps = options.accumulation_steps.value_or(1);
+  if (options.max_grad_norm.value_or(0) > 0) training.max_grad_norm = options.max_grad_norm;
   run.expandable_segments = options.expandable_segments;
   return resolved;
 }

@@ -16,8 +16,8 @@ inline constexpr std::int64_t kSmallestOffloaded = 4096;
 [[nodiscard]] inline bool is_offloaded(std::int64_t elements) { return elements >= kSmallestOffloaded; }
 
 /// The optimizer that runs on the card: torchao takes fused AdamW where nothing else is said.
-[[nodiscard]] inline Optimizer optimizer_on_card(const RunSpec& run) {
-  return run.offload_optimizer ? Optimizer::kAdamWFused : run.optimizer;
+[[nodiscard]] inline Optimizer optimizer_on_card(const Training& training) {
+  return training.offload_optimizer ? Optimizer::kAdamWFused : training.optimizer;
 }
 
 /// What stays with the optimizer on the card.

@@ -124,7 +124,7 @@ void Ddp::rebuild_buckets() {
   }
   // NCCL's watchdog looks every 100 ms for collectives that are done, and drops their tensors then. The first iteration
   // takes longer; a static graph rebuilds after the second, whose buckets then live on for a while.
-  if (run.parallel.ddp_static_graph) {
+  if (run.parallel.torch().ddp_static_graph) {
     for (const Bucket& bucket : buckets_) in_flight_.push_back(bucket.flat);
   }
   initialize_buckets(assignment);
@@ -138,7 +138,7 @@ ModelOutput Ddp::forward(const ModuleForward& module, const Batch& batch, bool s
   if (sync && !buffers_.empty()) broadcast(buffers_, kBroadcastBytes);  // _sync_buffers
   for (Bucket& bucket : buckets_) bucket.pending = bucket.params.size();
   ModelOutput output = module(batch);
-  const bool sinks = finds_unused() || (run.parallel.ddp_static_graph && backward_passes_ == 0);
+  const bool sinks = finds_unused() || (run.parallel.torch().ddp_static_graph && backward_passes_ == 0);
   return sinks ? through_sink(std::move(output)) : std::move(output);
 }
 
@@ -163,14 +163,14 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
 }
 
 bool Ddp::finds_unused() const {
-  return run.loop == Loop::kTrainer && run.checkpointing == Checkpointing::kNone && !run.parallel.ddp_static_graph;
+  return run.uses_trainer() && run.checkpointing() == Checkpointing::kNone && !run.parallel.torch().ddp_static_graph;
 }
 
 void Ddp::sink_backward(BackwardCall& call) { call.set(0, call.take_gradient()); }
 
 // Reducer::autograd_hook
 void Ddp::gradient_ready(std::size_t param) {
-  if (run.parallel.ddp_static_graph && backward_passes_ == 0) {
+  if (run.parallel.torch().ddp_static_graph && backward_passes_ == 0) {
     if (!std::exchange(delayed_, true)) tape.at_end_of_backward([this] { delay_all_reduce(); });
     return;
   }
@@ -195,7 +195,7 @@ void Ddp::mark_ready(std::size_t param) {
   Tensor& gradient = params_[param].impl()->grad;
   record_host_work(tape, HostWork::kReducedTensor);
   copy_kernel(param);
-  if (!run.parallel.ddp_bucket_view || !gradient.defined()) return;
+  if (!run.parallel.torch().ddp_bucket_view || !gradient.defined()) return;
   const Tensor& flat = buckets_[bucket_of_[param]].flat;
   if (gradient.impl()->block == flat.impl()->block) return;
   gradient = tape.alias(flat, params_[param].shape(), params_[param].strides(), true);
@@ -210,7 +210,7 @@ void Ddp::copy_kernel(std::size_t param) {
 // finalize_backward: waits for the buckets; where gradients are no views of them, they are copied back.
 void Ddp::finalize() {
   tape.phase = Phase::kOptimizer;
-  for (std::size_t i = 0; !run.parallel.ddp_bucket_view && i < params_.size(); ++i) copy_kernel(i);
+  for (std::size_t i = 0; !run.parallel.torch().ddp_bucket_view && i < params_.size(); ++i) copy_kernel(i);
   tape.phase = Phase::kBackward;
   finalizes_ = false;
 }

@@ -36,7 +36,7 @@ Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) {
 
 void DeepSpeedEngine::after_backward(bool /*last*/) { gas_scaled_loss_.reset(); }
 
-bool DeepSpeedEngine::overflows() const { return dtype == DType::kFloat16 && tape.step < run.skipped_steps; }
+bool DeepSpeedEngine::overflows() const { return dtype == DType::kFloat16 && tape.step < run.training().skipped_steps; }
 
 void DeepSpeedEngine::add_master(std::int64_t elements) {
   MasterPart& part = masters.emplace_back(MasterPart{.elements = elements, .parameter = {}});
@@ -108,10 +108,10 @@ std::int64_t DeepSpeedEngine::master_elements() const {
 }
 
 Bytes DeepSpeedEngine::state_bytes() const {
-  const OptimizerRule& rule = rule_of(run.optimizer);
+  const OptimizerRule& rule = rule_of(run.training().optimizer);
   Bytes total = 0;
   for (const MasterPart& part : masters) {
-    const StateBytes held = rule.state_bytes({.shape = {part.elements}, .dtype = DType::kFloat32}, run.loop);
+    const StateBytes held = rule.state_bytes({.shape = {part.elements}, .dtype = DType::kFloat32}, run.training().loop);
     total = checked_add(total, checked_add(held.tensors, held.scalars));
   }
   return total;

@@ -31,7 +31,7 @@ void move_into(Tape& tape, const Tensor& tensor, const Tensor& whole) {
 
 }  // namespace
 
-std::int64_t DeepSpeedZero::flat_elements(std::int64_t parameters, std::int64_t ranks) {
+std::int64_t DeepSpeedZero1And2::flat_elements(std::int64_t parameters, std::int64_t ranks) {
   constexpr std::int64_t kStartAlignment = 2;  // nccl_start_alignment_factor
   return round_up(parameters, kStartAlignment * ranks);
 }
@@ -44,7 +44,7 @@ std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks) 
     elements.push_back(parameter.tensor.elements());
     total = checked_add(total, elements.back());
   }
-  const std::int64_t partition = DeepSpeedZero::flat_elements(total, ranks) / ranks;
+  const std::int64_t partition = DeepSpeedZero1And2::flat_elements(total, ranks) / ranks;
   std::vector<Holding> holdings;
   std::vector<std::int64_t> held;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -59,13 +59,13 @@ std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks) 
   return holdings;
 }
 
-CudaStream DeepSpeedZero::reduction_stream() const {
+CudaStream DeepSpeedZero1And2::reduction_stream() const {
   return overlaps() ? CudaStream::kReduceScatter : CudaStream::kDefault;
 }
 
 // --- __init__
 
-void DeepSpeedZero::wrap(Model& model) {
+void DeepSpeedZero1And2::wrap(Model& model) {
   std::int64_t total = 0;
   for (const Parameter& parameter : model.parameters) {
     if (!parameter.tensor.requires_grad()) continue;
@@ -73,7 +73,7 @@ void DeepSpeedZero::wrap(Model& model) {
     total = checked_add(total, parameter.tensor.elements());
     largest_ = std::max(largest_, parameter.tensor.elements());
   }
-  micro_batches_ = static_cast<std::int64_t>(executed_micro_batches(run.accumulation_steps).size());
+  micro_batches_ = static_cast<std::int64_t>(executed_micro_batches(run.training().accumulation_steps).size());
   flat_ = flat_elements(total, ranks);
   partition_ = flat_ / ranks;
   tape.empty_cache();
@@ -108,7 +108,7 @@ void DeepSpeedZero::wrap(Model& model) {
                            (overlaps() ? ", overlap_comm" : ", no overlap_comm") + " (--deepspeed)");
 }
 
-ModelOutput DeepSpeedZero::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
+ModelOutput DeepSpeedZero1And2::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
   ++micro_batch_;
   return module(batch);
 }
@@ -116,7 +116,7 @@ ModelOutput DeepSpeedZero::forward(const ModuleForward& module, const Batch& bat
 // --- backward: gradients pass through the bucket
 
 // setup_buckets: at the first gradient after they were released.
-void DeepSpeedZero::make_buckets() {
+void DeepSpeedZero1And2::make_buckets() {
   if (!buckets_.empty()) return;
   for (int i = 0; i < (overlaps() ? 2 : 1); ++i) {
     buckets_.push_back(tape.empty({bucket_size()}, dtype, kBucket, Category::kCommunication));
@@ -125,7 +125,7 @@ void DeepSpeedZero::make_buckets() {
 }
 
 // reduce_independent_p_g_buckets_and_remove_grads. A parameter larger than the bucket stays where it is.
-void DeepSpeedZero::put_into_bucket(std::size_t i) {
+void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
   const Tensor& param = params_[i].tensor;
   Tensor& gradient = param.impl()->grad;
   if (!gradient.defined()) return;
@@ -141,7 +141,7 @@ void DeepSpeedZero::put_into_bucket(std::size_t i) {
 }
 
 // reduce_ipg_grads
-void DeepSpeedZero::reduce_bucket() {
+void DeepSpeedZero1And2::reduce_bucket() {
   if (bucket_params_.empty()) return;
   const OnStream on_reduction(tape, reduction_stream());
   average_bucket();
@@ -157,7 +157,7 @@ void DeepSpeedZero::reduce_bucket() {
 }
 
 // average_tensor, allreduce_and_scatter: the slices of the ranks, which neighbours of one rank share, are flattened.
-void DeepSpeedZero::average_bucket() {
+void DeepSpeedZero1And2::average_bucket() {
   std::int64_t pieces = 0;
   std::int64_t elements = 0;
   std::int64_t last_rank = -1;
@@ -179,7 +179,7 @@ void DeepSpeedZero::average_bucket() {
   all_reduce(pieces, elements);
 }
 
-void DeepSpeedZero::all_reduce(std::int64_t pieces, std::int64_t elements) {
+void DeepSpeedZero1And2::all_reduce(std::int64_t pieces, std::int64_t elements) {
   if (pieces == 0) return;
   Tensor flat;  // of one tensor a view
   if (pieces > 1) flat = tape.empty({elements}, dtype, kCat, Category::kCommunication);
@@ -190,7 +190,7 @@ void DeepSpeedZero::all_reduce(std::int64_t pieces, std::int64_t elements) {
 }
 
 // copy_grads_in_partition
-void DeepSpeedZero::keep_gradient(std::size_t i) {
+void DeepSpeedZero1And2::keep_gradient(std::size_t i) {
   const FlatParameter& param = params_[i];
   if (offloads_states()) return move_gradient_to_host(param);
   if (!gradients_.defined()) gradients_ = tape.empty({own_elements_}, dtype, kPartition, Category::kGradients);
@@ -198,7 +198,7 @@ void DeepSpeedZero::keep_gradient(std::size_t i) {
 }
 
 // At a boundary of accumulation: the norm, the check for overflow, and the copy, converted before it moves.
-void DeepSpeedZero::move_gradient_to_host(const FlatParameter& param) {
+void DeepSpeedZero1And2::move_gradient_to_host(const FlatParameter& param) {
   if (!at_boundary()) return;  // added up in host memory, through the buffer on the card
   {
     const Tensor wide = tape.empty({param.own}, DType::kFloat64, kFloat);
@@ -211,7 +211,7 @@ void DeepSpeedZero::move_gradient_to_host(const FlatParameter& param) {
 }
 
 // Stage 1 reduces at the boundary, all gradients one after the other (reduce_gradients).
-void DeepSpeedZero::after_backward(bool last) {
+void DeepSpeedZero1And2::after_backward(bool last) {
   if (!partitions_gradients()) {
     if (!last) return DeepSpeedEngine::after_backward(last);  // gradients add up, and the bucket stays
     for (std::size_t i = 0; i < params_.size(); ++i) put_into_bucket(i);
@@ -221,7 +221,7 @@ void DeepSpeedZero::after_backward(bool last) {
 }
 
 // independent_gradient_partition_epilogue
-void DeepSpeedZero::finish_micro_batch(bool last) {
+void DeepSpeedZero1And2::finish_micro_batch(bool last) {
   reduce_bucket();
   if (!offloads_states()) {
     if (!accumulated_.defined()) accumulated_ = gradients_;  // else added to what earlier micro-batches left
@@ -236,7 +236,7 @@ void DeepSpeedZero::finish_micro_batch(bool last) {
 
 // --- step()
 
-bool DeepSpeedZero::step() {
+bool DeepSpeedZero1And2::step() {
   micro_batch_ = 0;
   std::vector<std::int64_t> pieces;
   for (const FlatParameter& param : params_) {
@@ -276,13 +276,13 @@ bool DeepSpeedZero::step() {
 }
 
 // complete_grad_norm_calculation_for_cpu_offload: a float32 sum of what was taken in backward.
-void DeepSpeedZero::take_offloaded_norm() {
+void DeepSpeedZero1And2::take_offloaded_norm() {
   const Tensor total = scalar(tape, DType::kFloat32, kNorm);
   tape.synchronize(kNorm);
   offloaded_norms_.clear();
 }
 
-std::vector<HeldRow> DeepSpeedZero::held() const {
+std::vector<HeldRow> DeepSpeedZero1And2::held() const {
   std::vector<HeldRow> rows = {{"weights", checked_multiply(flat_, size_of(dtype)),
                                 "all parameters " + in_dtype() + ", in one flat buffer padded for the ranks"},
                                {"gradients", 0, "none between steps; inside one, " + in_dtype()}};

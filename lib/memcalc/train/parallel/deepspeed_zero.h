@@ -15,7 +15,7 @@ namespace memcalc {
 /// Elements of each trainable parameter in a rank's part, for each rank.
 [[nodiscard]] std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks);
 
-class DeepSpeedZero : public DeepSpeedEngine {
+class DeepSpeedZero1And2 : public DeepSpeedEngine {
  public:
   using DeepSpeedEngine::DeepSpeedEngine;
 
@@ -36,9 +36,9 @@ class DeepSpeedZero : public DeepSpeedEngine {
   };
 
   [[nodiscard]] bool partitions_gradients() const { return run.parallel.data_parallel == DataParallel::kDsZero2; }
-  [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed.overlap_comm.value_or(false); }
+  [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed().overlap_comm.value_or(false); }
   [[nodiscard]] bool at_boundary() const { return micro_batch_ == micro_batches_; }
-  [[nodiscard]] std::int64_t bucket_size() const { return run.parallel.deepspeed.reduce_bucket_size; }
+  [[nodiscard]] std::int64_t bucket_size() const { return run.parallel.deepspeed().reduce_bucket_size; }
   [[nodiscard]] CudaStream reduction_stream() const;
 
   void make_buckets();

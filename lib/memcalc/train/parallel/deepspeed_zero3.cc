@@ -41,7 +41,7 @@ CudaStream DeepSpeedZero3::reduction_stream() const {
 // --- __init__
 
 void DeepSpeedZero3::wrap(Model& model) {
-  const DeepSpeedOptions& options = run.parallel.deepspeed;
+  const DeepSpeedZero& options = run.parallel.deepspeed();
   partition_parameters(model);
   overflow_ = tape.empty({1}, DType::kBool, kZeros);
   make_masters();
@@ -90,7 +90,7 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
     SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
     shared.elements = parameter.tensor.elements();
     shared.part = ceil_div(shared.elements, ranks);
-    shared.persists = shared.elements <= run.parallel.deepspeed.param_persistence_threshold;
+    shared.persists = shared.elements <= run.parallel.deepspeed().param_persistence_threshold;
     number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
     part_elements_ = checked_add(part_elements_, shared.part);
     if (shared.persists) persistent_elements_ += shared.part * ranks;
@@ -108,7 +108,7 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
   sub_groups_.emplace_back();
   std::int64_t in_group = 0;
   for (const SharedParameter& each : params_) {  // _create_fp16_sub_groups
-    if (in_group >= run.parallel.deepspeed.sub_group_size) {
+    if (in_group >= run.parallel.deepspeed().sub_group_size) {
       sub_groups_.emplace_back();
       in_group = 0;
     }

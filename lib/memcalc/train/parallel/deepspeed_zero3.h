@@ -54,7 +54,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   static void run_post_backward(BackwardCall& call);
 
   [[nodiscard]] bool offloads_parameters() const { return run.parallel.offload_parameters != OffloadTo::kNowhere; }
-  [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed.overlap_comm.value_or(true); }
+  [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed().overlap_comm.value_or(true); }
   [[nodiscard]] CudaStream gather_stream() const;
   [[nodiscard]] CudaStream reduction_stream() const;
   [[nodiscard]] SharedParameter& param(int i) { return params_[static_cast<std::size_t>(i)]; }

@@ -70,7 +70,7 @@ std::vector<HeldRow> DeepSpeedZero3::held() const {
   if (!offloads_parameters()) rows.push_back({"weights", weights_.bytes(), padded});
   if (ranks > 1 || offloads_parameters()) {
     rows.push_back({"persistent parameters", sizes(persistent_elements_),
-                    "whole, those of at most " + std::to_string(run.parallel.deepspeed.param_persistence_threshold) +
+                    "whole, those of at most " + std::to_string(run.parallel.deepspeed().param_persistence_threshold) +
                         " elements"});
   }
   if (!offloads_states()) rows.push_back({"gradients", gradients_.bytes(), "of the parts, always there"});

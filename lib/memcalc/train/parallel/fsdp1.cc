@@ -248,7 +248,7 @@ void Fsdp1::pre_backward(Handle& handle) {
   if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
   handle.needs_pre_backward_unshard = false;
   // BACKWARD_PRE is FullyShardedDataParallel's default; accelerate's is NO_PREFETCH (FSDP_BACKWARD_PREFETCH).
-  if (handle.post_forward_index > 0 && run.loop == Loop::kBare) {
+  if (handle.post_forward_index > 0 && !run.uses_trainer()) {
     Handle& target = *post_forward_order_[handle.post_forward_index - 1];
     if (target.needs_pre_backward_unshard && !target.is_prefetched) {
       unshard(target);

@@ -50,7 +50,7 @@ std::vector<Holding> fsdp2_holdings(const Model& model, std::int64_t ranks) {
 Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root)
     : ParallelWrapper(tape, run, rank), root_(root) {
   const std::int64_t ranks = sharing_ranks(run.parallel);
-  shards_ = run.parallel.hsdp_shard > 0 ? run.parallel.hsdp_shard : ranks;
+  shards_ = run.parallel.torch().hsdp_shard > 0 ? run.parallel.torch().hsdp_shard : ranks;
   replicas_ = ranks / shards_;
   const MixedPrecisionPolicy policy = mixed_precision_of(run);  // in the Trainer it takes the place of autocast
   param_dtype_ = policy.param_dtype;
@@ -76,8 +76,8 @@ void Fsdp2::wrap(Model& model) {
   groups_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i], true);
   shard(groups_.back(), units.rest, false);
-  if (run.parallel.keep_last_layer) groups_[units.layers.size() - 1].reshards_after_forward = false;
-  if (run.loop == Loop::kTrainer) {
+  if (run.parallel.torch().keep_last_layer) groups_[units.layers.size() - 1].reshards_after_forward = false;
+  if (run.uses_trainer()) {
     // fsdp2_prepare_model (accelerate 1.15): embedding, final norm and the head that shares its weight are one unit,
     // which is gathered at the start of forward and stays until its backward.
     groups_.back().reshards_after_forward = false;
@@ -95,17 +95,18 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
       shards = checked_add(shards, shard.bytes());
       if (!each.trains) continue;
       gradients = checked_add(gradients, shard.bytes());
-      states.add(rule_of(run.optimizer).state_bytes(shard, run.loop));
+      states.add(rule_of(run.training().optimizer).state_bytes(shard, run.training().loop));
     }
   }
   return {{"offloaded parameters", shards, "this rank's shards, pinned"},
           {"offloaded gradients", gradients, "of these, pinned"},
-          {"offloaded optimizer states", checked_add(states.tensors, states.scalars), rule_of(run.optimizer).states}};
+          {"offloaded optimizer states", checked_add(states.tensors, states.scalars),
+           rule_of(run.training().optimizer).states}};
 }
 
 void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer) {
   group.owner = this;
-  group.reshards_after_forward = run.parallel.reshard_after_forward;
+  group.reshards_after_forward = run.parallel.torch().reshard_after_forward;
   std::vector<Tensor> originals;  // fully_shard's own list, until the call returns; freed in its order, as recorded
   for (Parameter* parameter : parameters) {
     originals.push_back(tape.detach(parameter->tensor));
@@ -135,7 +136,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   }
   const DType param_dtype = param_dtype_.value_or(orig_dtype);
   // Matrices of a layer are those of its linear modules. To autograd what is gathered has the policy's type.
-  param.in_float8 = run.float8 == Float8::kTensorwiseGather && in_layer && whole.rank() == 2;
+  param.in_float8 = run.training().float8 == Float8::kTensorwiseGather && in_layer && whole.rank() == 2;
   param.gathered =
       tape.empty_resizable({param.shard_elements * shards_}, param.in_float8 ? DType::kUInt8 : param_dtype);
   tape.on_meta_device = true;  // the module's tensor changes its type and its storage; nothing is allocated
@@ -163,7 +164,7 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   }
   post_forward(root);
   // In the Trainer the unit ends with the head, so that the last layer is not prefetched before the loss's backward.
-  const bool ends_with_head = (run.loop == Loop::kTrainer && output.logits.defined()) || !output.loss.defined();
+  const bool ends_with_head = (run.uses_trainer() && output.logits.defined()) || !output.loss.defined();
   const Tensor& last = ends_with_head ? output.logits : output.loss;
   if (last.requires_grad()) tape.before_backward_of(last, [this, &root] { pre_backward(root); });
   all_gather_state_.reset();

@@ -184,11 +184,11 @@ Steps with_reductions(const Steps& steps, const Pipeline& pipeline) {
 }  // namespace
 
 Pipeline pipeline_of(const Parallel& parallel, std::int64_t accumulation_steps) {
-  Pipeline pipeline{parallel.schedule, parallel.pipeline, parallel.virtual_stages, parallel.micro_batches,
-                    parallel.megatron.micro_batch_group};
+  Pipeline pipeline{parallel.schedule, parallel.pipeline, parallel.virtual_stages, parallel.micro_batches};
   if (pipeline.stages == 1 && pipeline.micro_batches == 0) pipeline.micro_batches = accumulation_steps;
   if (pipeline.micro_batches == 0) pipeline.micro_batches = pipeline.stages;
-  if (parallel.framework == Framework::kTorch) pipeline.group = pipeline.micro_batches / rounds_of(pipeline);
+  const auto* megatron = std::get_if<MegatronLayout>(&parallel.layout);
+  pipeline.group = megatron != nullptr ? megatron->micro_batch_group : pipeline.micro_batches / rounds_of(pipeline);
   return pipeline;
 }
 

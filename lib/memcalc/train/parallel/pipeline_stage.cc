@@ -219,7 +219,7 @@ Tensor PipelineStageRun::call(const Tensor& x) {
 
 /// What passes from stage to stage.
 Tensor PipelineStageRun::boundary(const Operator& op) const {
-  const DType computed = run_.parallel.fsdp_param_dtype.value_or(weights_dtype_of(run_));
+  const DType computed = run_.parallel.gathered_dtype().value_or(weights_dtype_of(run_));
   const DType dtype = autocast_dtype(run_.precision).has_value() ? DType::kFloat32 : computed;
   const Shape shape{run_.batch_size, run_.sequence_length / run_.parallel.context, hidden_size_};
   return tape_.empty(shape, dtype, op, Category::kCommunication);

@@ -147,7 +147,7 @@ void split_whole_model(Tape& tape, Model& model, const Parallel& parallel) {
     if (is_head) layer->split = LinearSplit::kColumns;
   }
   tape.split_sequence_ranks = parallel.tensor;
-  tape.loss_parallel = parallel.loss_parallel;
+  tape.loss_parallel = parallel.torch().loss_parallel;
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ ParameterGroup ParallelWrapper::optimizer_parameters(const Model& model) const {
 }
 
 MixedPrecisionPolicy mixed_precision_of(const RunSpec& run) {
-  const bool policy = run.loop == Loop::kTrainer && run.precision == Precision::kAmpBf16;
+  const bool policy = run.uses_trainer() && run.precision == Precision::kAmpBf16;
   const std::optional<DType> usual = policy ? std::optional(DType::kBFloat16) : std::nullopt;
-  const Parallel& p = run.parallel;
-  return {.param_dtype = p.fsdp_param_dtype ? p.fsdp_param_dtype : usual,
-          .reduce_dtype = p.fsdp_reduce_dtype ? p.fsdp_reduce_dtype : usual};
+  const TorchMesh& mesh = run.parallel.torch();
+  return {.param_dtype = mesh.fsdp_param_dtype ? mesh.fsdp_param_dtype : usual,
+          .reduce_dtype = mesh.fsdp_reduce_dtype ? mesh.fsdp_reduce_dtype : usual};
 }
 
 Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
@@ -46,7 +46,7 @@ Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
 }
 
 Tensor ParallelWrapper::averaged_loss(const Tensor& loss) {
-  return run.accumulation_steps > 1 ? divide_scalar(loss) : loss;
+  return run.training().accumulation_steps > 1 ? divide_scalar(loss) : loss;
 }
 
 namespace {
@@ -58,7 +58,7 @@ std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, st
     case DataParallel::kDdp: return std::make_unique<Ddp>(tape, run, rank);
     case DataParallel::kZero1: return std::make_unique<Zero1>(tape, run, rank);
     case DataParallel::kDsZero1:
-    case DataParallel::kDsZero2: return std::make_unique<DeepSpeedZero>(tape, run, rank);
+    case DataParallel::kDsZero2: return std::make_unique<DeepSpeedZero1And2>(tape, run, rank);
     case DataParallel::kDsZero3: return std::make_unique<DeepSpeedZero3>(tape, run, rank);
     case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank);
     case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank, chunk);
@@ -80,7 +80,7 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
   if (!p.is_parallel()) return nullptr;
   if (p.expert > 1) return std::make_unique<ExpertParallel>(tape, run, rank);
   std::unique_ptr<ParallelWrapper> wrapper = make_stage_wrapper(tape, run, rank, 0);
-  if (p.context > 1 && p.framework == Framework::kDeepSpeed) {
+  if (p.context > 1 && p.framework() == Framework::kDeepSpeed) {
     return std::make_unique<Ulysses>(tape, run, rank, std::move(wrapper));
   }
   if (p.context > 1) wrapper = std::make_unique<ContextParallelism>(tape, run, rank, std::move(wrapper));

@@ -1,0 +1,79 @@
+// How a model is trained: what only a run that trains has. The option names of the command line are in comments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "memcalc/spec/float8.h"
+
+namespace memcalc {
+
+/// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults.
+enum class Loop : std::uint8_t { kTrainer, kBare };
+
+/// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
+/// torchtitan's list of operators to keep.
+enum class Checkpointing : std::uint8_t { kNone, kFull, kSelective };
+
+/// --compile-parts: the whole model as one graph; each layer by itself, as torchtitan does and accelerate's regional
+/// compilation; these and the loss.
+enum class CompiledParts : std::uint8_t { kModel, kLayers, kLayersAndLoss };
+
+/// --optimizer, with torch's defaults (foreach) where the name says nothing else. kAdafactor is transformers'; what
+/// comes after kMuon is bitsandbytes'. Each has a rule in train/optimizers/.
+enum class Optimizer : std::uint8_t {
+  kAdamWForeach,
+  kAdamWFused,
+  kAdamWForLoop,
+  kSgd,
+  kSgdMomentum,
+  kSgdWeightDecay,
+  kAdam,
+  kAdamWAmsgrad,
+  kNAdam,
+  kRAdam,
+  kAdamax,
+  kAdagrad,
+  kAdagradForLoop,
+  kRmsprop,
+  kAdafactor,
+  kAdafactorRelative,
+  kAdafactorTorch,
+  kMuon,
+  kAdamWBnb,
+  kAdamW8bit,
+  kPagedAdamW,
+  kPagedAdamW8bit,
+  kLion,
+  kLion8bit,
+  kPagedLion,
+  kPagedLion8bit,
+  kRmspropBnb,
+  kRmsprop8bit,
+  kSgdMomentum8bit,
+  kAdEMAMix,
+  kAdEMAMix8bit,
+  kPagedAdEMAMix,
+  kPagedAdEMAMix8bit,
+};
+inline constexpr std::size_t kOptimizerCount = 33;
+
+struct Training {
+  Loop loop = Loop::kTrainer;
+  Optimizer optimizer = Optimizer::kAdamWFused;
+  Checkpointing checkpointing = Checkpointing::kNone;
+  std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
+  std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
+  std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
+  bool loss_in_loop = false;            // the model returns logits alone, as torchtitan's; --loss-in-loop
+  bool compile = false;                 // torch.compile; --compile
+  CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
+  Float8 float8 = Float8::kNone;                         // products of the layers; --float8
+  bool offload_optimizer = false;  // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;  // gradients die once they are copied there; --offload-gradients
+  std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
+};
+
+}  // namespace memcalc
