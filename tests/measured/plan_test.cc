@@ -213,7 +213,7 @@ TEST(Ladder, OfInferenceHasNoTechniqueOfTraining) {
   const ResolvedRun run = resolve(model, {.batch_size = 4, .inference = Inference{}});
   const Ladder ladder = climb(model, run, registry().device("h100-sxm"), true);
   for (const Rung& each : ladder.rungs) {
-    EXPECT_FALSE(each.run.trains()) << each.name;
+    EXPECT_FALSE(each.run.trains()) << each.technique;
     EXPECT_THAT(each.options, Not(ContainsRegex("--accum|--checkpointing|--optimizer|--activation-offload")));
   }
   EXPECT_GT(ladder.rungs.size(), 1U) << "a 16-bit copy of the weights is for inference, too";

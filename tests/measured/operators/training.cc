@@ -69,7 +69,8 @@ Outcome run_optimizer(const OpCase& each) {
   TapeBench bench;
   const std::vector<Parameter> all = parameters(bench, each);
   give_gradients(bench, all);
-  OptimizerSteps optimizer(bench.tape, RunSpec{.loop = Loop::kBare, .optimizer = *kind}, groups_of(each, all));
+  OptimizerSteps optimizer(bench.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = *kind}},
+                           groups_of(each, all));
   Outcome outcome;
   for (const char* part : {"step1", "step2", "step3", "zero_grad"}) {
     bench.start();
@@ -98,7 +99,8 @@ Outcome run_grad_scaler(const OpCase& each) {
   if (each.flag("inf_first")) return {.skipped = "a step that the loss scaler leaves out: depends on values"};
   TapeBench bench;
   const std::vector<Parameter> all = parameters(bench, each);
-  OptimizerSteps optimizer(bench.tape, RunSpec{.loop = Loop::kBare, .optimizer = *kind_of(each)}, groups_of(each, all));
+  OptimizerSteps optimizer(bench.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = *kind_of(each)}},
+                           groups_of(each, all));
   GradScaler scaler(bench.tape, true, 0);
   Outcome outcome;
   const auto compare_part = [&](const std::string& part) {
