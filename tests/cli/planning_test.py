@@ -176,7 +176,7 @@ class Errors(unittest.TestCase):
          "--loop trainer: --emit torchrun writes another program's settings"),
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--loop", "bare", "--emit", "trainer"),
          "--emit trainer: its arguments are the Trainer's"),
-        (("plan", *GPT2, "--gpus", "1000000", "--global-batch", "4"), "from 1 to 65536"),
+        (("plan", *GPT2, "--gpus", "100000", "--global-batch", "4"), "from 1 to 65536"),
         (("max-seq", *GPT2, "--seq", "3"), "leave it out"),
         (("max-seq", "--model", "resnet50"), "takes no sequence"),
         (("max-batch", *GPT2, "--margin", "100"), "margin: expected less"),

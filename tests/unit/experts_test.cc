@@ -104,12 +104,14 @@ TEST(GroupedMm, EveryRowIsMultipliedOnce) {
 }
 
 TEST(GroupedMm, RefusesRowsThatAreNo16Bytes) {
-  EXPECT_EQ(error_text([] {
-              TapeBench bench;
-              const Tensor x = bench.input({64, 12}, kBfloat), weight = bench.input({8, 12, 16}, kBfloat);
-              (void)grouped_mm(x, weight, bench.input({8}, DType::kInt32, false));
-            }),
-            "torch's grouped_mm takes experts of sizes that are multiples of 8 in bfloat16; found 12");
+  EXPECT_EQ(
+      error_text([] {
+        TapeBench bench;
+        const Tensor x = bench.input({64, 12}, kBfloat), weight = bench.input({8, 12, 16}, kBfloat);
+        (void)grouped_mm(x, weight, bench.input({8}, DType::kInt32, false));
+      }),
+      "torch's grouped_mm takes experts whose sizes are multiples of 8 in bfloat16, not 12; accepted: another width of "
+      "the experts, or another precision");
 }
 
 TEST(Sorting, SortTakesTemporaryStorageBeyond4096) {

@@ -256,7 +256,7 @@ TEST(RunFields, ACardThatWasNamedShortlyIsTold) {
   const auto told = [](const std::string& gpu) {
     const Question q = question_of(Words{"--model", "gpt2", "--gpu", gpu});
     return std::count(q.run.assumptions.begin(), q.run.assumptions.end(),
-                      "--gpu " + gpu + " is taken for a100-sxm4-80gb with 80.0 GiB");
+                      "--gpu " + gpu + " is taken for a100-sxm4-80gb with 79.2 GiB");
   };
   EXPECT_EQ(told("A100"), 1);
   EXPECT_EQ(told("a100-sxm4-80gb"), 0);

@@ -9,6 +9,7 @@
 
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plan_space.h"
+#include "memcalc/spec/limits.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
 
@@ -232,14 +233,14 @@ void check(const PlanQuestion& question) {
   constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
   // ZeRO's shares are counted rank by rank, so a simulation takes longer with each: 64 of 65,536 ranks are 4 s of
   // processor time, and beyond them there is no answer in 5 s.
-  constexpr std::int64_t kMostGpus = std::int64_t{1} << 16;
+  constexpr std::int64_t kMostPlanned = kMostGpus / 2;
   const auto refuse = [](const char* what, std::int64_t most, std::int64_t found, const char* why) {
     throw Error(ErrorCode::kUsage, std::string(what) + ": expected a whole number from 1 to " + std::to_string(most) +
                                        ", found " + std::to_string(found) + why);
   };
   if (!question.run.trains()) throw Error(ErrorCode::kUsage, "plan: expected a run that trains, found inference");
-  if (question.gpus < 1 || question.gpus > kMostGpus) {
-    refuse("gpus", kMostGpus, question.gpus, " (a plan for more takes too long: each rank is counted)");
+  if (question.gpus < 1 || question.gpus > kMostPlanned) {
+    refuse("gpus", kMostPlanned, question.gpus, " (a plan for more takes too long: each rank is counted)");
   }
   if (question.global_batch < 1 || question.global_batch > kMostSequences) {
     refuse("global batch", kMostSequences, question.global_batch, "");

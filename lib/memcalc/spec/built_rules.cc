@@ -109,30 +109,28 @@ const BuiltRule kTracedLoop{"traced-loop", "--loop", "a traced module runs in a 
 const BuiltRule kTracedDimensions{"traced-dimensions", "--model", "{} is a parameter of more than {} dimensions",
                                   "parameters of fewer"};
 
+constexpr const BuiltRule* kAll[] = {&kKnownActivation,  &kKnownTorchvision,
+                                     &kMegatronModels,   &kLitGptModels,
+                                     &kImageLargeEnough, &kGroupedExperts,
+                                     &kLoraLayers,       &kLoraTarget,
+                                     &kFreezeName,       &kFreezeNotAll,
+                                     &kMarlinShape,      &kPackedHead,
+                                     &kQuantizedLayers,  &kOffloadedParameterHooks,
+                                     &kTpDivides,        &kTpExperts,
+                                     &kTpPlan,           &kTpNorm,
+                                     &kTpRowBias,        &kTpLayers,
+                                     &kFsdp1Frozen,      &kFsdp1Scalar,
+                                     &kFsdp1Layers,      &kFsdp2Scalar,
+                                     &kFsdp2Layers,      &kZero3Frozen,
+                                     &kZero3Hooks,       &kCpMask,
+                                     &kCpCausal,         &kCpKernel,
+                                     &kStages,           &kCompiledArguments,
+                                     &kTracedPrecision,  &kTracedBatch,
+                                     &kTracedLoop,       &kTracedDimensions};
+
 }  // namespace rules
 
-std::span<const BuiltRule* const> built_rules() {
-  using namespace rules;
-  static constexpr const BuiltRule* kAll[] = {&kKnownActivation,  &kKnownTorchvision,
-                                              &kMegatronModels,   &kLitGptModels,
-                                              &kImageLargeEnough, &kGroupedExperts,
-                                              &kLoraLayers,       &kLoraTarget,
-                                              &kFreezeName,       &kFreezeNotAll,
-                                              &kMarlinShape,      &kPackedHead,
-                                              &kQuantizedLayers,  &kOffloadedParameterHooks,
-                                              &kTpDivides,        &kTpExperts,
-                                              &kTpPlan,           &kTpNorm,
-                                              &kTpRowBias,        &kTpLayers,
-                                              &kFsdp1Frozen,      &kFsdp1Scalar,
-                                              &kFsdp1Layers,      &kFsdp2Scalar,
-                                              &kFsdp2Layers,      &kZero3Frozen,
-                                              &kZero3Hooks,       &kCpMask,
-                                              &kCpCausal,         &kCpKernel,
-                                              &kStages,           &kCompiledArguments,
-                                              &kTracedPrecision,  &kTracedBatch,
-                                              &kTracedLoop,       &kTracedDimensions};
-  return kAll;
-}
+std::span<const BuiltRule* const> built_rules() { return rules::kAll; }
 
 Error refusal(const BuiltRule& rule, std::initializer_list<std::string_view> found) {
   const auto* next = found.begin();
