@@ -60,7 +60,8 @@ CASES = [
     (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
     # sizes
     *((("--model", "gpt2", option, "0"), f"{option}: {WHOLE}, found '0'")
-      for option in ("--layers", "--hidden", "--heads", "--ffn", "--vocab", "--max-positions")),
+      for option in ("--hidden", "--heads", "--ffn", "--vocab", "--max-positions")),
+    (("--model", "gpt2", "--layers", "0"), "--layers: expected a whole number from 1 to 2000, found '0'"),
     (("--arch", "llama", "--model", "gpt2"), "--arch and --model contradict each other"),
     (("--model", "gpt2", "--tie", "--no-tie"), "--tie and --no-tie contradict each other"),
     (("--layers", "4"), "--model: expected a name"),
