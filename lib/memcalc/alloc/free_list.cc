@@ -40,12 +40,17 @@ const FreeList::Index& FreeList::index_of(std::uint32_t bucket) {
   return index;
 }
 
-void FreeList::add_to_index(std::uint32_t self, std::uint32_t bucket) {
-  indexes_.at(bucket).emplace(nodes_[self].size, nodes_[self].address, self);
+void FreeList::link_indexed(std::uint32_t self, std::uint32_t bucket) {
+  link_in_ring(self, bucket);
+  const auto index = indexes_.find(bucket);
+  if (index != indexes_.end()) index->second.emplace(nodes_[self].size, nodes_[self].address, self);
 }
 
-void FreeList::remove_from_index(std::uint32_t self, std::uint32_t bucket) {
-  indexes_.at(bucket).erase({nodes_[self].size, nodes_[self].address, self});
+void FreeList::unlink_indexed(std::uint32_t self) {
+  const Node& node = nodes_[self];
+  const auto index = indexes_.find(node.bucket);
+  if (index != indexes_.end()) index->second.erase({node.size, node.address, self});
+  unlink_from_ring(self);
 }
 
 std::uint32_t FreeList::first_in_index(std::uint32_t bucket, Bytes size, Bytes address) {

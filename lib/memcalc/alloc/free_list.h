@@ -35,15 +35,8 @@ class FreeList {
   [[nodiscard]] Handle best_fit(Bytes size) {
     const std::uint32_t home = bucket_of(size);
     std::uint32_t node = nodes_[next_filled_bucket(home)].next;
-    if (nodes_[node].size < size) [[unlikely]] {
-      // Only the request's own bucket holds smaller blocks than it. Its head ends the search.
-      std::size_t steps = 0;
-      do node = nodes_[node].next;
-      while (nodes_[node].size < size && ++steps < kLongWalk);
-      if (steps == kLongWalk) [[unlikely]]
-        node = first_in_index(home, size, std::numeric_limits<Bytes>::min());
-      if (node == home) node = nodes_[next_filled_bucket(home + 1)].next;
-    }
+    if (nodes_[node].size < size) [[unlikely]]
+      node = first_of_size(node, home, size);
     return node - kBucketCount;
   }
 
@@ -64,8 +57,8 @@ class FreeList {
     const std::uint32_t self = node_of(block);
     Node& node = nodes_[self];
     const std::uint32_t bucket = bucket_of(size);
-    // Most often the block is alone in its bucket and stays there.
-    const bool stays = node.bucket == bucket && node.previous == node.next && !is_indexed(bucket);
+    // Most often the block is alone in its bucket and stays there. A ring of one has no index.
+    const bool stays = node.bucket == bucket && node.previous == node.next && !has_indexes_;
     if (!stays) unlink(self);
     node.size = size;
     node.address = address;
@@ -114,6 +107,18 @@ class FreeList {
   }
 
   void link(std::uint32_t self, std::uint32_t bucket) {
+    if (has_indexes_) [[unlikely]]
+      return link_indexed(self, bucket);
+    link_in_ring(self, bucket);
+  }
+
+  void unlink(std::uint32_t self) {
+    if (has_indexes_) [[unlikely]]
+      return unlink_indexed(self);
+    unlink_from_ring(self);
+  }
+
+  void link_in_ring(std::uint32_t self, std::uint32_t bucket) {
     const std::uint32_t first = nodes_[bucket].next;
     const std::uint32_t last = nodes_[bucket].previous;
     // Most blocks go to an end of the ring (in an empty one, first and last are the head). Which end is hard to
@@ -131,12 +136,22 @@ class FreeList {
     nodes_[before].next = self;
     nodes_[after].previous = self;
     filled_[bucket / 64] |= std::uint64_t{1} << (bucket % 64);
-    if (is_indexed(bucket)) [[unlikely]]
-      add_to_index(self, bucket);
+  }
+
+  // Pre: `node` is the first of the request's own bucket, which alone holds smaller blocks than it. Its head ends the
+  // search.
+  [[nodiscard]] [[gnu::noinline]] std::uint32_t first_of_size(std::uint32_t node, std::uint32_t home, Bytes size) {
+    std::size_t steps = 0;
+    do node = nodes_[node].next;
+    while (nodes_[node].size < size && ++steps < kLongWalk);
+    if (steps == kLongWalk) [[unlikely]]
+      node = first_in_index(home, size, std::numeric_limits<Bytes>::min());
+    return node == home ? nodes_[next_filled_bucket(home + 1)].next : node;
   }
 
   // Pre: first is better than self, last is not. Walks from both ends, since a group of equal sizes can be long.
-  [[nodiscard]] std::uint32_t last_better_than(std::uint32_t self, std::uint32_t first, std::uint32_t last) {
+  [[nodiscard]] [[gnu::noinline]] std::uint32_t last_better_than(std::uint32_t self, std::uint32_t first,
+                                                                 std::uint32_t last) {
     for (std::size_t steps = 0; steps < kLongWalk; ++steps) {
       const std::uint32_t second = nodes_[first].next;
       if (is_better(self, second)) return first;
@@ -147,10 +162,8 @@ class FreeList {
     return nodes_[first_in_index(bucket_of(nodes_[self].size), nodes_[self].size, nodes_[self].address)].previous;
   }
 
-  void unlink(std::uint32_t self) {
+  void unlink_from_ring(std::uint32_t self) {
     const Node& node = nodes_[self];
-    if (is_indexed(node.bucket)) [[unlikely]]
-      remove_from_index(self, node.bucket);
     nodes_[node.previous].next = node.next;
     nodes_[node.next].previous = node.previous;
     // Whether the ring is empty now is hard to predict: the bit is cleared without a branch.
@@ -167,17 +180,17 @@ class FreeList {
     return word * 64 + static_cast<std::uint32_t>(std::countr_zero(filled_[word]));
   }
 
-  void make_room_for(std::uint32_t node);
+  [[gnu::cold]] void make_room_for(std::uint32_t node);
 
   /// The blocks of one bucket, by size, address and node.
   using Index = std::set<std::tuple<Bytes, Bytes, std::uint32_t>>;
-  [[nodiscard]] bool is_indexed(std::uint32_t bucket) const { return has_indexes_ && indexes_.contains(bucket); }
   [[nodiscard]] const Index& index_of(std::uint32_t bucket);
-  void add_to_index(std::uint32_t self, std::uint32_t bucket);
-  void remove_from_index(std::uint32_t self, std::uint32_t bucket);
+  // The same where some rings have an index. Rare, and kept out of what is inlined.
+  [[gnu::cold]] void link_indexed(std::uint32_t self, std::uint32_t bucket);
+  [[gnu::cold]] void unlink_indexed(std::uint32_t self);
   // The best one of at least this size and, among equals, of at least this address; the head where there is none. Makes
   // the index where there is none.
-  [[nodiscard]] std::uint32_t first_in_index(std::uint32_t bucket, Bytes size, Bytes address);
+  [[nodiscard]] [[gnu::cold]] std::uint32_t first_in_index(std::uint32_t bucket, Bytes size, Bytes address);
 
   KeptVector<Node> nodes_;                              // the heads of the buckets, then a node for each handle
   std::array<std::uint64_t, kWordCount + 1> filled_{};  // a bit for each bucket that holds a block, and the extra one

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bitset>
+#include <cstddef>
 #include <utility>
 
 #include "memcalc/cost/kernel_time.h"
@@ -63,24 +65,30 @@ std::string capability_of(const DeviceSpec& device) {
 
 std::vector<std::string> missing_rates(const KernelList& kernels, const DeviceSpec& device) {
   std::vector<std::string> missing;
-  const auto need = [&](bool known, std::string name) {
-    if (!known && std::find(missing.begin(), missing.end(), name) == missing.end()) missing.push_back(std::move(name));
+  const auto miss = [&](std::string name) {
+    if (std::find(missing.begin(), missing.end(), name) == missing.end()) missing.push_back(std::move(name));
   };
+  const bool knows_links = device.link_bytes_per_second > 0 || device.pcie_bytes_per_second > 0;
+  const bool knows_memory = device.memory_bandwidth_bytes_per_second > 0;
+  const bool knows_float32 = device.fp32_flops_per_second > 0;
+  std::bitset<std::size_t{1} << 14U> seen;  // kinds of kernels in their types: each asks for the same rates always
   for (const Kernel& kernel : kernels) {
     if (kernel.collective != Collective::kNone) {
-      const bool alone = kernel.group_size < 2;
-      need(alone || device.link_bytes_per_second > 0 || device.pcie_bytes_per_second > 0,
-           "bytes/s between cards (NVLink or PCIe)");
+      if (!knows_links && kernel.group_size > 1) miss("bytes/s between cards (NVLink or PCIe)");
       continue;
     }
+    const std::size_t sort = (static_cast<std::size_t>(kernel.kind) << 8U) |
+                             (static_cast<std::size_t>(kernel.dtype) << 1U) | static_cast<std::size_t>(kernel.flag);
+    if (seen.test(sort)) continue;
+    seen.set(sort);
     if (!runs_on_card(kernel)) continue;
-    need(device.memory_bandwidth_bytes_per_second > 0, "bytes/s of its memory");
+    if (!knows_memory) miss("bytes/s of its memory");
     if (!multiplies(kernel)) {
-      need(device.fp32_flops_per_second > 0, "float32 FLOP/s");
+      if (!knows_float32) miss("float32 FLOP/s");
       continue;
     }
-    if (!knows_products(kernel, device)) need(false, rate_of_products(kernel, device));
-    if (kernel.kind != KernelKind::kConvolution) need(device.multiprocessors > 0, "the number of multiprocessors");
+    if (!knows_products(kernel, device)) miss(rate_of_products(kernel, device));
+    if (kernel.kind != KernelKind::kConvolution && device.multiprocessors < 1) miss("the number of multiprocessors");
   }
   return missing;
 }
