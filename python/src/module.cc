@@ -91,9 +91,7 @@ void add_specs(py::module_& m) {
       .def(
           "device",
           [](const SpecRegistry& r, const std::string& name) {
-            DeviceSpec device = r.device(name);
-            device.reference = name;
-            return std::make_shared<const DeviceSpec>(std::move(device));
+            return std::make_shared<const DeviceSpec>(r.device(name));
           },
           py::arg("reference"))
       .def("models", [](const SpecRegistry& r) { return render(r.models(), Format::kJson); })

@@ -13,6 +13,7 @@
 #include "memcalc/planning.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/typed_run.h"
 
 namespace memcalc {
 namespace {
@@ -214,9 +215,27 @@ TEST(Ladder, OfInferenceHasNoTechniqueOfTraining) {
   const Ladder ladder = climb(model, run, registry().device("h100-sxm"), true);
   for (const Rung& each : ladder.rungs) {
     EXPECT_FALSE(each.run.trains()) << each.technique;
-    EXPECT_THAT(each.options, Not(ContainsRegex("--accum|--checkpointing|--optimizer|--activation-offload")));
+    EXPECT_THAT(each.command, Not(ContainsRegex("--accum|--checkpointing|--optimizer|--activation-offload")));
   }
   EXPECT_GT(ladder.rungs.size(), 1U) << "a 16-bit copy of the weights is for inference, too";
+}
+
+TEST(Ladder, TheCommandOfARungAsksForItsRun) {
+  const ModelSpec model = registry().model("gpt2");
+  for (const Loop loop : {Loop::kTrainer, Loop::kBare}) {
+    const ResolvedRun run = resolve(model, {.batch_size = 16, .loop = loop});
+    const Ladder ladder = climb(model, run, registry().device("t4"), true);
+    int asked = 0;
+    for (const Rung& each : ladder.rungs) {
+      SCOPED_TRACE(each.command);
+      ASSERT_TRUE(each.command.starts_with("memcalc --model gpt2"));
+      if (!each.outcome.answered()) continue;
+      ++asked;
+      const std::vector<std::string> words = test::words_in(each.command.substr(std::string("memcalc ").size()));
+      EXPECT_EQ(outcome_of(estimate(test::question_of(words))).needed, each.outcome.needed);
+    }
+    EXPECT_GT(asked, 7);
+  }
 }
 
 TEST(Ladder, EndsAtTheFirstThatFits) {

@@ -83,6 +83,8 @@ const test::RuleCase kCases[] = {
      kTwoStages},
     {"megatron-deferral-limit", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().deferral_limit = 2; },
      kTwoStages},
+    {"megatron-block-needs-layers", "llama-3.2-1b",
+     [](RunSpec& run) { run.parallel.megatron().recomputes_blocks = true; }, kPlain},
     {"megatron-layer-scaling", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().scales_by_layer = true; },
      kPlain},
     {"megatron-one-activation", "llama-3.2-1b",

@@ -53,6 +53,14 @@ void FreeList::unlink_indexed(std::uint32_t self) {
   unlink_from_ring(self);
 }
 
+std::uint32_t FreeList::enter_index(std::uint32_t self) {
+  const Node& node = nodes_[self];
+  const std::uint32_t bucket = bucket_of(node.size);
+  const std::uint32_t next = first_in_index(bucket, node.size, node.address);
+  indexes_.at(bucket).emplace(node.size, node.address, self);
+  return nodes_[next].previous;
+}
+
 std::uint32_t FreeList::first_in_index(std::uint32_t bucket, Bytes size, Bytes address) {
   const Index& index = index_of(bucket);
   const auto found = index.lower_bound({size, address, 0});

@@ -159,7 +159,7 @@ class FreeList {
       last = nodes_[last].previous;
       if (is_better(last, self)) return last;
     }
-    return nodes_[first_in_index(bucket_of(nodes_[self].size), nodes_[self].size, nodes_[self].address)].previous;
+    return enter_index(self);
   }
 
   void unlink_from_ring(std::uint32_t self) {
@@ -188,6 +188,8 @@ class FreeList {
   // The same where some rings have an index. Rare, and kept out of what is inlined.
   [[gnu::cold]] void link_indexed(std::uint32_t self, std::uint32_t bucket);
   [[gnu::cold]] void unlink_indexed(std::uint32_t self);
+  // Puts a node into the index of its bucket, which it makes where there is none; the node before it in the ring.
+  [[gnu::cold]] std::uint32_t enter_index(std::uint32_t self);
   // The best one of at least this size and, among equals, of at least this address; the head where there is none. Makes
   // the index where there is none.
   [[nodiscard]] [[gnu::cold]] std::uint32_t first_in_index(std::uint32_t bucket, Bytes size, Bytes address);

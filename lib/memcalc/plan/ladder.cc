@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/report/quantity.h"
+#include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 namespace {
@@ -11,7 +12,6 @@ namespace {
 /// How a technique changes a run; false where it is there already or has nothing to change.
 struct Technique {
   const char* name;
-  const char* options;
   const char* price;
   bool (*apply)(RunSpec&);
 };
@@ -96,26 +96,21 @@ bool quantize(RunSpec& run) {
 }
 
 const Technique kTechniques[] = {
-    {"gradient accumulation, micro-batches of 1", "--bs 1 --accum BATCH", "less work at once: slower on a small model",
-     accumulate},
-    {"mixed precision (autocast, bfloat16)", "--precision amp-bf16", "none: faster on tensor cores", mix_precision},
-    {"selective checkpointing", "--checkpointing selective", "some of forward again, in backward",
+    {"gradient accumulation, micro-batches of 1", "less work at once: slower on a small model", accumulate},
+    {"mixed precision (autocast, bfloat16)", "none: faster on tensor cores", mix_precision},
+    {"selective checkpointing", "some of forward again, in backward",
      [](RunSpec& run) { return checkpoint(run, Checkpointing::kSelective); }},
-    {"checkpointing of every layer", "--checkpointing full", "forward again in backward: up to a third more time",
+    {"checkpointing of every layer", "forward again in backward: up to a third more time",
      [](RunSpec& run) { return checkpoint(run, Checkpointing::kFull); }},
-    {"8-bit optimizer (bitsandbytes)", "--optimizer adamw-8bit", "states are rounded to 8 bits", quantize_states},
-    {"fused loss and kernels (Liger)", "--liger", "none: faster", fuse_loss},
-    {"activations on the host", "--activation-offload", "copies over PCIe", offload},
-    {"optimizer states paged to the host", "--optimizer paged-adamw-8bit", "copies over PCIe, where the card is full",
-     offload_optimizer},
-    {"sharding over 2 GPUs (FSDP2)", "--gpus 2 --parallel fsdp2 --loop bare", "a second GPU; weights are gathered",
-     [](RunSpec& run) { return shard(run, 2); }},
-    {"sharding over 4 GPUs (FSDP2)", "--gpus 4 --parallel fsdp2 --loop bare", "four GPUs",
-     [](RunSpec& run) { return shard(run, 4); }},
-    {"sharding over 8 GPUs (FSDP2)", "--gpus 8 --parallel fsdp2 --loop bare", "eight GPUs",
-     [](RunSpec& run) { return shard(run, 8); }},
-    {"LoRA, rank 16", "--lora 16 --weights-dtype bf16", "only adapters are trained", adapt},
-    {"QLoRA, rank 16", "--lora 16 --quantize nf4-double", "only adapters are trained, on a rounded base", quantize},
+    {"8-bit optimizer (bitsandbytes)", "states are rounded to 8 bits", quantize_states},
+    {"fused loss and kernels (Liger)", "none: faster", fuse_loss},
+    {"activations on the host", "copies over PCIe", offload},
+    {"optimizer states paged to the host", "copies over PCIe, where the card is full", offload_optimizer},
+    {"sharding over 2 GPUs (FSDP2)", "a second GPU; weights are gathered", [](RunSpec& run) { return shard(run, 2); }},
+    {"sharding over 4 GPUs (FSDP2)", "four GPUs", [](RunSpec& run) { return shard(run, 4); }},
+    {"sharding over 8 GPUs (FSDP2)", "eight GPUs", [](RunSpec& run) { return shard(run, 8); }},
+    {"LoRA, rank 16", "only adapters are trained", adapt},
+    {"QLoRA, rank 16", "only adapters are trained, on a rounded base", quantize},
 };
 
 /// LoRA and QLoRA are other ways than sharding, on one card again.
@@ -127,7 +122,8 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
              const SearchControl& control) {
   Ladder ladder{.model = model.name, .device = device, .assumptions = run.assumptions};
   const Report asked = estimate(model, run.run, device);  // wrong input is refused here
-  ladder.rungs.push_back({"as asked", "", "", run.run, outcome_of(asked), true});
+  const auto command = [&](const RunSpec& rung) { return "memcalc " + command_of(RunRecord{model, rung, &device}); };
+  ladder.rungs.push_back({"as asked", "", run.run, command(run.run), outcome_of(asked), true});
   std::size_t standing = 0;  // the rung that the next one is added to
   std::size_t one_card = 0;  // the last one of them without sharding
   if (ladder.rungs[0].outcome.fits) ladder.first_fit = 0;
@@ -138,8 +134,9 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
       break;
     }
     if (starts_anew(technique)) standing = one_card;
-    Rung rung{technique.name, technique.options, technique.price, ladder.rungs[standing].run, {}, false};
+    Rung rung{technique.name, technique.price, ladder.rungs[standing].run, "", {}, false};
     if (!technique.apply(rung.run)) continue;
+    rung.command = command(rung.run);
     rung.outcome = outcome_of(Candidate{model, rung.run, device});
     rung.kept = rung.outcome.answered() && rung.outcome.needed < ladder.rungs[standing].outcome.needed;
     ladder.rungs.push_back(std::move(rung));
@@ -180,7 +177,7 @@ Answer answer_of(const Ladder& ladder) {
                     {"step_seconds", "step", Unit::kSeconds, true},
                     {"kept", "kept", Unit::kYesNo, true},
                     {"headroom_bytes", "headroom", Unit::kBytes, true},
-                    {"options", "options", Unit::kText, true},
+                    {"command", "command", Unit::kText, true},
                     {"price", "what it costs", Unit::kText, true},
                     {"refusal", "why not", Unit::kText, true}};
   for (const Rung& rung : ladder.rungs) {
@@ -193,7 +190,7 @@ Answer answer_of(const Ladder& ladder) {
       row[4] = rung.kept;
       row[5] = rung.outcome.headroom;
     }
-    row[6] = rung.options;
+    row[6] = rung.command;
     row[7] = rung.price;
     if (!rung.outcome.answered()) {
       row[8] = rung.outcome.refusal;
@@ -201,6 +198,7 @@ Answer answer_of(const Ladder& ladder) {
     }
     answer.rows.push_back(std::move(row));
   }
+  if (ladder.first_fit && *ladder.first_fit > 0) answer.notes.push_back(ladder.rungs[*ladder.first_fit].command);
   if (!ladder.complete) answer.notes.emplace_back("stopped early: the techniques that were tried by then");
   return answer;
 }

@@ -15,9 +15,9 @@ namespace memcalc {
 
 struct Rung {
   std::string technique;  // "checkpointing of every layer"
-  std::string options;    // of the command line, that add it
   std::string price;      // what it costs, in words
   RunSpec run;            // with this technique and those kept before it
+  std::string command;    // that asks for this run: "memcalc --model gpt2 --bs 4 …"
   Outcome outcome;
   bool kept = false;  // needs less than the rung before it, so the next one stands on it
 };

@@ -260,6 +260,12 @@ SpecRegistry::SpecRegistry(std::string directory) : directories_{std::move(direc
 SpecRegistry::SpecRegistry(std::vector<std::string> directories) : directories_(std::move(directories)) {}
 
 ModelSpec SpecRegistry::model(const std::string& reference) const {
+  ModelSpec model = find_model(reference);
+  model.reference = reference;
+  return model;
+}
+
+ModelSpec SpecRegistry::find_model(const std::string& reference) const {
   // A plain word is a name first: a folder "gpt2" in the working directory must not change what `gpt2` means.
   if (!is_plain_name(reference)) {
     if (is_directory(reference)) return model_from_directory(reference);
@@ -324,6 +330,12 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
 }  // namespace
 
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
+  DeviceSpec device = find_device(reference);
+  device.reference = reference;
+  return device;
+}
+
+DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
   if (!is_plain_name(reference)) {
     if (is_file(reference)) {
       return with_rates(directories_, read_device_file(JsonDocument::read_file(reference).root()).device);

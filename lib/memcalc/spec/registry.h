@@ -69,6 +69,8 @@ class SpecRegistry {
   [[nodiscard]] std::vector<DeviceListing> devices() const;
 
  private:
+  [[nodiscard]] ModelSpec find_model(const std::string& reference) const;
+  [[nodiscard]] DeviceSpec find_device(const std::string& reference) const;
   /// The file that describes a model.
   [[nodiscard]] std::string model_path(const std::string& reference) const;
 

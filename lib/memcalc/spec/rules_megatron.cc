@@ -152,6 +152,13 @@ constexpr Rule kArguments[] = {
      .accepted = "--megatron defer-embedding-wgrad-compute,wgrad-deferral-limit=N",
      .broken =
          [](const RuleQuestion& q) { return options_of(q).deferral_limit > 0 && !options_of(q).defers_head_gradient; }},
+    // core/transformer/transformer_config.py, __post_init__: without a number it raises ValueError.
+    {.id = "megatron-block-needs-layers",
+     .options = "--megatron",
+     .message = "recompute-method=block recomputes the first layers of a stage, and how many is not said",
+     .accepted = "--megatron recompute-method=block,recompute-num-layers=N",
+     .broken =
+         [](const RuleQuestion& q) { return options_of(q).recomputes_blocks && options_of(q).recompute_layers == 0; }},
     {.id = "megatron-layer-scaling",
      .options = "--megatron",
      .message = "apply-query-key-layer-scaling is modelled with transformer-impl=local alone",

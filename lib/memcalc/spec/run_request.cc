@@ -86,7 +86,7 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry) {
   Question question{model_of(request, registry), {}, {}, request.gpu.empty(), request.time};
   question.run = resolve_request(question.model, request);
   question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
-  question.device.reference = request.gpu;
+  if (question.device_assumed) question.device.reference.clear();
   if (question.device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + question.device.name + ": none was named (--gpu)");
   } else {
