@@ -42,12 +42,9 @@ std::vector<FitRow> fits_on_common_cards(const SpecRegistry& registry, const Que
   for (const char* name : kCommonCards) {
     if (name != report.device.name) others.push_back(registry.device(name));
   }
-  const Bytes needed = report.device_used_bytes.value_or(report.memory.peak_reserved);
-  // Cards whose context was not measured are given the assumed card's.
-  const Bytes managed = report.device_used_bytes ? report.managed_on_device_bytes : 0;
-  const Bytes context = needed - managed - report.memory.peak_reserved;
-  std::vector<FitRow> rows = fits_on(question.model, question.run.run, others, context);
-  rows.push_back({report.device.name, report.device.memory_bytes, needed, report.fits});
+  std::vector<FitRow> rows = fits_on(question.model, question.run.run, others);
+  rows.push_back(
+      {report.device.name, report.device.memory_bytes, report.needed(), report.needed_error, report.verdict});
   std::stable_sort(rows.begin(), rows.end(),
                    [](const FitRow& a, const FitRow& b) { return a.memory_bytes < b.memory_bytes; });
   return rows;
@@ -68,7 +65,7 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
     report.other_gpus = fits_on_common_cards(SpecRegistry(find_specs(arguments.run.specs)), question, report);
   }
   output.write(render(report, format, options));
-  return arguments.require_fit && !report.fits ? kAnsweredNo : kAnswered;
+  return arguments.require_fit && !report.fits() ? kAnsweredNo : kAnswered;
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 """The rows of tests/measured/published/megatron_*.jsonl as memcalc's options: (config, argv) of each."""
 import json
 
-from memcalc_pages import ROOT
+from memcalc_pages import GIB, PUBLISHED, ROOT, Refused, json_lines
+
+LEAST_GOLDEN = 1.5 * GIB  # below it, what Megatron takes beside the model counts
 
 DEEPSEEK = {"num_attention_heads": 128, "num_key_value_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512,
             "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1,
@@ -148,3 +150,28 @@ def card(name, environment, memcalc):
     numbers = [int(part) for part in setting.split(":") if part]
     spec["cublas_workspace_bytes"] = sum(1024 * size * count for size, count in zip(numbers[::2], numbers[1::2]))
     return str(memcalc.file(spec, f"{name}.json"))
+
+
+def asked(memcalc, cases):
+    """The answers to (config, argv), rank by rank."""
+    return memcalc.all([["--model", memcalc.file(config), *argv, "--per-rank"] for config, argv in cases])
+
+
+def golden_rows(memcalc):
+    """Megatron-LM's functional tests: what its file says of its source, rows (case, platform, question, measured, found) of
+    allocated bytes on the last rank, and {case: why it was left out}."""
+    source, *cases = json_lines(PUBLISHED / "megatron_golden.jsonl")
+    wanted, left_out = [], {}
+    for case in cases:
+        reason = not_understood(case)
+        for platform, measured in case["max_allocated_bytes_last_rank"].items():
+            if measured < LEAST_GOLDEN: continue
+            if reason: left_out[case["case"]] = reason
+            else:
+                of_platform = lambda name, environment: card(name, environment, memcalc)
+                wanted.append((case["case"], platform, golden_case(case, platform, of_platform), measured))
+    rows = []
+    for (name, platform, question, measured), answer in zip(wanted, asked(memcalc, [each[2] for each in wanted])):
+        if isinstance(answer, Refused): left_out[name] = str(answer)
+        else: rows.append((name, platform, question, measured, answer["ranks"][-1]["peak_allocated_bytes"]))
+    return source, rows, left_out

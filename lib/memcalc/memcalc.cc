@@ -30,7 +30,7 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run,
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.
 FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
   ReplayOptions options = replay_options(report.run, report.device, symbolic.measured_from);
-  const Bytes in_use = report.device_used_bytes.value_or(report.memory.peak_reserved) - report.managed_on_device_bytes;
+  const Bytes in_use = report.needed() - report.managed_on_device_bytes;
   options.capacity = report.device.memory_bytes - (in_use - report.memory.peak_reserved);
   if (report.memory.exact_peak > *options.capacity) return {.runs = false, .retries = 0};  // for any allocator
   const ReplayResult memory = replay(symbolic.trace, options);
@@ -43,7 +43,7 @@ Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpe
   ReplayResult memory = replay(symbolic.trace, options);                            // what the allocator makes of it
   const std::optional<StepTime> time = time_of(symbolic, run, device);              // how long it takes
   Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
-  if (!report.fits && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
+  if (!report.fits() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   return report;
 }
 

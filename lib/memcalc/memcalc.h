@@ -60,9 +60,8 @@ namespace memcalc {
 [[nodiscard]] Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device);
 
 /// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
-/// Where a card's context is not known, `unknown_context` is added to what it reserves.
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
-                                          std::span<const DeviceSpec> devices, Bytes unknown_context = 0);
+                                          std::span<const DeviceSpec> devices);
 
 /// Every parameter of the model as it is trained in this run, in the order of named_parameters(): sizes do not depend
 /// on batch or sequence. Throws as estimate() does.

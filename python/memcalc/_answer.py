@@ -49,7 +49,7 @@ class Answer:
         if self.command in _VALUE_OF: return self.facts.get(_VALUE_OF[self.command])
         if not self._positive: return None
         if self.command == "plan": return self.rows[0]["options"] if self.rows else None
-        if self.command == "ladder": return next((row["technique"] for row in self.rows if row.get("fits")), None)
+        if self.command == "ladder": return next((row["technique"] for row in self.rows if row.get("verdict") == "fits"), None)
         return None
 
     @property
@@ -177,7 +177,7 @@ def _searched(axes: matplotlib.axes.Axes, rows: list[dict[str, Any]], facts: dic
 def _bars(axes: matplotlib.axes.Axes, rows: list[dict[str, Any]], key: str, unit: int) -> None:
     rows = [row for row in rows if key in row][::-1]  # the first row on top
     axes.barh(range(len(rows)), [row[key] / unit for row in rows],
-              color=[_FITS if row.get("fits", True) else _FITS_NOT for row in rows])
+              color=[_FITS if row.get("verdict", "fits") == "fits" else _FITS_NOT for row in rows])
     axes.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize="small")
     memory = {row["needed_bytes"] + row["headroom_bytes"] for row in rows if "headroom_bytes" in row}
     if key == "needed_bytes" and len(memory) == 1: axes.axvline(memory.pop() / unit, color="#888888", ls="--")

@@ -27,6 +27,8 @@ def _size(count: int) -> str:
         value /= 1024
     return f"{value:.0f} GiB" if value >= 1000 else f"{value:.3g} GiB"
 
+_VERDICTS = {"fits": "fits on", "too-close": "is too close to call on", "does-not-fit": "does not fit on"}
+
 
 class Report:
     """The answer to one question. Sizes are bytes. `str(report)` is the text of the command line, `to_dict()` its JSON
@@ -59,8 +61,13 @@ class Report:
 
     @property
     def fits(self) -> bool:
-        """On the card that was named (or assumed)."""
+        """On the card that was named (or assumed), beyond the error of such predictions."""
         return self._core.fits
+
+    @property
+    def verdict(self) -> str:
+        """"fits", "too-close" (within the error of such predictions: either may happen) or "does-not-fit"."""
+        return self._core.verdict
 
     @property
     def parameters(self) -> int:
@@ -217,9 +224,9 @@ class Report:
 
     def __repr__(self) -> str:
         values = self._values()
-        fits = "fits" if self.fits else "does not fit"
+        fits = _VERDICTS[self.verdict]
         return (f"<memcalc.Report {values['model']['name']}: {_size(self.peak_allocated_bytes)} allocated, "
-                f"{_size(self.peak_reserved_bytes)} reserved, {fits} on {values['device']['name']}>")
+                f"{_size(self.peak_reserved_bytes)} reserved, {fits} {values['device']['name']}>")
 
     def _repr_html_(self) -> str:
         values = self._values()
@@ -236,7 +243,7 @@ class Report:
         used = self.device_used_bytes
         facts = [f"{_size(self.peak_allocated_bytes)} allocated", f"{_size(self.peak_reserved_bytes)} reserved"]
         if used is not None: facts.append(f"{_size(used)} of {_size(values['device']['memory_bytes'])} in use")
-        verdict = "fits on" if self.fits else "does <b>not</b> fit on"
+        verdict = _VERDICTS[self.verdict].replace("not", "<b>not</b>")
         title = f"{html.escape(values['model']['name'])} {verdict} {html.escape(values['device']['name'])}"
         return (f'<table class="memcalc"><caption style="text-align:left"><b>{title}</b>: {", ".join(facts)}</caption>'
                 f'<tbody>{"".join(rows)}</tbody></table>')

@@ -50,7 +50,7 @@ Row row_of(const Report& report) {
   const ReplayResult& memory = report.memory;
   Row row;
   row.ok = 1;
-  row.fits = report.fits ? 1 : 0;
+  row.fits = report.fits() ? 1 : 0;
   row.numbers = {memory.peak_allocated,     memory.peak_reserved,    report.device_used_bytes.value_or(-1),
                  memory.exact_peak,         memory.slack_at_peak,    memory.allocated_at_end,
                  report.host_memory.pinned, report.parameters_total, report.parameters_trainable};

@@ -43,7 +43,7 @@ class Json(unittest.TestCase):
         answer = report(*BERT)
         del answer["memory"]["peak_reserved_bytes"]
         answer["memory"]["new"] = 1
-        answer["fits"] = "yes"
+        answer["verdict"] = "yes"
         self.assertEqual(len(list(violations(answer, SCHEMA))), 3)
 
     def test_categories_sum_to_the_peak(self):

@@ -80,9 +80,9 @@ class Answers(unittest.TestCase):
     def test_the_largest_batch_is_what_estimate_says(self):
         answer = json.loads(run("max-batch", *GPT2, "--gpu", "rtx-4090", "--format", "json").stdout)
         largest = answer["facts"]["largest"]
-        for batch, fits in ((largest, True), (largest + 1, False)):
+        for batch, fits in ((largest, True), (largest + 1, False)):  # or too close to call
             report = json.loads(run(*GPT2, "--bs", batch, "--gpu", "rtx-4090", "--format", "json").stdout)
-            self.assertEqual(report["fits"], fits)
+            self.assertEqual(report["verdict"] == "fits", fits)
 
     def test_a_cache_is_kept_where_nothing_is_checkpointed(self):
         process = run("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--use-cache", "--simulate", "8")

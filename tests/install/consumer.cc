@@ -12,7 +12,7 @@ int main() {
         memcalc::resolve(model, {.batch_size = 4, .precision = memcalc::Precision::kAmpFp16});
     const memcalc::Report report = memcalc::estimate(model, run, device);
     std::cout << memcalc::render(report, memcalc::Format::kText);
-    return report.fits ? 0 : 1;
+    return report.fits() ? 0 : 1;
   } catch (const memcalc::Error& error) {
     std::cerr << error.what() << '\n';
     return 2;

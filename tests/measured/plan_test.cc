@@ -53,7 +53,7 @@ TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
   for (std::size_t i = 0; i < plan.front.size(); ++i) {
     const PlanEntry& each = plan.front[i];
     const Report report = estimate(asked.model, each.run, asked.device);
-    EXPECT_TRUE(each.outcome.fits);
+    EXPECT_TRUE(each.outcome.fits());
     if (!each.outcome.built_whole) {
       EXPECT_EQ(each.outcome.reserved, report.memory.peak_reserved);
     }
@@ -244,8 +244,8 @@ TEST(Ladder, EndsAtTheFirstThatFits) {
   const Ladder ladder = climb(model, run, registry().device("h100-sxm"));
   ASSERT_TRUE(ladder.first_fit.has_value());
   EXPECT_EQ(*ladder.first_fit, ladder.rungs.size() - 1);
-  EXPECT_TRUE(ladder.rungs.back().outcome.fits);
-  for (std::size_t i = 0; i + 1 < ladder.rungs.size(); ++i) EXPECT_FALSE(ladder.rungs[i].outcome.fits);
+  EXPECT_TRUE(ladder.rungs.back().outcome.fits());
+  for (std::size_t i = 0; i + 1 < ladder.rungs.size(); ++i) EXPECT_FALSE(ladder.rungs[i].outcome.fits());
   const Outcome again = outcome_of(Candidate{model, ladder.rungs.back().run, registry().device("h100-sxm")});
   EXPECT_EQ(again.needed, ladder.rungs.back().outcome.needed);
 }

@@ -36,7 +36,7 @@ namespace memcalc::test {
   report.memory.reserved_at_end = 6754 * kMiB;
   report.memory.segments_at_peak = 301;
   report.device_used_bytes = 6754 * kMiB + 767 * kMiB;
-  report.fits = true;
+  report.verdict = Verdict::kFits;
   report.peak_operator = "AddmmBackward0>aten::mm";
   report.peak_phase = Phase::kBackward;
   report.peak_step = 1;
@@ -76,7 +76,8 @@ namespace memcalc::test {
   report.run.training().checkpointing = Checkpointing::kFull;
   report.run.training().accumulation_steps = 8;
   report.run.dropout = 0.1;
-  report.other_gpus = {{"rtx-4090", 24564 * kMiB, 25000 * kMiB, false}, {"h100-sxm", 85017493504, 25000 * kMiB, true}};
+  report.other_gpus = {{"rtx-4090", 24564 * kMiB, 25000 * kMiB, 0, Verdict::kDoesNotFit},
+                       {"h100-sxm", 85017493504, 25000 * kMiB, 0, Verdict::kFits}};
   report.flops[0].recomputation = 1.25e12;
   return report;
 }

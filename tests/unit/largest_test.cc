@@ -56,8 +56,8 @@ TEST_P(EveryValue, IsWhatTheSearchFinds) {
   for (std::int64_t asked = each.multiple_of;; asked += each.multiple_of) {
     (each.measure == Measure::kBatch ? run.run.batch_size : run.run.sequence_length) = asked;
     const Report report = estimate(model, run, card);
-    if (report.fits) unhurried = asked;
-    if (!report.fits && !(report.full_card && report.full_card->runs)) break;
+    if (report.fits()) unhurried = asked;
+    if (!report.fits() && !(report.full_card && report.full_card->runs)) break;
     value = asked;
   }
   EXPECT_EQ(found.value, value);

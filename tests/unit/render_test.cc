@@ -119,17 +119,22 @@ TEST(Render, VerdictComesFirst) {
   Report report = test::sample_report();
   EXPECT_THAT(render(report, Format::kText),
               StartsWith("Fits on h100-sxm: needs 7.34 GiB of 79.2 GiB, 71.8 GiB free.\n"));
-  report.fits = false;
+  report.verdict = Verdict::kDoesNotFit;
   report.device.memory_bytes = 6 * kGiB;
   EXPECT_THAT(render(report, Format::kText),
               StartsWith("Does NOT fit on h100-sxm: needs 7.34 GiB of 6.00 GiB, 1.34 GiB short.\n"));
+  report.verdict = Verdict::kTooClose;
+  report.device.memory_bytes = Bytes{15} * kGiB / 2;
+  report.needed_error = 200 * kMiB;
+  EXPECT_THAT(render(report, Format::kText),
+              StartsWith("Too close to call on h100-sxm: needs 7.34 GiB of 7.50 GiB, give or take 200 MiB.\n"));
   EXPECT_THAT(render(test::sample_report_without_card(), Format::kText),
               StartsWith("Needs 6.60 GiB. Fits on h100-sxm (79.2 GiB). Does NOT fit on rtx-4090"));
 }
 
 TEST(Render, OneIsNoPlural) {
   Report report = test::sample_report();
-  report.fits = false;
+  report.verdict = Verdict::kDoesNotFit;
   report.device.memory_bytes = 6 * kGiB;
   report.full_card = FullCard{.runs = true, .retries = 1};
   report.training = TrainingRun{.tokens = 4096, .steps = 1, .seconds = 3600, .gpu_hours = 1};

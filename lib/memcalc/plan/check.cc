@@ -9,6 +9,7 @@
 #include "memcalc/plan/measured_row.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/prediction_errors.h"
 
 namespace memcalc {
 
@@ -40,6 +41,7 @@ class Checker {
   void predict(const JsonObject& json, CheckedRow& row) const {
     const Question question = question_of(request_of_row(json), registry_, configs_);
     const Report report = estimate(question.model, question.run, question.device);
+    row.kind = kRunKindNames[static_cast<std::size_t>(kind_of(report.model, report.run))];
     row.predicted.peak_allocated = report.memory.peak_allocated;
     row.predicted.peak_reserved = report.memory.peak_reserved;
     for (const RankRow& rank : report.ranks) {  // of several GPUs
@@ -129,7 +131,8 @@ Answer answer_of(const std::vector<CheckedRow>& rows, const CheckTolerance& tole
                     {"step_seconds", "step", Unit::kSeconds},
                     {"predicted_step_seconds", "predicted", Unit::kSeconds, true},
                     {"step_error", "error", Unit::kShare},
-                    {"host_bound", "host", Unit::kYesNo}};
+                    {"host_bound", "host", Unit::kYesNo},
+                    {"kind", "kind", Unit::kText, true}};
   Errors allocated, reserved, step;
   std::size_t within = 0, answered = 0, host_bound = 0;
   for (const CheckedRow& row : rows) {
@@ -155,7 +158,7 @@ Answer answer_of(const std::vector<CheckedRow>& rows, const CheckTolerance& tole
     answer.rows.push_back({row.id, value_of(row.measured.peak_allocated), value_of(of_allocated),
                            value_of(row.measured.peak_reserved), value_of(of_reserved),
                            value_of(row.measured.step_seconds), value_of(row.predicted.step_seconds), value_of(of_step),
-                           row.host_bound});
+                           row.host_bound, row.kind});
   }
   const double share = answered > 0 ? static_cast<double>(within) / static_cast<double>(answered) : 0;
   answer.positive = share >= tolerance.share;

@@ -24,6 +24,7 @@ struct CheckedRow {
   std::string refused;  // why there is no prediction; empty where there is one
   CheckedFigures measured;
   CheckedFigures predicted;
+  std::string kind;         // of run: "text", "compiled" (spec/prediction_errors.h)
   bool host_bound = false;  // the predicted step waits for the host
 };
 

@@ -126,7 +126,7 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
   ladder.rungs.push_back({"as asked", "", run.run, command(run.run), outcome_of(asked), true});
   std::size_t standing = 0;  // the rung that the next one is added to
   std::size_t one_card = 0;  // the last one of them without sharding
-  if (ladder.rungs[0].outcome.fits) ladder.first_fit = 0;
+  if (ladder.rungs[0].outcome.fits()) ladder.first_fit = 0;
   for (const Technique& technique : kTechniques) {
     if (ladder.first_fit && !all) break;
     if (control.stopped()) {
@@ -145,7 +145,7 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
     if (!ladder.rungs[place].kept) continue;
     standing = place;
     if (!ladder.rungs[place].run.parallel.is_parallel()) one_card = place;
-    if (ladder.rungs[place].outcome.fits && !ladder.first_fit) ladder.first_fit = place;
+    if (ladder.rungs[place].outcome.fits() && !ladder.first_fit) ladder.first_fit = place;
   }
   return ladder;
 }
@@ -171,21 +171,17 @@ Answer answer_of(const Ladder& ladder) {
     answer.headline = where + " does NOT fit with any of these: the best needs " + format_bytes(least) + ", " +
                       format_bytes(least - ladder.device.memory_bytes) + " too much.";
   }
-  answer.columns = {{"technique", "technique", Unit::kText},
-                    {"needed_bytes", "needed", Unit::kBytes},
-                    {"fits", "fits", Unit::kYesNo},
-                    {"step_seconds", "step", Unit::kSeconds, true},
-                    {"kept", "kept", Unit::kYesNo, true},
-                    {"headroom_bytes", "headroom", Unit::kBytes, true},
-                    {"command", "command", Unit::kText, true},
-                    {"price", "what it costs", Unit::kText, true},
+  answer.columns = {{"technique", "technique", Unit::kText},   {"needed_bytes", "needed", Unit::kBytes},
+                    {"verdict", "fits", Unit::kVerdict},       {"step_seconds", "step", Unit::kSeconds, true},
+                    {"kept", "kept", Unit::kYesNo, true},      {"headroom_bytes", "headroom", Unit::kBytes, true},
+                    {"command", "command", Unit::kText, true}, {"price", "what it costs", Unit::kText, true},
                     {"refusal", "why not", Unit::kText, true}};
   for (const Rung& rung : ladder.rungs) {
     std::vector<Value> row = {rung.technique};
     row.resize(answer.columns.size());
     if (rung.outcome.answered()) {
       row[1] = rung.outcome.needed;
-      row[2] = rung.outcome.fits;
+      row[2] = std::string(name_of(rung.outcome.verdict));
       if (rung.outcome.speed) row[3] = rung.outcome.speed->step_seconds;
       row[4] = rung.kept;
       row[5] = rung.outcome.headroom;

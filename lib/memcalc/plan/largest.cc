@@ -35,7 +35,7 @@ class Search {
     result_.assumptions = smallest.assumptions;
     result_.not_modelled = smallest.not_modelled;
     remember(1, probe_of(smallest));
-    const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.fits; }, 1);
+    const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, 1);
     const std::int64_t runs =
         boundary([](const Probe& probe) { return probe.runs; }, std::max<std::int64_t>(unhurried, 1));
     if (runs > 0) ask_neighbours(runs);
@@ -54,9 +54,9 @@ class Search {
   [[nodiscard]] static Probe probe_of(const Report& report) {
     Probe probe{.allocated = report.memory.peak_allocated,
                 .reserved = report.memory.peak_reserved,
-                .needed = report.device_used_bytes.value_or(report.memory.peak_reserved),
-                .fits = report.fits,
-                .runs = report.fits};
+                .needed = report.needed(),
+                .verdict = report.verdict,
+                .runs = report.fits()};
     if (report.full_card) {
       probe.runs = report.full_card->runs;
       probe.retries = report.full_card->retries;

@@ -30,8 +30,8 @@ struct Probe {
   std::int64_t value = 0;
   Bytes allocated = 0;  // peaks
   Bytes reserved = 0;
-  Bytes needed = 0;          // reserved + context + kernels, where the card's are known
-  bool fits = false;         // needed + margin <= memory
+  Bytes needed = 0;                        // reserved + context + kernels, where the card's are known
+  Verdict verdict = Verdict::kDoesNotFit;  // of needed + margin
   bool runs = false;         // fits, or runs since the allocator gives its free segments back and asks again
   std::int64_t retries = 0;  // of the allocator, in three steps
 };

@@ -150,13 +150,13 @@ Answer answer_of(const Largest& largest) {
                     {"reserved_bytes", "reserved", Unit::kBytes},
                     {"needed_bytes", "needed", Unit::kBytes},
                     {"free_bytes", "free", Unit::kBytes},
-                    {"fits", "fits", Unit::kYesNo},
+                    {"verdict", "fits", Unit::kVerdict},
                     {"runs", "runs", Unit::kYesNo},
                     {"allocator_retries", "retries", Unit::kCount, true}};
   for (const Probe& probe : rows_of(largest)) {
     answer.rows.push_back({probe.value, probe.allocated, probe.reserved, probe.needed,
-                           largest.device.memory_bytes - largest.options.margin - probe.needed, probe.fits, probe.runs,
-                           probe.retries});
+                           largest.device.memory_bytes - largest.options.margin - probe.needed,
+                           std::string(name_of(probe.verdict)), probe.runs, probe.retries});
   }
   answer.notes = notes_of(largest);
   answer.assumptions = largest.assumptions;

@@ -33,8 +33,9 @@ Refusal refusal_of(const std::exception& error) {
 Outcome outcome_of(const Report& report) {
   Outcome outcome{.allocated = report.memory.peak_allocated,
                   .reserved = report.memory.peak_reserved,
-                  .needed = report.device_used_bytes.value_or(report.memory.peak_reserved),
-                  .fits = report.fits,
+                  .needed = report.needed(),
+                  .error = report.needed_error,
+                  .verdict = report.verdict,
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak,
                   .host = report.host_memory.total};
@@ -62,7 +63,7 @@ Outcome without_construction(const Report& report, Outcome outcome) {
   outcome.allocated = steps;
   outcome.reserved = steps;
   outcome.headroom = report.device.memory_bytes - outcome.needed;
-  outcome.fits = outcome.headroom >= 0;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, report.device.memory_bytes);
   return outcome;
 }
 

@@ -40,13 +40,15 @@ struct Outcome {
   Bytes reserved = 0;
   Bytes needed = 0;    // what the card must have: reserved, context, kernels
   Bytes headroom = 0;  // memory of the card less `needed`; negative where it does not fit
-  bool fits = false;
+  Bytes error = 0;     // how far `needed` may be off, either way
+  Verdict verdict = Verdict::kDoesNotFit;
   bool built_whole = false;  // the peak is the whole model at its construction, before it is sharded
   std::array<Bytes, kCategoryCount> categories{};  // at the peak of allocated
   Bytes slack = 0;                                 // the rest of it
   Bytes host = 0;                                  // of the rank's host: batches and what is offloaded
   std::optional<Speed> speed;                      // where the card's rates are known and all of the run is timed
   [[nodiscard]] bool answered() const { return refusal.empty(); }
+  [[nodiscard]] bool fits() const { return verdict == Verdict::kFits; }
 };
 
 [[nodiscard]] Outcome outcome_of(const Report& report);

@@ -178,13 +178,13 @@ class Planner {
   void judge(const Choice& choice, Outcome outcome) {
     ++plan_.simulated;
     if (outcome.own_fault) ++plan_.own_faults;
-    if (outcome.answered() && !outcome.fits) {
+    if (outcome.answered() && !outcome.fits()) {
       const double least = std::max(1.0, least_bytes(*forms_.of(choice), question_, choice));
       failures_.push_back({choice, static_cast<double>(outcome.needed) / least});
     }
     if (!outcome.answered()) {
       ++rejected_[outcome.rule];
-    } else if (!outcome.fits) {
+    } else if (!outcome.fits()) {
       ++rejected_["simulated: more than the card"];
       // What is reserved may be less for more; what is allocated is not.
       if (outcome.allocated > question_.device.memory_bytes) too_large_.push_back(choice);

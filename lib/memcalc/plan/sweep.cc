@@ -56,7 +56,7 @@ void note_refusals(const Sweep& swept, Answer& answer) {
 
 std::size_t count_of_fitting(const Sweep& swept) {
   return static_cast<std::size_t>(
-      std::count_if(swept.points.begin(), swept.points.end(), [](const SweepPoint& p) { return p.outcome.fits; }));
+      std::count_if(swept.points.begin(), swept.points.end(), [](const SweepPoint& p) { return p.outcome.fits(); }));
 }
 
 std::string fit_words(const Sweep& swept) {
@@ -128,7 +128,7 @@ Answer answer_of(const Sweep& swept) {
   std::vector<Column> more = {{"allocated_bytes", "allocated", Unit::kBytes},
                               {"reserved_bytes", "reserved", Unit::kBytes},
                               {"needed_bytes", "needed", Unit::kBytes},
-                              {"fits", "fits", Unit::kYesNo},
+                              {"verdict", "fits", Unit::kVerdict},
                               {"step_seconds", "step", Unit::kSeconds},
                               {"tokens_per_second", "tokens/s", Unit::kRate, true},
                               {"samples_per_second", "samples/s", Unit::kRate, true},
@@ -144,7 +144,7 @@ Answer answer_of(const Sweep& swept) {
     const Outcome& outcome = point.outcome;
     if (outcome.answered()) {
       row.insert(row.end(),
-                 {outcome.allocated, outcome.reserved, outcome.needed, outcome.fits,
+                 {outcome.allocated, outcome.reserved, outcome.needed, std::string(name_of(outcome.verdict)),
                   speed_value(outcome, &Speed::step_seconds), speed_value(outcome, &Speed::tokens_per_second),
                   speed_value(outcome, &Speed::samples_per_second), speed_value(outcome, &Speed::mfu)});
       for (const Bytes bytes : outcome.categories) row.emplace_back(bytes);
@@ -176,7 +176,7 @@ Answer comparison_of(const Sweep& swept, const Prices& prices) {
   answer.columns = columns_of(others, {{"memory_bytes", "memory", Unit::kBytes, true},
                                        {"needed_bytes", "needed", Unit::kBytes},
                                        {"headroom_bytes", "headroom", Unit::kBytes, true},
-                                       {"fits", "fits", Unit::kYesNo},
+                                       {"verdict", "fits", Unit::kVerdict},
                                        {"step_seconds", "step", Unit::kSeconds},
                                        {"tokens_per_second", "tokens/s", Unit::kRate, true},
                                        {"mfu", "MFU", Unit::kShare, true},
@@ -194,13 +194,14 @@ Answer comparison_of(const Sweep& swept, const Prices& prices) {
       const std::optional<double> price = prices.of(point.device.name);
       const auto dollars = dollars_per_billion_tokens(outcome, point.gpus, price);
       priced = priced || dollars;
-      row.insert(row.end(), {point.device.memory_bytes, outcome.needed, outcome.headroom, outcome.fits});
+      row.insert(row.end(),
+                 {point.device.memory_bytes, outcome.needed, outcome.headroom, std::string(name_of(outcome.verdict))});
       // What does not fit has no time.
       for (const auto member : {&Speed::step_seconds, &Speed::tokens_per_second, &Speed::mfu}) {
-        row.push_back(outcome.fits ? speed_value(outcome, member) : Value());
+        row.push_back(outcome.fits() ? speed_value(outcome, member) : Value());
       }
       row.push_back(value_of(price));
-      row.push_back(outcome.fits ? value_of(dollars) : Value());
+      row.push_back(outcome.fits() ? value_of(dollars) : Value());
     }
     row.resize(answer.columns.size());
     answer.rows.push_back(std::move(row));
@@ -216,7 +217,7 @@ Answer largest_model_of(const Sweep& swept) {
   answer.complete = swept.complete;
   const SweepPoint* largest = nullptr;
   for (const SweepPoint& point : swept.points) {
-    if (point.outcome.fits && (largest == nullptr || point.parameters >= largest->parameters)) largest = &point;
+    if (point.outcome.fits() && (largest == nullptr || point.parameters >= largest->parameters)) largest = &point;
   }
   answer.positive = largest != nullptr;
   // A model that is refused before its card is looked at has none.
@@ -232,11 +233,11 @@ Answer largest_model_of(const Sweep& swept) {
   }
   answer.columns = {{"model", "model", Unit::kText},          {"parameters", "parameters", Unit::kCount},
                     {"needed_bytes", "needed", Unit::kBytes}, {"headroom_bytes", "headroom", Unit::kBytes},
-                    {"fits", "fits", Unit::kYesNo},           {"step_seconds", "step", Unit::kSeconds, true}};
+                    {"verdict", "fits", Unit::kVerdict},      {"step_seconds", "step", Unit::kSeconds, true}};
   for (const SweepPoint& point : swept.points) {
     std::vector<Value> row = {point.values.front(), point.parameters};
     if (point.outcome.answered()) {
-      row.insert(row.end(), {point.outcome.needed, point.outcome.headroom, point.outcome.fits,
+      row.insert(row.end(), {point.outcome.needed, point.outcome.headroom, std::string(name_of(point.outcome.verdict)),
                              speed_value(point.outcome, &Speed::step_seconds)});
     }
     row.resize(answer.columns.size());

@@ -14,7 +14,8 @@
 namespace memcalc {
 
 /// What a number means; JSON and CSV hold it as it is (bytes, seconds, dollars), text in a unit for people.
-enum class Unit : std::uint8_t { kText, kYesNo, kCount, kBytes, kSeconds, kShare, kRate, kFlops, kDollars };
+/// kVerdict: a name of Verdict; text says yes, close or no.
+enum class Unit : std::uint8_t { kText, kYesNo, kVerdict, kCount, kBytes, kSeconds, kShare, kRate, kFlops, kDollars };
 
 /// Nothing: not known, or it does not apply; left out of JSON, empty in CSV.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;

@@ -20,6 +20,7 @@
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/nccl_memory.h"
+#include "memcalc/report/quantity.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/parallel.h"
@@ -156,21 +157,32 @@ void fill_flops(const KernelList& kernels, Report& report) {
   }
 }
 
-// Device memory in use = reserved + context + loaded kernels + NCCL, where the GPU's spec has them.
-std::optional<Bytes> device_used(const DeviceSpec& device, const RunSpec& run, const SymbolicRun& symbolic,
-                                 Bytes reserved) {
+struct DeviceUse {
+  std::optional<Bytes> bytes;
+  Bytes error = 0;  // of what is assumed in it
+};
+
+// Device memory in use = reserved + context + loaded kernels + NCCL: as measured on the card, else as it is assumed.
+DeviceUse device_used(const DeviceSpec& device, const RunSpec& run, const SymbolicRun& symbolic, Bytes reserved) {
   const KernelList& kernels = symbolic.kernels;
   // Measured on the H100: cuDNN's attention adds 16 MiB, whatever else runs; 16-bit kernels alone add nothing.
   const bool cudnn = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) {
     return std::string_view(k.op->name).find("cudnn") != std::string_view::npos;
   });
   const auto& loaded = cudnn ? device.kernel_bytes_with_cudnn : device.kernel_bytes;
-  if (!device.context_bytes || !loaded) return std::nullopt;
-  const bool communicates = run.parallel.is_parallel();
-  // Measured within a host; what NCCL takes for the network between hosts is not known.
-  if (communicates && (!device.nccl || run.parallel.nodes > 1)) return std::nullopt;
-  const Bytes nccl = communicates ? nccl_bytes(*device.nccl, communication_of(run.parallel, symbolic.rank)) : 0;
-  return checked_add(reserved, checked_add(*device.context_bytes, checked_add(*loaded, nccl)));
+  DeviceUse use;
+  if (device.context_bytes && loaded) {
+    use.bytes = checked_add(reserved, checked_add(*device.context_bytes, *loaded));
+  } else if (device.assumed_context) {
+    use = {checked_add(reserved, device.assumed_context->bytes), device.assumed_context->error};
+  }
+  if (!use.bytes || !run.parallel.is_parallel()) return use;
+  if (!device.nccl) return {};
+  const Bytes nccl = nccl_bytes(*device.nccl, communication_of(run.parallel, symbolic.rank));
+  *use.bytes = checked_add(*use.bytes, nccl);
+  // What NCCL takes for the network between hosts is not known.
+  if (device.nccl_assumed || run.parallel.nodes > 1) use.error = checked_add(use.error, nccl);
+  return use;
 }
 
 // Managed memory lies on the card as long as there is room; the driver sends what finds none to the host. It gives
@@ -181,21 +193,39 @@ Bytes managed_on_device(const DeviceSpec& device, Bytes managed, Bytes used) {
   return std::min(wanted, std::max<Bytes>(device.memory_bytes - used, 0));
 }
 
+void tell_what_is_assumed(Report& report) {
+  const DeviceSpec& device = report.device;
+  const bool parallel = report.run.parallel.is_parallel();
+  if (!report.device_used_bytes) {
+    report.assumptions.push_back(
+        fmt::format("what a process takes of {} beside the allocator's memory is not known: reserved memory alone is "
+                    "compared with the card's",
+                    device.name));
+    return;
+  }
+  if (!device.context_bytes) {
+    report.assumptions.push_back(fmt::format("context and kernels on {} take {}, give or take {} ({})", device.name,
+                                             format_bytes(device.assumed_context->bytes),
+                                             format_bytes(device.assumed_context->error),
+                                             device.assumed_context->source));
+  }
+  if (parallel && (device.nccl_assumed || report.run.parallel.nodes > 1)) {
+    report.assumptions.push_back(fmt::format("NCCL takes on {} what it takes on an H100{}", device.name,
+                                             report.run.parallel.nodes > 1 ? " within a host" : ""));
+  }
+}
+
 void fill_fit(const SymbolicRun& symbolic, Report& report) {
   const Bytes reserved = report.memory.peak_reserved;
-  report.device_used_bytes = device_used(report.device, report.run, symbolic, reserved);
+  const DeviceUse use = device_used(report.device, report.run, symbolic, reserved);
+  report.device_used_bytes = use.bytes;
   report.managed_bytes = symbolic.managed_bytes;
   report.managed_on_device_bytes =
       managed_on_device(report.device, report.managed_bytes, report.device_used_bytes.value_or(reserved));
   if (report.device_used_bytes) *report.device_used_bytes += report.managed_on_device_bytes;
-  report.fits = report.device_used_bytes.value_or(reserved) <= report.device.memory_bytes;
-  if (!report.device_used_bytes) {
-    const bool no_nccl = report.run.parallel.is_parallel() && report.device.context_bytes.has_value();
-    const bool hosts = no_nccl && report.run.parallel.nodes > 1;
-    report.assumptions.push_back(std::string(no_nccl ? "what NCCL takes on " : "the CUDA context of ") +
-                                 report.device.name + (hosts ? " for the network between hosts" : "") +
-                                 " is not known: reserved memory alone is compared with the card's");
-  }
+  report.needed_error = error_of(report.model, report.run, report.device, reserved, use.error);
+  report.verdict = verdict_of(report.needed(), report.needed_error, report.device.memory_bytes);
+  tell_what_is_assumed(report);
   if (!report.device.validated) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
                                  "it has not been measured by this project");

@@ -19,11 +19,11 @@ std::string spaced(std::string_view name) {
   return label;
 }
 
-// Names of the cards in a row of fits, e.g. "rtx-4090 (24.0 GiB), a100-40gb (40.0 GiB)".
-std::string cards(const std::vector<FitRow>& rows, bool fits) {
+// Names of the cards with this verdict: "rtx-4090 (23.5 GiB), a100-40gb (39.5 GiB)".
+std::string cards(const std::vector<FitRow>& rows, Verdict verdict) {
   std::string names;
   for (const FitRow& row : rows) {
-    if (row.fits != fits) continue;
+    if (row.verdict != verdict) continue;
     if (!names.empty()) names += ", ";
     names += row.gpu + " (" + format_bytes(row.memory_bytes) + ")";
   }
@@ -31,11 +31,14 @@ std::string cards(const std::vector<FitRow>& rows, bool fits) {
 }
 
 std::string verdict_without_card(const Report& report) {
-  std::string text = "Needs " + format_bytes(needed_bytes(report)) + ".";
-  const std::string on = cards(report.other_gpus, true);
-  const std::string not_on = cards(report.other_gpus, false);
-  if (!on.empty()) text += " Fits on " + on + ".";
-  if (!not_on.empty()) text += " Does NOT fit on " + not_on + ".";
+  std::string text = "Needs " + format_bytes(report.needed()) + ".";
+  const auto add = [&](Verdict verdict, const char* words) {
+    const std::string names = cards(report.other_gpus, verdict);
+    if (!names.empty()) text += words + names + ".";
+  };
+  add(Verdict::kFits, " Fits on ");
+  add(Verdict::kTooClose, " Too close to call on ");
+  add(Verdict::kDoesNotFit, " Does NOT fit on ");
   return text;
 }
 
@@ -102,8 +105,6 @@ std::vector<std::string> notes_of(const KeyValueCacheSize& cache) {
   return notes;
 }
 
-Bytes needed_bytes(const Report& report) { return report.device_used_bytes.value_or(report.memory.peak_reserved); }
-
 Bytes fragmentation_bytes(const Report& report) { return report.memory.peak_reserved - report.memory.peak_allocated; }
 
 double total_flops(const FlopRow& row) { return row.forward + row.backward + row.recomputation + row.optimizer; }
@@ -116,10 +117,14 @@ double total_flops(const Report& report) {
 
 std::string verdict_of(const Report& report) {
   if (report.device_assumed && !report.other_gpus.empty()) return verdict_without_card(report);
-  const Bytes needed = needed_bytes(report);
+  const Bytes needed = report.needed();
   const Bytes memory = report.device.memory_bytes;
   const std::string figures = ": needs " + format_bytes(needed) + " of " + format_bytes(memory) + ", ";
-  if (report.fits) return "Fits on " + report.device.name + figures + format_bytes(memory - needed) + " free.";
+  if (report.fits()) return "Fits on " + report.device.name + figures + format_bytes(memory - needed) + " free.";
+  if (report.verdict == Verdict::kTooClose) {
+    return "Too close to call on " + report.device.name + figures + "give or take " +
+           format_bytes(report.needed_error) + ".";
+  }
   const std::string verdict =
       "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
   if (!report.full_card || !report.full_card->runs) return verdict;

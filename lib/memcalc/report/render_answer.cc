@@ -6,6 +6,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/report/table.h"
+#include "memcalc/report/verdict.h"
 
 namespace memcalc {
 namespace {
@@ -27,6 +28,12 @@ std::string shown_dollars(double dollars) {
   return "$" + format_amount(dollars);
 }
 
+/// Narrow, for tables.
+std::string shown_verdict(std::string_view verdict) {
+  if (verdict == name_of(Verdict::kFits)) return "yes";
+  return verdict == name_of(Verdict::kTooClose) ? "close" : "no";
+}
+
 std::string shown_number(double number, Unit unit) {
   switch (unit) {
     case Unit::kBytes: return format_bytes_moved(number);
@@ -37,7 +44,8 @@ std::string shown_number(double number, Unit unit) {
     case Unit::kRate:
     case Unit::kCount: return format_amount(number);
     case Unit::kText:
-    case Unit::kYesNo: break;
+    case Unit::kYesNo:
+    case Unit::kVerdict: break;
   }
   return format_exact(number);
 }
@@ -51,7 +59,7 @@ std::string recorded(const Value& value) {
   return {};
 }
 
-bool is_numeric(Unit unit) { return unit != Unit::kText && unit != Unit::kYesNo; }
+bool is_numeric(Unit unit) { return unit != Unit::kText && unit != Unit::kYesNo && unit != Unit::kVerdict; }
 
 /// Headings and cells of the columns that `kept` names.
 std::string table_of(const Answer& answer, const std::vector<std::size_t>& kept, Format format) {
@@ -186,7 +194,7 @@ std::string markdown_of(const Answer& answer, const RenderOptions& options) {
 }  // namespace
 
 std::string shown(const Value& value, Unit unit) {
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* text = std::get_if<std::string>(&value)) return unit == Unit::kVerdict ? shown_verdict(*text) : *text;
   if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "yes" : "no";
   if (const auto* whole = std::get_if<std::int64_t>(&value)) {
     if (unit == Unit::kBytes) return *whole < 0 ? "-" + format_bytes(-*whole) : format_bytes(*whole);

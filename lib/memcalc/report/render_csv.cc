@@ -41,7 +41,9 @@ void write_run(const Report& report, Csv& csv) {
   for (const auto& [field, value] : record_of(ran_of(report))) csv.setting(*field, value);
   csv.text("device", "name", report.device.name);
   csv.bytes("device", "memory", report.device.memory_bytes);
-  csv.text("device", "fits", report.fits ? "true" : "false");
+  csv.text("device", "verdict", std::string(name_of(report.verdict)));
+  csv.bytes("device", "needed", report.needed());
+  csv.bytes("device", "needed_error", report.needed_error);
   if (report.full_card) {
     csv.text("full_card", "runs", report.full_card->runs ? "true" : "false");
     csv.number("full_card", "allocator_retries", static_cast<double>(report.full_card->retries), "retries");
@@ -142,7 +144,7 @@ std::string render_csv(const Report& report, const RenderOptions& options) {
   }
   for (const FitRow& row : report.other_gpus) {
     csv.bytes("other_gpu_needed", row.gpu, row.needed_bytes);
-    csv.text("other_gpu_fits", row.gpu, row.fits ? "true" : "false");
+    csv.text("other_gpu_verdict", row.gpu, std::string(name_of(row.verdict)));
   }
   if (options.explain) {
     for (const PeakContributor& each : report.contributors) {

@@ -37,9 +37,6 @@ struct CategoryShare {
 /// Every category at the peak in the order of the enumeration, then "allocator_slack". Sums to peak_allocated.
 [[nodiscard]] std::vector<CategoryShare> category_shares(const Report& report);
 
-/// What the run needs of the card: device_used_bytes, or reserved where the context is unknown.
-[[nodiscard]] Bytes needed_bytes(const Report& report);
-
 /// A phase whose peak is told, in words: of training forward, backward and optimizer; of inference the forward pass, or
 /// prefill and decode.
 struct PhasePeak {

@@ -222,8 +222,11 @@ Json training_json(const TrainingRun& run) {
 Json fits_json(const std::vector<FitRow>& rows) {
   Json json = Json::array();
   for (const FitRow& row : rows) {
-    json.push_back(
-        {{"gpu", row.gpu}, {"memory_bytes", row.memory_bytes}, {"needed_bytes", row.needed_bytes}, {"fits", row.fits}});
+    json.push_back({{"gpu", row.gpu},
+                    {"memory_bytes", row.memory_bytes},
+                    {"needed_bytes", row.needed_bytes},
+                    {"needed_error_bytes", row.needed_error},
+                    {"verdict", name_of(row.verdict)}});
   }
   return json;
 }
@@ -247,7 +250,9 @@ std::string render_json(const Report& report, const RenderOptions& options) {
                {"model", model_json(report)},
                {"run", run_json(report)},
                {"device", device_json(report)},
-               {"fits", report.fits},
+               {"verdict", name_of(report.verdict)},
+               {"needed_bytes", report.needed()},
+               {"needed_error_bytes", report.needed_error},
                {"params",
                 {{"total", report.parameters_total},
                  {"trainable", report.parameters_trainable},

@@ -99,9 +99,10 @@ std::string time_table(const Throughput& time) {
 }
 
 std::string cards_table(const std::vector<FitRow>& rows) {
-  std::string out = "| Card | memory | needed | fits |\n| --- | ---: | ---: | --- |\n";
+  std::string out = "| Card | memory | needed | verdict |\n| --- | ---: | ---: | --- |\n";
   for (const FitRow& each : rows) {
-    out += row({each.gpu, format_bytes(each.memory_bytes), format_bytes(each.needed_bytes), each.fits ? "yes" : "no"});
+    out += row({each.gpu, format_bytes(each.memory_bytes), format_bytes(each.needed_bytes),
+                std::string(name_of(each.verdict))});
   }
   return out;
 }

@@ -14,6 +14,7 @@ constexpr std::size_t kNameColumns = 18;
 constexpr std::size_t kBytesColumns = 10;
 constexpr std::size_t kHostColumns = 24;
 constexpr std::string_view kGreen = "\x1b[1;32m";
+constexpr std::string_view kYellow = "\x1b[1;33m";
 constexpr std::string_view kRed = "\x1b[1;31m";
 constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kCyan = "\x1b[36m";
@@ -62,13 +63,28 @@ class TextRenderer {
     line(painted(pad_right(left, options_.columns - columns_of(right)), kBold).append(right));
   }
 
+  [[nodiscard]] static std::string_view color_of(Verdict verdict) {
+    if (verdict == Verdict::kFits) return kGreen;
+    return verdict == Verdict::kTooClose ? kYellow : kRed;
+  }
+
+  [[nodiscard]] static std::string fit_words(const FitRow& row) {
+    const Bytes room = row.memory_bytes - row.needed_bytes;
+    switch (row.verdict) {
+      case Verdict::kFits: return "fits, " + format_bytes(room) + " free";
+      case Verdict::kTooClose: return "too close to call, give or take " + format_bytes(row.needed_error);
+      case Verdict::kDoesNotFit: break;
+    }
+    return "does NOT fit, " + format_bytes(-room) + " short";
+  }
+
   void write_verdict() {
-    const bool good = report_.device_assumed ? std::any_of(report_.other_gpus.begin(), report_.other_gpus.end(),
-                                                           [](const FitRow& row) { return row.fits; }) ||
-                                                   report_.fits
-                                             : report_.fits;
+    Verdict best = report_.verdict;
+    if (report_.device_assumed) {
+      for (const FitRow& row : report_.other_gpus) best = std::min(best, row.verdict);
+    }
     for (const std::string& part : wrap(verdict_of(report_), options_.columns)) {
-      line(painted(part, good ? kGreen : kRed));
+      line(painted(part, color_of(best)));
     }
   }
 
@@ -261,11 +277,8 @@ class TextRenderer {
     if (report_.other_gpus.empty()) return;
     title("On common cards");
     for (const FitRow& row : report_.other_gpus) {
-      const Bytes room = row.memory_bytes - row.needed_bytes;
       line("  " + pad_right(row.gpu, kNameColumns) + pad_left(format_bytes(row.memory_bytes), kBytesColumns) + "  " +
-           painted(
-               row.fits ? "fits, " + format_bytes(room) + " free" : "does NOT fit, " + format_bytes(-room) + " short",
-               row.fits ? kGreen : kRed));
+           painted(fit_words(row), color_of(row.verdict)));
     }
   }
 

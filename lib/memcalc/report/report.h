@@ -10,6 +10,7 @@
 #include "memcalc/alloc/replay.h"
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/step_time.h"
+#include "memcalc/report/verdict.h"
 #include "memcalc/report/weights_comparison.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
@@ -122,7 +123,8 @@ struct FitRow {
   std::string gpu;
   Bytes memory_bytes = 0;
   Bytes needed_bytes = 0;
-  bool fits = false;
+  Bytes needed_error = 0;
+  Verdict verdict = Verdict::kDoesNotFit;
 };
 
 /// What becomes of a run that reserves more than the card has: PyTorch's allocator gives its free segments back to the
@@ -148,7 +150,8 @@ struct Report {
   Bytes managed_bytes = 0;                 // paged optimizer states: managed memory, outside PyTorch's allocator
   Bytes managed_on_device_bytes = 0;       // what of it lies on the card: all, in the driver's steps, if there is room
   std::optional<Bytes> device_used_bytes;  // reserved + context + kernels + NCCL (as far as used) + managed
-  bool fits = false;                       // device_used (or reserved) <= memory of the device
+  Bytes needed_error = 0;                  // how far needed() may be off, either way (report/verdict.h)
+  Verdict verdict = Verdict::kDoesNotFit;  // of needed() on the device
   std::optional<FullCard> full_card;       // where it does not fit so; not with expandable segments
   std::string peak_operator;               // chain at the peak's instant
   Phase peak_phase = Phase::kForward;
@@ -171,6 +174,10 @@ struct Report {
   std::string profile;  // "pytorch-2.11 / transformers-5.17"
   std::vector<std::string> assumptions;
   std::vector<std::string> not_modelled;
+
+  /// What the run needs of the card: device_used_bytes, or reserved where the card's context is not even assumed.
+  [[nodiscard]] Bytes needed() const { return device_used_bytes.value_or(memory.peak_reserved); }
+  [[nodiscard]] bool fits() const { return verdict == Verdict::kFits; }
 };
 
 }  // namespace memcalc

@@ -11,7 +11,8 @@
 
 namespace memcalc {
 
-struct DeviceRates;  // spec/device_rates.h
+struct DeviceRates;       // spec/device_rates.h
+struct PredictionErrors;  // spec/prediction_errors.h
 
 /// Where the driver puts a new segment (facts: docs/allocator.md, "where cudaMalloc places a segment"). Offsets are
 /// relative to the upper end of the first chunk.
@@ -38,22 +39,33 @@ struct NcclMemory {
   std::int64_t channels_alone = 0;      // the same of one rank
 };
 
+/// What a process takes beside the allocator's segments (context, kernels, cuBLAS and cuDNN), of a card on which this
+/// project has not measured it.
+struct AssumedContext {
+  Bytes bytes = 0;
+  Bytes error = 0;  // it may be as much less or more
+  std::string source;
+};
+
 struct DeviceSpec {
   std::string name;                  // "h100-sxm"
   std::string reference;             // what was asked for: a registry's name, a path (--gpu)
   std::string description;           // "NVIDIA H100 80GB HBM3 (SXM5)"
-  Bytes memory_bytes = 0;            // what the driver reports as total
+  Bytes memory_bytes = 0;            // what CUDA reports to torch as total
   int compute_capability_major = 0;  // 9 for Hopper; 0 where it is no CUDA device
   int compute_capability_minor = 0;
   int multiprocessors = 0;
   int max_threads_per_multiprocessor = 2048;
-  std::optional<Bytes> context_bytes;            // device memory of a process after its first tensor
-  std::optional<Bytes> kernel_bytes;             // what loaded kernels and libraries add by the end of training
-  std::optional<Bytes> kernel_bytes_with_cudnn;  // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
-  std::optional<NcclMemory> nccl;                // what NCCL takes on one host
-  Bytes cublas_workspace_bytes = 0;              // per thread that issues GEMMs (PyTorch's default for this chip)
-  Bytes cublaslt_workspace_bytes = 0;            // per thread that issues fused-bias GEMMs
-  std::optional<SegmentPlacement> placement;     // measured; absent: plain descending chunks
+  std::optional<Bytes> context_bytes;              // device memory of a process after its first tensor
+  std::optional<Bytes> kernel_bytes;               // what loaded kernels and libraries add by the end of training
+  std::optional<Bytes> kernel_bytes_with_cudnn;    // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
+  std::optional<AssumedContext> assumed_context;   // where context_bytes is absent: of specs/contexts.json
+  std::optional<NcclMemory> nccl;                  // what NCCL takes on one host
+  bool nccl_assumed = false;                       // it is the measured card's
+  std::shared_ptr<const PredictionErrors> errors;  // of memory, by kind of run; null: none is known
+  Bytes cublas_workspace_bytes = 0;                // per thread that issues GEMMs (PyTorch's default for this chip)
+  Bytes cublaslt_workspace_bytes = 0;              // per thread that issues fused-bias GEMMs
+  std::optional<SegmentPlacement> placement;       // measured; absent: plain descending chunks
   double memory_bandwidth_bytes_per_second = 0;
   double bf16_flops_per_second = 0;  // dense tensor-core rate by the datasheet
   double fp16_flops_per_second = 0;  // the same for fp16; chips before Ampere have only this one

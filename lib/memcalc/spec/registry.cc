@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/contexts.h"
 #include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
@@ -17,6 +18,7 @@
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_built.h"
+#include "memcalc/spec/prediction_errors.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/user_file.h"
 #include "memcalc/spec/weights.h"
@@ -305,6 +307,15 @@ namespace {
 // The card whose rates stand for those of every card without a file of its own in specs/rates.
 constexpr const char* kMeasuredCard = "h100-sxm";
 
+/// The path of a file that stands in one of the directories itself; nothing where none has it.
+std::optional<std::string> file_of(const std::vector<std::string>& directories, std::string_view name) {
+  for (const std::string& directory : directories) {
+    const fs::path path = fs::path(directory) / name;
+    if (is_file(path)) return path.string();
+  }
+  return std::nullopt;
+}
+
 // The rates measured on the card itself, else those of the card that was measured first, which its datasheet scales.
 DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec device) {
   constexpr std::string_view kRatesFolder = "rates";
@@ -317,20 +328,32 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   rates.predicted = !measured;
   if (!measured)
     carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
-  for (const std::string& directory : directories) {
-    const fs::path networks = fs::path(directory) / "networks.json";
-    if (!is_file(networks)) continue;
-    add_network(networks.string(), device.name, rates.link);
-    break;
-  }
+  if (const auto path = file_of(directories, "networks.json")) add_network(*path, device.name, rates.link);
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));
+  return device;
+}
+
+/// What this project has not measured on the card: from other cards, and marked so.
+DeviceSpec with_assumptions(const std::vector<std::string>& directories, DeviceSpec device) {
+  if (!device.context_bytes) {
+    if (const auto path = file_of(directories, "contexts.json")) assume_context(*path, device);
+  }
+  if (!device.nccl) {
+    if (const auto path = find_entry(directories, kDeviceFolder, kMeasuredCard)) {
+      device.nccl = read_device_file(JsonDocument::read_file(path->string()).root()).device.nccl;
+      device.nccl_assumed = true;
+    }
+  }
+  if (const auto path = file_of(directories, "prediction_errors.json")) {
+    device.errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
+  }
   return device;
 }
 
 }  // namespace
 
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
-  DeviceSpec device = find_device(reference);
+  DeviceSpec device = with_assumptions(directories_, find_device(reference));
   device.reference = reference;
   return device;
 }

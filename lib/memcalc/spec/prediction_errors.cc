@@ -1,0 +1,38 @@
+#include "memcalc/spec/prediction_errors.h"
+
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/model_kind.h"
+
+namespace memcalc {
+
+RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
+  const Parallel& parallel = run.parallel;
+  if (parallel.framework() == Framework::kMegatron) return RunKind::kMegatron;
+  if (parallel.framework() == Framework::kDeepSpeed) return RunKind::kDeepSpeed;
+  if (run.compiles()) return RunKind::kCompiled;
+  if (!run.trains()) return RunKind::kInference;
+  if (parallel.pipeline > 1) return RunKind::kPipeline;
+  if (parallel.tensor > 1) return RunKind::kTensorParallel;
+  if (parallel.data_parallel == DataParallel::kFsdp1) return RunKind::kFsdp1;
+  if (parallel.is_parallel()) return RunKind::kDataParallel;
+  if (run.fine_tuning.replaces_linear_layers()) return RunKind::kFineTuning;
+  return is_vision(model) || is_contrastive(model) ? RunKind::kImage : RunKind::kText;
+}
+
+PredictionErrors read_prediction_errors(const std::string& path) {
+  constexpr std::array<std::string_view, 3> kKeys = {"description", "date", "kinds"};
+  constexpr std::array<std::string_view, 2> kKindKeys = {"share", "runs"};
+  const JsonDocument document = JsonDocument::read_file(path);
+  document.root().refuse_unknown_keys(kKeys);
+  const JsonObject kinds = document.root().required_object("kinds");
+  kinds.refuse_unknown_keys(kRunKindNames);
+  PredictionErrors errors;
+  for (std::size_t i = 0; i < kRunKindNames.size(); ++i) {
+    const JsonObject kind = kinds.required_object(kRunKindNames[i]);
+    kind.refuse_unknown_keys(kKindKeys);
+    errors.shares[i] = kind.required_double("share", {0, 1});
+  }
+  return errors;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,66 @@
+// report/verdict and spec/prediction_errors: three verdicts by one rule, and how well each kind of run is predicted.
+#include "memcalc/report/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/prediction_errors.h"
+#include "support/typed_run.h"
+
+namespace memcalc {
+namespace {
+
+TEST(Verdict, IsTooCloseWithinTheError) {
+  EXPECT_EQ(verdict_of(90, 10, 100), Verdict::kFits);
+  EXPECT_EQ(verdict_of(91, 10, 100), Verdict::kTooClose);
+  EXPECT_EQ(verdict_of(110, 10, 100), Verdict::kTooClose);
+  EXPECT_EQ(verdict_of(111, 10, 100), Verdict::kDoesNotFit);
+  EXPECT_EQ(verdict_of(100, 0, 100), Verdict::kFits);
+  EXPECT_EQ(verdict_of(101, 0, 100), Verdict::kDoesNotFit);
+}
+
+std::string kind_of(const std::string& line) {
+  const Question question = test::question_of(test::words_in(line));
+  return std::string(kRunKindNames[static_cast<std::size_t>(kind_of(question.model, question.run.run))]);
+}
+
+TEST(Verdict, KnowsKindsOfRuns) {
+  EXPECT_EQ(kind_of("--model gpt2"), "text");
+  EXPECT_EQ(kind_of("--model resnet18"), "image");
+  EXPECT_EQ(kind_of("--model gpt2 --lora 8"), "fine-tuning");
+  EXPECT_EQ(kind_of("--model gpt2 --infer"), "inference");
+  EXPECT_EQ(kind_of("--model gpt2 --compile"), "compiled");
+  EXPECT_EQ(kind_of("--model gpt2 --gpus 2"), "data-parallel");
+  EXPECT_EQ(kind_of("--model gpt2 --gpus 2 --parallel fsdp1 --loop bare"), "fsdp1");
+  EXPECT_EQ(kind_of("--model gpt2 --gpus 2 --parallel zero2 --loop bare"), "deepspeed");
+  EXPECT_EQ(kind_of("--model gpt2 --gpus 2 --framework megatron"), "megatron");
+  EXPECT_EQ(kind_of("--model llama-3.2-1b --gpus 2 --pp 2 --loop bare"), "pipeline");
+}
+
+TEST(Verdict, CountsWhatIsAssumedOfTheCard) {
+  const auto report = [](const std::string& card) {
+    return estimate(test::question_of(test::words_in("--model gpt2 --bs 2 --loop bare --gpu " + card)));
+  };
+  const Report measured = report("h100-sxm"), assumed = report("rtx-4090");
+  const double share = measured.device.errors->shares[static_cast<std::size_t>(RunKind::kText)];
+  EXPECT_NEAR(static_cast<double>(measured.needed_error), share * static_cast<double>(measured.memory.peak_reserved),
+              1);
+  EXPECT_EQ(assumed.needed(), assumed.memory.peak_reserved + assumed.device.assumed_context->bytes);
+  EXPECT_GE(assumed.needed_error, assumed.device.assumed_context->error);
+}
+
+TEST(Verdict, OfAllViewsIsTheSame) {
+  for (const char* batch : {"1", "16", "17", "18", "19", "20", "64"}) {
+    const Question question =
+        test::question_of(test::words_in("--model gpt2 --seq 1024 --fp16 --gpu rtx-4090 --bs " + std::string(batch)));
+    const Report report = estimate(question);
+    const std::vector<FitRow> rows = fits_on(question.model, question.run.run, {&question.device, 1});
+    EXPECT_EQ(rows[0].verdict, report.verdict);
+    EXPECT_EQ(rows[0].needed_bytes, report.needed());
+  }
+}
+
+}  // namespace
+}  // namespace memcalc
