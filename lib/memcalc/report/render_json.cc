@@ -291,6 +291,7 @@ std::string render_json(const std::vector<ModelListing>& models) {
     if (each.published_parameters) json["published_parameters"] = *each.published_parameters;
     json["aliases"] = each.aliases;
     if (!each.stands_for.empty()) json["stands_for"] = each.stands_for;
+    if (!each.text_of.empty()) json["text_of"] = each.text_of;
     json["source"] = each.source;
     json["date"] = each.date;
     json["recalled"] = each.recalled;

@@ -73,13 +73,20 @@ std::vector<fs::path> files_of(const std::vector<std::string>& directories, std:
 // The names that the registry knows a file's model or card by, but for the name of the file.
 std::vector<std::string> other_names(const JsonObject& json) {
   std::vector<std::string> names = json.optional_strings("aliases");
-  for (std::string& name : json.optional_strings("stands_for")) names.push_back(std::move(name));
+  for (const char* key : {"stands_for", "text_of"}) {
+    for (std::string& name : json.optional_strings(key)) names.push_back(std::move(name));
+  }
   return names;
 }
 
+std::string_view without_owner(std::string_view name) { return name.substr(name.rfind('/') + 1); }  // npos + 1 == 0
+
+// "Qwen/Qwen2.5-7B" is also called "qwen2.5-7b". No two files share such a name (spec_registry_test).
 bool is_among(const std::vector<std::string>& names, const std::string& reference) {
   const std::string wanted = ascii_lower(reference);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return ascii_lower(name) == wanted; });
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return ascii_lower(name) == wanted || ascii_lower(without_owner(name)) == wanted;
+  });
 }
 
 // The registry file that carries `reference` as its name or, failing that, as another; ASCII case is ignored.
@@ -138,7 +145,7 @@ bool may_be_meant(std::string_view name, std::string_view candidate) {
 std::string bare_name(std::string_view name) {
   constexpr std::array<std::string_view, 13> kVariants = {"instruct", "it",   "chat", "base", "hf",  "gguf",   "awq",
                                                           "gptq",     "4bit", "8bit", "bnb",  "fp8", "unsloth"};
-  const std::string last = ascii_lower(name.substr(name.rfind('/') + 1));  // npos + 1 == 0
+  const std::string last = ascii_lower(without_owner(name));
   std::string bare;
   for (std::size_t at = 0; at < last.size();) {
     const std::size_t end = std::min(last.find_first_of("-_", at), last.size());
@@ -155,12 +162,20 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
   const std::string wanted = bare_name(reference);
   std::map<std::string, std::string> by_bare_name;  // of several, the file's own name, which comes first
   std::vector<std::string> bare, meant;
+  std::string same, longest;  // of the models with the same bare name: the first, and the longest that was typed whole
+  const std::string typed = ascii_lower(without_owner(reference));
   for (const std::string& name : known) {
     const std::string each = bare_name(name);
-    if (each == wanted) return {name};
+    if (each == wanted) {
+      const std::string_view last = without_owner(name);
+      if (same.empty()) same = name;
+      if (typed.starts_with(ascii_lower(last)) && last.size() > without_owner(longest).size()) longest = name;
+      continue;
+    }
     if (may_be_meant(reference, name)) meant.push_back(name);
     if (may_be_meant(wanted, each) && by_bare_name.emplace(each, name).second) bare.push_back(each);
   }
+  if (!same.empty()) return {longest.empty() ? same : longest};
   const std::vector<std::string> near = nearest_names(reference, meant);
   if (!near.empty()) return near;
   std::vector<std::string> result;
@@ -283,6 +298,10 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
                                        " is an implementation of its own, not modelled: " + file.model.name + " of " +
                                        file.model.model_type + ", which has the same parameters, stands for it");
     }
+    if (is_among(file.text_of, reference)) {
+      file.model.assumptions.push_back(one_line(reference) + " sees images too: this is its text model " +
+                                       file.model.name + " alone, without the vision tower (not modelled)");
+    }
     return std::move(file.model);
   }
   if (is_directory(reference)) return model_from_directory(reference);
@@ -385,6 +404,7 @@ std::vector<ModelListing> SpecRegistry::models() const {
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
                         .stands_for = std::move(file.stands_for),
+                        .text_of = std::move(file.text_of),
                         .source = std::move(file.model.source),
                         .date = std::move(file.model.date),
                         .recalled = file.recalled});

@@ -21,6 +21,7 @@ struct ModelListing {
   std::optional<std::int64_t> published_parameters;
   std::vector<std::string> aliases;
   std::vector<std::string> stands_for;  // names of other implementations that resolve to this one
+  std::vector<std::string> text_of;     // names of models of text and images, of which this is the text model
   std::string source;
   std::string date;
   bool recalled = false;  // some value was not seen at a source

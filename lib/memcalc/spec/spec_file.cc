@@ -12,10 +12,11 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 12> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 13> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
+                                                         "text_of",
                                                          "config",
                                                          "published_parameters",
                                                          "published_parameters_of",
@@ -134,6 +135,7 @@ ModelFile read_model_file(const JsonObject& json) {
   file.model = model_from_hf_config(json.required_object("config"), json.required_string("name"));
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
+  file.text_of = json.optional_strings("text_of");
   file.recalled = !json.optional_strings("recalled").empty();
   file.model.published_parameters =
       json.nullable_int("published_parameters", {1, std::numeric_limits<std::int64_t>::max()});

@@ -18,6 +18,7 @@ struct ModelFile {
   ModelSpec model;
   std::vector<std::string> aliases;     // other names of the same model, such as its id on the Hugging Face hub
   std::vector<std::string> stands_for;  // names of another implementation with the same parameters, not modelled
+  std::vector<std::string> text_of;     // names of models of text and images, of which this is the text model
   bool recalled = false;                // some value was not seen at a source
 };
 
