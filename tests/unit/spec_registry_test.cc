@@ -276,6 +276,8 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   EXPECT_TRUE(answer("HuggingFaceTB/SmolLM3-3B")
                   .starts_with("HuggingFaceTB/SmolLM3-3B: the family SmolLM3 is not built yet; "));
   EXPECT_TRUE(answer("google/gemma-4-31B-it").starts_with("google/gemma-4-31B-it: the family Gemma 4 is not built"));
+  EXPECT_TRUE(answer("deepseek-ai/DeepSeek-V3.2").find("family DeepSeek-V3.2 is not built") != std::string::npos);
+  EXPECT_TRUE(answer("deepseek-ai/deepseek-vl2").find("family DeepSeek-VL is not built") != std::string::npos);
   EXPECT_EQ(answer("acme/zebra-7b"), "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones");
 }
 
