@@ -35,14 +35,6 @@ double parse_number(std::string_view option, std::string_view text) {
   return value;
 }
 
-Bytes parse_gib(std::string_view option, std::string_view text) {
-  constexpr double kMost = 1e6;
-  if (text.empty()) return 0;
-  const double gib = parse_number(option, text);
-  if (gib > kMost) refuse(option, "GiB, at most " + std::to_string(static_cast<int>(kMost)), text);
-  return static_cast<Bytes>(gib * static_cast<double>(kGiB));
-}
-
 void refuse_choice(std::string_view option, std::string_view text, std::span<const std::string_view> accepted) {
   const std::vector<std::string> names(accepted.begin(), accepted.end());
   throw UsageError(std::string(option) + ": expected one of " + join(names) + ", found " +

@@ -26,9 +26,6 @@ class UsageError : public std::runtime_error {
 /// A finite decimal number of 0 or more ("0.1", "1e-2").
 [[nodiscard]] double parse_number(std::string_view option, std::string_view text);
 
-/// "2", "1.5": GiB, as bytes; nothing: 0.
-[[nodiscard]] Bytes parse_gib(std::string_view option, std::string_view text);
-
 [[noreturn]] void refuse_choice(std::string_view option, std::string_view text,
                                 std::span<const std::string_view> accepted);
 

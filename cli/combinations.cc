@@ -16,8 +16,8 @@ constexpr std::size_t kMostCombinations = 100'000;
 constexpr std::size_t kMostValues = 10'000;
 
 // Their values are lists already, or names of files.
-constexpr std::array<std::string_view, 5> kNeverSplit = {"--lora-targets", "--freeze", "--stage-layers", "--megatron",
-                                                         "--deepspeed"};
+constexpr std::array<std::string_view, 6> kNeverSplit = {"--lora-targets", "--freeze",    "--stage-layers",
+                                                         "--megatron",     "--deepspeed", "--card"};
 
 void add_range(const std::string& option, const std::string& text, std::size_t dots, std::vector<std::string>& values) {
   const std::size_t step_at = text.find_first_of("*+", dots);

@@ -40,11 +40,13 @@ struct EstimateArguments {
 std::vector<FitRow> fits_on_common_cards(const SpecRegistry& registry, const Question& question, const Report& report) {
   std::vector<DeviceSpec> others;
   for (const char* name : kCommonCards) {
-    if (name != report.device.name) others.push_back(registry.device(name));
+    if (name == report.device.name) continue;
+    others.push_back(registry.device(name));
+    others.back().margin_bytes = report.device.margin_bytes;
   }
   std::vector<FitRow> rows = fits_on(question.model, question.run.run, others);
-  rows.push_back(
-      {report.device.name, report.device.memory_bytes, report.needed(), report.needed_error, report.verdict});
+  rows.push_back({report.device.name, report.device.memory_bytes, report.needed(), report.needed_error,
+                  report.device.usable_bytes() - report.needed(), report.verdict});
   std::stable_sort(rows.begin(), rows.end(),
                    [](const FitRow& a, const FitRow& b) { return a.memory_bytes < b.memory_bytes; });
   return rows;
@@ -61,7 +63,7 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
     report.concurrent_sequences =
         find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
   }
-  if (question.device_assumed) {
+  if (question.device_assumed && !question.device.memory_given) {
     report.other_gpus = fits_on_common_cards(SpecRegistry(find_specs(arguments.run.specs)), question, report);
   }
   output.write(render(report, format, options));

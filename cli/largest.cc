@@ -36,7 +36,7 @@ struct LargestArguments {
   RunArguments run;
   AnswerArguments answer;
   SearchArguments search;
-  std::string margin, multiple_of;
+  std::string multiple_of;
 };
 
 /// What is wrong with every combination is a wrong command line.
@@ -55,7 +55,7 @@ std::size_t own_faults_of(const std::vector<Largest>& all) {
 
 ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   AnswerOutput output(arguments.answer);
-  LargestOptions options{.measure = measure, .margin = parse_gib("--margin", arguments.margin)};
+  LargestOptions options{.measure = measure};
   options.multiple_of = measure == Measure::kSequence ? 64 : 1;
   if (!arguments.multiple_of.empty()) options.multiple_of = parse_whole("--multiple-of", arguments.multiple_of, 1);
   if (is_typed(arguments.run.typed(), measure == Measure::kBatch ? "--bs" : "--seq")) {
@@ -114,7 +114,6 @@ Command add_largest(CLI::App& root, const char* name, const char* description, c
   CLI::App* app = root.add_subcommand(name, description);
   auto arguments = std::make_shared<LargestArguments>();
   add_run_options(*app, arguments->run);
-  app->add_option("--margin", arguments->margin, "GiB of the card to stay free [0]")->type_name("GIB")->group("Search");
   app->add_option("--multiple-of", arguments->multiple_of, "of which only multiples are tried [1; max-seq 64]")
       ->type_name("N")
       ->group("Search");

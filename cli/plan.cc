@@ -37,7 +37,7 @@ struct PlanArguments {
   RunArguments run;
   AnswerArguments answer;
   SearchArguments search;
-  std::string global_batch, margin, simulate;
+  std::string global_batch, simulate;
   std::string emit = "nothing";
   bool all = false;
 };
@@ -130,7 +130,6 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!arguments.simulate.empty()) {
     asked.simulated = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
   }
-  asked.margin = parse_gib("--margin", arguments.margin);
   const Search search(arguments.search);
   Plan plan = make_plan(asked, search.control());
   plan.assumptions = question.run.assumptions;
@@ -163,7 +162,6 @@ Command add_plan(CLI::App& root) {
     app->add_option(name, value, description)->type_name(type)->group("Search");
   };
   option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
-  option("--margin", arguments->margin, "GIB", "GiB of the card to stay free [0]");
   option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [64]");
   option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: what to copy");
   add_search_options(*app, arguments->search);

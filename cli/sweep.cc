@@ -131,7 +131,7 @@ ExitStatus run_compare(const SweepArguments& arguments) {
   const Search search(arguments.search);
   Combinations combinations = combinations_of(arguments.run);
   std::vector<SweepQuestion> questions;
-  if (!is_typed(arguments.run.typed(), "--gpu")) {  // the common cards
+  if (!is_typed(arguments.run.typed(), "--gpu") && !is_typed(arguments.run.typed(), "--card")) {  // the common cards
     for (const Combination& each : combinations.all) {
       for (const char* card : kCommonCards) {
         std::vector<std::string> values = each.values;

@@ -56,9 +56,10 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
       job.peak_flops_per_second = predicted->time->step.peak_flops_per_second;
     }
   }
-  if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted && is_typed(typed, "--gpu")) {
+  if (job.achieved_flops_per_second && !job.peak_flops_per_second && !predicted &&
+      (is_typed(typed, "--gpu") || is_typed(typed, "--card"))) {
     // Without a model the card's rate for 16 bits, in which nearly all training computes.
-    const DeviceSpec device = SpecRegistry(find_specs(a.run.specs)).device(text_of(typed, "--gpu"));
+    const DeviceSpec device = device_of(request_of(typed), SpecRegistry(find_specs(a.run.specs)));
     const double peak = std::max(device.bf16_flops_per_second, device.fp16_flops_per_second);
     if (peak > 0) job.peak_flops_per_second = peak;
   }

@@ -31,7 +31,7 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run,
 FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
   ReplayOptions options = replay_options(report.run, report.device, symbolic.measured_from);
   const Bytes in_use = report.needed() - report.managed_on_device_bytes;
-  options.capacity = report.device.memory_bytes - (in_use - report.memory.peak_reserved);
+  options.capacity = report.device.usable_bytes() - (in_use - report.memory.peak_reserved);
   if (report.memory.exact_peak > *options.capacity) return {.runs = false, .retries = 0};  // for any allocator
   const ReplayResult memory = replay(symbolic.trace, options);
   return {.runs = !memory.out_of_memory, .retries = memory.retries};

@@ -32,6 +32,14 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
             error = _core.UsageError(f"{name}: sizes change a model that is given by name; this one is a Model")
             error.part = name
             raise error
+    if "card" in options:
+        options = dict(options)
+        described = options.pop("card")
+        if gpu is not None and described is not None:
+            error = _core.UsageError("card: contradicts gpu: give one")
+            error.part = "card"
+            raise error
+        gpu = described if gpu is None else gpu
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
     if not isinstance(model, Model):
         return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None)

@@ -165,6 +165,12 @@ class RunOptions(TypedDict, total=False):
     """`--offload-states`: host or nvme: sharded states and gradients"""
     offload_parameters: str | None
     """`--offload-parameters`: host or nvme: parameters (--infer: host)"""
+    card: str | None
+    """`--card`: in place of --gpu: mine,24GB,sm89,1008GB/s,165TFLOPS"""
+    memory_gib: float | None
+    """`--memory`: of the card, as torch reports it [the card's own]"""
+    margin_gib: float | None
+    """`--margin`: of the card that is to stay free [0]"""
     tokens: float | None
     """`--tokens`: of the whole training: days, price, energy"""
     sample_seconds: float | None

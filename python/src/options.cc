@@ -27,8 +27,8 @@ constexpr List kLists[] = {
 
 /// Rows that are keywords: not what estimate() takes by itself (model, card), nor what stands in a list.
 bool is_keyword(const Field& field) {
-  return field.group != FieldGroup::kMegatron && field.group != FieldGroup::kDeepSpeed &&
-         field.group != FieldGroup::kCard && field.key != "model" && field.key != "arch";
+  return field.group != FieldGroup::kMegatron && field.group != FieldGroup::kDeepSpeed && field.key != "gpu" &&
+         field.key != "model" && field.key != "arch";
 }
 
 const char* type_of(FieldType type) {

@@ -9,7 +9,8 @@ namespace memcalc::python {
 Question ask(const std::shared_ptr<const ModelSpec>& model, const std::shared_ptr<const DeviceSpec>& device,
              const py::dict& keywords, bool device_assumed) {
   const RunRequest request = read_options(keywords);
-  Question question{*model, resolve_request(*model, request), *device, device_assumed, request.time};
+  Question question{*model, resolve_request(*model, request), with_card_options(*device, request.card), device_assumed,
+                    request.time};
   if (device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + device->name + ": none was named (gpu)");
   }

@@ -194,7 +194,7 @@ class Errors(unittest.TestCase):
         (("sweep", *GPT2, "--heads", "{}"), "--heads: expected a whole number of 1"),
         (("max-batch", *GPT2, "--gpu", "{}"), "unknown GPU"),
         (("plan", *GPT2, "--gpus", "2"), "--global-batch: expected"),
-        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--margin", "1e300"), "--margin: expected GiB"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--margin", "1e300"), "--margin: expected a number from 0"),
         (("check", "/dev/null", "--models", "\n"), "\\n: cannot be read"),
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--bs", "1"), "plan looks for it"),
         (("plan", *GPT2, "--gpus", "4", "--nodes", "3", "--global-batch", "8"), "does not divide gpus"),

@@ -31,8 +31,9 @@ struct RuleCase {
   if (name.starts_with(kLayers)) {
     return registry.model((specs_dir() / "examples" / (std::string(name.substr(kLayers.size())) + ".json")).string());
   }
-  if (name != kLitGptType) return registry.model(std::string(name));
-  ModelSpec model = registry.model("llama-3.2-1b");
+  ModelSpec model = registry.model(name == kLitGptType ? "llama-3.2-1b" : std::string(name));
+  model.checkpoint_dtype.reset();  // a case says itself what its weights are
+  if (name != kLitGptType) return model;
   model.model_type = kLitGptType;
   return model;
 }

@@ -76,8 +76,8 @@ namespace memcalc::test {
   report.run.training().checkpointing = Checkpointing::kFull;
   report.run.training().accumulation_steps = 8;
   report.run.dropout = 0.1;
-  report.other_gpus = {{"rtx-4090", 24564 * kMiB, 25000 * kMiB, 0, Verdict::kDoesNotFit},
-                       {"h100-sxm", 85017493504, 25000 * kMiB, 0, Verdict::kFits}};
+  report.other_gpus = {{"rtx-4090", 24564 * kMiB, 25000 * kMiB, 0, -436 * kMiB, Verdict::kDoesNotFit},
+                       {"h100-sxm", 85017493504, 25000 * kMiB, 0, 85017493504 - 25000 * kMiB, Verdict::kFits}};
   report.flops[0].recomputation = 1.25e12;
   return report;
 }

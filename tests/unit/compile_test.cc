@@ -182,6 +182,7 @@ TEST(Compile, ALayerUnderAutocastKeepsItsWeightsIn16Bits) {
   constexpr Bytes kMatrices = 2 * kHidden * kHidden * (2 * 2 + 1 + 2 * 12) / 2;
   EXPECT_EQ(kept_by_a_layer([](RunOptions& o) {
               o.precision = Precision::kAmpBf16;
+              o.weights_dtype = DType::kFloat32;
               o.compiled_parts = CompiledParts::kLayers;
             }),
             kHiddenState * (2 * 19 + 1) / 2 + kMatrices + kLogSumExp + 2 * 4 * kTokens);

@@ -104,7 +104,8 @@ TEST(Largest, EndsAtTheModelsLastPosition) {
 
 TEST(Largest, TheAnswerNeedsNoRetryAndTheLargerOneThatDoesIsNamedAfterIt) {
   const ModelSpec model = registry().model("llama-3.2-1b");
-  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const ResolvedRun run =
+      resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32});
   const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
   const Largest found = find_largest(model, run, registry().device("rtx-4090"), options);
   ASSERT_GT(found.value, found.unhurried);  // this card shows both
@@ -122,6 +123,17 @@ TEST(Largest, TheAnswerNeedsNoRetryAndTheLargerOneThatDoesIsNamedAfterIt) {
   EXPECT_EQ(fact("largest_with_retries"), found.value);
 }
 
+TEST(Largest, ALargerOneThatIsTooCloseToCallIsNamedSo) {
+  const ModelSpec model = registry().model("llama-3.2-1b");
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
+  const Largest found = find_largest(model, run, registry().device("rtx-4090"), options);
+  ASSERT_EQ(found.probe_of(found.value)->retries, 0);
+  EXPECT_EQ(found.probe_of(found.value)->verdict, Verdict::kTooClose);
+  EXPECT_THAT(answer_of(found).headline,
+              HasSubstr("; up to " + std::to_string(found.value) + " may run, too close to call."));
+}
+
 TEST(Largest, SaysWhereASequenceIsBeyondWhatTheModelWasTrainedWith) {
   const ModelSpec model = registry().model("tinyllama-1.1b");  // 2048 positions
   const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
@@ -130,7 +142,7 @@ TEST(Largest, SaysWhereASequenceIsBeyondWhatTheModelWasTrainedWith) {
   EXPECT_EQ(beyond.unhurried, 4096);
   EXPECT_THAT(answer_of(beyond).headline, HasSubstr("4096 tokens, where the search ends, beyond the 2048"));
   EXPECT_THAT(answer_of(beyond).notes, Contains(HasSubstr("trained with sequences of at most 2048 tokens")));
-  const Largest within = find_largest(model, run, card_of(20 * kGiB), options);
+  const Largest within = find_largest(model, run, card_of(11 * kGiB), options);
   ASSERT_LE(within.unhurried, 2048);
   EXPECT_THAT(answer_of(within).headline, Not(HasSubstr("trained")));
 }
@@ -146,7 +158,7 @@ TEST(Largest, TheMarginStaysFree) {
   const ModelSpec model = registry().model("gpt2");
   const ResolvedRun run = resolve(model, {});
   const Largest without = find_largest(model, run, card_of(24 * kGiB), {});
-  const Largest with = find_largest(model, run, card_of(24 * kGiB), {.margin = 4 * kGiB});
+  const Largest with = find_largest(model, run, with_card_options(card_of(24 * kGiB), {.margin_gib = 4}), {});
   const Largest smaller = find_largest(model, run, card_of(20 * kGiB), {});
   EXPECT_LT(with.value, without.value);
   EXPECT_EQ(with.value, smaller.value);
@@ -166,7 +178,8 @@ TEST(Largest, IsTheSameOnAnyNumberOfThreads) {
 // LLaMA-3.2-1B on 24 GiB: 1856 tokens reserve more than 1920 do.
 TEST(Largest, SaysWhereThePeakIsNotMonotone) {
   const ModelSpec model = registry().model("llama-3.2-1b");
-  const ResolvedRun run = resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16});
+  const ResolvedRun run =
+      resolve(model, {.batch_size = 1, .precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32});
   const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 64};
   const Largest found = find_largest(model, run, registry().device("rtx-4090"), options);
   ASSERT_TRUE(found.drop.has_value());
@@ -186,7 +199,7 @@ TEST(Largest, RefusesWhatIsNoQuestion) {
   const ModelSpec images = registry().model("resnet50");
   const ModelSpec model = registry().model("gpt2");
   EXPECT_THROW((void)find_largest(images, resolve(images, {}), card_of(kGiB), {.measure = Measure::kSequence}), Error);
-  EXPECT_THROW((void)find_largest(model, resolve(model, {}), card_of(kGiB), {.margin = kGiB}), Error);
+  EXPECT_THROW((void)with_card_options(card_of(kGiB), {.margin_gib = 1}), Error);
   EXPECT_THROW((void)find_largest(model, resolve(model, {}), card_of(kGiB), {.multiple_of = 0}), Error);
 }
 

@@ -59,6 +59,17 @@ const test::RuleCase kCases[] = {
      "bert-base",
      [](RunSpec& run) { run.weights_dtype = DType::kFloat32; },
      {.precision = Precision::kBf16}},
+    {"loss-scaler-in-float32",
+     "llama-3.2-1b",
+     [](RunSpec& run) { run.weights_dtype = DType::kBFloat16; },
+     {.precision = Precision::kAmpFp16}},
+    {"loss-scaler-in-float32",
+     "llama-3.2-1b",
+     [](RunSpec& run) {
+       run.weights_dtype = DType::kFloat16;
+       run.fine_tuning.lora->in_base_dtype = true;
+     },
+     {.precision = Precision::kAmpFp16, .lora_rank = 8}},
     // a user's own layers
     {"layers-in-a-plain-loop", "layers/mlp", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
     {"layers-attention", "layers/decoder", [](RunSpec& run) { run.attention = Attention::kEager; }},

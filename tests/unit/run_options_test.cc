@@ -154,13 +154,6 @@ TEST(RunOptions, DtypesThatContradictEachOther) {
   EXPECT_EQ(refusal(bert(), {.precision = Precision::kAmpFp16, .attention = Attention::kFlash}), "accepted");
 }
 
-TEST(RunOptions, A16BitCheckpointIsMentioned) {
-  ModelSpec model = llama(2048);
-  model.checkpoint_dtype = DType::kBFloat16;
-  EXPECT_THAT(resolve(model, {}).assumptions, Contains(HasSubstr("transformers 5 would load it so")));
-  EXPECT_THAT(resolve(model, {.precision = Precision::kBf16}).assumptions, Not(Contains(HasSubstr("load it so"))));
-}
-
 TEST(RunOptions, CheckpointingSwitchesTheCacheOff) {
   const ResolvedRun resolved = resolve(gpt2(), {.checkpointing = Checkpointing::kFull, .use_cache = true});
   EXPECT_FALSE(resolved.run.use_cache);

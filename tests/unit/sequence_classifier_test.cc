@@ -24,6 +24,7 @@ class Classifiers : public ::testing::TestWithParam<Case> {
   static SymbolicRun run_of(const ModelSpec& model, Task task, const RunOptions& base) {
     static const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h100-sxm");
     RunOptions options = base;
+    options.weights_dtype = DType::kFloat32;
     options.task = task;
     return run_symbolically(model, resolve(model, options).run, device);
   }

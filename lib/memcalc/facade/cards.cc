@@ -33,7 +33,8 @@ std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::spa
     FitRow row = twin < i ? rows[twin] : row_of(estimate(model, run, devices[i]));
     row.gpu = devices[i].name;
     row.memory_bytes = devices[i].memory_bytes;
-    row.verdict = verdict_of(row.needed_bytes, row.needed_error, row.memory_bytes);
+    row.headroom_bytes = devices[i].usable_bytes() - row.needed_bytes;
+    row.verdict = verdict_of(row.needed_bytes, row.needed_error, devices[i].usable_bytes());
     rows.push_back(std::move(row));
   }
   return rows;

@@ -157,7 +157,7 @@ Answer answer_of(const Ladder& ladder) {
   answer.positive = ladder.first_fit.has_value();
   answer.assumptions = ladder.assumptions;
   const std::string where =
-      ladder.model + " on " + ladder.device.name + " (" + format_bytes(ladder.device.memory_bytes) + ")";
+      ladder.model + " on " + ladder.device.name + " (" + format_bytes(ladder.device.usable_bytes()) + ")";
   if (ladder.first_fit == std::size_t{0}) {
     answer.headline = where + " fits as it is.";
   } else if (ladder.first_fit) {
@@ -169,7 +169,7 @@ Answer answer_of(const Ladder& ladder) {
       if (rung.outcome.answered()) least = std::min(least, rung.outcome.needed);
     }
     answer.headline = where + " does NOT fit with any of these: the best needs " + format_bytes(least) + ", " +
-                      format_bytes(least - ladder.device.memory_bytes) + " too much.";
+                      format_bytes(least - ladder.device.usable_bytes()) + " too much.";
   }
   answer.columns = {{"technique", "technique", Unit::kText},   {"needed_bytes", "needed", Unit::kBytes},
                     {"verdict", "fits", Unit::kVerdict},       {"step_seconds", "step", Unit::kSeconds, true},

@@ -16,8 +16,6 @@ class Search {
   Search(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, const LargestOptions& options,
          const SearchControl& control)
       : model_(model), run_(run.run), device_(device), options_(options), control_(control) {
-    // A card with less memory is all that a margin is; it serves the allocator's retries, too.
-    device_.memory_bytes -= options.margin;
     last_ = options.limit / options.multiple_of;
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
@@ -94,7 +92,7 @@ class Search {
     const Probe& b = probes_.at(high > 0 ? high : low);
     if (b.value <= a.value || b.needed <= a.needed) return 0;
     const double slope = static_cast<double>(b.needed - a.needed) / static_cast<double>(b.value - a.value);
-    const double room = static_cast<double>(device_.memory_bytes - a.needed);
+    const double room = static_cast<double>(device_.usable_bytes() - a.needed);
     const double at = (static_cast<double>(a.value) + room / slope) / static_cast<double>(options_.multiple_of);
     return static_cast<std::int64_t>(std::clamp(at, 0.0, 1e15));
   }
@@ -165,13 +163,9 @@ class Search {
   Largest result_;
 };
 
-void check(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const LargestOptions& options) {
+void check(const ModelSpec& model, const RunSpec& run, const LargestOptions& options) {
   if (options.measure == Measure::kSequence && (is_vision(model) || run.task == Task::kCustom)) {
     throw Error(ErrorCode::kUsage, "max-seq: " + model.name + " takes no sequence of tokens; ask for max-batch");
-  }
-  if (options.margin < 0 || options.margin >= device.memory_bytes) {
-    throw Error(ErrorCode::kUsage, "margin: expected less than the " + std::to_string(device.memory_bytes) +
-                                       " bytes of " + device.name + ", found " + std::to_string(options.margin));
   }
   if (options.multiple_of < 1 || options.multiple_of > options.limit) {
     throw Error(ErrorCode::kUsage, "multiple of: expected 1 to " + std::to_string(options.limit) + ", found " +
@@ -188,7 +182,7 @@ const Probe* Largest::probe_of(std::int64_t asked) const {
 
 Largest find_largest(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device,
                      const LargestOptions& options, const SearchControl& control) {
-  check(model, run.run, device, options);
+  check(model, run.run, options);
   Largest largest = Search(model, run, device, options, control).run();
   // What resolve() assumed about the measure itself is what was asked.
   const char* own = options.measure == Measure::kBatch ? "batch size" : "sequence length";

@@ -20,7 +20,6 @@ enum class Measure : std::uint8_t { kBatch, kSequence };
 struct LargestOptions {
   Measure measure = Measure::kBatch;
   std::int64_t multiple_of = 1;                // only these values are asked for
-  Bytes margin = 0;                            // of the card's memory, to stay free
   std::int64_t limit = std::int64_t{1} << 20;  // never asked beyond
   std::int64_t neighbours = 8;  // values on either side of the answer that are asked too, for what is not monotone
 };
@@ -31,7 +30,7 @@ struct Probe {
   Bytes allocated = 0;  // peaks
   Bytes reserved = 0;
   Bytes needed = 0;                        // reserved + context + kernels, where the card's are known
-  Verdict verdict = Verdict::kDoesNotFit;  // of needed + margin
+  Verdict verdict = Verdict::kDoesNotFit;  // of needed
   bool runs = false;         // fits, or runs since the allocator gives its free segments back and asks again
   std::int64_t retries = 0;  // of the allocator, in three steps
 };

@@ -23,15 +23,23 @@ std::string listed(const std::vector<std::int64_t>& values) {
 
 std::string on_card(const Largest& largest) {
   std::string text = largest.device.name + " (" + format_bytes(largest.device.memory_bytes);
-  if (largest.options.margin > 0) text += ", " + format_bytes(largest.options.margin) + " of it to stay free";
+  if (largest.device.margin_bytes > 0) text += ", " + format_bytes(largest.device.margin_bytes) + " of it to stay free";
   return text + ")";
 }
 
-/// Of the largest that runs at all: "1 retry of the allocator".
-std::string retries_of(const Largest& largest) {
+/// Of the allocator, by the largest that runs at all; without any it is too close to call.
+std::int64_t retries_of(const Largest& largest) {
   const Probe* probe = largest.probe_of(largest.value);
-  const std::int64_t count = probe == nullptr ? 0 : probe->retries;
-  return std::to_string(count) + (count == 1 ? " retry" : " retries") + " of the allocator in three steps";
+  return probe == nullptr ? 0 : probe->retries;
+}
+
+/// "up to 91 with 6 retries of the allocator in three steps"
+std::string beyond_fitting(const Largest& largest, const std::string& unit) {
+  const std::string text = "up to " + std::to_string(largest.value) + unit;
+  const std::int64_t retries = retries_of(largest);
+  if (retries == 0) return text + " may run, too close to call";
+  return text + " with " + std::to_string(retries) + (retries == 1 ? " retry" : " retries") +
+         " of the allocator in three steps";
 }
 
 bool is_beyond_training(const Largest& largest) {
@@ -48,8 +56,7 @@ std::string headline_of(const Largest& largest) {
   }
   const std::string text = "Largest " + noun + " of " + largest.model + " on " + on_card(largest) + ": ";
   if (largest.unhurried == 0) {
-    return text + "none without retries of the allocator; up to " + std::to_string(largest.value) + unit + " with " +
-           retries_of(largest) + ".";
+    return text + "none for certain; " + beyond_fitting(largest, unit) + ".";
   }
   std::string answer = std::to_string(largest.unhurried) + unit;
   if (largest.at_limit && largest.unhurried == largest.value) {
@@ -61,7 +68,7 @@ std::string headline_of(const Largest& largest) {
     answer += ", beyond the " + std::to_string(largest.trained) + " that it was trained with";
   }
   if (largest.value > largest.unhurried) {
-    answer += "; up to " + std::to_string(largest.value) + " with " + retries_of(largest);
+    answer += "; " + beyond_fitting(largest, "");
   }
   return text + answer + ".";
 }
@@ -74,7 +81,7 @@ std::string beyond_training_note(const Largest& largest) {
 std::vector<std::string> notes_of(const Largest& largest) {
   std::vector<std::string> notes;
   if (!largest.complete) notes.emplace_back("stopped early: the best that was found by then, not the largest");
-  if (largest.value > largest.unhurried) {
+  if (largest.value > largest.unhurried && retries_of(largest) > 0) {
     notes.push_back("above " + std::to_string(largest.unhurried) +
                     " the card runs full: the allocator gives its free segments back and asks again, which takes time "
                     "in each step");
@@ -139,7 +146,7 @@ Answer answer_of(const Largest& largest) {
       {"model", "model", Unit::kText, largest.model},
       {"gpu", "card", Unit::kText, largest.device.name},
       {"memory_bytes", "memory", Unit::kBytes, largest.device.memory_bytes},
-      {"margin_bytes", "margin", Unit::kBytes, largest.options.margin},
+      {"margin_bytes", "margin", Unit::kBytes, largest.device.margin_bytes},
       {"largest", std::string("largest ") + noun_of(largest.options.measure), Unit::kCount, largest.unhurried},
       {"largest_with_retries", "with retries", Unit::kCount, largest.value}};
   if (!batch && largest.trained > 1) {
@@ -155,8 +162,8 @@ Answer answer_of(const Largest& largest) {
                     {"allocator_retries", "retries", Unit::kCount, true}};
   for (const Probe& probe : rows_of(largest)) {
     answer.rows.push_back({probe.value, probe.allocated, probe.reserved, probe.needed,
-                           largest.device.memory_bytes - largest.options.margin - probe.needed,
-                           std::string(name_of(probe.verdict)), probe.runs, probe.retries});
+                           largest.device.usable_bytes() - probe.needed, std::string(name_of(probe.verdict)),
+                           probe.runs, probe.retries});
   }
   answer.notes = notes_of(largest);
   answer.assumptions = largest.assumptions;

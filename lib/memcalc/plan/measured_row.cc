@@ -48,8 +48,8 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry, co
       .time = request.time};
   if (!request.changes.tie) tie_head_as_transformers(question.model);
   question.run = resolve_request(question.model, request);
-  question.device_assumed = request.gpu.empty();
-  question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
+  question.device = device_of(request, registry);
+  question.device_assumed = question.device.reference.empty();
   return question;
 }
 

@@ -49,7 +49,7 @@ Outcome outcome_of(const Report& report) {
                           .mfu = share * report.time->mfu};
   }
   outcome.built_whole = report.run.parallel.is_parallel() && report.peak_phase == Phase::kBuild;
-  outcome.headroom = report.device.memory_bytes - outcome.needed;
+  outcome.headroom = report.device.usable_bytes() - outcome.needed;
   return outcome;
 }
 
@@ -62,8 +62,8 @@ Outcome without_construction(const Report& report, Outcome outcome) {
   outcome.needed += steps - outcome.reserved;
   outcome.allocated = steps;
   outcome.reserved = steps;
-  outcome.headroom = report.device.memory_bytes - outcome.needed;
-  outcome.verdict = verdict_of(outcome.needed, outcome.error, report.device.memory_bytes);
+  outcome.headroom = report.device.usable_bytes() - outcome.needed;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, report.device.usable_bytes());
   return outcome;
 }
 

@@ -51,7 +51,6 @@ class Planner {
         control_(control),
         forms_(closed_forms_of(question, control)),
         choices_(choices_of(question)) {
-    question_.device.memory_bytes -= question.margin;
     plan_.candidates = choices_.size();
   }
 
@@ -104,7 +103,7 @@ class Planner {
     if (form == nullptr) return {forms_.refusals[static_cast<std::size_t>(choice.way)], 0, 0};
     Sifted sifted;
     sifted.least = least_bytes(*form, question_, choice);
-    if (sifted.least > static_cast<double>(question_.device.memory_bytes)) {
+    if (sifted.least > static_cast<double>(question_.device.usable_bytes())) {
       return {"more than the card by the closed form alone", 0, 0};
     }
     if (const Rule* rule = broken_rule(question_.model, run_of(question_, choice))) {
@@ -133,7 +132,7 @@ class Planner {
             wave.size() % kWave == kWave - 1 ? next_of(order.smallest, smallest) : next_of(order.fastest, fastest);
         if (is_too_large(choices_[next])) {
           ++rejected_["more than the card: a smaller one was simulated"];
-        } else if (likely_bytes(choices_[next]) > static_cast<double>(question_.device.memory_bytes)) {
+        } else if (likely_bytes(choices_[next]) > static_cast<double>(question_.device.usable_bytes())) {
           ++rejected_["likely more than the card, as one like it was: not simulated"];
         } else {
           wave.push_back(next);
@@ -187,7 +186,7 @@ class Planner {
     } else if (!outcome.fits()) {
       ++rejected_["simulated: more than the card"];
       // What is reserved may be less for more; what is allocated is not.
-      if (outcome.allocated > question_.device.memory_bytes) too_large_.push_back(choice);
+      if (outcome.allocated > question_.device.usable_bytes()) too_large_.push_back(choice);
     } else {
       ++plan_.fitting;
       plan_.front.push_back(
@@ -252,9 +251,6 @@ void check(const PlanQuestion& question) {
   if (question.emit == Emit::kTrainer && !has_trainer_name(question.run.training().optimizer)) {
     throw Error(ErrorCode::kUsage, "emit trainer: the Trainer has no name for the optimizer " +
                                        std::string(name_of(question.run.training().optimizer)));
-  }
-  if (question.margin < 0 || question.margin >= question.device.memory_bytes) {
-    throw Error(ErrorCode::kUsage, "margin: expected less than the card's memory");
   }
 }
 

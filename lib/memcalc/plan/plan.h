@@ -22,7 +22,6 @@ struct PlanQuestion {
   std::int64_t gpus = 1;
   std::int64_t nodes = 1;
   std::int64_t global_batch = 1;           // sequences per optimizer step, of all GPUs
-  Bytes margin = 0;                        // of each card's memory, to stay free
   double link_bytes_per_second = 450e9;    // of a GPU within a host, one direction, for the ranking
   double network_bytes_per_second = 50e9;  // of a GPU between hosts (400 Gb/s each)
   std::vector<Framework> frameworks = {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};  // searched

@@ -141,6 +141,7 @@ void set_way(RunSpec& run, Way way) {
       run.parallel.layout = DeepSpeedZero{};
     }
   }
+  if (way != Way::kAsAsked) run.weights_dtype.reset();  // each of the others has its own
   if (way == Way::kFsdpMixed) {
     // torchtitan's mixed precision: float32 shards, gathered in bfloat16, reduced in float32; no autocast.
     run.precision = Precision::kFp32;
@@ -260,6 +261,7 @@ RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
   run.training().accumulation_steps = 1;
   run.batch_size = 1;
   if (way == Way::kFsdpMixed) {  // what is gathered and computed is bfloat16, what is held float32
+    run.weights_dtype.reset();
     run.precision = activations ? Precision::kBf16 : Precision::kFp32;
   } else {
     set_way(run, way);

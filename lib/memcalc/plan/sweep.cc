@@ -263,9 +263,9 @@ std::string plot_of(const Sweep& swept) {
     plot.layers[kCategoryCount].bytes.push_back(outcome.slack);
     plot.layers[kCategoryCount + 1].bytes.push_back(outcome.reserved - outcome.allocated);
     plot.layers[kCategoryCount + 2].bytes.push_back(outcome.needed - outcome.reserved);
-    if (!plot.limit) plot.limit = point.device.memory_bytes;
-    if (plot.limit != point.device.memory_bytes) plot.limit = 0;  // several cards: no one line
-    plot.limit_label = point.device.name + ", " + format_bytes(point.device.memory_bytes);
+    if (!plot.limit) plot.limit = point.device.usable_bytes();
+    if (plot.limit != point.device.usable_bytes()) plot.limit = 0;  // several cards: no one line
+    plot.limit_label = point.device.name + ", " + format_bytes(point.device.usable_bytes());
   }
   if (plot.limit == 0) plot.limit.reset();
   return stacked_bars(plot);

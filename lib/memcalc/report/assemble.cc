@@ -196,6 +196,7 @@ Bytes managed_on_device(const DeviceSpec& device, Bytes managed, Bytes used) {
 void tell_what_is_assumed(Report& report) {
   const DeviceSpec& device = report.device;
   const bool parallel = report.run.parallel.is_parallel();
+  report.assumptions.insert(report.assumptions.end(), device.assumptions.begin(), device.assumptions.end());
   if (!report.device_used_bytes) {
     report.assumptions.push_back(
         fmt::format("what a process takes of {} beside the allocator's memory is not known: reserved memory alone is "
@@ -224,7 +225,7 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
       managed_on_device(report.device, report.managed_bytes, report.device_used_bytes.value_or(reserved));
   if (report.device_used_bytes) *report.device_used_bytes += report.managed_on_device_bytes;
   report.needed_error = error_of(report.model, report.run, report.device, reserved, use.error);
-  report.verdict = verdict_of(report.needed(), report.needed_error, report.device.memory_bytes);
+  report.verdict = verdict_of(report.needed(), report.needed_error, report.device.usable_bytes());
   tell_what_is_assumed(report);
   if (!report.device.validated) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +

@@ -1,5 +1,7 @@
 #include "memcalc/report/render.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -115,18 +117,19 @@ double total_flops(const Report& report) {
   return total;
 }
 
-std::string verdict_of(const Report& report) {
+std::string verdict_text(const Report& report) {
   if (report.device_assumed && !report.other_gpus.empty()) return verdict_without_card(report);
   const Bytes needed = report.needed();
-  const Bytes memory = report.device.memory_bytes;
-  const std::string figures = ": needs " + format_bytes(needed) + " of " + format_bytes(memory) + ", ";
-  if (report.fits()) return "Fits on " + report.device.name + figures + format_bytes(memory - needed) + " free.";
+  const Bytes usable = report.device.usable_bytes(), margin = report.device.margin_bytes;
+  const std::string figures = ": needs " + format_bytes(needed) + " of " + format_bytes(report.device.memory_bytes) +
+                              (margin > 0 ? " less a margin of " + format_bytes(margin) : "") + ", ";
+  if (report.fits()) return "Fits on " + report.device.name + figures + format_bytes(usable - needed) + " free.";
   if (report.verdict == Verdict::kTooClose) {
     return "Too close to call on " + report.device.name + figures + "give or take " +
            format_bytes(report.needed_error) + ".";
   }
   const std::string verdict =
-      "Does NOT fit on " + report.device.name + figures + format_bytes(needed - memory) + " short.";
+      "Does NOT fit on " + report.device.name + figures + format_bytes(needed - usable) + " short.";
   if (!report.full_card || !report.full_card->runs) return verdict;
   return verdict + " It runs slowly all the same: the allocator, out of room, gives its free segments back and asks " +
          "again, " + format_counted(report.full_card->retries, "time") + " in three steps.";
@@ -166,6 +169,13 @@ void add_savings(const Training& training, Task task, std::vector<std::string>& 
   if (training.offload_activations) words.emplace_back("activations offloaded");
 }
 
+/// "weights bfloat16, as stored (--weights-dtype)"
+std::string weights_text(const ModelSpec& model, const RunSpec& run) {
+  const DType type = weights_dtype_of(run);
+  const bool as_stored = is_half(type) && model.checkpoint_dtype == type;
+  return fmt::format("weights {}{}", name_of(type), as_stored ? ", as stored (--weights-dtype)" : "");
+}
+
 std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
@@ -173,7 +183,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.target_sequence_length > 0) words.back() += " to " + std::to_string(run.target_sequence_length);
   if (run.accumulation_steps() > 1) words.push_back(std::to_string(run.accumulation_steps()) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
-  words.push_back("weights " + std::string(name_of(weights_dtype_of(run))));
+  words.push_back(weights_text(report.model, run));
   const auto* training = std::get_if<Training>(&run.purpose);
   if (const Inference* inference = run.inference()) {
     words.push_back(inference->new_tokens == 0 ? "inference, one forward pass"

@@ -70,7 +70,7 @@ struct PhasePeak {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run);
 
 /// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
-[[nodiscard]] std::string verdict_of(const Report& report);
+[[nodiscard]] std::string verdict_text(const Report& report);
 
 /// "46,702,792,704 parameters (12,879,925,248 active in a token)".
 [[nodiscard]] std::string parameters_of(const Report& report);

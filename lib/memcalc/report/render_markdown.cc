@@ -130,7 +130,7 @@ std::string list(std::string_view name, const std::vector<std::string>& entries)
 std::string render_markdown(const Report& report, const RenderOptions& options) {
   std::string setting;
   for (const std::string& word : setting_of(report)) setting += (setting.empty() ? "" : ", ") + escaped(word);
-  std::string out = "### " + escaped(verdict_of(report)) + "\n\n";
+  std::string out = "### " + escaped(verdict_text(report)) + "\n\n";
   out += escaped(report.model.name) + ": " + parameters_of(report) + "; " + setting + "; " + escaped(report.profile) +
          "\n\n";
   if (report.weights) {

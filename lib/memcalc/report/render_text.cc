@@ -69,13 +69,12 @@ class TextRenderer {
   }
 
   [[nodiscard]] static std::string fit_words(const FitRow& row) {
-    const Bytes room = row.memory_bytes - row.needed_bytes;
     switch (row.verdict) {
-      case Verdict::kFits: return "fits, " + format_bytes(room) + " free";
+      case Verdict::kFits: return "fits, " + format_bytes(row.headroom_bytes) + " free";
       case Verdict::kTooClose: return "too close to call, give or take " + format_bytes(row.needed_error);
       case Verdict::kDoesNotFit: break;
     }
-    return "does NOT fit, " + format_bytes(-room) + " short";
+    return "does NOT fit, " + format_bytes(-row.headroom_bytes) + " short";
   }
 
   void write_verdict() {
@@ -83,7 +82,7 @@ class TextRenderer {
     if (report_.device_assumed) {
       for (const FitRow& row : report_.other_gpus) best = std::min(best, row.verdict);
     }
-    for (const std::string& part : wrap(verdict_of(report_), options_.columns)) {
+    for (const std::string& part : wrap(verdict_text(report_), options_.columns)) {
       line(painted(part, color_of(best)));
     }
   }

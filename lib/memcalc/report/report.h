@@ -124,6 +124,7 @@ struct FitRow {
   Bytes memory_bytes = 0;
   Bytes needed_bytes = 0;
   Bytes needed_error = 0;
+  Bytes headroom_bytes = 0;  // of what may be taken; negative where it does not fit
   Verdict verdict = Verdict::kDoesNotFit;
 };
 

@@ -3,14 +3,27 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "memcalc/spec/device_spec.h"
 
 namespace memcalc {
 
-/// Fills device.assumed_context from `path`, a file like specs/contexts.json: the card's row, else by the threads that
-/// can be resident on it; a card of which neither is known is given those of the card with most. Throws Error(kInput)
-/// for a file that is wrong.
-void assume_context(const std::string& path, DeviceSpec& device);
+struct Contexts {
+  struct Range {
+    std::string card;
+    Bytes least = 0, most = 0;
+  };
+  std::vector<Range> cards;
+  Range per_thread;  // of other CUDA cards, for each thread that can be resident
+  Bytes usual_per_thread = 0;
+};
+
+/// A file like specs/contexts.json. Throws Error(kInput) for one that is wrong.
+[[nodiscard]] Contexts read_contexts(const std::string& path);
+
+/// The card's row, else by the threads that can be resident on it; where neither is known, up to twice the most that
+/// was seen on any card.
+[[nodiscard]] AssumedContext assumed_context(const Contexts& contexts, const DeviceSpec& device);
 
 }  // namespace memcalc

@@ -52,6 +52,8 @@ struct DeviceSpec {
   std::string reference;             // what was asked for: a registry's name, a path (--gpu)
   std::string description;           // "NVIDIA H100 80GB HBM3 (SXM5)"
   Bytes memory_bytes = 0;            // what CUDA reports to torch as total
+  Bytes margin_bytes = 0;            // of it, to stay free (--margin)
+  bool memory_given = false;         // memory_bytes is what was said (--memory), not the specification's
   int compute_capability_major = 0;  // 9 for Hopper; 0 where it is no CUDA device
   int compute_capability_minor = 0;
   int multiprocessors = 0;
@@ -80,6 +82,10 @@ struct DeviceSpec {
   bool validated = false;                    // memory behaviour measured on this card by this project
   std::string source;
   std::string date;
+  std::vector<std::string> assumptions;  // what was taken for what nobody said of it
+
+  /// What a run may take of the card: every verdict compares with this.
+  [[nodiscard]] Bytes usable_bytes() const { return memory_bytes - margin_bytes; }
 };
 
 }  // namespace memcalc

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/card_description.h"
 #include "memcalc/spec/contexts.h"
 #include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/device_rates.h"
@@ -273,9 +275,6 @@ void sort_by_name(std::vector<Listing>& listings) {
 
 }  // namespace
 
-SpecRegistry::SpecRegistry(std::string directory) : directories_{std::move(directory)} {}
-SpecRegistry::SpecRegistry(std::vector<std::string> directories) : directories_(std::move(directories)) {}
-
 ModelSpec SpecRegistry::model(const std::string& reference) const {
   ModelSpec model = find_model(reference);
   model.reference = reference;
@@ -293,6 +292,9 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
     ModelFile file = read_model_file(JsonDocument::read_file(path->string()).root());
+    for (const auto& [dtype, names] : file.stored_otherwise) {
+      if (is_among(names, reference)) file.model.checkpoint_dtype = dtype;
+    }
     if (is_among(file.stands_for, reference)) {
       file.model.assumptions.push_back(one_line(reference) +
                                        " is an implementation of its own, not modelled: " + file.model.name + " of " +
@@ -347,37 +349,65 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   rates.predicted = !measured;
   if (!measured)
     carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
-  if (const auto path = file_of(directories, "networks.json")) add_network(*path, device.name, rates.link);
+  if (const auto networks = file_of(directories, "networks.json")) add_network(*networks, device.name, rates.link);
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));
-  return device;
-}
-
-/// What this project has not measured on the card: from other cards, and marked so.
-DeviceSpec with_assumptions(const std::vector<std::string>& directories, DeviceSpec device) {
-  if (!device.context_bytes) {
-    if (const auto path = file_of(directories, "contexts.json")) assume_context(*path, device);
-  }
-  if (!device.nccl) {
-    if (const auto path = find_entry(directories, kDeviceFolder, kMeasuredCard)) {
-      device.nccl = read_device_file(JsonDocument::read_file(path->string()).root()).device.nccl;
-      device.nccl_assumed = true;
-    }
-  }
-  if (const auto path = file_of(directories, "prediction_errors.json")) {
-    device.errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
-  }
   return device;
 }
 
 }  // namespace
 
+/// What holds of every card: read once, when the first card is asked for.
+struct SpecRegistry::Shared {
+  std::once_flag read;
+  std::optional<Contexts> contexts;
+  std::optional<NcclMemory> nccl;  // of the measured card
+  std::shared_ptr<const PredictionErrors> errors;
+};
+
+SpecRegistry::SpecRegistry(std::string directory)
+    : directories_{std::move(directory)}, shared_(std::make_shared<Shared>()) {}
+SpecRegistry::SpecRegistry(std::vector<std::string> directories)
+    : directories_(std::move(directories)), shared_(std::make_shared<Shared>()) {}
+
+const SpecRegistry::Shared& SpecRegistry::shared() const {
+  std::call_once(shared_->read, [&] {
+    if (const auto path = file_of(directories_, "contexts.json")) shared_->contexts = read_contexts(*path);
+    if (const auto path = find_entry(directories_, kDeviceFolder, kMeasuredCard)) {
+      shared_->nccl = read_device_file(JsonDocument::read_file(path->string()).root()).device.nccl;
+    }
+    if (const auto path = file_of(directories_, "prediction_errors.json")) {
+      shared_->errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
+    }
+  });
+  return *shared_;
+}
+
+/// What this project has not measured on the card: from other cards, and marked so.
+DeviceSpec SpecRegistry::with_assumptions(DeviceSpec device) const {
+  const Shared& all = shared();
+  if (!device.context_bytes && all.contexts) device.assumed_context = assumed_context(*all.contexts, device);
+  if (!device.nccl) {
+    device.nccl = all.nccl;
+    device.nccl_assumed = true;
+  }
+  device.errors = all.errors;
+  return device;
+}
+
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
-  DeviceSpec device = with_assumptions(directories_, find_device(reference));
+  DeviceSpec device = with_assumptions(find_device(reference));
   device.reference = reference;
   return device;
 }
 
 DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
+  if (is_card_description(reference)) {
+    std::vector<DeviceSpec> known;
+    for (const fs::path& path : files_of(directories_, kDeviceFolder)) {
+      known.push_back(read_device_file(JsonDocument::read_file(path.string()).root()).device);
+    }
+    return with_rates(directories_, card_from_description(reference, known));
+  }
   if (!is_plain_name(reference)) {
     if (is_file(reference)) {
       return with_rates(directories_, read_device_file(JsonDocument::read_file(reference).root()).device);

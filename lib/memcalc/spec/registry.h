@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,8 +42,8 @@ struct DeviceListing {
   bool recalled = false;
 };
 
-/// Holds only the paths: every call reads the files it needs, so that a registry costs nothing to construct and
-/// may be shared between threads.
+/// Holds the paths: every call reads the files it needs, but for what holds of every card, which is read once. So a
+/// registry costs nothing to construct, and it may be shared between threads.
 class SpecRegistry {
  public:
   /// A folder with models/ and gpus/.
@@ -72,10 +73,14 @@ class SpecRegistry {
  private:
   [[nodiscard]] ModelSpec find_model(const std::string& reference) const;
   [[nodiscard]] DeviceSpec find_device(const std::string& reference) const;
+  struct Shared;
+  [[nodiscard]] const Shared& shared() const;
+  [[nodiscard]] DeviceSpec with_assumptions(DeviceSpec device) const;
   /// The file that describes a model.
   [[nodiscard]] std::string model_path(const std::string& reference) const;
 
   std::vector<std::string> directories_;
+  std::shared_ptr<Shared> shared_;
 };
 
 /// A family alone: `model_type` as in config.json, with transformers' defaults for what is not given.

@@ -247,6 +247,19 @@ constexpr Rule kPrecision[] = {
                   weights_dtype_of(q.run) != weights_dtype_of(RunSpec{.precision = q.run.precision});
          },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    // torch/amp/grad_scaler.py, _unscale_grads_(): "Attempting to unscale FP16 gradients"; AmpKernels.cu:
+    // "_amp_foreach_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16' (pytorch issue 127176).
+    {.id = "loss-scaler-in-float32",
+     .options = "--precision --weights-dtype --lora-dtype",
+     .message = "precision amp-fp16 with trained weights in {}: torch's loss scaler takes no 16-bit gradients",
+     .accepted = "--weights-dtype fp32, or --bf16",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::optional<Lora>& lora = q.run.fine_tuning.lora;
+           return trains(q) && q.run.precision == Precision::kAmpFp16 && is_half(weights_dtype_of(q.run)) &&
+                  (!lora || lora->in_base_dtype);
+         },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
 };
 
 // --- a user's own layers

@@ -54,6 +54,7 @@ auto& part_of(RunRequest& request) {
   if constexpr (std::is_same_v<Class, MegatronLayout>) return request.run.megatron;
   if constexpr (std::is_same_v<Class, ArchitectureChanges>) return request.changes;
   if constexpr (std::is_same_v<Class, TimeOptions>) return request.time;
+  if constexpr (std::is_same_v<Class, CardOptions>) return request.card;
   if constexpr (std::is_same_v<Class, Inference>) return request.inference;
 }
 

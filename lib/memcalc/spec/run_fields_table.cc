@@ -4,6 +4,7 @@
 #include <charconv>
 #include <vector>
 
+#include "memcalc/spec/card_description.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
@@ -27,6 +28,7 @@ using K = FieldType;
 constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "every-4", "selective"};
 
 constexpr double kMostRanks = kMostGpus;
+constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
 
 // --- where a row exists ------------------------------------------------------------------------------------------
 
@@ -162,8 +164,22 @@ std::optional<FieldValue> take_family(const RunRecord& r) {
   if (r.model.family.empty()) return std::nullopt;
   return r.model.family;
 }
+double gib(Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); }
+std::optional<FieldValue> take_memory(const RunRecord& r) {
+  if (r.device == nullptr || !r.device->memory_given) return std::nullopt;
+  return gib(r.device->memory_bytes);
+}
+std::optional<FieldValue> take_margin(const RunRecord& r) {
+  if (r.device == nullptr || r.device->margin_bytes == 0) return std::nullopt;
+  return gib(r.device->margin_bytes);
+}
+
+std::optional<FieldValue> take_description(const RunRecord& r) {
+  if (r.device == nullptr || !is_card_description(r.device->reference)) return std::nullopt;
+  return r.device->reference;
+}
 std::optional<FieldValue> take_card(const RunRecord& r) {
-  if (r.device == nullptr) return std::nullopt;
+  if (r.device == nullptr || is_card_description(r.device->reference)) return std::nullopt;
   return r.device->reference.empty() ? r.device->name : r.device->reference;
 }
 
@@ -553,6 +569,16 @@ const Field kFields[] = {
     // --- Card and data files ---
     row("--gpu", "gpu", G::kCard, K::kText, "GPU", "name (memcalc gpus) or file [as h100-sxm; fit on others]",
         {.set = put<&RunRequest::gpu>, .get = take_card}),
+    row("--card", "card", G::kCard, K::kText, "TEXT", "in place of --gpu: mine,24GB,sm89,1008GB/s,165TFLOPS",
+        {.set = put<&CardOptions::description>, .get = take_description}),
+    row("--memory", "memory_gib", G::kCard, K::kNumber, "GIB", "of the card, as torch reports it [the card's own]",
+        {.unit = "GiB",
+         .least = 1.0 / 16,
+         .most = kMostCardGib,
+         .set = put<&CardOptions::memory_gib>,
+         .get = take_memory}),
+    row("--margin", "margin_gib", G::kCard, K::kNumber, "GIB", "of the card that is to stay free [0]",
+        {.unit = "GiB", .least = 0, .most = kMostCardGib, .set = put<&CardOptions::margin_gib>, .get = take_margin}),
 
     // --- Time ---
     row("--tokens", "tokens", G::kTime, K::kNumber, "T", "of the whole training: days, price, energy",

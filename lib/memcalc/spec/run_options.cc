@@ -6,6 +6,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/loaded_dtype.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
@@ -79,22 +80,6 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
       assumptions.push_back("images of " + side + " x " + side + " pixels: as in the file (--image)");
     }
   }
-}
-
-/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
-Precision mixed_precision(DType type, Framework framework) {
-  const bool brain = type == DType::kBFloat16;
-  if (framework == Framework::kTorch) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
-  return brain ? Precision::kBf16 : Precision::kFp16;
-}
-
-Precision resolve_precision(const RunOptions& options, std::vector<std::string>& assumptions) {
-  if (options.precision) return *options.precision;
-  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options));
-  if (options.weights_dtype == DType::kBFloat16) return Precision::kBf16;
-  if (options.weights_dtype == DType::kFloat16) return Precision::kFp16;
-  assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
-  return Precision::kFp32;
 }
 
 Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
@@ -269,12 +254,6 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
         "many "
         "labels as config.json says, else 2");
   }
-  if (model.checkpoint_dtype && is_half(*model.checkpoint_dtype) && !run.weights_dtype &&
-      weights_dtype_of(run) == DType::kFloat32) {
-    const bool brain = *model.checkpoint_dtype == DType::kBFloat16;
-    assumptions.push_back("weights are float32; the checkpoint is " + std::string(name_of(*model.checkpoint_dtype)) +
-                          " and transformers 5 would load it so (--weights-dtype " + (brain ? "bf16" : "fp16") + ")");
-  }
 }
 
 /// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
@@ -311,8 +290,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   } else if (run.task == Task::kSeq2Seq) {
     run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
   }
-  run.precision = resolve_precision(options, assumptions);
-  run.weights_dtype = options.weights_dtype;
+  resolve_loaded_dtype(model, options, run, assumptions);
   if (options.inference) {
     resolve_inference(model, options, run, assumptions);
   } else {

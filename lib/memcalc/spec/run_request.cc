@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "memcalc/base/bytes.h"
@@ -14,6 +15,7 @@ namespace {
 
 /// "A100" is a card of 40 GB and one of 80: says which of them it was taken for.
 void note_card(const std::string& asked, const DeviceSpec& device, std::vector<std::string>& assumptions) {
+  if (asked.empty()) return;
   const bool is_file = asked.find('/') != std::string::npos || asked.ends_with(".json");
   if (is_file || ascii_lower(asked) == device.name) return;
   assumptions.push_back(fmt::format("--gpu {} is taken for {} with {:.1f} GiB", one_line(asked), device.name,
@@ -82,11 +84,38 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   return model;
 }
 
+DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
+  const auto bytes_of = [](double gib) { return static_cast<Bytes>(std::llround(gib * static_cast<double>(kGiB))); };
+  if (options.memory_gib) {
+    device.memory_bytes = bytes_of(*options.memory_gib);
+    device.memory_given = true;
+  }
+  device.margin_bytes = bytes_of(options.margin_gib);
+  if (device.usable_bytes() <= 0) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--margin: expected less than the {:.1f} GiB of {}, found {}",
+                            static_cast<double>(device.memory_bytes) / static_cast<double>(kGiB), device.name,
+                            options.margin_gib),
+                "--margin", "margin-below-memory");
+  }
+  return device;
+}
+
+DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry) {
+  if (!request.gpu.empty() && !request.card.description.empty()) {
+    throw Error(ErrorCode::kUsage, "--gpu and --card contradict each other: give one", "--card", "card-given-twice");
+  }
+  const bool assumed = request.gpu.empty() && request.card.description.empty();
+  const std::string& asked = request.card.description.empty() ? request.gpu : request.card.description;
+  DeviceSpec device = with_card_options(registry.device(assumed ? kAssumedDevice : asked), request.card);
+  if (assumed) device.reference.clear();
+  return device;
+}
+
 Question question_of(const RunRequest& request, const SpecRegistry& registry) {
-  Question question{model_of(request, registry), {}, {}, request.gpu.empty(), request.time};
+  Question question{model_of(request, registry), {}, device_of(request, registry), false, request.time};
+  question.device_assumed = question.device.reference.empty();
   question.run = resolve_request(question.model, request);
-  question.device = registry.device(question.device_assumed ? kAssumedDevice : request.gpu);
-  if (question.device_assumed) question.device.reference.clear();
   if (question.device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + question.device.name + ": none was named (--gpu)");
   } else {

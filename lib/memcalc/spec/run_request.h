@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@
 
 namespace memcalc {
 
+/// What is said of a card beside its name.
+struct CardOptions {
+  std::string description;           // "mine,24GB,sm89,1008GB/s,165TFLOPS" in place of a name; --card
+  std::optional<double> memory_gib;  // in place of the specification's; --memory
+  double margin_gib = 0;             // of its memory, to stay free; --margin
+};
+
 struct RunRequest {
   std::string model;            // registry name or path; --model
   std::string family;           // a family by itself; --arch
@@ -24,6 +32,7 @@ struct RunRequest {
   bool infer = false;           // --infer
   Inference inference;          // --new-tokens, --beams, --kv-cache-dtype; only with --infer
   std::string gpu;              // registry name or path; empty: the assumed card; --gpu
+  CardOptions card;
   TimeOptions time;
   std::vector<std::size_t> given;  // rows of run_fields() that were set to more than what holds anyway
 };
@@ -43,6 +52,12 @@ struct Question {
 
 /// The card whose behaviour is assumed where none is named: the one that the project has measured most.
 inline constexpr const char* kAssumedDevice = "h100-sxm";
+
+/// A card as its options change it; each change is told of. Throws Error(kUsage) for a margin that leaves nothing.
+[[nodiscard]] DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options);
+
+/// The card that is asked for, else the assumed one. Throws Error(kUsage, kInput).
+[[nodiscard]] DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry);
 
 /// Finds the model and the card, and resolves the run. Throws Error(kUsage, kInput, kUnsupported).
 [[nodiscard]] Question question_of(const RunRequest& request, const SpecRegistry& registry);

@@ -12,11 +12,12 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 13> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 14> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
                                                          "text_of",
+                                                         "stored_otherwise",
                                                          "config",
                                                          "published_parameters",
                                                          "published_parameters_of",
@@ -136,6 +137,16 @@ ModelFile read_model_file(const JsonObject& json) {
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
   file.text_of = json.optional_strings("text_of");
+  if (const std::optional<JsonObject> others = json.nullable_object("stored_otherwise")) {
+    constexpr std::array<std::string_view, 3> kStored = {"float32", "bfloat16", "float16"};
+    others->refuse_unknown_keys(kStored);
+    constexpr std::array<DType, 3> kTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+    for (std::size_t i = 0; i < kStored.size(); ++i) {
+      if (std::vector<std::string> names = others->optional_strings(kStored[i]); !names.empty()) {
+        file.stored_otherwise.emplace_back(kTypes[i], std::move(names));
+      }
+    }
+  }
   file.recalled = !json.optional_strings("recalled").empty();
   file.model.published_parameters =
       json.nullable_int("published_parameters", {1, std::numeric_limits<std::int64_t>::max()});

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "memcalc/base/dtype.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/model_spec.h"
@@ -19,7 +21,9 @@ struct ModelFile {
   std::vector<std::string> aliases;     // other names of the same model, such as its id on the Hugging Face hub
   std::vector<std::string> stands_for;  // names of another implementation with the same parameters, not modelled
   std::vector<std::string> text_of;     // names of models of text and images, of which this is the text model
-  bool recalled = false;                // some value was not seen at a source
+  /// Names whose checkpoints are stored in another data type than the config's.
+  std::vector<std::pair<DType, std::vector<std::string>>> stored_otherwise;
+  bool recalled = false;  // some value was not seen at a source
 };
 
 struct DeviceRates;

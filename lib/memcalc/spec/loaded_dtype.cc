@@ -1,0 +1,75 @@
+#include "memcalc/spec/loaded_dtype.h"
+
+#include <fmt/core.h>
+
+#include "memcalc/spec/parallel.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
+Precision mixed_precision(DType type, Framework framework) {
+  const bool brain = type == DType::kBFloat16;
+  if (framework == Framework::kTorch) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
+  return brain ? Precision::kBf16 : Precision::kFp16;
+}
+
+/// The precision that computes in the type of the weights, without autocast.
+Precision precision_of(DType weights) {
+  if (weights == DType::kBFloat16) return Precision::kBf16;
+  return weights == DType::kFloat16 ? Precision::kFp16 : Precision::kFp32;
+}
+
+std::optional<Precision> precision_asked(const RunOptions& options) {
+  if (options.precision) return options.precision;
+  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options));
+  if (options.weights_dtype) return precision_of(*options.weights_dtype);
+  return std::nullopt;
+}
+
+/// Why weights are float32 all the same, though they are stored in 16 bits; null where nothing keeps them so.
+const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision) {
+  const DataParallel mode = options.parallel.data_parallel;
+  const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
+  // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(), and accelerator.py, prepare_model(): with mixed precision
+  // FSDP's parameters are float32, and its policy gathers them in 16 bits.
+  if (sharded && (options.torch.fsdp_param_dtype || (precision && is_autocast(*precision)))) {
+    return "FSDP with mixed precision shards float32 weights";
+  }
+  // torch/amp/grad_scaler.py, _unscale_grads_(), and aten/src/ATen/native/cuda/AmpKernels.cu.
+  const bool adapts = options.lora_rank && !options.lora_in_base_dtype;
+  if (precision == Precision::kAmpFp16 && !options.inference && !adapts) {
+    return "the loss scaler of fp16 takes no 16-bit gradients";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, RunSpec& run,
+                          std::vector<std::string>& assumptions) {
+  const std::optional<Precision> asked = precision_asked(options);
+  run.weights_dtype = options.weights_dtype;
+  const bool stored_in_half = model.checkpoint_dtype && is_half(*model.checkpoint_dtype);
+  // DeepSpeed and Megatron convert the weights to the type that they compute in.
+  const bool loads_as_stored = stored_in_half && !options.weights_dtype &&
+                               framework_asked(options) == Framework::kTorch && (!asked || is_autocast(*asked));
+  if (loads_as_stored) {
+    const std::string_view stored = name_of(*model.checkpoint_dtype);
+    if (const char* reason = kept_in_float32(options, asked)) {
+      assumptions.push_back(fmt::format("weights are float32: {} (the checkpoint is stored in {})", reason, stored));
+    } else {
+      run.weights_dtype = model.checkpoint_dtype;
+      run.precision = asked.value_or(precision_of(*model.checkpoint_dtype));
+      assumptions.push_back(
+          fmt::format("weights are {}, as the checkpoint is stored and transformers 5 loads it{} (--weights-dtype)",
+                      stored, asked ? "" : ", and the run computes in it"));
+      return;
+    }
+  }
+  run.precision = asked.value_or(Precision::kFp32);
+  if (!asked) assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
+}
+
+}  // namespace memcalc
