@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,12 @@ std::string specs_or_nothing(const CLI::App& app) {
   }
 }
 
+// What is not modelled, and what to do instead, where the file of such things knows the name; else nothing.
+std::optional<std::string> not_modelled_here(const CLI::App& app, AskedAs as, const std::string& name) {
+  const std::string specs = specs_or_nothing(app);
+  return not_modelled(std::span(&specs, 1), as, name);
+}
+
 // What other programs call by this name, where this command has it: "; memcalc calls it --bs". Else the options that
 // are spelled nearly so.
 std::string hint_of(const CLI::App& app, const std::string& name) {
@@ -102,8 +110,22 @@ void refuse_leftovers(const CLI::App& app) {
   }
   const std::string name = argument.substr(0, argument.find('='));
   const bool named = name.find_first_not_of('-') != std::string::npos;
+  if (const auto instead = not_modelled_here(app, AskedAs::kOption, name))
+    throw UsageError(one_line(name) + ": " + *instead);
   throw UsageError("unknown option '" + one_line(name) + "'" + (named ? hint_of(app, name) : "") + " (memcalc " +
                    app.get_name() + " --help lists all)");
+}
+
+// A value that an option does not take may be something that is not modelled: --task dpo.
+void refuse_value_not_modelled(const CLI::App& app, const Error& error) {
+  if (error.code() != ErrorCode::kUsage || !error.part().starts_with("--")) return;
+  const CLI::Option* option = app.get_option_no_throw(std::string(error.part()));
+  if (option == nullptr) return;
+  for (const std::string& value : option->results()) {
+    if (const auto instead = not_modelled_here(app, AskedAs::kValue, value)) {
+      throw UsageError(option->get_name() + " " + one_line(value) + ": " + *instead);
+    }
+  }
 }
 
 // In "--bs --seq 5" CLI11 takes "--seq" as the value of --bs.
@@ -213,7 +235,12 @@ ExitStatus run(const std::vector<std::string>& typed) {
     if (!command.app->parsed()) continue;
     refuse_options_as_values(*command.app);
     refuse_leftovers(*command.app);
-    return command.run();
+    try {
+      return command.run();
+    } catch (const Error& error) {
+      refuse_value_not_modelled(*command.app, error);
+      throw;
+    }
   }
   throw UsageError("no command was given (memcalc --help)");
 }

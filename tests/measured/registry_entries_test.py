@@ -55,7 +55,7 @@ class RegistryEntries(unittest.TestCase):
         lines = (ROOT / "tests/measured/published/models.jsonl").read_text().splitlines()
         cls.entries = [json.loads(line) for line in lines]
         cls.specs, cls.by_name = load_specs()
-        families = json.loads((ROOT / "specs/not_built.json").read_text())["families"]
+        families = json.loads((ROOT / "specs/not_modelled.json").read_text())["families"]
         cls.refused = {model.lower() for family in families for model in family.get("models", [])}
 
     def spec_of(self, entry):

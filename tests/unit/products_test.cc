@@ -246,5 +246,28 @@ TEST(Attention, TheBackendByCard) {
   }
 }
 
+TEST(Attention, OnAmdCardsIsFlashOfAnyHeadsUpTo512) {
+  DeviceSpec device = test::h100();
+  device.compute_capability_major = 0;
+  device.gcn_architecture = "gfx942";
+  const struct {
+    DType dtype;
+    std::int64_t key_heads, dim;
+    bool masked;
+    SdpaBackend backend;
+  } cases[] = {{kBfloat, 4, 64, false, SdpaBackend::kFlash}, {kBfloat, 1, 512, false, SdpaBackend::kFlash},
+               {kBfloat, 4, 520, false, SdpaBackend::kMath}, {kBfloat, 4, 64, true, SdpaBackend::kEfficient},
+               {kBfloat, 1, 64, true, SdpaBackend::kMath},   {kFloat, 4, 64, false, SdpaBackend::kEfficient},
+               {kFloat, 4, 512, false, SdpaBackend::kMath}};
+  for (const auto& each : cases) {
+    TapeBench bench(device);
+    const Tensor q = bench.input({2, 4, 64, each.dim}, each.dtype);
+    const Tensor k = bench.input({2, each.key_heads, 64, each.dim}, each.dtype);
+    const Tensor mask = each.masked ? bench.input({2, 1, 64, 64}, each.dtype, false) : Tensor();
+    const SdpaBackend chosen = choose_sdpa_backend(q, k, k, mask, {.grouped_heads = each.key_heads != 4});
+    EXPECT_EQ(name_of(chosen), name_of(each.backend)) << each.dim << ' ' << name_of(each.dtype);
+  }
+}
+
 }  // namespace
 }  // namespace memcalc

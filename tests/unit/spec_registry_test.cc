@@ -286,7 +286,7 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   const auto refusal = [&](const std::string& name) {
     return error_text([&] { static_cast<void>(shipped.model(name)); });
   };
-  const std::string path = (test::specs_dir() / "not_built.json").string();
+  const std::string path = (test::specs_dir() / "not_modelled.json").string();
   const JsonDocument document = JsonDocument::read_file(path);
   std::size_t models = 0;
   for (const JsonObject& family : document.root().optional_objects("families")) {
@@ -302,13 +302,15 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   EXPECT_EQ(refusal("facebook/dinov2-base"),
             "facebook/dinov2-base: the family DINOv2 is not built yet; the nearest model is 'vit-base-patch16-224'");
   EXPECT_TRUE(refusal("Falcon-7B-Instruct")
-                  .starts_with("Falcon-7B-Instruct: the family Falcon is not built yet; built "
-                               "are bart, bert, "));
+                  .starts_with("Falcon-7B-Instruct: the family Falcon is not built yet; 'memcalc models' lists "));
+  EXPECT_EQ(refusal("Qwen/Qwen2-VL-7B-Instruct"),
+            "Qwen/Qwen2-VL-7B-Instruct: the family Qwen-VL is not built yet; its language model alone answers by its "
+            "own name: qwen2-7b, qwen2.5-7b, qwen3-8b");
   EXPECT_EQ(error_code([&] { static_cast<void>(shipped.model("bigscience/bloom-560m")); }), ErrorCode::kUnsupported);
   EXPECT_EQ(refusal("gpt-neox-20"), "unknown model 'gpt-neox-20'; did you mean 'gpt-neox-20b'?");
-  static_cast<void>(write("not_built.json", R"({"families": [{"familie": "x"}]})"));
+  static_cast<void>(write("not_modelled.json", R"({"families": [{"familie": "x"}]})"));
   EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry(folder.string()).model("zebra")); }),
-            (folder / "not_built.json").string() + ": /families/0: unknown key \"familie\"; did you mean 'family'?");
+            (folder / "not_modelled.json").string() + ": /families/0: unknown key \"familie\"; did you mean 'family'?");
 }
 
 TEST_F(Registry, EveryShippedDeviceLoads) {

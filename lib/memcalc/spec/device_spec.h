@@ -56,6 +56,7 @@ struct DeviceSpec {
   bool memory_given = false;         // memory_bytes is what was said (--memory), not the specification's
   int compute_capability_major = 0;  // 9 for Hopper; 0 where it is no CUDA device
   int compute_capability_minor = 0;
+  std::string gcn_architecture;  // "gfx942": an AMD card under ROCm; empty: none
   int multiprocessors = 0;
   int max_threads_per_multiprocessor = 2048;
   std::optional<Bytes> context_bytes;              // device memory of a process after its first tensor

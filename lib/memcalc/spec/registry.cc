@@ -19,7 +19,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/networks.h"
-#include "memcalc/spec/not_built.h"
+#include "memcalc/spec/not_modelled.h"
 #include "memcalc/spec/prediction_errors.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/user_file.h"
@@ -83,15 +83,25 @@ std::vector<std::string> other_names(const JsonObject& json) {
 
 std::string_view without_owner(std::string_view name) { return name.substr(name.rfind('/') + 1); }  // npos + 1 == 0
 
+// Words are parted by a hyphen, an underscore or a space: "RTX 4060 Laptop", "open_llama_3b".
+std::string folded_name(std::string_view name) {
+  std::string text = ascii_lower(std::string(name));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '_' || c == ' '; }, '-');
+  return text;
+}
+
 // "Qwen/Qwen2.5-7B" is also called "qwen2.5-7b". No two files share such a name (spec_registry_test).
-bool is_among(const std::vector<std::string>& names, const std::string& reference) {
-  const std::string wanted = ascii_lower(reference);
+bool is_among(const std::vector<std::string>& names, const std::string& reference,
+              std::string (*spelled)(std::string_view) = ascii_lower) {
+  const std::string wanted = spelled(reference);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return ascii_lower(name) == wanted || ascii_lower(without_owner(name)) == wanted;
+    return spelled(name) == wanted || spelled(without_owner(name)) == wanted;
   });
 }
 
-// The registry file that carries `reference` as its name or, failing that, as another; ASCII case is ignored.
+// The registry file that carries `reference` as its name or, failing that, as another, or as one that parts its words
+// otherwise; ASCII case is ignored.
 std::optional<fs::path> find_entry(const std::vector<std::string>& directories, std::string_view folder,
                                    const std::string& reference) {
   if (is_plain_name(reference)) {
@@ -100,11 +110,15 @@ std::optional<fs::path> find_entry(const std::vector<std::string>& directories, 
       if (is_file(path)) return path;
     }
   }
+  std::optional<fs::path> nearly;
   for (const fs::path& path : files_of(directories, folder)) {
     const JsonDocument document = JsonDocument::read_file(path.string());
-    if (is_among(other_names(document.root()), reference)) return path;
+    std::vector<std::string> names = other_names(document.root());
+    if (is_among(names, reference)) return path;
+    names.push_back(path.stem().string());
+    if (!nearly && is_among(names, reference, folded_name)) nearly = path;
   }
-  return std::nullopt;
+  return nearly;
 }
 
 std::vector<std::string> known_names(const std::vector<std::string>& directories, std::string_view folder) {
@@ -190,6 +204,11 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
   const std::vector<std::string> names = known_names(directories, folder);
   const std::string start = "unknown " + std::string(kind) + " '" + one_line(reference) + "'";
   if (names.empty()) return {ErrorCode::kInput, start + ": no specs in " + join(directories)};
+  if (folder == kDeviceFolder) {
+    if (const auto instead = not_modelled(directories, AskedAs::kCard, reference)) {
+      return {ErrorCode::kUnsupported, one_line(reference) + ": " + *instead};
+    }
+  }
   const std::string hint =
       folder == kModelFolder ? did_you_mean(meant_models(reference, names)) : did_you_mean(reference, names);
   return {ErrorCode::kUsage,

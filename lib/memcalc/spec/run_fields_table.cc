@@ -254,7 +254,8 @@ const Field kFields[] = {
         {.set = put_mixed_precision<DType::kFloat16>, .get = nothing}),
     row("--bf16", "bf16", G::kPrecision, K::kFlag, "", "--precision amp-bf16; of DeepSpeed, Megatron: bf16",
         {.set = put_mixed_precision<DType::kBFloat16>, .get = nothing}),
-    row("--weights-dtype", "weights_dtype", G::kPrecision, K::kName, "T", "fp32, fp16 or bf16 [as the precision says]",
+    row("--weights-dtype", "weights_dtype", G::kPrecision, K::kName, "T",
+        "fp32, fp16 or bf16 [of the precision, else as stored]",
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---

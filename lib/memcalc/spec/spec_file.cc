@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 14> kModelKeys = {"$schema",
                                                          "date",
                                                          "notes"};
 
-constexpr std::array<std::string_view, 34> kDeviceKeys = {"$schema",
+constexpr std::array<std::string_view, 35> kDeviceKeys = {"$schema",
                                                           "name",
                                                           "aliases",
                                                           "description",
@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 34> kDeviceKeys = {"$schema",
                                                           "memory_source",
                                                           "compute_capability_major",
                                                           "compute_capability_minor",
+                                                          "gcn_architecture",
                                                           "multiprocessors",
                                                           "max_threads_per_multiprocessor",
                                                           "context_bytes",
@@ -169,6 +170,7 @@ DeviceFile read_device_file(const JsonObject& json) {
       static_cast<int>(json.optional_int("compute_capability_major", version).value_or(0));
   device.compute_capability_minor =
       static_cast<int>(json.optional_int("compute_capability_minor", version).value_or(0));
+  device.gcn_architecture = json.optional_string("gcn_architecture").value_or("");
   device.multiprocessors = static_cast<int>(json.optional_int("multiprocessors", {1, 100'000}).value_or(0));
   device.max_threads_per_multiprocessor =
       static_cast<int>(json.optional_int("max_threads_per_multiprocessor", {1, 100'000})

@@ -291,6 +291,18 @@ std::string_view name_of(SdpaBackend backend) {
   return names[static_cast<int>(backend)];
 }
 
+// sdp_utils.cpp under USE_ROCM: AOTriton runs on gfx90a, gfx942 and gfx950, all that specs/gpus has; a head may be 512
+// wide, and key heads may be fewer.
+SdpaBackend choose_for_rocm(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                            const SdpaOptions& options) {
+  const std::int64_t dim = query.size(3);
+  if (dim != value.size(3) || dim > 512) return SdpaBackend::kMath;
+  const bool square = !options.causal || query.size(2) == key.size(2);
+  if (is_half(query.dtype()) && !mask.defined() && square) return SdpaBackend::kFlash;
+  const bool aligned = dim % (is_half(query.dtype()) ? 8 : 4) == 0;
+  return !options.grouped_heads && aligned && dim <= 256 ? SdpaBackend::kEfficient : SdpaBackend::kMath;
+}
+
 SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const SdpaOptions& options) {
   // check_last_dim_stride_equals_1_dense: T5's position bias is a permuted table.
@@ -304,6 +316,7 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
   const bool learns_mask = mask.defined() && mask.requires_grad();  // whose gradient only the memory-efficient one has
   if (prefers_cudnn && !learns_mask && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1)
     return SdpaBackend::kCudnn;
+  if (!device.gcn_architecture.empty()) return choose_for_rocm(query, key, value, mask, options);
   if (half && device.compute_capability_major >= 8 && !mask.defined() && value.size(3) == dim && dim <= 256 &&
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;

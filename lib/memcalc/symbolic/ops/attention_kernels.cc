@@ -109,11 +109,28 @@ std::int64_t flash_key_splits(const AttentionShape& s, const DeviceSpec& device)
 
 }  // namespace
 
+namespace {
+
+// hip/flash_attn/aot/mha_all_aot.hip, mha_fwd_aot(): what CUDA's has but for the splits; seed and offset are two
+// numbers.
+std::array<Tensor, 4> aotriton_forward(const Tensor& query, const AttentionShape& s, bool causal, bool dropout) {
+  Tape& tape = query.tape();
+  std::array<Tensor, 4> outputs;
+  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
+  for (const std::size_t number : {2, 3}) outputs[number] = tape.empty({}, DType::kInt64, kFlash);
+  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+  attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout);
+  return outputs;
+}
+
+}  // namespace
+
 /// output, logsumexp, rng_state, unused.
 std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value, double dropout,
                                     bool causal) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
+  if (!tape.device.gcn_architecture.empty()) return aotriton_forward(query, s, causal, dropout > 0);
   std::array<Tensor, 4> outputs;
   outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
   outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
@@ -139,6 +156,12 @@ AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlashBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
+  if (!tape.device.gcn_architecture.empty()) {  // mha_bwd_aot(): the softmax sums twice, no accumulator
+    const Tensor softmax_d = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlashBackward);
+    const Tensor delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlashBackward);
+    attention_contractions(tape, kFlashBackward, KernelKind::kFlashAttention, s, query.dtype(), true, causal, dropout);
+    return {std::move(dq), std::move(dk), std::move(dv)};
+  }
   const std::int64_t rounded = round_up(s.queries, 128);
   const Tensor softmax_d = tape.empty({s.batch, s.heads, rounded}, DType::kFloat32, kFlashBackward);
   const Tensor dq_accumulator =
