@@ -1,4 +1,4 @@
-// plan/plan.h, plan/plan_space.h, plan/ladder.h
+// plan/plan.h, plan/plan_space.h
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,15 +13,11 @@
 #include "memcalc/planning.h"
 #include "support/error_text.h"
 #include "support/paths.h"
-#include "support/typed_run.h"
 
 namespace memcalc {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 const SpecRegistry& registry() {
   static const SpecRegistry specs(test::specs_dir().string());
@@ -207,62 +203,6 @@ TEST(Plan, CandidatesAreWhatCanBe) {
     experts = experts || each.expert == 8;
   }
   EXPECT_TRUE(experts);
-}
-
-TEST(Ladder, OfInferenceHasNoTechniqueOfTraining) {
-  const ModelSpec model = registry().model("gpt2");
-  const ResolvedRun run = resolve(model, {.batch_size = 4, .inference = Inference{}});
-  const Ladder ladder = climb(model, run, registry().device("h100-sxm"), true);
-  for (const Rung& each : ladder.rungs) {
-    EXPECT_FALSE(each.run.trains()) << each.technique;
-    EXPECT_THAT(each.command, Not(ContainsRegex("--accum|--checkpointing|--optimizer|--activation-offload")));
-  }
-  EXPECT_GT(ladder.rungs.size(), 1U) << "a 16-bit copy of the weights is for inference, too";
-}
-
-TEST(Ladder, TheCommandOfARungAsksForItsRun) {
-  const ModelSpec model = registry().model("gpt2");
-  for (const Loop loop : {Loop::kTrainer, Loop::kBare}) {
-    const ResolvedRun run = resolve(model, {.batch_size = 16, .loop = loop});
-    const Ladder ladder = climb(model, run, registry().device("t4"), true);
-    int asked = 0;
-    for (const Rung& each : ladder.rungs) {
-      SCOPED_TRACE(each.command);
-      ASSERT_TRUE(each.command.starts_with("memcalc --model gpt2"));
-      if (!each.outcome.answered()) continue;
-      ++asked;
-      const std::vector<std::string> words = test::words_in(each.command.substr(std::string("memcalc ").size()));
-      EXPECT_EQ(outcome_of(estimate(test::question_of(words))).needed, each.outcome.needed);
-    }
-    EXPECT_GT(asked, 7);
-  }
-}
-
-TEST(Ladder, EndsAtTheFirstThatFits) {
-  const ModelSpec model = registry().model("gpt2-xl");
-  const ResolvedRun run = resolve(model, {.batch_size = 8});
-  const Ladder ladder = climb(model, run, registry().device("h100-sxm"));
-  ASSERT_TRUE(ladder.first_fit.has_value());
-  EXPECT_EQ(*ladder.first_fit, ladder.rungs.size() - 1);
-  EXPECT_TRUE(ladder.rungs.back().outcome.fits());
-  for (std::size_t i = 0; i + 1 < ladder.rungs.size(); ++i) EXPECT_FALSE(ladder.rungs[i].outcome.fits());
-  const Outcome again = outcome_of(Candidate{model, ladder.rungs.back().run, registry().device("h100-sxm")});
-  EXPECT_EQ(again.needed, ladder.rungs.back().outcome.needed);
-}
-
-TEST(Ladder, OneRungWhereTheRunFitsAsItIs) {
-  const ModelSpec model = registry().model("gpt2");
-  const Ladder ladder = climb(model, resolve(model, {}), registry().device("h100-sxm"));
-  EXPECT_EQ(ladder.rungs.size(), 1U);
-  EXPECT_THAT(answer_of(ladder).headline, HasSubstr("fits as it is"));
-  EXPECT_GT(climb(model, resolve(model, {}), registry().device("h100-sxm"), true).rungs.size(), 5U);
-}
-
-TEST(Ladder, SaysWhatIsMissingWhereNothingHelps) {
-  const ModelSpec model = registry().model("llama-3-70b");
-  const Answer answer = answer_of(climb(model, resolve(model, {}), registry().device("t4")));
-  EXPECT_FALSE(answer.positive);
-  EXPECT_THAT(answer.headline, HasSubstr("too much"));
 }
 
 }  // namespace

@@ -1,153 +1,401 @@
 #include "memcalc/plan/ladder.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <array>
+#include <map>
+#include <thread>
 #include <utility>
 
+#include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
 namespace {
 
-/// How a technique changes a run; false where it is there already or has nothing to change.
-struct Technique {
-  const char* name;
-  const char* price;
-  bool (*apply)(RunSpec&);
+/// How often each technique of the table is applied; 0: it is not in the set.
+using Set = std::vector<int>;
+
+constexpr std::size_t kMostRemedies = 3;
+constexpr std::size_t kEnoughRemedies = 2;  // what loses more than so many is not looked for
+
+/// The run with a set of techniques, and what comes of it.
+struct Tried {
+  bool possible = false;  // every technique of the set changes the run
+  RunSpec run;
+  Outcome outcome;
+  [[nodiscard]] bool fits() const { return possible && outcome.answered() && outcome.fits(); }
 };
 
-bool accumulate(RunSpec& run) {
-  if (!run.trains() || run.batch_size == 1) return false;
-  run.training().accumulation_steps *= run.batch_size;
-  run.batch_size = 1;
-  return true;
+std::string filled(std::string_view text, const std::string& figure) {
+  const std::size_t at = text.find("{}");
+  if (at == std::string_view::npos) return std::string(text);
+  return std::string(text.substr(0, at)).append(figure).append(text.substr(at + 2));
 }
 
-bool mix_precision(RunSpec& run) {
-  if (run.precision != Precision::kFp32 && run.precision != Precision::kTf32) return false;
-  run.precision = Precision::kAmpBf16;
-  return true;
+std::string name_of(const Technique& technique, const RunSpec& run) {
+  return filled(technique.name, technique.figure != nullptr ? technique.figure(run) : "");
 }
 
-bool checkpoint(RunSpec& run, Checkpointing how) {
-  if (!run.trains() || run.checkpointing() == how || run.checkpointing() == Checkpointing::kFull) return false;
-  run.training().checkpointing = how;
-  run.use_cache = false;  // transformers switches it off
-  return true;
+std::string price_of(const Technique& technique, const RunSpec& run, const TechniqueQuestion& question) {
+  std::string price(technique.price);
+  const std::string beside = technique.beside != nullptr ? technique.beside(run, question) : "";
+  if (!price.empty() && !beside.empty()) price += "; ";
+  return price + beside;
 }
 
-bool is_adamw(Optimizer optimizer) {
-  return optimizer == Optimizer::kAdamWForeach || optimizer == Optimizer::kAdamWFused ||
-         optimizer == Optimizer::kAdamWForLoop || optimizer == Optimizer::kAdam || optimizer == Optimizer::kAdamWBnb;
-}
+/// One search; every run is estimated once.
+class Climb {
+ public:
+  /// A technique that was tried, with what it was added to.
+  struct Step {
+    std::size_t technique;
+    Set set;
+    bool kept;
+  };
 
-bool quantize_states(RunSpec& run) {
-  if (!run.trains() || !is_adamw(run.training().optimizer)) return false;
-  run.training().optimizer = Optimizer::kAdamW8bit;
-  return true;
-}
-
-bool fuse_loss(RunSpec& run) { return !std::exchange(run.fine_tuning.liger, true); }
-bool offload(RunSpec& run) { return run.trains() && !std::exchange(run.training().offload_activations, true); }
-
-/// Not with an 8-bit optimizer: its states are not torchao's to move.
-bool offload_optimizer(RunSpec& run) {
-  if (!run.trains()) return false;
-  Optimizer& optimizer = run.training().optimizer;
-  if (!is_adamw(optimizer) && optimizer != Optimizer::kAdamW8bit) return false;
-  optimizer = Optimizer::kPagedAdamW8bit;
-  return true;
-}
-
-bool shard(RunSpec& run, std::int64_t gpus) {
-  if (run.parallel.gpus >= gpus) return false;
-  run.parallel.gpus = gpus;
-  if (std::holds_alternative<OneGpu>(run.parallel.layout)) run.parallel.layout = TorchMesh{};
-  run.parallel.data_parallel = DataParallel::kFsdp2;
-  if (!run.trains()) return true;  // a rule refuses it
-  Training& training = run.training();
-  // What FSDP2 does not take: bitsandbytes' optimizers and hooks of saved tensors on sharded parameters.
-  if (training.optimizer == Optimizer::kAdamW8bit || training.optimizer == Optimizer::kPagedAdamW8bit) {
-    training.optimizer = Optimizer::kAdamWFused;
+  Climb(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, Outcome asked, const TimeOptions* time,
+        const DeviceSpec* named, const SearchControl& control)
+      : question_{model, run, device}, time_(time), named_(named), control_(control) {
+    threads_ = control.threads != 0 ? control.threads : std::max(1U, std::thread::hardware_concurrency());
+    outcomes_[key_of(run)] = asked;
+    tried_[Set(techniques().size())] = Tried{true, run, std::move(asked)};
+    standing_[0] = Set(techniques().size());
+    collects_ = !tried_.at(*standing_[0]).fits();
   }
-  training.loop = Loop::kBare;
-  return true;
-}
 
-constexpr std::int64_t kRank = 16;
-
-bool adapt(RunSpec& run) {
-  if (run.fine_tuning.lora) return false;
-  run.fine_tuning.lora = Lora{.rank = kRank, .targets = {}};
-  run.fine_tuning.frozen.clear();
-  if (run.precision == Precision::kFp32 || run.precision == Precision::kAmpBf16) {
-    run.weights_dtype = DType::kBFloat16;
-    run.precision = Precision::kAmpBf16;
+  /// `all`: every technique is tried. Otherwise, what loses more than enough remedies is not.
+  void climb(bool all) {
+    for (std::size_t i = 0; i < techniques().size(); ++i) {
+      const bool dearer = i > 0 && techniques()[i].loss != techniques()[i - 1].loss;
+      collects_ = collects_ && !(dearer && has_enough());
+      if (!collects_ && !all) return;
+      if (control_.stopped()) {
+        complete_ = false;
+        return;
+      }
+      try_technique(i);
+    }
   }
-  return true;
-}
 
-bool quantize(RunSpec& run) {
-  if (run.fine_tuning.quantization != Quantization::kNone) return false;
-  if (!run.fine_tuning.lora) (void)adapt(run);
-  run.fine_tuning.quantization = Quantization::kNf4Double;
-  run.fine_tuning.prepares_for_kbit = true;
-  return true;
-}
+  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+  [[nodiscard]] std::int64_t refused() const { return refused_; }
+  [[nodiscard]] bool complete() const { return complete_; }
+  [[nodiscard]] const Tried& of(const Set& set) const { return tried_.at(set); }
 
-const Technique kTechniques[] = {
-    {"gradient accumulation, micro-batches of 1", "less work at once: slower on a small model", accumulate},
-    {"mixed precision (autocast, bfloat16)", "none: faster on tensor cores", mix_precision},
-    {"selective checkpointing", "some of forward again, in backward",
-     [](RunSpec& run) { return checkpoint(run, Checkpointing::kSelective); }},
-    {"checkpointing of every layer", "forward again in backward: up to a third more time",
-     [](RunSpec& run) { return checkpoint(run, Checkpointing::kFull); }},
-    {"8-bit optimizer (bitsandbytes)", "states are rounded to 8 bits", quantize_states},
-    {"fused loss and kernels (Liger)", "none: faster", fuse_loss},
-    {"activations on the host", "copies over PCIe", offload},
-    {"optimizer states paged to the host", "copies over PCIe, where the card is full", offload_optimizer},
-    {"sharding over 2 GPUs (FSDP2)", "a second GPU; weights are gathered", [](RunSpec& run) { return shard(run, 2); }},
-    {"sharding over 4 GPUs (FSDP2)", "four GPUs", [](RunSpec& run) { return shard(run, 4); }},
-    {"sharding over 8 GPUs (FSDP2)", "eight GPUs", [](RunSpec& run) { return shard(run, 8); }},
-    {"LoRA, rank 16", "only adapters are trained", adapt},
-    {"QLoRA, rank 16", "only adapters are trained, on a rounded base", quantize},
+  [[nodiscard]] std::string command_of(const RunSpec& run) const {
+    return "memcalc " + memcalc::command_of(RunRecord{question_.model, run, named_, time_});
+  }
+
+  [[nodiscard]] std::vector<Remedy> remedies() {
+    std::vector<Set> sets = in_order(fitting_);
+    if (sets.size() > kMostRemedies) sets.resize(kMostRemedies);
+    if (sets.empty()) {
+      if (const std::optional<Set> least = least_of_all()) sets.push_back(*least);
+    }
+    std::vector<Remedy> remedies;
+    for (const Set& set : sets) remedies.push_back(remedy_of(set));
+    return remedies;
+  }
+
+  [[nodiscard]] std::string price_of(std::size_t technique, const RunSpec& run) const {
+    return memcalc::price_of(techniques()[technique], run, question_);
+  }
+
+ private:
+  [[nodiscard]] static Set with(Set set, std::size_t technique, int grade) {
+    set[technique] = grade;
+    return set;
+  }
+
+  /// Without its outcome.
+  [[nodiscard]] Tried applied(const Set& set) const {
+    Tried tried{true, question_.asked, {}};
+    for (std::size_t i = 0; i < set.size() && tried.possible; ++i) {
+      tried.possible = set[i] == 0 || techniques()[i].apply(tried.run, question_, set[i]);
+    }
+    return tried;
+  }
+
+  /// Alike for sets that make the same run: full checkpointing takes the place of selective.
+  [[nodiscard]] std::string key_of(const RunSpec& run) const {
+    std::string key;
+    for (const std::string& word : words_of(RunRecord{question_.model, run})) key += word + " ";
+    return key;
+  }
+
+  /// Estimates those that are not known yet, on all threads.
+  void estimate_all(const std::vector<Set>& sets) {
+    std::vector<std::pair<const Set*, std::string>> found;
+    std::vector<std::pair<const std::string, std::optional<Outcome>>*> unknown;
+    for (const Set& set : sets) {
+      if (tried_.contains(set)) continue;
+      const Tried& tried = tried_[set] = applied(set);
+      if (!tried.possible) continue;
+      found.emplace_back(&set, key_of(tried.run));
+      const auto [at, is_new] = outcomes_.try_emplace(found.back().second);
+      if (is_new) unknown.push_back(&*at);
+    }
+    SearchControl unstopped = control_;
+    unstopped.progress = nullptr;
+    unstopped.stop = nullptr;  // a step of the search is finished
+    (void)for_each_index(unknown.size(), unstopped, [&](std::size_t i) {
+      for (const auto& [set, key] : found) {
+        if (key != unknown[i]->first) continue;
+        unknown[i]->second = outcome_of(Candidate{question_.model, tried_.at(*set).run, question_.device});
+        return;
+      }
+    });
+    for (const auto& [set, key] : found) tried_.at(*set).outcome = *outcomes_.at(key);
+    if (control_.progress && !unknown.empty()) control_.progress(outcomes_.size(), 0);
+  }
+
+  const Tried& at(const Set& set) {
+    if (!tried_.contains(set)) estimate_all({set});
+    return tried_.at(set);
+  }
+
+  /// Null: there is no such set, since what it begins with was refused.
+  [[nodiscard]] const std::optional<Set>& standing(Branch branch) const {
+    const auto& set = standing_[static_cast<std::size_t>(branch)];
+    return branch == Branch::kHost && !set ? standing_[0] : set;
+  }
+
+  /// The technique on top of a set: of a graded one the least grade that fits, else the most. Nothing: it changes
+  /// nothing, or is refused.
+  std::optional<Set> added(const Set& base, std::size_t i) {
+    const bool graded = techniques()[i].graded;
+    std::optional<Set> best;
+    for (int grade = 1;; grade += graded ? static_cast<int>(threads_) : 1) {
+      std::vector<Set> wave;
+      if (graded) {
+        for (unsigned next = 0; next < threads_; ++next) wave.push_back(with(base, i, grade + static_cast<int>(next)));
+      } else {
+        wave = speculated(base, i);
+      }
+      estimate_all(wave);
+      for (const Set& set : wave) {
+        const Tried& tried = tried_.at(set);
+        if (set[i] == 0 || !tried.possible) return best;
+        if (!tried.outcome.answered()) {
+          if (!best && !tried.outcome.own_fault) ++refused_;
+          return tried.outcome.own_fault && !best ? set : best;
+        }
+        best = set;
+        if (tried.fits() || !graded) return best;
+      }
+    }
+  }
+
+  /// The set with this technique, and, for other threads, what comes next if it helps.
+  [[nodiscard]] std::vector<Set> speculated(const Set& base, std::size_t i) const {
+    std::vector<Set> wave = {with(base, i, 1)};
+    if (tried_.contains(wave.front()) || !applied(wave.front()).possible) return wave;
+    for (std::size_t next = i + 1; next < techniques().size() && wave.size() < threads_; ++next) {
+      const Technique& technique = techniques()[next];
+      if (technique.loss != techniques()[i].loss || technique.from != techniques()[i].to) break;
+      Set set = with(wave.back(), next, 1);
+      if (applied(set).possible) wave.push_back(std::move(set));
+    }
+    return wave;
+  }
+
+  void try_technique(std::size_t i) {
+    const Technique& technique = techniques()[i];
+    const std::optional<Set>& from = standing(technique.from);
+    if (!from) return;
+    const Set base = *from;
+    const std::optional<Set> set = added(base, i);
+    if (!set) return;
+    const Outcome& outcome = tried_.at(*set).outcome;
+    const bool helps = outcome.answered() && (technique.required || outcome.needed < at(base).outcome.needed);
+    steps_.push_back({i, *set, helps});
+    // What stands on a set that fits is not needed; it may do without that set.
+    if (helps) standing_[static_cast<std::size_t>(technique.to)] = *set;
+    if (collects_ && tried_.at(*set).fits()) keep(least(*set, i));
+  }
+
+  /// A set that does without more of its techniques, in smaller grades, and still fits; the dearest leave first.
+  Set least(Set set, std::size_t last) {
+    const Technique& added = techniques()[last];
+    if (added.graded && added.loss == Loss::kTime) set = with_most(set, last);
+    std::vector<std::size_t> others;
+    for (std::size_t i = set.size(); i-- > 0;) {
+      if (set[i] > 0 && i != last && !techniques()[i].required && !opens_branch(i, last)) others.push_back(i);
+    }
+    for (std::size_t at_first = 0; at_first < others.size(); ++at_first) {
+      std::vector<Set> without;
+      for (std::size_t k = at_first; k < others.size() && without.size() < threads_; ++k) {
+        without.push_back(with(set, others[k], 0));
+      }
+      estimate_all(without);
+      const std::size_t i = others[at_first];
+      set = tried_.at(without.front()).fits() ? without.front() : with_least(set, i);
+    }
+    return with_least(set, last);
+  }
+
+  /// LoRA is what sharding beside LoRA stands on.
+  [[nodiscard]] static bool opens_branch(std::size_t i, std::size_t of) {
+    const Branch branch = techniques()[of].from;
+    return branch != Branch::kRun && branch != Branch::kHost && techniques()[i].to == branch;
+  }
+
+  /// The greatest grade that is possible and fits.
+  Set with_most(Set set, std::size_t i) {
+    while (at(with(set, i, set[i] + 1)).fits()) ++set[i];
+    return set;
+  }
+
+  /// The least grade of 1 or more that fits.
+  Set with_least(const Set& set, std::size_t i) {
+    for (int grade = 1; grade < set[i]; ++grade) {
+      if (at(with(set, i, grade)).fits()) return with(set, i, grade);
+    }
+    return set;
+  }
+
+  /// Some, of which one trains or reads all that was asked for.
+  [[nodiscard]] bool has_enough() const {
+    return fitting_.size() >= kEnoughRemedies && std::any_of(fitting_.begin(), fitting_.end(), [](const Set& set) {
+             for (std::size_t i = 0; i < set.size(); ++i) {
+               if (set[i] > 0 && techniques()[i].loss == Loss::kScope) return false;
+             }
+             return true;
+           });
+  }
+
+  /// Unless it has all that another one has.
+  void keep(const Set& set) {
+    const bool more = std::any_of(fitting_.begin(), fitting_.end(), [&](const Set& other) {
+      return std::equal(other.begin(), other.end(), set.begin(), [](int a, int b) { return a <= b; });
+    });
+    if (!more) fitting_.push_back(set);
+  }
+
+  [[nodiscard]] static Loss loss_of(const Set& set) {
+    Loss loss = Loss::kTime;
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      if (set[i] > 0) loss = std::max(loss, techniques()[i].loss);
+    }
+    return loss;
+  }
+
+  /// Samples per second; unknown: none.
+  [[nodiscard]] double pace_of(const Set& set) const {
+    const auto& speed = of(set).outcome.speed;
+    return speed ? speed->samples_per_second : 0;
+  }
+
+  /// What is lost, and how many cards it takes: compared before speed.
+  [[nodiscard]] std::pair<Loss, std::int64_t> price_of(const Set& set) const {
+    const Loss loss = loss_of(set);
+    return {loss, loss == Loss::kCards ? of(set).run.parallel.gpus : 1};
+  }
+
+  /// The cheapest first; what is nearly as fast as the fastest stays in the order of the table.
+  [[nodiscard]] std::vector<Set> in_order(std::vector<Set> sets) const {
+    constexpr double kNearly = 0.95;
+    std::vector<Set> ordered;
+    while (!sets.empty()) {
+      auto least = price_of(sets.front());
+      for (const Set& set : sets) least = std::min(least, price_of(set));
+      double fastest = 0;
+      for (const Set& set : sets) {
+        if (price_of(set) == least) fastest = std::max(fastest, pace_of(set));
+      }
+      const auto next = std::find_if(sets.begin(), sets.end(), [&](const Set& set) {
+        return price_of(set) == least && pace_of(set) >= kNearly * fastest;
+      });
+      ordered.push_back(*next);
+      sets.erase(next);
+    }
+    return ordered;
+  }
+
+  /// Of what was tried, without what does not help; nothing where no technique needs less than the run as asked.
+  std::optional<Set> least_of_all() {
+    Set least(techniques().size());
+    for (const Step& step : steps_) {
+      const Outcome& outcome = of(step.set).outcome;
+      if (outcome.answered() && outcome.needed < of(least).outcome.needed) least = step.set;
+    }
+    for (std::size_t i = least.size(); i-- > 0;) {
+      if (least[i] == 0 || techniques()[i].required) continue;
+      const Tried& without = at(with(least, i, 0));
+      const bool as_good =
+          without.possible && without.outcome.answered() && without.outcome.needed <= of(least).outcome.needed;
+      if (as_good) least = with(least, i, 0);
+    }
+    if (std::count(least.begin(), least.end(), 0) == static_cast<std::ptrdiff_t>(least.size())) return std::nullopt;
+    return least;
+  }
+
+  [[nodiscard]] Remedy remedy_of(const Set& set) const {
+    const Tried& tried = of(set);
+    Remedy remedy{.command = command_of(tried.run),
+                  .needed = tried.outcome.needed,
+                  .error = tried.outcome.error,
+                  .verdict = tried.outcome.verdict};
+    if (tried.outcome.speed) remedy.step_seconds = tried.outcome.speed->step_seconds;
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      if (set[i] == 0) continue;
+      remedy.techniques.push_back(name_of(techniques()[i], tried.run));
+      const std::string price = price_of(i, tried.run);
+      if (price.empty() || price.starts_with("none")) continue;
+      remedy.price += (remedy.price.empty() ? "" : "; ") + price;
+    }
+    if (remedy.price.empty()) remedy.price = "nothing";
+    return remedy;
+  }
+
+  TechniqueQuestion question_;
+  const TimeOptions* time_;
+  const DeviceSpec* named_;  // null: none was named
+  const SearchControl& control_;
+  unsigned threads_ = 1;
+  std::map<Set, Tried> tried_;
+  std::map<std::string, std::optional<Outcome>> outcomes_;  // by key_of()
+  std::array<std::optional<Set>, kBranchCount> standing_;
+  std::vector<Step> steps_;
+  std::vector<Set> fitting_;  // none of which has all of another one
+  std::int64_t refused_ = 0;
+  bool collects_ = true;  // what fits; not where the run fits as it is, and not what loses too much
+  bool complete_ = true;
 };
-
-/// LoRA and QLoRA are other ways than sharding, on one card again.
-bool starts_anew(const Technique& technique) { return technique.apply == adapt; }
 
 }  // namespace
 
 Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, bool all,
              const SearchControl& control) {
-  Ladder ladder{.model = model.name, .device = device, .assumptions = run.assumptions};
   const Report asked = estimate(model, run.run, device);  // wrong input is refused here
-  const auto command = [&](const RunSpec& rung) { return "memcalc " + command_of(RunRecord{model, rung, &device}); };
-  ladder.rungs.push_back({"as asked", "", run.run, command(run.run), outcome_of(asked), true});
-  std::size_t standing = 0;  // the rung that the next one is added to
-  std::size_t one_card = 0;  // the last one of them without sharding
-  if (ladder.rungs[0].outcome.fits()) ladder.first_fit = 0;
-  for (const Technique& technique : kTechniques) {
+  Ladder ladder{.model = model.name, .device = device, .all = all, .assumptions = run.assumptions};
+  Climb search(model, run.run, device, outcome_of(asked), nullptr, &device, control);
+  ladder.rungs.push_back({"as asked", "", run.run, search.command_of(run.run), outcome_of(asked), true});
+  if (asked.fits()) ladder.first_fit = 0;
+  if (!asked.fits() || all) search.climb(all);
+  for (const Climb::Step& step : search.steps()) {
     if (ladder.first_fit && !all) break;
-    if (control.stopped()) {
-      ladder.complete = false;
-      break;
-    }
-    if (starts_anew(technique)) standing = one_card;
-    Rung rung{technique.name, technique.price, ladder.rungs[standing].run, "", {}, false};
-    if (!technique.apply(rung.run)) continue;
-    rung.command = command(rung.run);
-    rung.outcome = outcome_of(Candidate{model, rung.run, device});
-    rung.kept = rung.outcome.answered() && rung.outcome.needed < ladder.rungs[standing].outcome.needed;
-    ladder.rungs.push_back(std::move(rung));
-    const std::size_t place = ladder.rungs.size() - 1;
-    if (control.progress) control.progress(place, 0);
-    if (!ladder.rungs[place].kept) continue;
-    standing = place;
-    if (!ladder.rungs[place].run.parallel.is_parallel()) one_card = place;
-    if (ladder.rungs[place].outcome.fits() && !ladder.first_fit) ladder.first_fit = place;
+    const Tried& tried = search.of(step.set);
+    ladder.rungs.push_back({name_of(techniques()[step.technique], tried.run),
+                            search.price_of(step.technique, tried.run), tried.run, search.command_of(tried.run),
+                            tried.outcome, step.kept});
+    if (tried.fits() && !ladder.first_fit) ladder.first_fit = ladder.rungs.size() - 1;
   }
+  if (!asked.fits()) ladder.remedies = search.remedies();
+  ladder.refused = search.refused();
+  ladder.complete = search.complete();
   return ladder;
+}
+
+std::vector<Remedy> remedies_for(const Report& report, const SearchControl& control) {
+  if (report.fits()) return {};
+  Climb search(report.model, report.run, report.device, outcome_of(report), &report.asked_time,
+               report.device_assumed ? nullptr : &report.device, control);
+  search.climb(false);
+  return search.remedies();
 }
 
 Answer answer_of(const Ladder& ladder) {
@@ -157,19 +405,23 @@ Answer answer_of(const Ladder& ladder) {
   answer.positive = ladder.first_fit.has_value();
   answer.assumptions = ladder.assumptions;
   const std::string where =
-      ladder.model + " on " + ladder.device.name + " (" + format_bytes(ladder.device.usable_bytes()) + ")";
+      fmt::format("{} on {} ({})", ladder.model, ladder.device.name, format_bytes(ladder.device.usable_bytes()));
   if (ladder.first_fit == std::size_t{0}) {
     answer.headline = where + " fits as it is.";
-  } else if (ladder.first_fit) {
-    answer.headline =
-        where + " fits with: " + ladder.rungs[*ladder.first_fit].technique + ", and what is kept above it.";
+  } else if (ladder.first_fit && !ladder.remedies.empty()) {
+    std::string needed;
+    for (const std::string& each : ladder.remedies.front().techniques) needed += (needed.empty() ? "" : ", ") + each;
+    answer.headline = fmt::format("{} fits with: {}.", where, needed);
   } else {
     Bytes least = ladder.rungs.front().outcome.needed;
     for (const Rung& rung : ladder.rungs) {
       if (rung.outcome.answered()) least = std::min(least, rung.outcome.needed);
     }
-    answer.headline = where + " does NOT fit with any of these: the best needs " + format_bytes(least) + ", " +
-                      format_bytes(least - ladder.device.usable_bytes()) + " too much.";
+    for (const Remedy& remedy : ladder.remedies) least = std::min(least, remedy.needed);
+    const Bytes missing = least - ladder.device.usable_bytes();
+    answer.headline =
+        fmt::format("{} does NOT fit with any of these: the best needs {}, {}.", where, format_bytes(least),
+                    missing > 0 ? format_bytes(missing) + " too much" : "which is too close to call");
   }
   answer.columns = {{"technique", "technique", Unit::kText},   {"needed_bytes", "needed", Unit::kBytes},
                     {"verdict", "fits", Unit::kVerdict},       {"step_seconds", "step", Unit::kSeconds, true},
@@ -188,13 +440,18 @@ Answer answer_of(const Ladder& ladder) {
     }
     row[6] = rung.command;
     row[7] = rung.price;
-    if (!rung.outcome.answered()) {
+    if (!rung.outcome.answered()) {  // a bug of memcalc; what is refused is no rung
       row[8] = rung.outcome.refusal;
       answer.notes.push_back(rung.technique + ": " + rung.outcome.refusal);
     }
     answer.rows.push_back(std::move(row));
   }
-  if (ladder.first_fit && *ladder.first_fit > 0) answer.notes.push_back(ladder.rungs[*ladder.first_fit].command);
+  answer.remedies = ladder.remedies;
+  if (ladder.all && ladder.refused > 0) {
+    answer.notes.push_back(fmt::format("{} more {} tried that this model, loop or framework does not take",
+                                       format_counted(ladder.refused, "technique"),
+                                       ladder.refused == 1 ? "was" : "were"));
+  }
   if (!ladder.complete) answer.notes.emplace_back("stopped early: the techniques that were tried by then");
   return answer;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "memcalc/report/remedy.h"
 #include "memcalc/report/render.h"
 
 namespace memcalc {
@@ -41,6 +42,7 @@ struct Answer {
   std::vector<Fact> facts;
   std::vector<Column> columns;
   std::vector<std::vector<Value>> rows;
+  std::vector<Remedy> remedies;    // of a ladder
   std::string appendix;            // settings to copy; printed as it is
   std::vector<std::string> notes;  // what a reader has to know about the answer
   std::vector<std::string> assumptions;

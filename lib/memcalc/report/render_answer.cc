@@ -160,6 +160,11 @@ std::string text_of(const Answer& answer, const RenderOptions& options) {
     }
   }
   if (!answer.rows.empty()) out += "\n" + text_table_of(answer, options);
+  if (!answer.remedies.empty()) {
+    const std::string heading(heading_of(answer.remedies));
+    out += "\n" + (options.color ? std::string(kBold) + heading + std::string(kReset) : heading) + "\n";
+    for (const std::string& line : lines_of(answer.remedies, options.columns)) out += line + "\n";
+  }
   if (!answer.appendix.empty()) out += "\n" + answer.appendix;
   add_list(out, "Notes", answer.notes, options);
   if (options.explain) {
@@ -177,6 +182,7 @@ std::string markdown_of(const Answer& answer, const RenderOptions& options) {
   }
   if (!answer.facts.empty()) out += "\n";
   if (!answer.rows.empty()) out += table_of(answer, filled_columns(answer), Format::kMarkdown);
+  if (!answer.remedies.empty()) out += "\n" + markdown_of(answer.remedies);
   if (!answer.appendix.empty()) out += "\n```\n" + answer.appendix + "```\n";
   const auto list = [&out](std::string_view name, const std::vector<std::string>& entries) {
     if (entries.empty()) return;

@@ -24,6 +24,13 @@ namespace memcalc {
 [[nodiscard]] std::string render_csv(const Report& report, const RenderOptions& options);
 [[nodiscard]] std::string render_markdown(const Report& report, const RenderOptions& options);
 
+/// What would fit, below a heading of the caller's: the techniques, what they cost, the command; all within `columns`.
+[[nodiscard]] std::vector<std::string> lines_of(const std::vector<Remedy>& remedies, std::size_t columns);
+[[nodiscard]] std::string markdown_of(const std::vector<Remedy>& remedies);
+
+/// "What would fit", or that nothing does.
+[[nodiscard]] std::string_view heading_of(const std::vector<Remedy>& remedies);
+
 /// A CSV cell, quoted where RFC 4180 asks for it.
 [[nodiscard]] std::string csv_quoted(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "memcalc/report/accounting.h"
+#include "memcalc/report/remedies_json.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
@@ -268,6 +269,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
+  if (!report.remedies.empty()) json["remedies"] = remedies_json<Json>(report.remedies);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;

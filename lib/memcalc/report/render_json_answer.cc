@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "memcalc/report/answer.h"
+#include "memcalc/report/remedies_json.h"
 
 namespace memcalc {
 namespace {
@@ -34,6 +35,7 @@ std::string render_json(const Answer& answer) {
   }
   Json json = {{"schema_version", kJsonSchemaVersion}, {"command", answer.command}, {"answer", answer.headline},
                {"complete", answer.complete},          {"facts", std::move(facts)}, {"rows", std::move(rows)}};
+  if (!answer.remedies.empty()) json["remedies"] = remedies_json<Json>(answer.remedies);
   if (!answer.appendix.empty()) json["settings"] = answer.appendix;
   json["notes"] = answer.notes;
   json["assumptions"] = answer.assumptions;

@@ -131,6 +131,7 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   std::string setting;
   for (const std::string& word : setting_of(report)) setting += (setting.empty() ? "" : ", ") + escaped(word);
   std::string out = "### " + escaped(verdict_text(report)) + "\n\n";
+  if (!report.remedies.empty()) out += markdown_of(report.remedies) + "\n";
   out += escaped(report.model.name) + ": " + parameters_of(report) + "; " + setting + "; " + escaped(report.profile) +
          "\n\n";
   if (report.weights) {

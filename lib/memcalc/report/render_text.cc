@@ -26,6 +26,7 @@ class TextRenderer {
 
   [[nodiscard]] std::string render() {
     write_verdict();
+    write_remedies();
     write_setting();
     write_weights();
     write_categories();
@@ -85,6 +86,12 @@ class TextRenderer {
     for (const std::string& part : wrap(verdict_text(report_), options_.columns)) {
       line(painted(part, color_of(best)));
     }
+  }
+
+  void write_remedies() {
+    if (report_.remedies.empty()) return;
+    title(heading_of(report_.remedies));
+    for (const std::string& each : lines_of(report_.remedies, options_.columns)) line(each);
   }
 
   void write_setting() {

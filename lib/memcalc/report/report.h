@@ -10,6 +10,7 @@
 #include "memcalc/alloc/replay.h"
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/step_time.h"
+#include "memcalc/report/remedy.h"
 #include "memcalc/report/verdict.h"
 #include "memcalc/report/weights_comparison.h"
 #include "memcalc/spec/device_spec.h"
@@ -171,6 +172,7 @@ struct Report {
   std::vector<RankRow> ranks;      // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
   std::size_t largest_rank = 0;    // place in `ranks`
   std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
+  std::vector<Remedy> remedies;    // where it does not fit on the named card (plan/ladder.h)
 
   std::string profile;  // "pytorch-2.11 / transformers-5.17"
   std::vector<std::string> assumptions;
