@@ -35,6 +35,7 @@ struct EstimateArguments {
   bool explain = false;
   bool require_fit = false;
   bool per_rank = false;
+  bool no_remedies = false;
 };
 
 std::vector<FitRow> fits_on_common_cards(const SpecRegistry& registry, const Question& question, const Report& report) {
@@ -63,8 +64,12 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
     report.concurrent_sequences =
         find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
   }
-  if (question.device_assumed && !question.device.memory_given) {
+  const bool on_one_card = !question.device_assumed || question.device.memory_given;
+  if (!on_one_card) {
     report.other_gpus = fits_on_common_cards(SpecRegistry(find_specs(arguments.run.specs)), question, report);
+  }
+  if (on_one_card && format != Format::kCsv && !arguments.no_remedies) {
+    report.remedies = remedies_for(report);
   }
   output.write(render(report, format, options));
   return arguments.require_fit && !report.fits() ? kAnsweredNo : kAnswered;
@@ -82,6 +87,9 @@ Command add_estimate(CLI::App& root) {
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--per-rank", arguments->per_rank, "several GPUs: what every distinct rank needs")
+      ->disable_flag_override()
+      ->group(group);
+  app->add_flag("--no-remedies", arguments->no_remedies, "where it does not fit: do not look for what would")
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--require-fit", arguments->require_fit, "exit with 1 where the run does not fit on the card")

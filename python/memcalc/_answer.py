@@ -44,12 +44,12 @@ class Answer:
     @property
     def value(self) -> Any:
         """What was asked for: the largest batch or sequence that runs (int; 0: none), the name of the largest model, the
-        options of the fastest plan (str, as on the command line), the ladder's first technique with which the run fits;
-        None where nothing fits, and of what is a table: `sweep`, `compare`, several values."""
+        options of the fastest plan (str, as on the command line), the cheapest command of the ladder (the run's own where
+        it fits); None where nothing fits, and of what is a table: `sweep`, `compare`, several values."""
         if self.command in _VALUE_OF: return self.facts.get(_VALUE_OF[self.command])
         if not self._positive: return None
         if self.command == "plan": return self.rows[0]["options"] if self.rows else None
-        if self.command == "ladder": return next((row["technique"] for row in self.rows if row.get("verdict") == "fits"), None)
+        if self.command == "ladder": return (self.remedies or self.rows)[0]["command"]
         return None
 
     @property
@@ -71,6 +71,12 @@ class Answer:
     def assumptions(self) -> list[str]:
         """Every default that shapes the answer, a sentence each."""
         return list(self._record["assumptions"])
+
+    @property
+    def remedies(self) -> list[dict[str, Any]]:
+        """Of `ladder`: up to three ways to make the run fit, the cheapest first: `techniques`, `price`, `command`,
+        `needed_bytes`. Where nothing fits, the one that needs least."""
+        return [dict(remedy) for remedy in self._record.get("remedies", [])]
 
     @property
     def settings(self) -> str | None:

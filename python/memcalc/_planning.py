@@ -107,7 +107,8 @@ def compare(model: OneOrMore, *, gpu: Any = None, **options: Any) -> Answer:
 
 def ladder(model: OneOrMore, *, gpu: Any = None, all: bool = False, **options: Any) -> Answer:
     """From the run as asked, technique by technique, to the first that fits (`all`: beyond it, too): a row a technique
-    with what it needs and costs; `Answer.value` is what to add to the run. Raises as `estimate`."""
+    with what it needs and costs. `Answer.remedies` are the cheapest ways to make it fit, `Answer.value` the command of
+    the first. Raises as `estimate`."""
     return _ask("ladder", {"gpu": gpu, "all": all, **options}, model)
 
 

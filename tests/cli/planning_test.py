@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +69,25 @@ class Answers(unittest.TestCase):
                 self.assertNotIn("\x1b", text)
                 for line in text.splitlines(): self.assertLessEqual(len(line), 80, line)
         self.assertIn("\x1b[", run(*CASES[0][0], "--color", "always").stdout)
+
+    def test_what_would_fit_can_be_copied_into_a_shell(self):
+        too_large = ("--model", "gpt2-xl", "--bs", "8", "--gpu", "rtx-4090")
+        record = json.loads(run(*too_large, "--format", "json").stdout)
+        self.assertEqual(record["verdict"], "does-not-fit")
+        text = run(*too_large).stdout
+        head = text[:text.index("\n\n", text.index("What would fit"))]
+        commands = [part[part.index("memcalc --model"):] for part in re.split(r"\n  \d\. ", head)[1:]]
+        self.assertEqual(len(commands), len(record["remedies"]))
+        self.assertEqual(commands[0].replace("\\\n", "").split(), record["remedies"][0]["command"].split())
+        environment = {"PATH": f"{Path(memcalc_cli.EXECUTABLE).parent}:/usr/bin:/bin"}
+        for command in commands:
+            self.assertLessEqual(max(map(len, command.splitlines())), 75)
+            process = subprocess.run(["sh", "-c", command.rstrip() + " --require-fit"], env=environment, capture_output=True,
+                                     text=True, timeout=60)
+            self.assertEqual((process.returncode, process.stderr), (0, ""), command)
+            self.assertTrue(process.stdout.startswith("Fits on rtx-4090"), process.stdout)
+        self.assertNotIn("remedies", json.loads(run(*too_large, "--no-remedies", "--format", "json").stdout))
+        self.assertNotIn("remedies", json.loads(run(*too_large[:4], "--format", "json").stdout))  # no card was named
 
     def test_csv_is_a_table(self):
         rows = list(csv.DictReader(io.StringIO(run("sweep", *GPT2, "--bs", "1..8*2", "--seq", "128,4096",

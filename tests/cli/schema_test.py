@@ -24,6 +24,9 @@ ANSWERS = (
     ("report", ("--model", "llama-3.2-1b", "--layers", "2", "--seq", "64", "--loop", "bare", "--precision", "bf16", "--pp", "2",
                 "--stage-layers", "1,1", "--per-rank", "--explain")),
     ("report", (*GPT2, "--tokens", "1B", "--loader-workers", "2", "--sample-seconds", "0.01", "--gpu", "h100-sxm")),
+    ("report", ("--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),  # does not fit: with what would
+    ("report", ("--model", "llama-3-70b", "--gpu", "t4")),  # nothing would
+    ("answer", ("ladder", "--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),
     ("answer", ("max-batch", *GPT2, "--gpu", "t4", "--multiple-of", "64")),
     ("answer", ("max-seq", "--model", "gpt2", "--layers", "2", "--gpu", "t4", "--multiple-of", "256")),
     ("answer", ("max-model", "--family", "gpt2", "--gpu", "h100-sxm")),

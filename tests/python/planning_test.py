@@ -22,7 +22,7 @@ TWINS = [  # call, the same on the command line, what Answer.value is of
      lambda record: None),
     (lambda: memcalc.ladder("gpt2-xl", gpu="rtx-4090", batch_size=8),
      ("ladder", "--model", "gpt2-xl", "--gpu", "rtx-4090", "--bs", 8),
-     lambda record: next(row["technique"] for row in record["rows"] if row.get("verdict") == "fits")),
+     lambda record: record["remedies"][0]["command"]),
     (lambda: memcalc.plan("gpt2", gpus=2, global_batch=8, gpu="h100-sxm", bf16=True, simulate=4, emit="torchrun"),
      ("plan", "--model", "gpt2", "--gpus", 2, "--global-batch", 8, "--gpu", "h100-sxm", "--bf16", "--simulate", 4,
       "--emit", "torchrun"),

@@ -393,7 +393,7 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
 std::vector<Remedy> remedies_for(const Report& report, const SearchControl& control) {
   if (report.fits()) return {};
   Climb search(report.model, report.run, report.device, outcome_of(report), &report.asked_time,
-               report.device_assumed ? nullptr : &report.device, control);
+               report.device_assumed && !report.device.memory_given ? nullptr : &report.device, control);
   search.climb(false);
   return search.remedies();
 }

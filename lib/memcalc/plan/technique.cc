@@ -329,6 +329,7 @@ bool add_cards(RunSpec& run, const Q& q, int grade) {
   Parallel& parallel = run.parallel;
   const bool splits = parallel.tensor * parallel.context * parallel.pipeline * parallel.expert > 1;
   const bool sharded = shards(parallel.data_parallel);
+  const std::optional<DType> held = run.weights_dtype;
   if (!sharded && (splits || !is_torch(run))) return false;
   const int doubles = !sharded && parallel.gpus > 1 ? grade - 1 : grade;
   const std::int64_t most = q.device.link_bytes_per_second > 0 ? kMostCards : kCardsOfAHost;
@@ -342,7 +343,12 @@ bool add_cards(RunSpec& run, const Q& q, int grade) {
   TorchMesh& mesh = parallel.torch();
   mesh.ddp_bucket_view = mesh.ddp_static_graph = false;  // DDP's own
   run.training().optimizer = torch_optimizer(run, q);    // bitsandbytes' take no sharded parameters
-  if (run.uses_trainer() && broken_rule(q.model, run) != nullptr) run.training().loop = Loop::kBare;
+  // accelerate makes parameters float32 there, whatever they were loaded in (loaded_dtype.cc).
+  if (run.uses_trainer() && is_autocast(run.precision)) run.weights_dtype.reset();
+  if (run.uses_trainer() && broken_rule(q.model, run) != nullptr) {
+    run.training().loop = Loop::kBare;
+    run.weights_dtype = held;
+  }
   return true;
 }
 
