@@ -81,7 +81,7 @@ TEST(Techniques, Bfloat16IsOfAmpereAndLater) {
 
 // --- what a person is told after "does not fit"
 
-// Issue 17; the field trial's D6 was answered with four cards. Weights in the dtype of the checkpoint.
+// Issue 17; in the field trial (D6) the answer was four cards. Weights are in the dtype of the checkpoint.
 TEST(Remedies, OfLoraOf8BOnA4090AreCheckpointingOnOneCard) {
   const std::string asked = "--model llama-3.1-8b --lora 16 --bf16 --seq 2048 --gpu rtx-4090";
   const std::vector<Remedy> remedies = remedies_of(asked + " --weights-dtype bf16");
@@ -158,7 +158,7 @@ TEST(Remedies, NeedNoSecondCardWhereThereIsNone) {
 }
 
 TEST(Remedies, OfferOneThatStillTrainsEverything) {
-  const std::vector<Remedy> remedies = remedies_of("--model llama-3.1-8b --bf16 --gpu h100-sxm");
+  const std::vector<Remedy> remedies = remedies_of("--model llama-3.1-8b --bf16 --gpu a100-sxm4-40gb");
   ASSERT_GE(remedies.size(), 2U);
   EXPECT_TRUE(std::any_of(remedies.begin(), remedies.end(),
                           [](const Remedy& each) { return !run_of(each).fine_tuning.lora.has_value(); }));
