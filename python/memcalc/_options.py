@@ -44,7 +44,7 @@ class RunOptions(TypedDict, total=False):
     bf16: bool | None
     """`--bf16`: --precision amp-bf16; of DeepSpeed, Megatron: bf16"""
     weights_dtype: str | None
-    """`--weights-dtype`: fp32, fp16 or bf16 [as the precision says]"""
+    """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
     """`--loop`: trainer (HF Trainer) or bare (a plain loop) [trainer]"""
     optimizer: str | None
