@@ -1,5 +1,9 @@
 #include "memcalc/spec/built_rules.h"
 
+#include <utility>
+
+#include "memcalc/spec/rules.h"
+
 namespace memcalc {
 namespace rules {
 
@@ -143,9 +147,9 @@ Error refusal(const BuiltRule& rule, std::initializer_list<std::string_view> fou
     }
     return result += text;
   };
-  std::string message = filled(rule.message);
-  if (!rule.accepted.empty()) message += "; accepted: " + filled(rule.accepted);
-  return {rule.code, message, std::string(rule.options.substr(0, rule.options.find(' '))), std::string(rule.id)};
+  std::string message = filled(rule.message);  // before the rest: each takes the next of `found`
+  return {rule.code, with_accepted(std::move(message), filled(rule.accepted)), first_option(rule.options),
+          std::string(rule.id)};
 }
 
 }  // namespace memcalc

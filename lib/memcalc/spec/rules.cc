@@ -54,10 +54,15 @@ std::span<const RuleGroup> rule_groups() {
   return groups;
 }
 
-std::string message_of(const Rule& rule, const RuleQuestion& question) {
-  std::string message = filled(rule.message, rule, question);
-  if (!rule.accepted.empty()) message += "; accepted: " + filled(rule.accepted, rule, question);
+std::string with_accepted(std::string message, const std::string& accepted) {
+  if (!accepted.empty()) message += "; accepted: " + accepted;
   return message;
+}
+
+std::string first_option(std::string_view options) { return std::string(options.substr(0, options.find(' '))); }
+
+std::string message_of(const Rule& rule, const RuleQuestion& question) {
+  return with_accepted(filled(rule.message, rule, question), filled(rule.accepted, rule, question));
 }
 
 SharedSizes shared_sizes(const ModelSpec& model) {
@@ -103,8 +108,7 @@ void check_rules(const ModelSpec& model, const RunSpec& run) {
   const RuleQuestion question{model, run, run.parallel, shared_sizes(model)};
   const Rule* rule = broken_rule(question);
   if (rule == nullptr) return;
-  throw Error(rule->code, message_of(*rule, question), std::string(rule->options.substr(0, rule->options.find(' '))),
-              std::string(rule->id));
+  throw Error(rule->code, message_of(*rule, question), first_option(rule->options), std::string(rule->id));
 }
 
 }  // namespace memcalc

@@ -55,6 +55,12 @@ struct RuleGroup {
 /// All groups, in the order in which they are looked at.
 [[nodiscard]] std::span<const RuleGroup> rule_groups();
 
+/// "message; accepted: what"; the message alone where nothing is accepted.
+[[nodiscard]] std::string with_accepted(std::string message, const std::string& accepted);
+
+/// Of a rule's options the first, which its Error is about.
+[[nodiscard]] std::string first_option(std::string_view options);
+
 /// The message of a rule for this run: "…; accepted: …".
 [[nodiscard]] std::string message_of(const Rule& rule, const RuleQuestion& question);
 
