@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/module.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -18,6 +19,11 @@ struct Float32RmsNorm {
       : weight(RmsNorm(b, name, width).weight) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
+  }
+
+ private:
+  [[nodiscard]] Tensor normalize(const Tensor& x) const {
     const DType input_dtype = x.dtype();
     Tensor hidden_states = to_dtype(x, DType::kFloat32);
     Tensor variance = mean_last(power(hidden_states));

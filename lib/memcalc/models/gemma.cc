@@ -1,5 +1,6 @@
 // Gemma 1, 2 and 3 (text): transformers models/gemma/modeling_gemma.py, models/gemma2/modeling_gemma2.py,
 // models/gemma3/modeling_gemma3.py.
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -15,12 +16,15 @@ struct GemmaRmsNorm {
   GemmaRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return scaled(hooked_x); });
+  }
+
+ private:
+  [[nodiscard]] Tensor scaled(const Tensor& x) const {
     Tensor output = norm(to_dtype(x, DType::kFloat32));
     output = output * add_scalar(to_dtype(weight, DType::kFloat32));
     return to_dtype(output, x.dtype());
   }
-
- private:
   [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
 };
 

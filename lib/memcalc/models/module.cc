@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/spec/built_rules.h"
-#include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/liger.h"
@@ -84,17 +84,6 @@ std::string dotted(std::string_view name, std::string_view leaf) {
   return full.append(name).append(".").append(leaf);
 }
 
-/// module(x), with what a wrapper does around it. `parameters`: those that the module holds itself.
-template <typename Module, typename Forward>
-Tensor hooked(const Module& module, std::initializer_list<const Tensor*> parameters, const Tensor& x,
-              const Forward& forward) {
-  ModuleHooks* hooks = module.weight.tape().module_hooks;
-  if (hooks == nullptr) return forward(x);
-  Tensor output = forward(hooks->before_module(&module, std::span(parameters.begin(), parameters.size()), x));
-  hooks->after_module(&module, output);
-  return output;
-}
-
 }  // namespace
 
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
@@ -104,8 +93,10 @@ Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Linear::hooked_forward(const Tensor& x) const {
-  return hooked(*this, {&weight, &bias}, x,
-                [this](const Tensor& hooked_x) { return weight.tape().module_hooks->linear(hooked_x, weight, bias); });
+  return hooked_module(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
+    if (fine_tuned) return fine_tuned_forward(hooked_x);
+    return weight.tape().module_hooks->linear(hooked_x, weight, bias);
+  });
 }
 
 Tensor Linear::fine_tuned_forward(const Tensor& x) const {
@@ -133,7 +124,7 @@ Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Conv1D::operator()(const Tensor& x) const {
-  return hooked(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
+  return hooked_module(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
     if (!fine_tuned) return product(hooked_x);
     return fine_tuned->forward(hooked_x, bias, [this](const Tensor& input) { return product(input); });
   });
@@ -152,7 +143,7 @@ Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {
-  return hooked(*this, {&weight}, indices, [this](const Tensor& hooked_indices) { return look_up(hooked_indices); });
+  return hooked_module(*this, {&weight}, indices, [this](const Tensor& hooked_indices) { return look_up(hooked_indices); });
 }
 
 Tensor Embedding::look_up(const Tensor& indices) const {
@@ -169,7 +160,7 @@ LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t
       bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
 
 Tensor LayerNorm::hooked_forward(const Tensor& x) const {
-  return hooked(*this, {&weight, &bias}, x,
+  return hooked_module(*this, {&weight, &bias}, x,
                 [this](const Tensor& hooked_x) { return layer_norm(hooked_x, weight, bias); });
 }
 
@@ -177,7 +168,7 @@ RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t wid
     : weight(builder.parameter(dotted(name, "weight"), {width}, false)), liger(builder.fine_tuning.liger) {}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
-  return hooked(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
+  return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
 }
 
 Tensor RmsNorm::normalize(const Tensor& x) const {

@@ -160,15 +160,6 @@ std::string split_of_model(const RuleQuestion& q) {
   return fmt::format("--ep {}", p.expert);
 }
 
-bool ties_embeddings(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) {
-        if constexpr (requires { spec.tie_word_embeddings; }) return spec.tie_word_embeddings;
-        return false;
-      },
-      model.architecture);
-}
-
 constexpr Rule kTrainer[] = {
     {.id = "trainer-splits-no-model",
      .options = "--loop --tp --cp --pp --ep",
@@ -194,12 +185,11 @@ constexpr Rule kTrainer[] = {
      .message = "FSDP1 in the Trainer is modelled for causal models alone, not for task {--task}",
      .accepted = "--task causal, or --loop bare",
      .broken = [](const RuleQuestion& q) { return is_fsdp1(q) && !is_causal(q); }},
-    {.id = "trainer-fsdp2-tied-head",
-     .options = "--parallel --model --loop",
-     .message = "FSDP2 in the Trainer is modelled for causal models whose head shares the embedding's weight, not for "
-                "{model} with task {--task}",
-     .accepted = "--loop bare, or --parallel fsdp1",
-     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && (!is_causal(q) || !ties_embeddings(q.model)); }},
+    {.id = "trainer-fsdp2-decoders",
+     .options = "--parallel --task --loop",
+     .message = "FSDP2 in the Trainer is modelled for causal models alone, not for task {--task}",
+     .accepted = "--task causal, or --loop bare",
+     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && !is_causal(q); }},
 };
 
 // --- context parallelism: torch.distributed.tensor.experimental.context_parallel

@@ -66,23 +66,19 @@ ParameterGroup Fsdp2::optimizer_parameters(const Model& model) const {
 
 void Fsdp2::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
+  Units units = units_of(model);
+  if (units.layers.empty()) throw refusal(rules::kFsdp2Layers);
+  layers_ = units.layers.size();
+  for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
+  if (run.uses_trainer()) return shard_as_accelerate(model, units);
   assumptions.emplace_back(
       "each card holds the whole model before it is sharded; the peaks are those of the steps (where it does not fit, "
       "build it on the meta device)");
-  Units units = units_of(model);
-  if (units.layers.empty()) throw refusal(rules::kFsdp2Layers);
-  for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
   order_children_first(units.rest);
-  groups_.resize(units.layers.size() + 1);
-  for (std::size_t i = 0; i < units.layers.size(); ++i) shard(groups_[i], units.layers[i], true);
+  groups_.resize(layers_ + 1);
+  for (std::size_t i = 0; i < layers_; ++i) shard(groups_[i], units.layers[i], true);
   shard(groups_.back(), units.rest, false);
-  if (run.parallel.torch().keep_last_layer) groups_[units.layers.size() - 1].reshards_after_forward = false;
-  if (run.uses_trainer()) {
-    // fsdp2_prepare_model (accelerate 1.15): embedding, final norm and the head that shares its weight are one unit,
-    // which is gathered at the start of forward and stays until its backward.
-    groups_.back().reshards_after_forward = false;
-    assumptions.emplace_back("accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit");
-  }
+  if (run.parallel.torch().keep_last_layer) groups_[layers_ - 1].reshards_after_forward = false;
 }
 
 std::vector<HeldRow> Fsdp2::held_on_host() const {
@@ -155,17 +151,17 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   if (run.parallel.pipeline > 1) is_last_backward_ = reshards_after_backward_ = false;
   Group& root = groups_.back();
   tape.layer_hooks = this;
+  if (tail_ != nullptr) tape.module_hooks = this;
   const Batch inputs = cast_inputs(batch, param_dtype_);
   pre_forward(root);
   ModelOutput output = module(inputs);
   tape.layer_hooks = nullptr;
-  if (tape.checkpointable_layers != static_cast<std::int64_t>(groups_.size()) - 1) {
+  tape.module_hooks = nullptr;
+  if (tape.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
     throw refusal(rules::kFsdp2Layers);
   }
   post_forward(root);
-  // In the Trainer the unit ends with the head, so that the last layer is not prefetched before the loss's backward.
-  const bool ends_with_head = (run.uses_trainer() && output.logits.defined()) || !output.loss.defined();
-  const Tensor& last = ends_with_head ? output.logits : output.loss;
+  const Tensor& last = output.loss.defined() ? output.loss : output.logits;
   if (last.requires_grad()) tape.before_backward_of(last, [this, &root] { pre_backward(root); });
   all_gather_state_.reset();
   return output;
@@ -226,7 +222,9 @@ void Fsdp2::register_final_callback() {
 
 std::vector<Fsdp2::Group*> Fsdp2::by_module() {
   std::vector<Group*> all = {&groups_.back()};
-  for (std::size_t i = 0; i + 1 < groups_.size(); ++i) all.push_back(&groups_[i]);
+  if (embedding_ != nullptr) all.push_back(embedding_);
+  for (std::size_t i = 0; i < layers_; ++i) all.push_back(&groups_[i]);
+  if (tail_ != nullptr) all.push_back(tail_);
   return all;
 }
 
@@ -235,6 +233,7 @@ void Fsdp2::root_post_backward() {
   for (Group* group : by_module()) {
     if (group->state != State::kPostBackward) post_backward(*group);
     group->state = State::kIdle;
+    group->modules_to_run = 0;
     if (!is_last_backward_) continue;
     group->all_reduce_state.reset();
     group->all_gather_result.reset();

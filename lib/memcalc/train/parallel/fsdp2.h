@@ -4,10 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/train/parallel/holdings.h"
+#include "memcalc/train/parallel/units.h"
 #include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
@@ -15,7 +19,7 @@ namespace memcalc {
 /// Elements of each parameter on a rank, for each rank, padding left out.
 [[nodiscard]] std::vector<Holding> fsdp2_holdings(const Model& model, std::int64_t ranks);
 
-class Fsdp2 : public ParallelWrapper, public LayerHooks {
+class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
  public:
   /// `root`: which of the rank's roots it is; each has streams of its own (FSDPCommContext).
   Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root = 0);
@@ -25,6 +29,10 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
+  [[nodiscard]] Tensor before_module(const void* module, std::span<const Tensor* const> parameters,
+                                     const Tensor& input) override;
+  void after_module(const void* module, const Tensor& output) override;
+  [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
   void reduce_gradients() override;
   void gather_parameters() override;
   void await_parameters() override;
@@ -55,11 +63,17 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
     Tensor all_gather_result;  // between unshard() and wait_for_unshard()
     std::vector<std::size_t> post_forward_indices;
     Tensor all_reduce_state;  // HSDP: what was all-reduced, until the end of backward
+    int modules = 0;          // of several modules that are one unit: fully_shard([norm, head])
+    int modules_to_run = 0;   // of them in this forward pass; 0: none has run
     Fsdp2* owner = nullptr;
   };
   static void run_post_backward(BackwardCall& call);
 
   void shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer);
+  void shard_as_accelerate(Model& model, Units& units);
+  void move_to_host(Model& model);
+  void move_to_card(const std::vector<Parameter*>& parameters);
+  [[nodiscard]] Group* unit_of(const Tensor& parameter) const;
   [[nodiscard]] ShardedParameter shard(Parameter& parameter, bool in_layer);
 
   void pre_forward(Group& group);
@@ -85,7 +99,12 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks {
   std::int64_t root_ = 0;
   std::int64_t shards_ = 1;                          // ranks that share one copy
   std::int64_t replicas_ = 1;                        // HSDP: copies
-  std::vector<Group> groups_;                        // the layers, then the root
+  std::vector<Group> groups_;                        // the layers, of the Trainer both below, the root
+  std::size_t layers_ = 0;
+  Group* embedding_ = nullptr;                                // accelerate's unit of an embedding with its own weight
+  Group* tail_ = nullptr;                                     // and that of final norm and head
+  std::unordered_map<const TensorImpl*, Group*> unit_of_;     // of the parameters in both
+  std::unordered_map<const void*, Group*> running_;           // of the modules in both that are in their forward
   std::optional<DType> param_dtype_, reduce_dtype_;  // MixedPrecisionPolicy
   bool reduces_ = true;                              // set_requires_gradient_sync
   bool reshards_after_backward_ = true;              // set_reshard_after_backward

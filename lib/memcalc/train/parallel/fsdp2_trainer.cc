@@ -1,0 +1,152 @@
+// What accelerate makes of a model for the Trainer: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model (1.15). The layers
+// of _no_split_modules are units; so is an embedding whose weight is its own; final norm and head are one, with the
+// embedding in it where they share its weight; the root holds what is left.
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/train/parallel/fsdp2.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kToHost{"aten::_to_copy"}, kMove{"fsdp::_move_states_to_device"};
+
+/// "model" and "norm" of "model.norm.weight": how many names stand before the parameter's own.
+std::int64_t depth_of(std::string_view name) {
+  std::int64_t dots = 0;
+  for (const char each : name) dots += each == '.' ? 1 : 0;
+  return dots;
+}
+
+/// …ForCausalLM.lm_head, get_output_embeddings().
+bool is_head(const Parameter& parameter) { return depth_of(parameter.name) == 1; }
+
+/// _find_final_norm: a norm among the children of the base model, which peft's model does not show it.
+bool is_final_norm(const Parameter& parameter, const RunSpec& run) {
+  return !run.fine_tuning.lora && depth_of(parameter.name) == 2 && !parameter.is_embedding &&
+         parameter.name.find("norm") != std::string::npos;
+}
+
+bool is_gpt2_norm(const Parameter& parameter, const RunSpec& run) {
+  return !run.fine_tuning.lora && parameter.name.starts_with("transformer.ln_f.");
+}
+
+/// Tensors without storage take the place of what they had.
+void drop_storage(Tape& tape, const Tensor& tensor) {
+  const Tensor nothing = tape.empty({0}, tensor.dtype(), kToHost);
+  std::swap(tensor.impl()->block, nothing.impl()->block);
+}
+
+}  // namespace
+
+// from_pretrained leaves the model in host memory, where accelerate turns what trains into float32.
+void Fsdp2::move_to_host(Model& model) {
+  for (const Parameter& parameter : model.parameters) drop_storage(tape, parameter.tensor);
+  for (const Tensor& buffer : model.buffers) drop_storage(tape, buffer);
+  tape.empty_cache();
+  tape.on_meta_device = true;
+  for (const Parameter& parameter : model.parameters) {
+    const bool upcasts = param_dtype_ && parameter.tensor.requires_grad();
+    if (upcasts) tape.convert(parameter.tensor, DType::kFloat32, kToHost);
+  }
+  tape.on_meta_device = false;
+}
+
+void Fsdp2::move_to_card(const std::vector<Parameter*>& parameters) {
+  for (const Parameter* each : parameters) {
+    Tensor moved = tape.empty(each->tensor.shape(), each->tensor.dtype(), kMove, Category::kWeights);
+    tape.take_storage(each->tensor, moved);
+  }
+}
+
+void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
+  std::vector<Parameter*> embedding, norm, head, rest;
+  for (Parameter* each : units.rest) {
+    const bool is_input = embedding.empty() && each->is_embedding;
+    (is_input                                                ? embedding
+     : is_head(*each)                                        ? head
+     : is_final_norm(*each, run) || is_gpt2_norm(*each, run) ? norm
+                                                             : rest)
+        .push_back(each);
+  }
+  const bool is_tied = head.empty();
+  std::vector<Parameter*> tail = norm;
+  std::vector<Parameter*>& last = is_tied ? embedding : head;
+  tail.insert(tail.end(), last.begin(), last.end());
+  groups_.resize(layers_ + (is_tied ? 2 : 3));
+  move_to_host(model);
+  for (std::size_t i = 0; i < layers_; ++i) {
+    move_to_card(units.layers[i]);
+    shard(groups_[i], units.layers[i], true);
+  }
+  const auto make_unit = [&](Group& group, std::vector<Parameter*>& parameters) {
+    for (const Parameter* each : parameters) unit_of_[each->tensor.impl()] = &group;
+    move_to_card(parameters);
+    shard(group, parameters, false);
+    return &group;
+  };
+  if (!is_tied) {
+    embedding_ = make_unit(groups_[layers_ + 1], embedding);
+    embedding_->modules = 1;
+  }
+  tail_ = make_unit(groups_[layers_], tail);
+  tail_->modules = 1 + (norm.empty() ? 0 : 1) + (is_tied ? 1 : 0);
+  tail_->reshards_after_forward = false;
+  order_children_first(rest);
+  move_to_card(rest);
+  for (const Tensor& buffer : model.buffers) {
+    Tensor moved = tape.empty(buffer.shape(), buffer.dtype(), kMove, Category::kWeights);
+    tape.take_storage(buffer, moved);
+  }
+  shard(groups_.back(), rest, false);
+  groups_.back().reshards_after_forward = false;
+  assumptions.emplace_back(is_tied
+                               ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
+                               : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
+  assumptions.emplace_back(
+      "each rank has the whole model in host memory, from which the units move to the card one by one");
+}
+
+// --- hooks around the embedding, and around the first and the last module of the tail
+
+Fsdp2::Group* Fsdp2::unit_of(const Tensor& parameter) const {
+  const auto found = unit_of_.find(parameter.impl());
+  return found == unit_of_.end() ? nullptr : found->second;
+}
+
+Tensor Fsdp2::before_module(const void* module, std::span<const Tensor* const> parameters, const Tensor& input) {
+  Group* group = unit_of(*parameters.front());
+  if (group == nullptr) return input;
+  running_[module] = group;
+  if (group->modules_to_run > 0) return input;
+  group->modules_to_run = group->modules;
+  Tensor argument = input;
+  if (param_dtype_ && is_floating(input.dtype()) && input.dtype() != *param_dtype_) {  // cast_forward_inputs
+    argument = to_dtype(input, *param_dtype_);
+  }
+  pre_forward(*group);
+  if (tape.grad_enabled && argument.requires_grad()) argument = register_post_backward(*group, argument);
+  return argument;
+}
+
+void Fsdp2::after_module(const void* module, const Tensor& output) {
+  const auto found = running_.find(module);
+  if (found == running_.end()) return;
+  Group& group = *found->second;
+  running_.erase(found);
+  if (--group.modules_to_run > 0) return;
+  post_forward(group);
+  if (output.requires_grad()) tape.before_backward_of(output, [this, &group] { pre_backward(group); });
+}
+
+Tensor Fsdp2::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return memcalc::linear(x, weight, bias);
+}
+
+}  // namespace memcalc
