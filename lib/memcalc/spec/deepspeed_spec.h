@@ -21,4 +21,14 @@ struct DeepSpeedZero {
   [[nodiscard]] bool operator==(const DeepSpeedZero&) const = default;
 };
 
+/// Of these what was asked for. Of the others a resolved run has DeepSpeed's defaults or, in the Trainer, what its
+/// "auto" makes of the model's width (resolve_zero_sizes, parallel.h).
+struct DeepSpeedSizes {
+  std::optional<std::int64_t> reduce_bucket_size;
+  std::optional<std::int64_t> prefetch_bucket_size;
+  std::optional<std::int64_t> param_persistence_threshold;
+
+  [[nodiscard]] bool operator==(const DeepSpeedSizes&) const = default;
+};
+
 }  // namespace memcalc

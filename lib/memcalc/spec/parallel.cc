@@ -6,6 +6,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_options.h"
 
 namespace memcalc {
@@ -39,7 +40,7 @@ Layout layout_of(const RunOptions& options) {
     case Framework::kMegatron: return options.megatron;
     case Framework::kTorch: break;
   }
-  if (options.deepspeed != DeepSpeedZero{}) {
+  if (options.deepspeed != DeepSpeedZero{} || options.deepspeed_sizes != DeepSpeedSizes{}) {
     throw Error(ErrorCode::kUsage,
                 "--deepspeed configures DeepSpeed, and the framework is torch; accepted: --parallel ds-zero1, ds-zero2 "
                 "or ds-zero3",
@@ -88,6 +89,50 @@ std::int64_t micro_batches_of(const Parallel& p) { return p.micro_batches > 0 ? 
 
 Framework framework_asked(const RunOptions& options) {
   return options.framework.value_or(framework_of(options.parallel.data_parallel));
+}
+
+namespace {
+
+/// config.hidden_size, under the name that the family gives it; nothing where the configuration has none.
+std::optional<std::int64_t> hidden_size_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::optional<std::int64_t> {
+        if constexpr (requires { spec.hidden_size; }) {
+          return spec.hidden_size;
+        } else if constexpr (requires { spec.d_model; }) {
+          return spec.d_model;
+        } else if constexpr (requires { spec.n_embd; }) {
+          return spec.n_embd;
+        } else if constexpr (requires { spec.dim; }) {
+          return spec.dim;
+        } else {
+          return std::nullopt;
+        }
+      },
+      model.architecture);
+}
+
+}  // namespace
+
+// transformers/integrations/deepspeed.py, trainer_config_finalize.
+void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, bool in_trainer, Parallel& parallel,
+                        std::vector<std::string>& assumptions) {
+  auto* zero = std::get_if<DeepSpeedZero>(&parallel.layout);
+  if (zero == nullptr) return;
+  if (const std::optional<std::int64_t> width = hidden_size_of(model); in_trainer && width) {
+    const std::int64_t square = checked_multiply(*width, *width);
+    zero->reduce_bucket_size = square;
+    zero->prefetch_bucket_size = static_cast<std::int64_t>(0.9 * static_cast<double>(square));
+    zero->param_persistence_threshold = 10 * *width;
+    const bool all_given = asked.reduce_bucket_size && asked.prefetch_bucket_size && asked.param_persistence_threshold;
+    if (!all_given) {
+      assumptions.push_back(fmt::format(
+          "DeepSpeed's bucket sizes are \"auto\", which the Trainer makes of the model's width {} (--deepspeed)", *width));
+    }
+  }
+  zero->reduce_bucket_size = asked.reduce_bucket_size.value_or(zero->reduce_bucket_size);
+  zero->prefetch_bucket_size = asked.prefetch_bucket_size.value_or(zero->prefetch_bucket_size);
+  zero->param_persistence_threshold = asked.param_persistence_threshold.value_or(zero->param_persistence_threshold);
 }
 
 Parallel resolve_parallel(const RunOptions& options, std::vector<std::string>& assumptions) {

@@ -10,6 +10,7 @@
 
 namespace memcalc {
 
+struct ModelSpec;
 struct RunOptions;
 
 /// Whose the mode is; of those that no framework calls its own, torch's.
@@ -39,5 +40,9 @@ struct RunOptions;
 /// options become the layout. Throws Error(kUsage) where `none` was asked for and copies of the model would then share
 /// nothing, and where DeepSpeed was configured and is not the framework.
 [[nodiscard]] Parallel resolve_parallel(const RunOptions& options, std::vector<std::string>& assumptions);
+
+/// Of DeepSpeed's sizes those that were left out.
+void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, bool in_trainer, Parallel& parallel,
+                        std::vector<std::string>& assumptions);
 
 }  // namespace memcalc

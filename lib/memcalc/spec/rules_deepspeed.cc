@@ -41,14 +41,35 @@ constexpr Rule kZero[] = {
      .accepted = "--precision bf16, fp16 or fp32",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.precision != Precision::kBf16 && q.run.precision != Precision::kFp16 &&
+           return !q.run.uses_trainer() && q.run.precision != Precision::kBf16 && q.run.precision != Precision::kFp16 &&
                   q.run.precision != Precision::kFp32;
          }},
+    {.id = "trainer-deepspeed-precision",
+     .options = "--precision --framework --loop",
+     .message = "precision {--precision} under DeepSpeed in the Trainer, which tells it of 16 bits by bf16=True, is not "
+                "modelled",
+     .accepted = "--precision amp-bf16 or fp32, or --loop bare",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.uses_trainer() && q.run.precision != Precision::kAmpBf16 &&
+                  q.run.precision != Precision::kFp32;
+         }},
+    {.id = "trainer-deepspeed-float32-weights",
+     .options = "--weights-dtype --precision --framework --loop",
+     .message = "weights loaded in {} that DeepSpeed is told to train in float32 are not modelled",
+     .accepted = "--precision amp-bf16, or --weights-dtype fp32",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.uses_trainer() && q.run.precision == Precision::kFp32 &&
+                  weights_dtype_of(q.run) != DType::kFloat32;
+         },
+     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
     {.id = "deepspeed-adapters",
-     .options = "--lora --framework",
-     .message = "LoRA under DeepSpeed is not modelled",
-     .accepted = "no --lora, or --parallel fsdp2",
-     .broken = has_adapters},
+     .options = "--lora --parallel --loop",
+     .message = "LoRA under DeepSpeed is modelled in the Trainer with ZeRO stages 1 and 2, not for {--parallel} with "
+                "--loop {--loop}",
+     .accepted = "--loop trainer with --parallel ds-zero1 or ds-zero2, no --lora, or --parallel fsdp2",
+     .broken = [](const RuleQuestion& q) { return has_adapters(q) && (!q.run.uses_trainer() || is_third_stage(q)); }},
     {.id = "deepspeed-frozen",
      .options = "--freeze --framework",
      .message = "frozen parameters under DeepSpeed are not modelled",

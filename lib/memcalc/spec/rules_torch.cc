@@ -173,8 +173,11 @@ constexpr Rule kTrainer[] = {
     {.id = "trainer-modes",
      .options = "--loop --parallel",
      .message = "{--parallel} in the Trainer is not modelled",
-     .accepted = "--loop bare, or --parallel ddp, dp, fsdp1 or fsdp2",
-     .broken = [](const RuleQuestion& q) { return !is_ddp(q) && !is_mode(q, DataParallel::kDp) && !is_fsdp(q); }},
+     .accepted = "--loop bare, or --parallel ddp, dp, fsdp1, fsdp2, ds-zero1, ds-zero2 or ds-zero3",
+     .broken =
+         [](const RuleQuestion& q) {
+           return !is_ddp(q) && !is_mode(q, DataParallel::kDp) && !is_fsdp(q) && !is_deepspeed(q);
+         }},
     {.id = "trainer-fsdp-loss-scaler",
      .options = "--precision --parallel --loop",
      .message = "{--parallel} in the Trainer with float16's loss scaler is not modelled",

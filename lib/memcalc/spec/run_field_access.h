@@ -51,6 +51,7 @@ auto& part_of(RunRequest& request) {
   if constexpr (std::is_same_v<Class, Parallel>) return request.run.parallel;
   if constexpr (std::is_same_v<Class, TorchMesh>) return request.run.torch;
   if constexpr (std::is_same_v<Class, DeepSpeedZero>) return request.run.deepspeed;
+  if constexpr (std::is_same_v<Class, DeepSpeedSizes>) return request.run.deepspeed_sizes;
   if constexpr (std::is_same_v<Class, MegatronLayout>) return request.run.megatron;
   if constexpr (std::is_same_v<Class, ArchitectureChanges>) return request.changes;
   if constexpr (std::is_same_v<Class, TimeOptions>) return request.time;

@@ -304,6 +304,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   if (run.trains()) run.training().skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
   run.parallel = resolve_parallel(options, assumptions);
+  resolve_zero_sizes(model, options.deepspeed_sizes, run.uses_trainer(), run.parallel, assumptions);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

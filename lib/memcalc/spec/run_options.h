@@ -66,6 +66,7 @@ struct RunOptions {
   bool data_parallel_given = false;    // its data_parallel was said, also where it is none
   TorchMesh torch;                     // of the next three the framework's own becomes the layout
   DeepSpeedZero deepspeed;             // --deepspeed
+  DeepSpeedSizes deepspeed_sizes;      // and of it what has other defaults in the Trainer
   MegatronLayout megatron;             // --megatron
 };
 

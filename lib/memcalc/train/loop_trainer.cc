@@ -46,12 +46,14 @@ int steps_without_padding(const RunSpec& run) {
   return run.batch_size == 1 ? 2 : 1;
 }
 
+bool is_deepspeed(const RunSpec& run) { return run.parallel.framework() == Framework::kDeepSpeed; }
+
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                        bool sync) {
-  // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters.
-  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2;
+  // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters. DeepSpeed has cast them itself.
+  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
   const auto module = [&](const Batch& batch) {
     tape.autocast = autocasts ? autocast_dtype(run.precision) : std::nullopt;
     ModelOutput outputs = [&] {
@@ -121,6 +123,7 @@ class TrainerLoop {
 
  private:
   void micro_batch(Batch& batch, bool sync);
+  void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
   [[nodiscard]] Tensor compute_loss(bool sync);
 
@@ -170,6 +173,7 @@ void TrainerLoop::step(bool padded) {
                 executed.index == run_.training().accumulation_steps - 1);
   }
   tape_.kernel_repeats = 1;
+  if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
   tape_.phase = Phase::kOptimizer;
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
@@ -184,6 +188,19 @@ void TrainerLoop::step(bool padded) {
   record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
 }
 
+/// DeepSpeedEngineWrapper.backward (accelerate/utils/deepspeed.py): the engine's backward and, at a boundary of
+/// accumulation, its step.
+void TrainerLoop::call_engine(const Tensor& loss, bool sync) {
+  {
+    const Tensor scaled = wrapper_->averaged_loss(loss);
+    backward_from(scaled);
+    wrapper_->after_backward(sync);
+  }
+  if (!sync) return;
+  tape_.phase = Phase::kOptimizer;
+  (void)wrapper_->step();
+}
+
 void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   inputs_ = batch;
   inputs_.number_of_items = items_;
@@ -194,10 +211,14 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   tape_.phase = Phase::kBackward;
   {
     if (!model_.accepts_loss_kwargs) loss = divide_scalar(loss);  // training_step: by the accumulation steps
-    Tensor averaged = divide_scalar(loss);                        // accelerate: by its own, which are 1
-    Tensor scaled = scaler_.scale(averaged);
-    backward_from(scaled);
-    drop(scaled, averaged);
+    if (is_deepspeed(run_)) {
+      call_engine(loss, sync);
+    } else {
+      Tensor averaged = divide_scalar(loss);  // accelerate: by its own, which are 1
+      Tensor scaled = scaler_.scale(averaged);
+      backward_from(scaled);
+      drop(scaled, averaged);
+    }
   }
   inputs_.number_of_items.reset();
   tape_.phase = Phase::kDelete;

@@ -10,7 +10,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFinite{"deepspeed::has_inf_or_nan"}, kToDouble{"aten::_to_copy"};
+constexpr Operator kFinite{"deepspeed::has_inf_or_nan"}, kToDouble{"aten::_to_copy"}, kMove{"aten::_to_copy"};
 constexpr Operator kNorm{"aten::linalg_vector_norm"}, kStack{"aten::stack"};
 constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed::unscale_and_clip_grads"};
 
@@ -19,17 +19,57 @@ constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed
 DeepSpeedEngine::DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank)
     : ParallelWrapper(tape, run, rank),
       ranks(sharing_ranks(run.parallel)),
-      dtype(weights_dtype_of(run)),
+      dtype(run.uses_trainer() && run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : weights_dtype_of(run)),
       reduce_dtype(run.parallel.context > 1 ? DType::kFloat32 : dtype) {  // seq_parallel_communication_data_type
   empties_cache = false;
+  if (run.uses_trainer()) {
+    assumptions.emplace_back(
+        "the optimizer is the Trainer's own, given to DeepSpeed in two groups, weights that decay and the rest: its "
+        "configuration has no \"optimizer\"");
+    return;
+  }
   assumptions.emplace_back(
       "the optimizer is torch's, given to deepspeed.initialize(); DeepSpeed's own FusedAdam takes what adamw-fused "
       "does");
 }
 
+std::vector<std::vector<Parameter*>> DeepSpeedEngine::parameter_groups(Model& model) const {
+  std::vector<std::vector<Parameter*>> groups(2);
+  for (Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    groups[run.uses_trainer() && !parameter.decays ? 1 : 0].push_back(&parameter);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.empty(); });  // engine.py, _configure_optimizer
+  return groups;
+}
+
+void DeepSpeedEngine::move_to_host(Model& model) {
+  for (const Parameter& parameter : model.parameters) drop_data(parameter.tensor);
+  for (const Tensor& buffer : model.buffers) drop_data(buffer);
+  tape.empty_cache();
+  tape.on_meta_device = true;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.tensor.dtype() != dtype) tape.convert(parameter.tensor, dtype, kToDouble);
+  }
+  tape.on_meta_device = false;
+}
+
+// tensor.data = torch.empty(0)
+void DeepSpeedEngine::drop_data(const Tensor& tensor) const {
+  const Tensor nothing = tape.empty({0}, tensor.dtype(), kMove);
+  std::swap(tensor.impl()->block, nothing.impl()->block);
+}
+
+void DeepSpeedEngine::move_to_card(const Tensor& tensor) const {
+  Tensor moved = tape.empty(tensor.shape(), tensor.dtype(), kMove, Category::kWeights);
+  tape.take_storage(tensor, moved);
+}
+
 // engine.backward(loss): divided by gradient_accumulation_steps, also by 1, then scaled, also by 1.
-// What it was before it was scaled is returned, so that it lives until the backward pass is over.
+// What it was before it was scaled is returned, so that it lives until the backward pass is over. accelerate calls it
+// with scale_wrt_gas=False: it is scaled alone.
 Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) {
+  if (run.uses_trainer()) return multiply_scalar(loss);
   gas_scaled_loss_ = divide_scalar(loss);
   return multiply_scalar(gas_scaled_loss_);
 }
@@ -72,7 +112,7 @@ void DeepSpeedEngine::check_finite(std::int64_t elements) const {
   const Tensor neither = scalar(tape, DType::kBool, kFinite);
 }
 
-void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
+Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
   TensorList norms;
   for (const std::int64_t elements : pieces) {
     const Tensor wide = tape.empty({elements}, DType::kFloat64, kToDouble);
@@ -90,8 +130,29 @@ void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
   squares.reset();
   const Tensor total = scalar(tape, DType::kFloat32, kTotalNorm);
   sum.reset();
-  const Tensor root = scalar(tape, DType::kFloat32, kTotalNorm);
+  return scalar(tape, DType::kFloat32, kTotalNorm);
+}
+
+void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
+  const Tensor root = norm_of(pieces);
   tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+  global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
+}
+
+// combine_grad_norm_groups (deepspeed/runtime/utils.py)
+void DeepSpeedEngine::take_norms(const std::vector<std::vector<std::int64_t>>& groups) {
+  if (groups.size() == 1) return take_norm(groups.front());
+  TensorList norms;
+  for (const std::vector<std::int64_t>& pieces : groups) norms.push_back(norm_of(pieces));
+  const auto count = static_cast<std::int64_t>(groups.size());
+  Tensor stacked = tape.empty({count}, DType::kFloat32, kStack);
+  const Tensor invalid = scalar(tape, DType::kBool, kTotalNorm);
+  const Tensor combined = scalar(tape, DType::kFloat32, kNorm);
+  {
+    const Tensor infinite = scalar(tape, DType::kFloat32, kTotalNorm);
+    const Tensor chosen = scalar(tape, DType::kFloat32, kTotalNorm);
+    tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+  }
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
 

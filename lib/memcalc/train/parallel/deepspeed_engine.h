@@ -31,6 +31,12 @@ class DeepSpeedEngine : public ParallelWrapper {
     Parameter parameter;  // on the meta device where it is offloaded
   };
 
+  /// The groups in which the optimizer was given the parameters that train; none is empty.
+  [[nodiscard]] std::vector<std::vector<Parameter*>> parameter_groups(Model& model) const;
+  /// The Trainer leaves the model in host memory; DeepSpeed casts it there.
+  void move_to_host(Model& model);
+  void move_to_card(const Tensor& tensor) const;
+  void drop_data(const Tensor& tensor) const;
   [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }
   /// The first steps of fp16, whose loss scale is too large, end at the check for overflow.
   [[nodiscard]] bool overflows() const;
@@ -43,7 +49,10 @@ class DeepSpeedEngine : public ParallelWrapper {
   /// has_inf_or_nan: two reductions and seven scalars.
   void check_finite(std::int64_t elements) const;
   /// The norms of tensors of so many elements, each through a copy in float64, and their norm.
+  [[nodiscard]] Tensor norm_of(std::span<const std::int64_t> pieces);
   void take_norm(std::span<const std::int64_t> pieces);
+  /// scaled_global_norm over groups: their norms, combined where there are several.
+  void take_norms(const std::vector<std::vector<std::int64_t>>& groups);
   /// unscale_and_clip_grads: in place, with scalars.
   void scale_gradients() const;
 

@@ -1,6 +1,7 @@
 #include "memcalc/train/parallel/deepspeed_zero.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "memcalc/symbolic/ops/reduce.h"
@@ -66,35 +67,31 @@ CudaStream DeepSpeedZero1And2::reduction_stream() const {
 // --- __init__
 
 void DeepSpeedZero1And2::wrap(Model& model) {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : model.parameters) {
-    if (!parameter.tensor.requires_grad()) continue;
-    params_.push_back({.tensor = parameter.tensor, .begin = total});
-    total = checked_add(total, parameter.tensor.elements());
-    largest_ = std::max(largest_, parameter.tensor.elements());
+  if (run.uses_trainer()) {
+    move_to_host(model);
+    for (const Parameter& parameter : model.parameters) move_to_card(parameter.tensor);
+    for (const Tensor& buffer : model.buffers) move_to_card(buffer);
+  }
+  for (const std::vector<Parameter*>& parameters : parameter_groups(model)) {
+    FlatGroup group{.first = params_.size()};
+    for (const Parameter* each : parameters) {
+      params_.push_back({.tensor = each->tensor, .group = groups_.size(), .begin = group.elements});
+      group.elements = checked_add(group.elements, each->tensor.elements());
+      largest_ = std::max(largest_, each->tensor.elements());
+    }
+    group.last = params_.size();
+    group.flat = flat_elements(group.elements, ranks);
+    group.partition = group.flat / ranks;
+    groups_.push_back(std::move(group));
   }
   micro_batches_ = static_cast<std::int64_t>(executed_micro_batches(run.training().accumulation_steps).size());
-  flat_ = flat_elements(total, ranks);
-  partition_ = flat_ / ranks;
-  tape.empty_cache();
-  {
-    Tensor padding = tape.empty({flat_ - total}, dtype, kZeros);
-    const Tensor flat = tape.empty({flat_}, dtype, kFlatten, Category::kWeights);
-    padding.reset();
-    for (const FlatParameter& param : params_) move_into(tape, param.tensor, flat);
-  }
-  for (FlatParameter& param : params_) {
-    param.own = elements_in_part(param.begin, param.tensor.elements(), rank, partition_);
-    if (param.own > 0) own_elements_ += param.tensor.elements();
-  }
-  {
-    const Tensor copy = tape.empty({partition_}, dtype, kClone);
-    add_master(partition_);
-  }
+  for (FlatGroup& group : groups_) flatten_group(group);
   if (offloads_states()) {
     offload_buffer_ = tape.empty({largest_}, dtype, kOffload, Category::kCommunication);
   } else {
-    tape.scratch(checked_multiply(partition_, size_of(DType::kFloat32)), kZeros);  // initialize_optimizer_states
+    std::vector<Tensor> zeros;  // initialize_optimizer_states
+    for (const FlatGroup& group : groups_) zeros.push_back(tape.empty({group.partition}, DType::kFloat32, kZeros));
+    for (Tensor& each : zeros) each.reset();
   }
   make_optimizers();
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -106,6 +103,23 @@ void DeepSpeedZero1And2::wrap(Model& model) {
   assumptions.emplace_back("DeepSpeed's buckets of " + std::to_string(bucket_size()) +
                            " elements, contiguous gradients, reduce_scatter" +
                            (overlaps() ? ", overlap_comm" : ", no overlap_comm") + " (--deepspeed)");
+}
+
+void DeepSpeedZero1And2::flatten_group(FlatGroup& group) {
+  tape.empty_cache();
+  const auto params = std::span(params_).subspan(group.first, group.last - group.first);
+  {
+    Tensor padding = tape.empty({group.flat - group.elements}, dtype, kZeros);
+    const Tensor flat = tape.empty({group.flat}, dtype, kFlatten, Category::kWeights);
+    padding.reset();
+    for (const FlatParameter& param : params) move_into(tape, param.tensor, flat);
+  }
+  for (FlatParameter& param : params) {
+    param.own = elements_in_part(param.begin, param.tensor.elements(), rank, group.partition);
+    if (param.own > 0) own_elements_ += param.tensor.elements();
+  }
+  const Tensor copy = tape.empty({group.partition}, dtype, kClone);
+  add_master(group.partition);
 }
 
 ModelOutput DeepSpeedZero1And2::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
@@ -164,9 +178,10 @@ void DeepSpeedZero1And2::average_bucket() {
   for (const std::size_t i : bucket_params_) {
     const FlatParameter& param = params_[i];
     const std::int64_t end = param.begin + param.tensor.elements();
+    const std::int64_t partition = groups_[param.group].partition;
     for (std::int64_t at = param.begin; at < end;) {
-      const std::int64_t owner = at / partition_;
-      const std::int64_t until = std::min(end, (owner + 1) * partition_);
+      const std::int64_t owner = at / partition;
+      const std::int64_t until = std::min(end, (owner + 1) * partition);
       if (owner != last_rank && elements > bucket_size()) {
         all_reduce(std::exchange(pieces, 0), std::exchange(elements, 0));
       }
@@ -225,9 +240,11 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
   reduce_bucket();
   if (!offloads_states()) {
     if (!accumulated_.defined()) accumulated_ = gradients_;  // else added to what earlier micro-batches left
-    const std::int64_t flat_end = params_.back().begin + params_.back().tensor.elements();
-    const std::int64_t missing = (rank + 1) * partition_ - std::max(flat_end, rank * partition_);
-    if (last && missing > 0) padding_ = tape.empty({missing}, dtype, kZeros, Category::kGradients);
+    for (FlatGroup& group : groups_) {
+      const std::int64_t begin = rank * group.partition;
+      const std::int64_t missing = begin + group.partition - std::max(group.elements, begin);
+      if (last && missing > 0) group.padding = tape.empty({missing}, dtype, kZeros, Category::kGradients);
+    }
   }
   buckets_.clear();
   for (const FlatParameter& param : params_) param.tensor.impl()->grad.reset();
@@ -238,41 +255,60 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
 
 bool DeepSpeedZero1And2::step() {
   micro_batch_ = 0;
-  std::vector<std::int64_t> pieces;
-  for (const FlatParameter& param : params_) {
-    if (param.own > 0) pieces.push_back(param.own);
-  }
   if (dtype != DType::kFloat32) {
     const Tensor count = scalar(tape, DType::kFloat32, kOverflow);
-    if (!offloads_states()) {
-      for (const std::int64_t elements : pieces) check_finite(elements);
-      if (padding_.defined()) check_finite(padding_.elements());
+    for (const FlatGroup& group : groups_) {
+      if (offloads_states()) break;
+      for (const std::int64_t elements : pieces_of(group)) check_finite(elements);
+      if (group.padding.defined()) check_finite(group.padding.elements());
     }
     const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
     tape.synchronize(kOverflow);
   }
   if (overflows()) {
     offloaded_norms_.clear();
-    drop(accumulated_, padding_, global_norm_);
+    accumulated_.reset();
+    for (FlatGroup& group : groups_) group.padding.reset();
+    global_norm_.reset();
     return true;
   }
   if (offloads_states()) {
     take_offloaded_norm();
   } else {
-    take_norm(pieces);
-    const Tensor& master = masters.front().parameter.tensor;
-    const bool flattens = pieces.size() + (padding_.defined() ? 1 : 0) > 1;
-    Tensor flat = flattens ? tape.empty({partition_}, dtype, kCat, Category::kGradients) : accumulated_;
-    master.impl()->grad =
-        dtype == DType::kFloat32 ? flat : tape.empty({partition_}, DType::kFloat32, kFloat, Category::kGradients);
-    flat.reset();
-    drop(accumulated_, padding_);
-    scale_gradients();
-    step_part(0);
-    master.impl()->grad.reset();
+    std::vector<std::vector<std::int64_t>> pieces;
+    for (const FlatGroup& group : groups_) pieces.push_back(pieces_of(group));
+    take_norms(pieces);
+    for (std::size_t i = 0; i < groups_.size(); ++i) step_group(i);
   }
-  if (ranks > 1) tape.collective(kGather, Collective::kAllGather, dtype, flat_ * size_of(dtype), ranks);
+  for (const FlatGroup& group : groups_) {
+    if (ranks > 1) tape.collective(kGather, Collective::kAllGather, dtype, group.flat * size_of(dtype), ranks);
+  }
   return true;
+}
+
+/// Elements of each of its gradients on this rank.
+std::vector<std::int64_t> DeepSpeedZero1And2::pieces_of(const FlatGroup& group) const {
+  std::vector<std::int64_t> pieces;
+  for (std::size_t i = group.first; i < group.last; ++i) {
+    if (params_[i].own > 0) pieces.push_back(params_[i].own);
+  }
+  return pieces;
+}
+
+// The gradients of all groups are in one storage, which the last group lets go.
+void DeepSpeedZero1And2::step_group(std::size_t i) {
+  FlatGroup& group = groups_[i];
+  const Tensor& master = masters[i].parameter.tensor;
+  const bool flattens = pieces_of(group).size() + (group.padding.defined() ? 1 : 0) > 1;
+  Tensor flat = flattens ? tape.empty({group.partition}, dtype, kCat, Category::kGradients) : accumulated_;
+  master.impl()->grad =
+      dtype == DType::kFloat32 ? flat : tape.empty({group.partition}, DType::kFloat32, kFloat, Category::kGradients);
+  flat.reset();
+  if (i + 1 == groups_.size()) accumulated_.reset();
+  group.padding.reset();
+  scale_gradients();
+  step_part(i);
+  master.impl()->grad.reset();
 }
 
 // complete_grad_norm_calculation_for_cpu_offload: a float32 sum of what was taken in backward.
@@ -283,13 +319,17 @@ void DeepSpeedZero1And2::take_offloaded_norm() {
 }
 
 std::vector<HeldRow> DeepSpeedZero1And2::held() const {
-  std::vector<HeldRow> rows = {{"weights", checked_multiply(flat_, size_of(dtype)),
+  Bytes weights = 0, copy = 0;
+  for (const FlatGroup& group : groups_) {
+    weights = checked_add(weights, checked_multiply(group.flat, size_of(dtype)));
+    copy = checked_add(copy, checked_multiply(group.partition, size_of(DType::kFloat32)));
+  }
+  std::vector<HeldRow> rows = {{"weights", weights,
                                 "all parameters " + in_dtype() + ", in one flat buffer padded for the ranks"},
                                {"gradients", 0, "none between steps; inside one, " + in_dtype()}};
   if (offloads_states()) {
     rows.push_back({"gradient buffer", offload_buffer_.bytes(), "of the largest parameter, on its way to the host"});
   } else {
-    const Bytes copy = checked_multiply(partition_, size_of(DType::kFloat32));
     rows.push_back({"optimizer states", checked_add(copy, state_bytes()),
                     "a float32 copy of this rank's part and the optimizer's states of it"});
   }

@@ -31,10 +31,23 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
  private:
   struct FlatParameter {
     Tensor tensor;
-    std::int64_t begin = 0;  // in the flat buffer
+    std::size_t group = 0;   // of the optimizer's
+    std::int64_t begin = 0;  // in the group's flat buffer
     std::int64_t own = 0;    // elements of it in this rank's part
   };
 
+  /// A param_group: parameters in one flat buffer, whose parts are the ranks'.
+  struct FlatGroup {
+    std::size_t first = 0, last = 0;  // of its parameters, the last one excluded
+    std::int64_t elements = 0;        // of the parameters
+    std::int64_t flat = 0;            // of the flat buffer
+    std::int64_t partition = 0;       // of a rank's part
+    Tensor padding;                   // zeros at the end of the last part
+  };
+
+  void flatten_group(FlatGroup& group);
+  [[nodiscard]] std::vector<std::int64_t> pieces_of(const FlatGroup& group) const;
+  void step_group(std::size_t i);
   [[nodiscard]] bool partitions_gradients() const { return run.parallel.data_parallel == DataParallel::kDsZero2; }
   [[nodiscard]] bool overlaps() const { return run.parallel.deepspeed().overlap_comm.value_or(false); }
   [[nodiscard]] bool at_boundary() const { return micro_batch_ == micro_batches_; }
@@ -51,9 +64,8 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
   void finish_micro_batch(bool last);
   void take_offloaded_norm();
 
-  std::vector<FlatParameter> params_;
-  std::int64_t flat_ = 0;          // elements of the flat buffer
-  std::int64_t partition_ = 0;     // of a rank's part
+  std::vector<FlatParameter> params_;  // group by group
+  std::vector<FlatGroup> groups_;
   std::int64_t own_elements_ = 0;  // of the parameters that reach into this rank's part, whole
   std::int64_t largest_ = 0;       // parameter
   Tensor offload_buffer_;          // temp_grad_buffer_for_gpu_offload
@@ -66,7 +78,6 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
   std::int64_t micro_batches_ = 0;  // that are executed in a step
   Tensor gradients_;                // grads_in_partition: of this micro-batch
   Tensor accumulated_;              // all_grad_tensors
-  Tensor padding_;                  // zeros at the end of the last part
   std::vector<Tensor> offloaded_norms_;
 };
 

@@ -24,12 +24,6 @@ void set_data(const Tensor& tensor, const Tensor& data) {
   std::swap(tensor.impl()->block, alias.impl()->block);
 }
 
-/// tensor.data = torch.empty(0)
-void drop_data(const Tensor& tensor) {
-  const Tensor nothing = tensor.tape().empty({0}, tensor.dtype(), kPartition);
-  std::swap(tensor.impl()->block, nothing.impl()->block);
-}
-
 }  // namespace
 
 CudaStream DeepSpeedZero3::gather_stream() const { return overlaps() ? CudaStream::kAllGather : CudaStream::kDefault; }
@@ -71,9 +65,13 @@ void DeepSpeedZero3::wrap(Model& model) {
       *this);
   model_with_head_ = coordinator_->add_module({});
   base_model_ = coordinator_->add_module({});
-  assumptions.emplace_back(
+  if (run.uses_trainer()) {
+    assumptions.emplace_back("from_pretrained builds the model under deepspeed.zero.Init, in parts from the beginning");
+  } else {
+    assumptions.emplace_back(
       "each card holds the whole model before deepspeed.initialize() parts it; the peaks are those of the steps (where "
       "it does not fit, build it under deepspeed.zero.Init)");
+  }
   assumptions.emplace_back(
       "DeepSpeed's reduce_bucket_size " + std::to_string(options.reduce_bucket_size) +
       ", stage3_prefetch_bucket_size " + std::to_string(options.prefetch_bucket_size) +
@@ -84,6 +82,10 @@ void DeepSpeedZero3::wrap(Model& model) {
 
 // zero.Init(module=…), then defragment: through host memory into one flat buffer.
 void DeepSpeedZero3::partition_parameters(Model& model) {
+  if (run.uses_trainer()) move_to_host(model);  // from_pretrained under zero.Init: one parameter at a time
+  for (const Tensor& buffer : model.buffers) {
+    if (run.uses_trainer()) move_to_card(buffer);
+  }
   std::vector<Tensor> parts;
   for (const Parameter& parameter : model.parameters) {
     if (!parameter.tensor.requires_grad()) throw refusal(rules::kZero3Frozen, {parameter.name});
@@ -94,6 +96,7 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
     number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
     part_elements_ = checked_add(part_elements_, shared.part);
     if (shared.persists) persistent_elements_ += shared.part * ranks;
+    if (run.uses_trainer()) move_to_card(parameter.tensor);
     tape.on_meta_device = offloads_parameters();
     parts.push_back(tape.empty({shared.part}, dtype, kPartition, Category::kWeights));
     tape.on_meta_device = false;
@@ -105,15 +108,18 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
   tape.on_meta_device = offloads_parameters();
   weights_ = tape.empty({part_elements_}, dtype, kDefragment, Category::kWeights);
   tape.on_meta_device = false;
-  sub_groups_.emplace_back();
-  std::int64_t in_group = 0;
-  for (const SharedParameter& each : params_) {  // _create_fp16_sub_groups
-    if (in_group >= run.parallel.deepspeed().sub_group_size) {
-      sub_groups_.emplace_back();
-      in_group = 0;
+  for (const std::vector<Parameter*>& group : parameter_groups(model)) {  // _create_fp16_sub_groups
+    sub_groups_.emplace_back();
+    std::int64_t in_group = 0;
+    for (const Parameter* each : group) {
+      if (in_group >= run.parallel.deepspeed().sub_group_size) {
+        sub_groups_.emplace_back();
+        in_group = 0;
+      }
+      const std::int64_t part = ceil_div(each->tensor.elements(), ranks);
+      sub_groups_.back().push_back(part);
+      in_group += part;
     }
-    sub_groups_.back().push_back(each.part);
-    in_group += each.part;
   }
 }
 
