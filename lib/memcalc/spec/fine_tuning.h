@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "memcalc/base/dtype.h"
+
 namespace memcalc {
 
 /// --quantize: how the weights of linear layers are stored. bitsandbytes, from a 16-bit checkpoint: kNf4Double
@@ -35,6 +37,7 @@ struct FineTuning {
   bool packs_head = false;                  // --quantize-head: the output head is packed, too; transformers leaves it
   bool keeps_packed_inputs = false;         // bitsandbytes before 0.43.2: a 4-bit product keeps its input for backward
   std::optional<std::string> bitsandbytes;  // its version, where one was given; --bitsandbytes
+  std::optional<DType> quant_storage;       // bnb_4bit_quant_storage; absent: bytes; --quant-storage
   bool prepares_for_kbit = false;           // --prepare-kbit: peft's prepare_model_for_kbit_training
   std::vector<std::string> frozen;          // --freeze: parameters whose names contain one of these get no gradient
   bool liger = false;                       // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss

@@ -103,10 +103,37 @@ constexpr Rule kModes[] = {
                   !is_mode(q, DataParallel::kZero1);
          }},
     {.id = "quantized-base-on-one-gpu",
-     .options = "--quantize --gpus",
-     .message = "a quantised base on several GPUs or under DeepSpeed is not modelled",
-     .accepted = "no --quantize, or --gpus 1",
-     .broken = quantizes},
+     .options = "--quantize --parallel --loop",
+     .message = "a quantised base on several GPUs is modelled in the Trainer, nf4 under FSDP2 and ZeRO stages 1 and 2, "
+                "not {--quantize} under {--parallel} with --loop {--loop}",
+     .accepted = "--loop trainer --quantize nf4 with --parallel fsdp2, ds-zero1 or ds-zero2, no --quantize, or --gpus 1",
+     .broken =
+         [](const RuleQuestion& q) {
+           if (!quantizes(q)) return false;
+           const Quantization kind = q.run.fine_tuning.quantization;
+           const bool is_nf4 = kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
+           const bool shares = is_fsdp2(q) || is_mode(q, DataParallel::kDsZero1) || is_mode(q, DataParallel::kDsZero2);
+           return !q.run.uses_trainer() || !is_nf4 || !shares;
+         }},
+    {.id = "quantized-base-offload",
+     .options = "--quantize --offload-parameters --offload-states",
+     .message = "a quantised base beside offload of shards is not modelled",
+     .accepted = "no --offload-parameters and no --offload-states",
+     .broken =
+         [](const RuleQuestion& q) {
+           return quantizes(q) && (q.parallel.offload_parameters != OffloadTo::kNowhere ||
+                                   q.parallel.offload_states != OffloadTo::kNowhere);
+         }},
+    {.id = "quant-storage-is-gathered",
+     .options = "--quant-storage --precision",
+     .message = "4-bit weights stored as {--quant-storage} and gathered as such are modelled where FSDP2 gathers in "
+                "bfloat16, by the Trainer's bf16=True",
+     .accepted = "--quant-storage bf16 --precision amp-bf16",
+     .broken =
+         [](const RuleQuestion& q) {
+           const auto& storage = q.run.fine_tuning.quant_storage;
+           return storage && (*storage != DType::kBFloat16 || q.run.precision != Precision::kAmpBf16);
+         }},
 };
 
 constexpr Rule kReplicas[] = {
@@ -178,6 +205,11 @@ constexpr Rule kTrainer[] = {
          [](const RuleQuestion& q) {
            return !is_ddp(q) && !is_mode(q, DataParallel::kDp) && !is_fsdp(q) && !is_deepspeed(q);
          }},
+    {.id = "trainer-keeps-no-last-layer",
+     .options = "--keep-last-layer --loop",
+     .message = "--keep-last-layer is torchtitan's, and accelerate reshards every layer alike",
+     .accepted = "--loop bare, or no --keep-last-layer",
+     .broken = keeps_last_layer},
     {.id = "trainer-fsdp-loss-scaler",
      .options = "--precision --parallel --loop",
      .message = "{--parallel} in the Trainer with float16's loss scaler is not modelled",

@@ -61,6 +61,9 @@ bool packs_nf4(const RunRecord& r) {
   const Quantization kind = r.run.fine_tuning.quantization;
   return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
 }
+bool shards_nf4(const RunRecord& r) {
+  return packs_nf4(r) && r.run.parallel.data_parallel == DataParallel::kFsdp2 && r.run.parallel.gpus > 1;
+}
 bool has_workers(const RunRecord& r) { return r.run.dataloader_workers > 0; }
 bool splits_tensors(const RunRecord& r) {
   return r.run.parallel.tensor > 1 && r.run.parallel.framework() != Framework::kDeepSpeed;
@@ -365,6 +368,13 @@ const Field kFields[] = {
          .get = take<&T::packs_head>,
          .exists = packs_by_bitsandbytes,
          .belongs_to = "a base that bitsandbytes packs (--quantize nf4, nf4-double or int8)"}),
+    row("--quant-storage", "quant_storage", G::kFineTuning, K::kName, "T",
+        "bnb_4bit_quant_storage: bf16 lets FSDP2 share 4-bit weights out [bytes, which stay whole on each GPU]",
+        {.names = kWeightDTypeNames,
+         .set = put<&R::quant_storage>,
+         .get = take<&T::quant_storage>,
+         .exists = shards_nf4,
+         .belongs_to = "4-bit bases under FSDP2 (--quantize nf4 or nf4-double with --parallel fsdp2)"}),
     row("--bitsandbytes", "bitsandbytes", G::kFineTuning, K::kText, "V",
         "its version; inputs kept before 0.43.2 [0.50]",
         {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2",

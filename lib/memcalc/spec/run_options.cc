@@ -193,6 +193,7 @@ FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::v
   }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
   tuning.packs_head = options.packs_head;
+  tuning.quant_storage = options.quant_storage;
   tuning.bitsandbytes = options.bitsandbytes;
   tuning.keeps_packed_inputs = options.bitsandbytes && keeps_packed_inputs(*options.bitsandbytes);
   if (is_prequantized(tuning.quantization)) {

@@ -54,6 +54,7 @@ struct RunOptions {
   std::optional<Quantization> quantization;  // default none
   std::optional<std::int64_t> group_size;    // default 128; GPTQ and AWQ only
   bool packs_head = false;
+  std::optional<DType> quant_storage;
   std::optional<std::string> bitsandbytes;  // its version; default 0.50
   std::optional<bool> prepares_for_kbit;    // default: where a quantised base gets adapters
   std::vector<std::string> frozen;          // default: nothing

@@ -31,20 +31,25 @@ def config_of(case):
     spec.update(case.get("config", {}))
     return tf.AutoConfig.for_model(mt, **spec)
 
+def saved(case): return os.path.join(tempfile.gettempdir(), "q_%s_%d" % (case["id"], case["port"]))
+
+def save(case, cfg, rank, torch, tf):
+    """What a quantised base is loaded from, before there is a process group: rank 0 writes, the others wait."""
+    done = saved(case) + ".done"
+    if rank == 0:
+        tf.AutoModelForCausalLM.from_config(cfg, dtype=torch.bfloat16).save_pretrained(saved(case), is_main_process=True)
+        open(done, "w").close()
+    while not os.path.exists(done): time.sleep(.05)
+
 def build(case, cfg, rank, torch, tf):
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case["weights_dtype"]]
     attention = case.get("attention", "sdpa")
     if not case.get("quantize"):
         m = tf.AutoModelForCausalLM.from_config(cfg, dtype=dtype, attn_implementation=attention)
     else:
-        d = os.path.join(tempfile.gettempdir(), "q_%s_%d" % (case["id"], rank))
-        from transformers.integrations import deepspeed as hf
-        keep, hf._hf_deepspeed_config_weak_ref = hf._hf_deepspeed_config_weak_ref, None
-        tf.AutoModelForCausalLM.from_config(cfg, dtype=torch.bfloat16).save_pretrained(d)
-        hf._hf_deepspeed_config_weak_ref = keep
         bnb = tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=case["quantize"] == "nf4-double", bnb_4bit_compute_dtype=torch.bfloat16,
                                     bnb_4bit_quant_storage={"bf16": torch.bfloat16}.get(case.get("quant_storage"), torch.uint8))
-        m = tf.AutoModelForCausalLM.from_pretrained(d, quantization_config=bnb, dtype=dtype, attn_implementation=attention)
+        m = tf.AutoModelForCausalLM.from_pretrained(saved(case), quantization_config=bnb, dtype=dtype, attn_implementation=attention)
     if case.get("prepare_kbit"):
         from peft import prepare_model_for_kbit_training
         m = prepare_model_for_kbit_training(m, use_gradient_checkpointing=case.get("checkpointing") == "full")
@@ -67,6 +72,8 @@ def run_case(case, rank, outdir):
               report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
     if case["parallel"].startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(case["parallel"][-1]), **(dict(cpu_offload=True) if case.get("offload_parameters") else {})))
     if case["parallel"].startswith("ds-"): kw.update(deepspeed=ds_config(case))
+    cfg = config_of(case)
+    if case.get("quantize"): save(case, cfg, rank, torch, tf)
     args = tf.TrainingArguments(**kw)
     A, R, P = torch.cuda.memory_allocated, torch.cuda.memory_reserved, torch.cuda.max_memory_allocated
     gc.collect(); torch.cuda.empty_cache(); base = A(); history = case.get("history", False); marks = []
@@ -74,7 +81,6 @@ def run_case(case, rank, outdir):
     n = lambda: len(torch.cuda.memory._snapshot()["device_traces"][rank]) if history else 0
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
-    cfg = config_of(case)
     items, collate = T.dataset(case, "causal", cfg.vocab_size, n=case["batch_size"] * world * case.get("accumulation_steps", 1) * 4)
     m = build(case, cfg, rank, torch, tf)
     r["params"] = sum(getattr(p, "ds_numel", p.numel()) for p in m.parameters()); r["trainable"] = sum(getattr(p, "ds_numel", p.numel()) for p in m.parameters() if p.requires_grad)
@@ -98,14 +104,14 @@ def child(c, rank, outdir, out):
     try: r = run_case(c, rank, outdir)
     except BaseException as e: r = dict(cases.head(c), rank=rank, error=repr(e)[:500], tb=traceback.format_exc()[-2500:])
     with open(os.path.join(outdir, "rows.%d.jsonl" % rank), "a") as f: f.write(json.dumps(r) + "\n")
-    os.write(out, (" ".join([c["id"], str(rank), (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:260]]) + "\n").encode())
+    if out is not None: os.write(out, (" ".join([c["id"], str(rank), (r.get("error") or "peak %.1f res %.1f MiB" % (r["peak_allocated"] / 2**20, r["peak_reserved"] / 2**20))[:260]]) + "\n").encode())
     os._exit(0)
 
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=400)
     ap.add_argument("--only"); ap.add_argument("--direct"); ap.add_argument("--rank", type=int); ap.add_argument("--port", type=int); a = ap.parse_args(); t0 = time.time()
     os.makedirs(a.outdir, exist_ok=True)
-    if a.direct: child(dict(cases.flat(json.loads(a.direct)), port=a.port), a.rank, a.outdir, 3)
+    if a.direct: child(dict(cases.flat(json.loads(a.direct)), port=a.port), a.rank, a.outdir, None)
     import torch, transformers, torch.distributed.fsdp, torch.distributed.tensor, accelerate
     import transformers.models.llama.modeling_llama, transformers.models.auto.modeling_auto
     from transformers import Trainer, TrainingArguments, TrainerCallback, default_data_collator
@@ -117,7 +123,7 @@ def main():
         for rank in range(c["gpus"]):
             pid = os.fork()
             if pid == 0:
-                out = os.dup2(os.dup(1), 3); log = os.open(os.path.join(a.outdir, "noise.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(log, 1); os.dup2(log, 2)
+                out = os.dup(1); log = os.open(os.path.join(a.outdir, "noise.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(log, 1); os.dup2(log, 2)
                 if c.get("quantize"):
                     os.environ["PYTHONPATH"] = os.environ["BNB"] + ":" + os.environ.get("PYTHONPATH", "")
                     os.execv(sys.executable, [sys.executable, sys.argv[0], a.cases, a.outdir, "--direct", json.dumps(cases.head(c)), "--rank", str(rank), "--port", str(c["port"])])

@@ -43,6 +43,14 @@ std::vector<std::vector<Parameter*>> DeepSpeedEngine::parameter_groups(Model& mo
   return groups;
 }
 
+// _cast_module_mixed_precision of what bitsandbytes has put on the card; packed weights are bytes.
+void DeepSpeedEngine::cast_on_card(const Model& model) const {
+  for (const Parameter& parameter : model.parameters) {
+    const DType own = parameter.tensor.dtype();
+    if (is_floating(own) && own != dtype) tape.convert(parameter.tensor, dtype, kToDouble);
+  }
+}
+
 void DeepSpeedEngine::move_to_host(Model& model) {
   for (const Parameter& parameter : model.parameters) drop_data(parameter.tensor);
   for (const Tensor& buffer : model.buffers) drop_data(buffer);

@@ -35,6 +35,7 @@ class DeepSpeedEngine : public ParallelWrapper {
   [[nodiscard]] std::vector<std::vector<Parameter*>> parameter_groups(Model& model) const;
   /// The Trainer leaves the model in host memory; DeepSpeed casts it there.
   void move_to_host(Model& model);
+  void cast_on_card(const Model& model) const;
   void move_to_card(const Tensor& tensor) const;
   void drop_data(const Tensor& tensor) const;
   [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }

@@ -67,10 +67,12 @@ CudaStream DeepSpeedZero1And2::reduction_stream() const {
 // --- __init__
 
 void DeepSpeedZero1And2::wrap(Model& model) {
-  if (run.uses_trainer()) {
+  if (run.uses_trainer() && run.fine_tuning.quantization == Quantization::kNone) {
     move_to_host(model);
     for (const Parameter& parameter : model.parameters) move_to_card(parameter.tensor);
     for (const Tensor& buffer : model.buffers) move_to_card(buffer);
+  } else if (run.uses_trainer()) {
+    cast_on_card(model);
   }
   for (const std::vector<Parameter*>& parameters : parameter_groups(model)) {
     FlatGroup group{.first = params_.size()};

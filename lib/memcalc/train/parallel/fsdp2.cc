@@ -114,6 +114,7 @@ void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_lay
 // FSDPParam._init_sharded_param, and the storage of the unsharded parameter, which the first all-gather makes.
 Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   const Tensor& whole = parameter.tensor;
+  if (is_packed(whole)) return shard_packed(parameter);
   if (whole.rank() == 0) throw refusal(rules::kFsdp2Scalar, {parameter.name});
   const std::int64_t rows = ceil_div(whole.size(0), shards_);
   const std::int64_t own = rows_of(whole.size(0), shards_, place_among_sharing(run.parallel, rank) % shards_);

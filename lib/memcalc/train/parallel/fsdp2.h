@@ -71,10 +71,16 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
 
   void shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer);
   void shard_as_accelerate(Model& model, Units& units);
+  void leave_out_packed_bytes(std::vector<Parameter*>& unit) const;
   void move_to_host(Model& model);
   void move_to_card(const std::vector<Parameter*>& parameters);
   [[nodiscard]] Group* unit_of(const Tensor& parameter) const;
   [[nodiscard]] ShardedParameter shard(Parameter& parameter, bool in_layer);
+  [[nodiscard]] ShardedParameter shard_packed(Parameter& parameter);
+  /// A weight of 4 bits, whose storage holds two numbers a byte.
+  [[nodiscard]] bool is_packed(const Tensor& parameter) const {
+    return quantized_ && parameter.dtype() == DType::kUInt8;
+  }
 
   void pre_forward(Group& group);
   void post_forward(Group& group);
@@ -101,6 +107,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   std::int64_t replicas_ = 1;                        // HSDP: copies
   std::vector<Group> groups_;                        // the layers, of the Trainer both below, the root
   std::size_t layers_ = 0;
+  bool quantized_ = false;           // some weights are packed
   Group* embedding_ = nullptr;                                // accelerate's unit of an embedding with its own weight
   Group* tail_ = nullptr;                                     // and that of final norm and head
   std::unordered_map<const TensorImpl*, Group*> unit_of_;     // of the parameters in both

@@ -59,13 +59,36 @@ void Fsdp2::move_to_host(Model& model) {
 }
 
 void Fsdp2::move_to_card(const std::vector<Parameter*>& parameters) {
+  if (quantized_) return;
   for (const Parameter* each : parameters) {
     Tensor moved = tape.empty(each->tensor.shape(), each->tensor.dtype(), kMove, Category::kWeights);
     tape.take_storage(each->tensor, moved);
   }
 }
 
+/// Params4bit of bytes are ignored_params: each rank keeps them whole.
+void Fsdp2::leave_out_packed_bytes(std::vector<Parameter*>& unit) const {
+  if (run.fine_tuning.quant_storage) return;
+  std::erase_if(unit, [this](const Parameter* each) { return is_packed(each->tensor); });
+}
+
+// Of a floating type they are sharded as what they are stored as: [bytes / 2, 1] bfloat16.
+Fsdp2::ShardedParameter Fsdp2::shard_packed(Parameter& parameter) {
+  const Tensor& whole = parameter.tensor;
+  const DType storage = *run.fine_tuning.quant_storage;
+  const std::int64_t rows = ceil_div(ceil_div(whole.elements(), 2), size_of(storage));
+  ShardedParameter param;
+  param.unsharded = whole;
+  param.shard_elements = ceil_div(rows, shards_);
+  param.sharded = tape.parameter({param.shard_elements, 1}, storage, false);
+  param.gathered = tape.empty_resizable({param.shard_elements * shards_}, storage);
+  Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
+  tape.take_storage(whole, view);
+  return param;
+}
+
 void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
+  quantized_ = run.fine_tuning.quantization != Quantization::kNone;  // is on the card already
   std::vector<Parameter*> embedding, norm, head, rest;
   for (Parameter* each : units.rest) {
     const bool is_input = embedding.empty() && each->is_embedding;
@@ -80,8 +103,9 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   std::vector<Parameter*>& last = is_tied ? embedding : head;
   tail.insert(tail.end(), last.begin(), last.end());
   groups_.resize(layers_ + (is_tied ? 2 : 3));
-  move_to_host(model);
+  if (!quantized_) move_to_host(model);
   for (std::size_t i = 0; i < layers_; ++i) {
+    leave_out_packed_bytes(units.layers[i]);
     move_to_card(units.layers[i]);
     shard(groups_[i], units.layers[i], true);
   }
@@ -101,6 +125,7 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   order_children_first(rest);
   move_to_card(rest);
   for (const Tensor& buffer : model.buffers) {
+    if (quantized_) break;
     Tensor moved = tape.empty(buffer.shape(), buffer.dtype(), kMove, Category::kWeights);
     tape.take_storage(buffer, moved);
   }
@@ -109,8 +134,19 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   assumptions.emplace_back(is_tied
                                ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
                                : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
-  assumptions.emplace_back(
-      "each rank has the whole model in host memory, from which the units move to the card one by one");
+  if (!quantized_) {
+    assumptions.emplace_back(
+        "each rank has the whole model in host memory, from which the units move to the card one by one");
+    return;
+  }
+  assumptions.emplace_back(run.fine_tuning.quant_storage
+                               ? "each card holds the whole quantised model before it is sharded"
+                               : "4-bit weights stored as bytes stay whole on each card: FSDP2 shares out those of a "
+                                 "floating type (--quant-storage bf16)");
+  if (run.fine_tuning.prepares_for_kbit) {
+    assumptions.emplace_back(
+        "prepare_model_for_kbit_training beside FSDP2 follows its source; no run of it was compared (not validated)");
+  }
 }
 
 // --- hooks around the embedding, and around the first and the last module of the tail
