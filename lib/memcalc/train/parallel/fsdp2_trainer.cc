@@ -82,8 +82,10 @@ Fsdp2::ShardedParameter Fsdp2::shard_packed(Parameter& parameter) {
   param.shard_elements = ceil_div(rows, shards_);
   param.sharded = tape.parameter({param.shard_elements, 1}, storage, false);
   param.gathered = tape.empty_resizable({param.shard_elements * shards_}, storage);
+  drop_storage(tape, whole);
   Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
   tape.take_storage(whole, view);
+  parameter.tensor = param.sharded;
   return param;
 }
 
