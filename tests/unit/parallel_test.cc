@@ -51,6 +51,31 @@ TEST(SumOverRanks, OfFsdp2IsTheWholeAndItsPadding) {
   }
 }
 
+RunSpec in_trainer(std::int64_t gpus, Precision precision) {
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .precision = precision, .loop = Loop::kTrainer};
+  options.weights_dtype = precision == Precision::kFp32 ? DType::kFloat32 : DType::kBFloat16;
+  options.gpus = gpus;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  return resolve(small_llama(), options).run;
+}
+
+// fsdp2_prepare_model: the embedding is gathered again for its backward, norm and head stay from forward on.
+TEST(Fsdp2OfTheTrainer, GathersTheEmbeddingTwiceAndTheHeadOnce) {
+  const SymbolicRun run = run_symbolically(small_llama(), in_trainer(2, Precision::kFp32), device());
+  constexpr Bytes kVocabularyByWidth = 102 * 48 * 4;  // of two ranks, padded
+  std::int64_t gathered = 0;
+  for (const Block& block : run.trace.blocks) {
+    gathered += block.category == Category::kGatheredWeights && block.requested == kVocabularyByWidth ? 1 : 0;
+  }
+  EXPECT_EQ(gathered, 3 * (2 + 1)) << "in three steps";
+}
+
+TEST(Fsdp2OfTheTrainer, TurnsWhatTrainsIntoFloat32) {
+  const Held sum = sum_over_ranks(in_trainer(3, Precision::kAmpBf16));
+  const Whole whole = whole_model();
+  EXPECT_EQ(of(sum, Category::kWeights), padded(whole, 3) + 3 * whole.buffers);
+}
+
 TEST(SumOverRanks, OfFsdp1IsTheWholeAndItsAlignment) {
   const Whole whole = whole_model();
   for (const std::int64_t ranks : {2, 3}) {

@@ -20,6 +20,18 @@ RunOptions ulysses(std::int64_t ranks) {
   return options;
 }
 
+RunOptions in_trainer(RunOptions options) {
+  options.loop = Loop::kTrainer;
+  options.precision = Precision::kAmpBf16;
+  return options;
+}
+
+const RunOptions kInTrainer = in_trainer(zero(DataParallel::kDsZero2));
+const RunOptions kAdaptersInTrainer = [] {
+  RunOptions options = kInTrainer;
+  options.lora_rank = 8;
+  return options;
+}();
 const RunOptions kStage2 = zero(DataParallel::kDsZero2);
 const RunOptions kUlysses = ulysses(2);
 
@@ -32,6 +44,12 @@ const test::RuleCase kCases[] = {
     {"deepspeed-sp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.sequence_parallel = true; }, kStage2},
     {"deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kTf32; }, kStage2},
     {"deepspeed-adapters", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }, kStage2},
+    {"deepspeed-adapters", "llama-3.2-1b",
+     [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDsZero3; }, kAdaptersInTrainer},
+    {"trainer-deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpFp16; },
+     kInTrainer},
+    {"trainer-deepspeed-float32-weights", "llama-3.2-1b",
+     [](RunSpec& run) { run.precision = Precision::kFp32, run.weights_dtype = DType::kBFloat16; }, kInTrainer},
     {"deepspeed-frozen", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.frozen = {"model.embed_tokens"}; },
      kStage2},
     {"deepspeed-nvme-of-stage-3", "llama-3.2-1b", [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kNvme; },

@@ -27,6 +27,15 @@ RunOptions in_trainer(RunOptions options) {
   return options;
 }
 
+/// QLoRA over two ranks.
+RunOptions quantized_over(DataParallel mode) {
+  RunOptions options = in_trainer(on(2, mode));
+  options.precision = Precision::kAmpBf16;
+  options.lora_rank = 8;
+  options.quantization = Quantization::kNf4;
+  return options;
+}
+
 const RunOptions kDdp = on(4, DataParallel::kDdp);
 const RunOptions kDp = on(4, DataParallel::kDp);
 const RunOptions kFsdp1 = on(4, DataParallel::kFsdp1);
@@ -88,6 +97,14 @@ const test::RuleCase kModes[] = {
      kLlama,
      [](RunSpec& run) { run.parallel.gpus = 2, run.parallel.data_parallel = DataParallel::kDdp; },
      {.lora_rank = 8, .quantization = Quantization::kNf4}},
+    {"quantized-base-on-one-gpu", kLlama,
+     [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kInt8; }, quantized_over(DataParallel::kFsdp2)},
+    {"quantized-base-on-one-gpu", kLlama, [](RunSpec& run) { run.training().loop = Loop::kBare; },
+     quantized_over(DataParallel::kFsdp2)},
+    {"quantized-base-offload", kLlama, [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; },
+     quantized_over(DataParallel::kDsZero2)},
+    {"quant-storage-is-gathered", kLlama, [](RunSpec& run) { run.fine_tuning.quant_storage = DType::kFloat16; },
+     quantized_over(DataParallel::kFsdp2)},
     // nn.DataParallel
     {"dp-on-one-node", kLlama, [](RunSpec& run) { run.parallel.nodes = 2; }, kDp},
     {"dp-cache", kLlama, [](RunSpec& run) { run.use_cache = true; }, kDp},
@@ -105,10 +122,10 @@ const test::RuleCase kModes[] = {
     {"trainer-fsdp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, in_trainer(kFsdp2)},
     {"trainer-fsdp1-decoders", kLlama, [](RunSpec& run) { run.task = Task::kSequenceClassification; },
      in_trainer(kFsdp1)},
-    {"trainer-fsdp2-tied-head", kLlama, [](RunSpec& run) { run.task = Task::kSequenceClassification; },
+    {"trainer-fsdp2-decoders", kLlama, [](RunSpec& run) { run.task = Task::kSequenceClassification; },
      in_trainer(kFsdp2)},
-    {"trainer-fsdp2-tied-head", "llama-3-8b", [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kFsdp2; },
-     in_trainer(kDdp)},
+    {"trainer-keeps-no-last-layer", kLlama, [](RunSpec& run) { run.parallel.torch().keep_last_layer = true; },
+     in_trainer(kFsdp2)},
 };
 
 const test::RuleCase kSplits[] = {

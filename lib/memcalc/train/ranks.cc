@@ -44,7 +44,7 @@ std::vector<Holding> holdings_of(Model& model, const RunSpec& run, std::int64_t 
   switch (run.parallel.data_parallel) {
     case DataParallel::kZero1: return zero1_holdings(model, ranks);
     case DataParallel::kDsZero1:
-    case DataParallel::kDsZero2: return deepspeed_holdings(model, ranks);
+    case DataParallel::kDsZero2: return deepspeed_holdings(model, run, ranks);
     case DataParallel::kFsdp1: return fsdp1_holdings(model, run, ranks);
     case DataParallel::kFsdp2: return fsdp2_holdings(model, ranks);
     default: return {};

@@ -37,7 +37,7 @@ std::vector<std::vector<Parameter*>> DeepSpeedEngine::parameter_groups(Model& mo
   std::vector<std::vector<Parameter*>> groups(2);
   for (Parameter& parameter : model.parameters) {
     if (!parameter.tensor.requires_grad()) continue;
-    groups[run.uses_trainer() && !parameter.decays ? 1 : 0].push_back(&parameter);
+    groups[group_of(parameter, run)].push_back(&parameter);
   }
   std::erase_if(groups, [](const auto& group) { return group.empty(); });  // engine.py, _configure_optimizer
   return groups;

@@ -24,6 +24,11 @@ class DeepSpeedEngine : public ParallelWrapper {
   void after_backward(bool last) override;
   [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
 
+  /// Of the optimizer's groups: the Trainer's are weights that decay, then the rest; else there is one.
+  [[nodiscard]] static std::size_t group_of(const Parameter& parameter, const RunSpec& run) {
+    return run.uses_trainer() && !parameter.decays ? 1 : 0;
+  }
+
  protected:
   /// A flat part of the float32 weights on this rank, with the optimizer of its own.
   struct MasterPart {

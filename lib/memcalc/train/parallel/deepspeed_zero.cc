@@ -1,6 +1,7 @@
 #include "memcalc/train/parallel/deepspeed_zero.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -37,23 +38,25 @@ std::int64_t DeepSpeedZero1And2::flat_elements(std::int64_t parameters, std::int
   return round_up(parameters, kStartAlignment * ranks);
 }
 
-std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks) {
-  std::vector<std::int64_t> elements;
-  std::int64_t total = 0;
+std::vector<Holding> deepspeed_holdings(const Model& model, const RunSpec& run, std::int64_t ranks) {
+  std::array<std::vector<std::int64_t>, 2> groups;  // DeepSpeedEngine::parameter_groups
   for (const Parameter& parameter : model.parameters) {
     if (!parameter.tensor.requires_grad()) continue;
-    elements.push_back(parameter.tensor.elements());
-    total = checked_add(total, elements.back());
+    groups[DeepSpeedEngine::group_of(parameter, run)].push_back(parameter.tensor.elements());
   }
-  const std::int64_t partition = DeepSpeedZero1And2::flat_elements(total, ranks) / ranks;
   std::vector<Holding> holdings;
   std::vector<std::int64_t> held;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     held.clear();
-    std::int64_t begin = 0;
-    for (const std::int64_t each : elements) {
-      held.push_back(elements_in_part(begin, each, rank, partition));
-      begin += each;
+    for (const std::vector<std::int64_t>& elements : groups) {
+      std::int64_t total = 0;
+      for (const std::int64_t each : elements) total = checked_add(total, each);
+      const std::int64_t partition = DeepSpeedZero1And2::flat_elements(total, ranks) / ranks;
+      std::int64_t begin = 0;
+      for (const std::int64_t each : elements) {
+        held.push_back(elements_in_part(begin, each, rank, partition));
+        begin += each;
+      }
     }
     add_rank(holdings, held);
   }

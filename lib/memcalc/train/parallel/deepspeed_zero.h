@@ -13,7 +13,7 @@
 namespace memcalc {
 
 /// Elements of each trainable parameter in a rank's part, for each rank.
-[[nodiscard]] std::vector<Holding> deepspeed_holdings(const Model& model, std::int64_t ranks);
+[[nodiscard]] std::vector<Holding> deepspeed_holdings(const Model& model, const RunSpec& run, std::int64_t ranks);
 
 class DeepSpeedZero1And2 : public DeepSpeedEngine {
  public:
