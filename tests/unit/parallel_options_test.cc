@@ -115,13 +115,13 @@ TEST_P(Refusals, BreakARule) {
 INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::ValuesIn(kRefusals),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Trainer, Fsdp2ShardsDecodersWithATiedHead) {
+TEST(Trainer, Fsdp2ShardsDecodersWhetherOrNotTheyTieTheHead) {
   RunOptions options = bare();
   options.loop = Loop::kTrainer;
   options.gpus = 2;
   options.parallel.data_parallel = DataParallel::kFsdp2;
   EXPECT_NO_THROW((void)resolve(model("llama-3.2-1b"), options));
-  EXPECT_THROW((void)resolve(model("llama-3-8b"), options), Error);  // its head is its own
+  EXPECT_NO_THROW((void)resolve(model("llama-3-8b"), options)) << "its head is its own";
 }
 
 TEST(Pipelines, AreCombinedAsTorchRunsThem) {

@@ -48,8 +48,6 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDsZero3; }, kAdaptersInTrainer},
     {"trainer-deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpFp16; },
      kInTrainer},
-    {"trainer-deepspeed-float32-weights", "llama-3.2-1b",
-     [](RunSpec& run) { run.precision = Precision::kFp32, run.weights_dtype = DType::kBFloat16; }, kInTrainer},
     {"deepspeed-frozen", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.frozen = {"model.embed_tokens"}; },
      kStage2},
     {"deepspeed-nvme-of-stage-3", "llama-3.2-1b", [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kNvme; },

@@ -54,16 +54,6 @@ constexpr Rule kZero[] = {
            return q.run.uses_trainer() && q.run.precision != Precision::kAmpBf16 &&
                   q.run.precision != Precision::kFp32;
          }},
-    {.id = "trainer-deepspeed-float32-weights",
-     .options = "--weights-dtype --precision --framework --loop",
-     .message = "weights loaded in {} that DeepSpeed is told to train in float32 are not modelled",
-     .accepted = "--precision amp-bf16, or --weights-dtype fp32",
-     .broken =
-         [](const RuleQuestion& q) {
-           return q.run.uses_trainer() && q.run.precision == Precision::kFp32 &&
-                  weights_dtype_of(q.run) != DType::kFloat32;
-         },
-     .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
     {.id = "deepspeed-adapters",
      .options = "--lora --parallel --loop",
      .message = "LoRA under DeepSpeed is modelled in the Trainer with ZeRO stages 1 and 2, not for {--parallel} with "
