@@ -77,8 +77,7 @@ TEST(DeepSpeedTest, TheTrainersTwoGroupsArePartedEachByItself) {
     EXPECT_EQ(each.dtype, DType::kBFloat16) << each.name << ": cast by the engine";
     (each.shape.rank > 1 ? decayed : rest) += each.elements;
   }
-  const std::int64_t flat =
-      DeepSpeedZero1And2::flat_elements(decayed, 2) + DeepSpeedZero1And2::flat_elements(rest, 2);
+  const std::int64_t flat = DeepSpeedZero1And2::flat_elements(decayed, 2) + DeepSpeedZero1And2::flat_elements(rest, 2);
   EXPECT_EQ(run.held[0].bytes, 2 * flat);
   EXPECT_EQ(run.held[2].bytes, 12 * flat / 2 + 2 * 4) << "and a step counter of each group";
 }

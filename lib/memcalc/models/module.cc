@@ -143,7 +143,8 @@ Embedding::Embedding(ModuleBuilder& builder, std::string_view name, std::int64_t
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {
-  return hooked_module(*this, {&weight}, indices, [this](const Tensor& hooked_indices) { return look_up(hooked_indices); });
+  return hooked_module(*this, {&weight}, indices,
+                       [this](const Tensor& hooked_indices) { return look_up(hooked_indices); });
 }
 
 Tensor Embedding::look_up(const Tensor& indices) const {
@@ -161,7 +162,7 @@ LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t
 
 Tensor LayerNorm::hooked_forward(const Tensor& x) const {
   return hooked_module(*this, {&weight, &bias}, x,
-                [this](const Tensor& hooked_x) { return layer_norm(hooked_x, weight, bias); });
+                       [this](const Tensor& hooked_x) { return layer_norm(hooked_x, weight, bias); });
 }
 
 RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)

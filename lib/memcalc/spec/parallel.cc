@@ -127,7 +127,8 @@ void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, boo
     const bool all_given = asked.reduce_bucket_size && asked.prefetch_bucket_size && asked.param_persistence_threshold;
     if (!all_given) {
       assumptions.push_back(fmt::format(
-          "DeepSpeed's bucket sizes are \"auto\", which the Trainer makes of the model's width {} (--deepspeed)", *width));
+          "DeepSpeed's bucket sizes are \"auto\", which the Trainer makes of the model's width {} (--deepspeed)",
+          *width));
     }
   }
   zero->reduce_bucket_size = asked.reduce_bucket_size.value_or(zero->reduce_bucket_size);

@@ -46,13 +46,13 @@ constexpr Rule kZero[] = {
          }},
     {.id = "trainer-deepspeed-precision",
      .options = "--precision --framework --loop",
-     .message = "precision {--precision} under DeepSpeed in the Trainer, which tells it of 16 bits by bf16=True, is not "
-                "modelled",
+     .message =
+         "precision {--precision} under DeepSpeed in the Trainer, which tells it of 16 bits by bf16=True, is not "
+         "modelled",
      .accepted = "--precision amp-bf16 or fp32, or --loop bare",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.uses_trainer() && q.run.precision != Precision::kAmpBf16 &&
-                  q.run.precision != Precision::kFp32;
+           return q.run.uses_trainer() && q.run.precision != Precision::kAmpBf16 && q.run.precision != Precision::kFp32;
          }},
     {.id = "deepspeed-adapters",
      .options = "--lora --parallel --loop",

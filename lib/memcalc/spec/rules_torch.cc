@@ -106,7 +106,8 @@ constexpr Rule kModes[] = {
      .options = "--quantize --parallel --loop",
      .message = "a quantised base on several GPUs is modelled in the Trainer, nf4 under FSDP2 and ZeRO stages 1 and 2, "
                 "not {--quantize} under {--parallel} with --loop {--loop}",
-     .accepted = "--loop trainer --quantize nf4 with --parallel fsdp2, ds-zero1 or ds-zero2, no --quantize, or --gpus 1",
+     .accepted =
+         "--loop trainer --quantize nf4 with --parallel fsdp2, ds-zero1 or ds-zero2, no --quantize, or --gpus 1",
      .broken =
          [](const RuleQuestion& q) {
            if (!quantizes(q)) return false;

@@ -329,9 +329,9 @@ std::vector<HeldRow> DeepSpeedZero1And2::held() const {
     weights = checked_add(weights, checked_multiply(group.flat, size_of(dtype)));
     copy = checked_add(copy, checked_multiply(group.partition, size_of(DType::kFloat32)));
   }
-  std::vector<HeldRow> rows = {{"weights", weights,
-                                "all parameters " + in_dtype() + ", in one flat buffer padded for the ranks"},
-                               {"gradients", 0, "none between steps; inside one, " + in_dtype()}};
+  std::vector<HeldRow> rows = {
+      {"weights", weights, "all parameters " + in_dtype() + ", in one flat buffer padded for the ranks"},
+      {"gradients", 0, "none between steps; inside one, " + in_dtype()}};
   if (offloads_states()) {
     rows.push_back({"gradient buffer", offload_buffer_.bytes(), "of the largest parameter, on its way to the host"});
   } else {

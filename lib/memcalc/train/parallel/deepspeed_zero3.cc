@@ -69,8 +69,9 @@ void DeepSpeedZero3::wrap(Model& model) {
     assumptions.emplace_back("from_pretrained builds the model under deepspeed.zero.Init, in parts from the beginning");
   } else {
     assumptions.emplace_back(
-      "each card holds the whole model before deepspeed.initialize() parts it; the peaks are those of the steps (where "
-      "it does not fit, build it under deepspeed.zero.Init)");
+        "each card holds the whole model before deepspeed.initialize() parts it; the peaks are those of the steps "
+        "(where "
+        "it does not fit, build it under deepspeed.zero.Init)");
   }
   assumptions.emplace_back(
       "DeepSpeed's reduce_bucket_size " + std::to_string(options.reduce_bucket_size) +

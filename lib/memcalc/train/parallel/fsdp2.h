@@ -103,19 +103,19 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
 
   std::int64_t root_ = 0;
-  std::int64_t shards_ = 1;                          // ranks that share one copy
-  std::int64_t replicas_ = 1;                        // HSDP: copies
-  std::vector<Group> groups_;                        // the layers, of the Trainer both below, the root
+  std::int64_t shards_ = 1;    // ranks that share one copy
+  std::int64_t replicas_ = 1;  // HSDP: copies
+  std::vector<Group> groups_;  // the layers, of the Trainer both below, the root
   std::size_t layers_ = 0;
-  bool quantized_ = false;           // some weights are packed
-  Group* embedding_ = nullptr;                                // accelerate's unit of an embedding with its own weight
-  Group* tail_ = nullptr;                                     // and that of final norm and head
-  std::unordered_map<const TensorImpl*, Group*> unit_of_;     // of the parameters in both
-  std::unordered_map<const void*, Group*> running_;           // of the modules in both that are in their forward
-  std::optional<DType> param_dtype_, reduce_dtype_;  // MixedPrecisionPolicy
-  bool reduces_ = true;                              // set_requires_gradient_sync
-  bool reshards_after_backward_ = true;              // set_reshard_after_backward
-  bool is_last_backward_ = true;                     // set_is_last_backward
+  bool quantized_ = false;                                 // some weights are packed
+  Group* embedding_ = nullptr;                             // accelerate's unit of an embedding with its own weight
+  Group* tail_ = nullptr;                                  // and that of final norm and head
+  std::unordered_map<const TensorImpl*, Group*> unit_of_;  // of the parameters in both
+  std::unordered_map<const void*, Group*> running_;        // of the modules in both that are in their forward
+  std::optional<DType> param_dtype_, reduce_dtype_;        // MixedPrecisionPolicy
+  bool reduces_ = true;                                    // set_requires_gradient_sync
+  bool reshards_after_backward_ = true;                    // set_reshard_after_backward
+  bool is_last_backward_ = true;                           // set_is_last_backward
   bool final_callback_queued_ = false;
   std::vector<Group*> post_forward_order_;
   Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out

@@ -1,6 +1,8 @@
-// What accelerate makes of a model for the Trainer: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model (1.15). The layers
-// of _no_split_modules are units; so is an embedding whose weight is its own; final norm and head are one, with the
-// embedding in it where they share its weight; the root holds what is left.
+// What accelerate makes of a model for the Trainer: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model (1.15). The
+// layers of _no_split_modules are units; so is an embedding whose weight is its own; final norm and head are one, with
+// the embedding in it where they share its weight; the root holds what is left.
+#include <algorithm>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -27,14 +29,11 @@ std::int64_t depth_of(std::string_view name) {
 /// …ForCausalLM.lm_head, get_output_embeddings().
 bool is_head(const Parameter& parameter) { return depth_of(parameter.name) == 1; }
 
-/// _find_final_norm: a norm among the children of the base model, which peft's model does not show it.
+/// _find_final_norm: a norm among the children of the base model (GPT-2's is its ln_f), which peft's model does not
+/// show it.
 bool is_final_norm(const Parameter& parameter, const RunSpec& run) {
-  return !run.fine_tuning.lora && depth_of(parameter.name) == 2 && !parameter.is_embedding &&
-         parameter.name.find("norm") != std::string::npos;
-}
-
-bool is_gpt2_norm(const Parameter& parameter, const RunSpec& run) {
-  return !run.fine_tuning.lora && parameter.name.starts_with("transformer.ln_f.");
+  if (run.fine_tuning.lora || parameter.is_embedding || depth_of(parameter.name) != 2) return false;
+  return parameter.name.find("norm") != std::string::npos || parameter.name.starts_with("transformer.ln_f.");
 }
 
 /// Tensors without storage take the place of what they had.
@@ -94,16 +93,17 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   std::vector<Parameter*> embedding, norm, head, rest;
   for (Parameter* each : units.rest) {
     const bool is_input = embedding.empty() && each->is_embedding;
-    (is_input                                                ? embedding
-     : is_head(*each)                                        ? head
-     : is_final_norm(*each, run) || is_gpt2_norm(*each, run) ? norm
-                                                             : rest)
-        .push_back(each);
+    std::vector<Parameter*>& unit = is_input                    ? embedding
+                                    : is_head(*each)            ? head
+                                    : is_final_norm(*each, run) ? norm
+                                                                : rest;
+    unit.push_back(each);
   }
-  const bool is_tied = head.empty();
+  const bool is_tied =
+      std::none_of(head.begin(), head.end(), [](const Parameter* each) { return each->name.ends_with(".weight"); });
   std::vector<Parameter*> tail = norm;
-  std::vector<Parameter*>& last = is_tied ? embedding : head;
-  tail.insert(tail.end(), last.begin(), last.end());
+  if (is_tied) tail.insert(tail.end(), embedding.begin(), embedding.end());
+  tail.insert(tail.end(), head.begin(), head.end());
   groups_.resize(layers_ + (is_tied ? 2 : 3));
   if (!quantized_) move_to_host(model);
   for (std::size_t i = 0; i < layers_; ++i) {
@@ -133,9 +133,9 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   }
   shard(groups_.back(), rest, false);
   groups_.back().reshards_after_forward = false;
-  assumptions.emplace_back(is_tied
-                               ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
-                               : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
+  assumptions.emplace_back(
+      is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
+              : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
   if (!quantized_) {
     assumptions.emplace_back(
         "each rank has the whole model in host memory, from which the units move to the card one by one");
