@@ -22,7 +22,7 @@ ModelSpec stored_in(std::optional<DType> type) {
 
 /// "amp-bf16 bfloat16": precision and weights.
 std::string loaded(std::optional<DType> stored, RunOptions options) {
-  options.loop = Loop::kBare;
+  if (!options.loop) options.loop = Loop::kBare;
   const RunSpec run = resolve(stored_in(stored), options).run;
   return std::string(name_of(run.precision)) + " " + std::string(name_of(weights_dtype_of(run)));
 }
@@ -70,6 +70,18 @@ TEST(LoadedDtype, OtherFrameworksConvertTheWeights) {
   RunOptions options{.gpus = 2, .framework = Framework::kDeepSpeed};
   options.parallel.data_parallel = DataParallel::kDsZero2;
   EXPECT_EQ(loaded(DType::kBFloat16, options), "fp32 float32");
+}
+
+TEST(LoadedDtype, InTheTrainerBf16IsItsFlagAndAFrozenBaseStaysAsStored) {
+  RunOptions options{.mixed_precision = DType::kBFloat16, .loop = Loop::kTrainer, .gpus = 2};
+  options.parallel.data_parallel = DataParallel::kDsZero2;
+  EXPECT_EQ(loaded(DType::kBFloat16, options), "amp-bf16 bfloat16");
+  options.loop = Loop::kBare;
+  EXPECT_EQ(loaded(DType::kBFloat16, options), "bf16 bfloat16");
+  options.loop = Loop::kTrainer;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  options.lora_rank = 8;
+  EXPECT_EQ(loaded(DType::kBFloat16, options), "amp-bf16 bfloat16");
 }
 
 TEST(LoadedDtype, IsToldWithTheOptionThatChangesIt) {

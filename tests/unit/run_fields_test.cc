@@ -162,9 +162,9 @@ TEST(RunFields, ReadMegatronsAndDeepSpeedsOwnNames) {
   EXPECT_TRUE(o.counts_embedding && !o.counts_loss && o.squared_relu && !o.fuses_rope);
   EXPECT_EQ(o.rotary_percent, 0.5);
   EXPECT_EQ(o.swiglu, false);
-  EXPECT_EQ(request.run.deepspeed.reduce_bucket_size, 50'000'000);
+  EXPECT_EQ(request.run.deepspeed_sizes.reduce_bucket_size, 50'000'000);
   EXPECT_EQ(request.run.deepspeed.overlap_comm, true);
-  EXPECT_EQ(request.run.deepspeed.prefetch_bucket_size, 0);
+  EXPECT_EQ(request.run.deepspeed_sizes.prefetch_bucket_size, 0);
 }
 
 TEST(RunFields, LocalLayersOfMegatronHaveAnAttentionOfTheirOwn) {

@@ -8,10 +8,11 @@
 namespace memcalc {
 namespace {
 
-/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's.
-Precision mixed_precision(DType type, Framework framework) {
+/// torch mixes by autocast; DeepSpeed and Megatron hold 16-bit weights beside float32 ones of the optimizer's. What the
+/// Trainer is told is bf16=True, whatever it runs.
+Precision mixed_precision(DType type, Framework framework, bool in_trainer) {
   const bool brain = type == DType::kBFloat16;
-  if (framework == Framework::kTorch) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
+  if (framework == Framework::kTorch || in_trainer) return brain ? Precision::kAmpBf16 : Precision::kAmpFp16;
   return brain ? Precision::kBf16 : Precision::kFp16;
 }
 
@@ -21,20 +22,22 @@ Precision precision_of(DType weights) {
   return weights == DType::kFloat16 ? Precision::kFp16 : Precision::kFp32;
 }
 
-std::optional<Precision> precision_asked(const RunOptions& options) {
+std::optional<Precision> precision_asked(const RunOptions& options, bool in_trainer) {
   if (options.precision) return options.precision;
-  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options));
+  if (options.mixed_precision) return mixed_precision(*options.mixed_precision, framework_asked(options), in_trainer);
   if (options.weights_dtype) return precision_of(*options.weights_dtype);
   return std::nullopt;
 }
 
 /// Why weights are float32 all the same, though they are stored in 16 bits; null where nothing keeps them so.
-const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision) {
+const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
   const DataParallel mode = options.parallel.data_parallel;
   const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
   // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(), and accelerator.py, prepare_model(): with mixed precision
   // FSDP's parameters are float32, and its policy gathers them in 16 bits.
-  if (sharded && (options.torch.fsdp_param_dtype || (precision && is_autocast(*precision)))) {
+  // Of FSDP2's in the Trainer this is so of what trains: a frozen base stays as it is.
+  const bool is_frozen = in_trainer && mode == DataParallel::kFsdp2 && options.lora_rank;
+  if (sharded && !is_frozen && (options.torch.fsdp_param_dtype || (precision && is_autocast(*precision)))) {
     return "FSDP with mixed precision shards float32 weights";
   }
   // torch/amp/grad_scaler.py, _unscale_grads_(), and aten/src/ATen/native/cuda/AmpKernels.cu.
@@ -49,15 +52,16 @@ const char* kept_in_float32(const RunOptions& options, std::optional<Precision> 
 
 void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions) {
-  const std::optional<Precision> asked = precision_asked(options);
+  const bool in_trainer = !options.inference && run.uses_trainer();
+  const std::optional<Precision> asked = precision_asked(options, in_trainer);
   run.weights_dtype = options.weights_dtype;
   const bool stored_in_half = model.checkpoint_dtype && is_half(*model.checkpoint_dtype);
-  // DeepSpeed and Megatron convert the weights to the type that they compute in.
-  const bool loads_as_stored = stored_in_half && !options.weights_dtype &&
-                               framework_asked(options) == Framework::kTorch && (!asked || is_autocast(*asked));
+  // DeepSpeed and Megatron convert the weights to the type that they compute in; the Trainer loads them before.
+  const bool loads = framework_asked(options) == Framework::kTorch || (in_trainer && asked);
+  const bool loads_as_stored = stored_in_half && !options.weights_dtype && loads && (!asked || is_autocast(*asked));
   if (loads_as_stored) {
     const std::string_view stored = name_of(*model.checkpoint_dtype);
-    if (const char* reason = kept_in_float32(options, asked)) {
+    if (const char* reason = kept_in_float32(options, asked, in_trainer)) {
       assumptions.push_back(fmt::format("weights are float32: {} (the checkpoint is stored in {})", reason, stored));
     } else {
       run.weights_dtype = model.checkpoint_dtype;

@@ -13,7 +13,7 @@ namespace memcalc {
 
 /// Sets precision and weights_dtype. What is said holds; else weights have the type in which the checkpoint is stored
 /// (ModelSpec::checkpoint_dtype), as transformers 5's from_pretrained loads them, and without a precision the run
-/// computes in it.
+/// computes in it. Pre: of a run that trains the loop is resolved.
 void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions);
 

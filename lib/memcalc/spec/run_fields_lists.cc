@@ -328,7 +328,7 @@ const Field kFields[] = {
          .exists = is_deepspeed,
          .belongs_to = "DeepSpeed (--parallel ds-zero1, ds-zero2 or ds-zero3)"}),
     row("reduce_bucket_size", "reduce_bucket_size", G::kDeepSpeed, K::kWhole, "N",
-        "gradients reduced at once [5e8; in the Trainer its \"auto\"]",
+        "gradients reduced at once [5e8; Trainer: auto]",
         {.unit = "elements",
          .most = kMostElements,
          .set = put<&DeepSpeedSizes::reduce_bucket_size>,
@@ -356,7 +356,7 @@ const Field kFields[] = {
          .belongs_to =
              "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
     row("stage3_param_persistence_threshold", "stage3_param_persistence_threshold", G::kDeepSpeed, K::kWhole, "N",
-        "smaller parameters stay whole [1e5; in the Trainer its \"auto\"]",
+        "smaller parameters stay whole [1e5; Trainer: auto]",
         {.unit = "elements",
          .least = 0,
          .most = kMostElements,
@@ -366,7 +366,7 @@ const Field kFields[] = {
          .belongs_to =
              "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
     row("stage3_prefetch_bucket_size", "stage3_prefetch_bucket_size", G::kDeepSpeed, K::kWhole, "N",
-        "gathered ahead [5e7; in the Trainer its \"auto\"]",
+        "gathered ahead [5e7; Trainer: auto]",
         {.unit = "elements",
          .least = 0,
          .most = kMostElements,

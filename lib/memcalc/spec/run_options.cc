@@ -291,12 +291,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   } else if (run.task == Task::kSeq2Seq) {
     run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
   }
+  if (!options.inference) resolve_training(model, options, run, assumptions);
   resolve_loaded_dtype(model, options, run, assumptions);
-  if (options.inference) {
-    resolve_inference(model, options, run, assumptions);
-  } else {
-    resolve_training(model, options, run, assumptions);
-  }
+  if (options.inference) resolve_inference(model, options, run, assumptions);
   run.attention = resolve_attention(model, options, assumptions);
   run.expandable_segments = options.expandable_segments;
   resolve_data_loader(options, run);
