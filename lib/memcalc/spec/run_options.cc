@@ -247,6 +247,10 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
         "(--precision tf32)");
   }
+  if (run.fine_tuning.prepares_for_kbit && run.parallel.is_parallel()) {
+    assumptions.emplace_back(
+        "prepare_model_for_kbit_training on several GPUs follows its source; no run of it was compared (not validated)");
+  }
   if (!run.padding && !is_vision(model) && !is_custom(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (run.task == Task::kSequenceClassification && is_decoder(model)) {

@@ -145,10 +145,6 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
                                ? "each card holds the whole quantised model before it is sharded"
                                : "4-bit weights stored as bytes stay whole on each card: FSDP2 shares out those of a "
                                  "floating type (--quant-storage bf16)");
-  if (run.fine_tuning.prepares_for_kbit) {
-    assumptions.emplace_back(
-        "prepare_model_for_kbit_training beside FSDP2 follows its source; no run of it was compared (not validated)");
-  }
 }
 
 // --- hooks around the embedding, and around the first and the last module of the tail
