@@ -13,6 +13,7 @@
 #include "command.h"
 #include "run_arguments.h"
 #include "search.h"
+#include "spec_path.h"
 
 namespace memcalc::cli {
 namespace {
@@ -28,6 +29,7 @@ constexpr const char* kPlanExamples =
     "Examples:\n"
     "  memcalc plan --model llama-3.1-8b --gpus 8 --global-batch 16 --seq 8192 --bf16\n"
     "  memcalc plan --model gpt2-xl --gpus 4 --global-batch 64 --bf16 --emit torchrun\n"
+    "  memcalc plan --model gpt2 --gpus 4 --global-batch 64 --tokens 9B --price 2.5\n"
     "\n"
     "Exit status: 0 answered; 1 nothing fits; 2 wrong input; 3 a bug.\n";
 
@@ -37,7 +39,7 @@ struct PlanArguments {
   RunArguments run;
   AnswerArguments answer;
   SearchArguments search;
-  std::string global_batch, simulate;
+  std::string global_batch, simulate, host_memory, tokens, price;
   std::string emit = "nothing";
   bool all = false;
 };
@@ -105,6 +107,51 @@ std::vector<Framework> frameworks_of(const std::string& framework, Emit emit, co
   return {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};
 }
 
+/// Tokens of a training: "1e12", "15T", "300B", "50M".
+double parse_tokens(const std::string& text) {
+  constexpr std::string_view kLetters = "KMBT";
+  std::string digits = text;
+  double scale = 1;
+  if (const std::size_t letter = text.empty() ? kLetters.npos : kLetters.find(text.back()); letter != kLetters.npos) {
+    digits.pop_back();
+    for (std::size_t i = 0; i <= letter; ++i) scale *= 1e3;
+  }
+  constexpr double kMost = 1e18;  // as of estimate
+  const double tokens = parse_number("--tokens", digits) * scale;
+  if (tokens >= 1 && tokens <= kMost) return tokens;  // NaN is not
+  throw UsageError("--tokens: expected 1 to 1e18 tokens, as 1e12 or 1T, found '" + one_line(text) + "'");
+}
+
+/// Of each GPU: its share of --host-memory, or of the card's usual host.
+HostLimit host_limit_of(const PlanArguments& arguments, const PlanQuestion& asked) {
+  const std::int64_t in_host = std::max<std::int64_t>(1, asked.gpus / std::max<std::int64_t>(1, asked.nodes));
+  if (!arguments.host_memory.empty()) {
+    constexpr double kMostGib = 1 << 20;  // 1 PiB
+    const double gib = parse_number("--host-memory", arguments.host_memory);
+    if (!(gib > 0 && gib <= kMostGib)) {
+      throw UsageError("--host-memory: expected GiB of each host, above 0 and up to 1048576");
+    }
+    const auto bytes = static_cast<Bytes>(gib * static_cast<double>(kGiB));
+    return {std::max<Bytes>(1, bytes / in_host), "--host-memory"};
+  }
+  const auto usual = usual_host_of(find_specs(arguments.run.specs), asked.device.name);
+  if (!usual) return {};
+  return {usual->memory_bytes / usual->gpus, usual->source};
+}
+
+WholeTraining whole_training_of(const PlanArguments& arguments, const DeviceSpec& device) {
+  if (arguments.tokens.empty()) {
+    if (!arguments.price.empty()) throw UsageError("--price: it is of the whole training; accepted: with --tokens");
+    return {};
+  }
+  WholeTraining whole{parse_tokens(arguments.tokens), device.usd_per_hour, device.price_source};
+  if (!arguments.price.empty()) {
+    whole.dollars_per_gpu_hour = checked_price(parse_number("--price", arguments.price));
+    whole.price_source = "as given";
+  }
+  return whole;
+}
+
 ExitStatus run_plan(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Emit emit = parse_choice<Emit>("--emit", arguments.emit, kEmitNames);
@@ -128,8 +175,10 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   asked.gpus = split.run.gpus.value_or(asked.gpus);
   asked.nodes = split.run.parallel.nodes;
   if (!arguments.simulate.empty()) {
-    asked.simulated = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
+    asked.surveyed = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
   }
+  asked.host = host_limit_of(arguments, asked);
+  asked.whole = whole_training_of(arguments, asked.device);
   const Search search(arguments.search);
   Plan plan = make_plan(asked, search.control());
   plan.assumptions = question.run.assumptions;
@@ -162,7 +211,10 @@ Command add_plan(CLI::App& root) {
     app->add_option(name, value, description)->type_name(type)->group("Search");
   };
   option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
-  option("--simulate", arguments->simulate, "N", "candidates that are simulated at most [64]");
+  option("--host-memory", arguments->host_memory, "GIB", "memory of each host [the card's usual host]");
+  option("--tokens", arguments->tokens, "T", "of the whole training, as 1e12 or 1T: days and dollars");
+  option("--price", arguments->price, "USD", "dollars per GPU and hour [the card's]");
+  option("--simulate", arguments->simulate, "N", "candidates of a framework to look at, at most [128]");
   option("--emit", arguments->emit, "F", "torchrun, deepspeed, megatron or trainer: what to copy");
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);

@@ -15,6 +15,7 @@
 #include "memcalc/plan/sweep.h"
 #include "memcalc/plan/utilization.h"
 #include "memcalc/report/answer.h"
+#include "memcalc/spec/hosts.h"
 #include "memcalc/spec/not_modelled.h"
 #include "memcalc/spec/option_names.h"
 #include "memcalc/spec/user_file.h"

@@ -1,25 +1,31 @@
 #include "memcalc/plan/closed_form.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace memcalc {
 namespace {
 
 constexpr std::array<std::int64_t, 2> kBatches = {1, 2};
 constexpr std::size_t kSavingCount = 3;  // of Checkpointing
+constexpr double kHidden = 40;           // about the layers of a large model: what is there of one of them at a time
+constexpr double kHostRate = 25e9;       // bytes a second, where the card's is not known: PCIe 4.0 with 16 lanes
 
-/// What of weights, gradients and states one rank holds.
+/// What of weights, gradients and states a rank holds that holds most, at least.
 struct Shares {
   double weights = 1, gradients = 1, states = 1;
 };
 
-Shares shares_of(DataParallel mode, double replicas) {
-  const double part = 1 / replicas;
-  switch (mode) {
+Shares shares_of(const PlanQuestion& question, const Choice& c) {
+  // What is not shared among data-parallel ranks is split by layers, by columns and by experts. What is shared is split
+  // among all GPUs at most: ranks that share sequences or experts share it, too.
+  const double split = 1 / (static_cast<double>(c.tensor) * c.pipeline * c.expert);
+  const double part = 1 / static_cast<double>(question.gpus);
+  switch (c.data_parallel) {
     case DataParallel::kZero1:
     case DataParallel::kDsZero1:
-    case DataParallel::kMegatronDist: return {1, 1, part};
-    case DataParallel::kDsZero2: return {1, part, part};
+    case DataParallel::kMegatronDist: return {split, split, part};
+    case DataParallel::kDsZero2: return {split, part, part};
     case DataParallel::kFsdp1:
     case DataParallel::kFsdp2:
     case DataParallel::kDsZero3: return {part, part, part};
@@ -27,7 +33,24 @@ Shares shares_of(DataParallel mode, double replicas) {
     case DataParallel::kDdp:
     case DataParallel::kDp: break;
   }
-  return {};
+  return {split, split, split};
+}
+
+std::int64_t vocabulary_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::int64_t {
+        if constexpr (requires { spec.vocab_size; }) return spec.vocab_size;
+        return 0;
+      },
+      model.architecture);
+}
+
+/// The last stage of torch's pipelines keeps the logits of every micro-batch until the step is over
+/// (torch/distributed/pipelining/stage.py, output_chunks), in 16 bits at least.
+double kept_logits(const PlanQuestion& question, const Choice& c) {
+  if (c.pipeline == 1 || c.way == Way::kMegatron) return 0;
+  return 2.0 * static_cast<double>(question.run.sequence_length * vocabulary_of(question.model)) * c.micro_batch *
+         static_cast<double>(micro_batches_of(question, c)) / (static_cast<double>(c.tensor) * c.context);
 }
 
 bool gathers_weights(const Choice& c) {
@@ -92,13 +115,19 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
   return forms;
 }
 
+/// Of a sequence; every second or fourth layer keeps its input alone.
+double activation_bytes(const ClosedForm& form, const Choice& c) {
+  const double of_all = form.activation_bytes[static_cast<std::size_t>(c.checkpointing)];
+  if (c.checkpoint_every == 1) return of_all;
+  const double of_none = form.activation_bytes[static_cast<std::size_t>(Checkpointing::kNone)];
+  return of_none + (of_all - of_none) / c.checkpoint_every;
+}
+
 double least_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& c) {
-  const Shares shares = shares_of(c.data_parallel, static_cast<double>(replicas_of(question, c)));
-  const double parts = static_cast<double>(c.tensor) * c.pipeline * c.expert;
+  const Shares shares = shares_of(question, c);
   const double states = c.offload_states ? 0 : form.state_bytes * shares.states;
   const double weights = c.offload_parameters ? 0 : form.weight_bytes * shares.weights;
-  const double fixed = (weights + states) / parts;
-  const double gradients = c.offload_parameters ? 0 : form.gradient_bytes * shares.gradients / parts;
+  const double gradients = c.offload_parameters ? 0 : form.gradient_bytes * shares.gradients;
   double activations = 0;
   if (!c.offload_activations && c.checkpoint_every == 1) {
     activations = form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch /
@@ -107,7 +136,29 @@ double least_bytes(const ClosedForm& form, const PlanQuestion& question, const C
   // When the optimizer steps, gradients are there; when forward ends, activations are, and the gradients of the
   // micro-batches before.
   const bool accumulates = micro_batches_of(question, c) > 1 && c.pipeline == 1 && !c.offload_states;
-  return fixed + (accumulates ? gradients + activations : std::max(gradients, activations));
+  const double moving = accumulates ? gradients + activations : std::max(gradients, activations);
+  return std::max(weights + states + moving, kept_logits(question, c));
+}
+
+double likely_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& c) {
+  const double least = least_bytes(form, question, c);
+  const double split = static_cast<double>(c.tensor) * c.context;
+  // 1F1B's first stage has as many micro-batches in flight as there are stages, of a part of the layers each.
+  double in_flight = 1;
+  if (c.pipeline > 1 && c.schedule == PipelineSchedule::kGpipe) {
+    in_flight = static_cast<double>(micro_batches_of(question, c)) / c.pipeline;
+  }
+  double activations = activation_bytes(form, c) * c.micro_batch / split * in_flight;
+  if (c.offload_activations) activations /= kHidden;
+  double gathered = 0;  // two blocks at a time, or all
+  if (gathers_weights(c)) {
+    const double whole =
+        form.weight_bytes / (static_cast<double>(c.tensor) * c.pipeline * (c.way == Way::kFsdpMixed ? 2 : 1));
+    gathered = c.reshard ? 3 * whole / kHidden : whole;
+  }
+  double gradients = 0;
+  if (c.offload_parameters) gradients = 3 * form.gradient_bytes / kHidden;
+  return least + activations + gathered + gradients + kept_logits(question, c);
 }
 
 double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, const Choice& c) {
@@ -129,27 +180,32 @@ double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, con
   // traffic runs beside the computation, the tensor-parallel one between its parts.
   const double ring = (replicas - 1) / replicas;
   const double held = form.weight_bytes / (static_cast<double>(c.tensor) * c.pipeline);
+  const double sent = c.way == Way::kFsdpMixed ? 0.5 : 1;  // of a gathered parameter: bfloat16 of float32
   double data_traffic = 0;
   if (gathers_weights(c)) {
-    data_traffic = (c.reshard ? 3 : 2) * held * ring * micro_batches;
+    data_traffic = ((c.reshard ? 2 : 1) * sent + 1) * held * ring * micro_batches;
   } else if (replicas > 1) {
     data_traffic = 2 * held * ring;
   }
   const double link = std::max(question.link_bytes_per_second, 1.0);
-  const double network = question.nodes > 1 ? std::max(question.network_bytes_per_second, 1.0) : link;
+  // A ring crosses from host to host once, and all cards of a host have a ring each.
+  const double in_host = static_cast<double>(question.gpus) / static_cast<double>(question.nodes);
+  const double network = question.nodes > 1 ? std::clamp(question.network_bytes_per_second * in_host, 1.0, link) : link;
   const double stored = form.activation_bytes[static_cast<std::size_t>(Checkpointing::kFull)] * c.micro_batch *
                         micro_batches / c.pipeline / c.context;  // about a layer's input, of all layers
   double traffic = 0;
   if (c.tensor > 1) traffic += 8 * stored * (c.tensor - 1) / c.tensor;  // two gathers and two reductions each way
   if (c.context > 1) traffic += 2 * stored * (c.context - 1) / c.context;
-  constexpr double kHostOverLink = 8;  // PCIe is about so much slower than NVLink
+  // The copies run beside the computation, and take longer.
+  const double pcie = question.device.pcie_bytes_per_second > 0 ? question.device.pcie_bytes_per_second : kHostRate;
+  double hosted = 0;
   if (c.offload_activations) {
-    traffic += kHostOverLink * 2 * form.activation_bytes[static_cast<std::size_t>(c.checkpointing)] * c.micro_batch *
-               micro_batches / (static_cast<double>(c.tensor) * c.context * c.pipeline);
+    hosted += 2 * activation_bytes(form, c) * c.micro_batch * micro_batches /
+              (static_cast<double>(c.tensor) * c.context * c.pipeline);
   }
-  if (c.offload_states) traffic += kHostOverLink * 2 * std::max(form.gradient_bytes, form.weight_bytes) / replicas;
-  if (c.offload_parameters) traffic += kHostOverLink * 2 * form.weight_bytes / replicas * micro_batches;
-  return std::max(seconds, data_traffic / network) + traffic / link;
+  if (c.offload_states) hosted += 2 * std::max(form.gradient_bytes, form.weight_bytes) / replicas;
+  if (c.offload_parameters) hosted += 2 * form.weight_bytes / replicas * micro_batches;
+  return std::max({seconds, data_traffic / network, hosted / pcie}) + traffic / link;
 }
 
 }  // namespace memcalc

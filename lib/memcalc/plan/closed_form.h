@@ -34,6 +34,9 @@ struct ClosedForms {
 /// Less than any rank needs that holds most: its share of weights, gradients, states, and activations of a micro-batch.
 [[nodiscard]] double least_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);
 
+/// About what it needs, in order to look at the promising first: no bound.
+[[nodiscard]] double likely_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);
+
 /// PlanEntry::ranking_seconds.
 [[nodiscard]] double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);
 

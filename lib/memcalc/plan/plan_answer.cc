@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "memcalc/plan/plainness.h"
 #include "memcalc/plan/plan.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/parallel_names.h"
@@ -40,6 +41,122 @@ const DeviceSpec* named_card(const PlanQuestion& question) {
 
 std::int64_t count_of(std::size_t count) { return static_cast<std::int64_t>(count); }
 
+std::string candidates_looked_at(const Plan& plan) {
+  return format_count(count_of(plan.surveyed)) + " of " + format_count(count_of(plan.candidates)) +
+         " candidates were looked at";
+}
+
+/// "torch 91.2 GiB, deepspeed 88.0 GiB, megatron not possible"
+std::string leanest_of(const Plan& plan) {
+  std::string text;
+  for (const Tried& each : plan.tried) {
+    text += (text.empty() ? "" : ", ") + std::string(name_of(each.framework));
+    if (each.leanest) {
+      text += " " + format_bytes(each.leanest->outcome.needed);
+    } else {
+      text += each.refused.empty() ? " no answer" : " not possible";
+    }
+  }
+  return text;
+}
+
+/// Whether one would fit, but for the host.
+bool leanest_is_beyond_host(const PlanQuestion& question, const Plan& plan) {
+  return std::any_of(plan.tried.begin(), plan.tried.end(), [&](const Tried& each) {
+    return each.leanest && each.leanest->outcome.fits() && question.host.bytes_per_gpu > 0 &&
+           each.leanest->outcome.host > question.host.bytes_per_gpu;
+  });
+}
+
+bool nothing_was_possible(const Plan& plan) {
+  return std::none_of(plan.tried.begin(), plan.tried.end(), [](const Tried& each) { return each.leanest.has_value(); });
+}
+
+std::string headline_of(const PlanQuestion& question, const Plan& plan) {
+  const std::string where = question.model.name + " on " + std::to_string(question.gpus) + " x " +
+                            question.device.name + ", global batch " + std::to_string(question.global_batch);
+  if (!plan.front.empty()) return where + ": " + options_of(RunRecord{question.model, plan.front[0].run});
+  if (!plan.complete) return "Stopped before a plan was found for " + where + ": " + candidates_looked_at(plan) + ".";
+  if (nothing_was_possible(plan)) {
+    return "No plan for " + where + ": none of " + format_count(count_of(plan.candidates)) +
+           " candidates could be simulated; the notes say why.";
+  }
+  return "No plan for " + where + ": the leanest that was simulated needs, by framework, " + leanest_of(plan) +
+         ", of a card's " + format_bytes(question.device.usable_bytes()) +
+         (leanest_is_beyond_host(question, plan) ? ", and more than the host has" : "") + ". " +
+         candidates_looked_at(plan) + ", " + format_count(count_of(plan.simulated)) + " simulated whole.";
+}
+
+/// What was tried of each framework, where nothing fits.
+std::vector<std::string> tried_notes(const PlanQuestion& question, const Plan& plan) {
+  std::vector<std::string> notes;
+  const Bytes usable = question.device.usable_bytes();
+  for (const Tried& each : plan.tried) {
+    std::string note = std::string(name_of(each.framework)) + ": ";
+    if (each.leanest) {
+      const Outcome& outcome = each.leanest->outcome;
+      if (outcome.needed > usable) {
+        note += format_bytes(outcome.needed - usable) + " too much";
+      } else if (outcome.fits()) {
+        note += format_bytes(outcome.needed);
+      } else {
+        note += "too close to call, it may be off by " + format_bytes(outcome.error) + ",";
+      }
+      note += " with " + options_of(RunRecord{question.model, each.leanest->run});
+      if (question.host.bytes_per_gpu > 0 && outcome.host > question.host.bytes_per_gpu) {
+        note += ", and " + format_bytes(outcome.host) + " of the host for each GPU";
+      }
+    } else {
+      note += each.refused.empty() ? "all that was looked at is refused" : "none is possible, most for: " + each.refused;
+    }
+    notes.push_back(note + " (" + format_count(count_of(each.surveyed)) + " of " +
+                    format_count(count_of(each.candidates)) + " looked at)");
+  }
+  return notes;
+}
+
+/// --tokens, of one that is timed.
+void add_whole_training(const PlanQuestion& question, const PlanEntry& first, Answer& answer) {
+  const WholeTraining& whole = question.whole;
+  if (whole.tokens <= 0) return;
+  if (!first.outcome.speed || first.outcome.speed->tokens_per_second <= 0) {
+    answer.notes.emplace_back("--tokens: the step of the first is not predicted, so days and dollars are not known");
+    return;
+  }
+  const double seconds = whole.tokens / first.outcome.speed->tokens_per_second;
+  const double gpu_hours = seconds * static_cast<double>(question.gpus) / 3600;
+  answer.facts.push_back({"training_tokens", "training, tokens", Unit::kCount, whole.tokens});
+  answer.facts.push_back({"training_days", "training, days", Unit::kCount, seconds / 86400});
+  answer.facts.push_back({"training_gpu_hours", "training, GPU hours", Unit::kCount, gpu_hours});
+  if (whole.dollars_per_gpu_hour > 0) {
+    answer.facts.push_back({"training_usd", "training, price", Unit::kDollars, gpu_hours * whole.dollars_per_gpu_hour});
+    answer.notes.push_back("price: $" + format_fixed(whole.dollars_per_gpu_hour, 2) + " per GPU and hour, " +
+                           whole.price_source);
+  } else {
+    answer.notes.emplace_back("the card's price is not known (--price)");
+  }
+}
+
+void add_host(const PlanQuestion& question, const Plan& plan, Answer& answer) {
+  const auto hosted =
+      std::max_element(plan.front.begin(), plan.front.end(),
+                       [](const PlanEntry& a, const PlanEntry& b) { return a.outcome.host < b.outcome.host; });
+  const bool offloads = hosted != plan.front.end() && hosted->outcome.host > kGiB;
+  std::string note;
+  if (offloads) {
+    note =
+        "what is offloaded takes up to " + format_bytes(hosted->outcome.host) + " of the host's memory for each GPU; ";
+  }
+  if (question.host.bytes_per_gpu > 0) {
+    note += "a GPU's share of its host is taken as " + format_bytes(question.host.bytes_per_gpu) + ": " +
+            question.host.source;
+    if (question.host.source != "--host-memory") note += " (--host-memory)";
+  } else {
+    note += "the host's memory is not known, so it limits nothing (--host-memory)";
+  }
+  answer.notes.push_back(std::move(note));
+}
+
 }  // namespace
 
 Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
@@ -49,11 +166,9 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   answer.positive = !plan.front.empty();
   answer.assumptions = plan.assumptions;
   answer.not_modelled = plan.not_modelled;
-  const std::string where = question.model.name + " on " + std::to_string(question.gpus) + " x " +
-                            question.device.name + ", global batch " + std::to_string(question.global_batch);
-  answer.headline = plan.front.empty() ? "No plan for " + where + "."
-                                       : where + ": " + options_of(RunRecord{question.model, plan.front[0].run});
+  answer.headline = headline_of(question, plan);
   answer.facts = {{"candidates", "candidates", Unit::kCount, count_of(plan.candidates)},
+                  {"surveyed", "looked at", Unit::kCount, count_of(plan.surveyed)},
                   {"simulated", "simulated", Unit::kCount, count_of(plan.simulated)},
                   {"fitting", "of these fit", Unit::kCount, count_of(plan.fitting)}};
   answer.columns = {{"mode", "mode", Unit::kText},
@@ -100,13 +215,13 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     built_whole = built_whole || each.outcome.built_whole;
     answer.rows.push_back(std::move(row));
   }
-  const auto hosted =
-      std::max_element(plan.front.begin(), plan.front.end(),
-                       [](const PlanEntry& a, const PlanEntry& b) { return a.outcome.host < b.outcome.host; });
-  if (!plan.front.empty() && hosted->outcome.host > kGiB) {
-    answer.notes.push_back("what is offloaded takes up to " + format_bytes(hosted->outcome.host) +
-                           " of the host's memory for each GPU");
+  if (plan.front.size() > 1 && plan.front[1].seconds() < plan.front[0].seconds()) {
+    answer.notes.push_back("the first is the plainest that is no more than " + format_fixed(100 * kAsFast, 0) +
+                           " % slower than the fastest: step times are not predicted better than that");
   }
+  if (!plan.front.empty()) add_whole_training(question, plan.front.front(), answer);
+  if (plan.front.empty() && plan.complete) answer.notes = tried_notes(question, plan);
+  add_host(question, plan, answer);
   if (built_whole) {
     answer.notes.emplace_back(
         "some would hold the whole model at its construction: it has to be made on the meta device, and what is needed "
@@ -121,10 +236,10 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   if (untimed) {
     answer.notes.emplace_back(
         "without a predicted step (an optimizer that steps on the host is not timed), a candidate is ordered by a "
-        "closed "
-        "form, work and traffic at the datasheet's rates with nothing hidden: it ranks, it does not predict");
+        "closed form, work and traffic at the datasheet's rates: it ranks, it does not predict");
   }
-  if (!plan.complete) answer.notes.emplace_back("stopped early: the best that was found by then");
+  if (!plan.complete)
+    answer.notes.emplace_back("stopped early: the best that was found by then, and others may be better");
   if (plan.front.empty() && question.run.uses_trainer() && question.gpus > 1) {
     answer.notes.emplace_back(
         "in the Trainer DDP and, of causal models with a tied head, FSDP2 are modelled (docs/parallel.md); --loop bare "

@@ -4,18 +4,29 @@
 #include <span>
 #include <variant>
 
+#include "memcalc/spec/rules.h"
+
 namespace memcalc {
 namespace {
 
 constexpr std::int32_t kMostTensor = 16;
 constexpr std::int32_t kMostContext = 16;
-constexpr std::int32_t kMostPipeline = 16;
+constexpr std::int32_t kMostPipeline = 24;
 constexpr std::int32_t kMostMicroBatch = 256;
 
 std::vector<std::int32_t> powers_up_to(std::int64_t limit) {
   std::vector<std::int32_t> powers;
   for (std::int32_t each = 1; each <= limit; each *= 2) powers.push_back(each);
   return powers;
+}
+
+/// Divisors of `whole`: stages need no power of two (144 GPUs in hosts of 8 make 18).
+std::vector<std::int32_t> divisors_up_to(std::int64_t limit, std::int64_t whole) {
+  std::vector<std::int32_t> divisors;
+  for (std::int32_t each = 1; each <= limit; ++each) {
+    if (whole % each == 0) divisors.push_back(each);
+  }
+  return divisors;
 }
 
 /// What ranks that see different data share, and what of it lives on the host. FSDP1 is not searched: FSDP2 shards the
@@ -43,6 +54,12 @@ constexpr Sharding kShardings[] = {{DataParallel::kDdp, kTorch},
                                    {DataParallel::kMegatronDist, kMegatron},
                                    {DataParallel::kDdp, kMegatron}};
 constexpr Sharding kNoReplicas[] = {{DataParallel::kNone, kTorch}, {DataParallel::kNone, kMegatron}};
+// Ranks that share the sequences of one replica share parameters, too.
+constexpr Sharding kContextRanks[] = {{DataParallel::kNone, kTorch},
+                                      {DataParallel::kFsdp2, kTorch},
+                                      {DataParallel::kFsdp2, kTorch, false},
+                                      {DataParallel::kNone, kMegatron},
+                                      {DataParallel::kMegatronDist, kMegatron}};
 // DeepSpeed on one GPU: nothing is shared, but its states may live on the host.
 constexpr Sharding kOneGpu[] = {{DataParallel::kNone, kTorch},
                                 {DataParallel::kDsZero2, kDeepSpeed},
@@ -93,16 +110,19 @@ Way way_of(const PlanQuestion& question, const Sharding& sharding) {
 
 std::span<const Sharding> shardings_of(const PlanQuestion& question, const Choice& layout) {
   if (replicas_of(question, layout) > 1) return kShardings;
-  return question.gpus == 1 ? std::span<const Sharding>(kOneGpu) : kNoReplicas;
+  if (question.gpus == 1) return kOneGpu;
+  return layout.context > 1 ? std::span<const Sharding>(kContextRanks) : kNoReplicas;
 }
 
 /// Sizes of a layout and its pipeline's schedule.
 std::vector<Choice> layouts_of(const PlanQuestion& question) {
   std::vector<Choice> layouts;
   const auto sizes = [&](std::int64_t most) { return powers_up_to(std::min(most, question.gpus)); };
+  const std::vector<std::int32_t> stages =
+      divisors_up_to(std::min<std::int64_t>(kMostPipeline, question.gpus), question.gpus);
   for (const std::int32_t tensor : sizes(kMostTensor)) {
     for (const std::int32_t context : sizes(kMostContext)) {
-      for (const std::int32_t pipeline : sizes(kMostPipeline)) {
+      for (const std::int32_t pipeline : stages) {
         if (question.gpus % (std::int64_t{tensor} * context * pipeline) != 0) continue;
         for (const std::int32_t expert : sizes(experts_of(question.model))) {
           for (const Timing& timing : kTimings) {
@@ -130,6 +150,23 @@ Precision without_autocast(Precision precision) {
     case Precision::kTf32: return Precision::kFp32;
     default: return precision;
   }
+}
+
+/// Megatron spreads layers evenly or not at all; where they do not divide, the embedding and the loss take a layer's
+/// place (Llama-3.1-405B's 126 layers were made for that: "The Llama 3 Herd of Models", 3.3.2), or the first and last
+/// stage are told their numbers. Torch's pipelines spread a remainder by themselves.
+void spread_layers(std::int64_t layers, Parallel& p) {
+  const std::int64_t chunks = p.pipeline * p.virtual_stages;
+  if (chunks == 1 || layers % chunks == 0 || layers < chunks) return;
+  MegatronLayout& megatron = std::get<MegatronLayout>(p.layout);
+  megatron.counts_loss = (layers + 1) % chunks == 0 || (layers + 2) % chunks == 0;
+  megatron.counts_embedding = (layers + 2) % chunks == 0;
+  if (megatron.counts_loss || p.virtual_stages > 1) return;
+  const std::int64_t each = layers / chunks + 1;
+  const std::int64_t ends = layers - each * (chunks - 2);
+  if (ends < 2) return;                          // the rules say that they cannot be spread
+  megatron.first_stage_layers = (ends + 1) / 2;  // the last stage has the logits
+  megatron.last_stage_layers = ends / 2;
 }
 
 void set_way(RunSpec& run, Way way) {
@@ -215,7 +252,7 @@ const char* contradiction_in(const PlanQuestion& question, const Choice& c) {
 }
 
 const char* unsaid_in_settings(const PlanQuestion& question, const Choice& c) {
-  if (question.emit != Emit::kTrainer) return nullptr;
+  if (question.emit != Emit::kTrainer && !question.run.uses_trainer()) return nullptr;
   // transformers 5.17, training_args.py: gradient_checkpointing is of every layer, and fsdp_config's form likewise.
   if (c.checkpointing == Checkpointing::kSelective) return "TrainingArguments has no selective checkpointing";
   if (c.checkpoint_every > 1) return "TrainingArguments checkpoints every layer or none";
@@ -241,6 +278,7 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   if (c.offload_parameters) p.offload_parameters = OffloadTo::kHost;
   set_way(run, c.way);
   p.sequence_parallel = c.way == Way::kMegatron && c.tensor > 1;
+  if (c.way == Way::kMegatron) spread_layers(shared_sizes(question.model).layers.value_or(0), p);
   run.batch_size = c.micro_batch;
   run.training().checkpointing = c.checkpointing;
   run.training().checkpoint_every = c.checkpoint_every;

@@ -144,18 +144,20 @@ void add_fsdp2(const Parallel& p, Script& script) {
   if (mesh.fsdp_param_dtype || mesh.fsdp_reduce_dtype) {
     script.import("from torch.distributed.fsdp import MixedPrecisionPolicy");
     const auto type = [](const auto& dtype) { return dtype ? std::string(torch_type(*dtype)) : std::string("None"); };
-    script.add("    policy = MixedPrecisionPolicy(param_dtype=" + type(mesh.fsdp_param_dtype) +
-               ", reduce_dtype=" + type(mesh.fsdp_reduce_dtype) + ")");
+    script.add("    policy = MixedPrecisionPolicy(");
+    script.add("        param_dtype=" + type(mesh.fsdp_param_dtype) + ", reduce_dtype=" + type(mesh.fsdp_reduce_dtype) +
+               ")");
     more += ", mp_policy=policy";
   }
   if (p.offload_parameters == OffloadTo::kHost) {
     script.import("from torch.distributed.fsdp import CPUOffloadPolicy");
-    more += ", offload_policy=CPUOffloadPolicy()";
+    more += ",\n            offload_policy=CPUOffloadPolicy()";
   }
   // The root's default is to keep what it gathered.
   more += std::string(", reshard_after_forward=") + (mesh.reshard_after_forward ? "True" : "False");
   script.add("    for module in [*layers, model]:");
-  script.add("        fully_shard(module, " + more + ")");
+  script.add("        fully_shard(");
+  script.add("            module, " + more + ")");
 }
 
 void add_data_parallel(const Parallel& p, Script& script) {

@@ -1,0 +1,150 @@
+#include "memcalc/plan/short_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <variant>
+
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/rules.h"
+#include "memcalc/spec/run_names.h"
+
+namespace memcalc {
+namespace {
+
+constexpr Bytes kEndless = Bytes{1} << 60U;  // of a card that no run fills: what happens on a full one is not asked
+
+/// Layers after which the kinds of layers begin again; 0: they do not.
+std::int64_t period_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::int64_t {
+        if constexpr (requires { spec.dense_layers; }) {
+          const auto& dense = spec.dense_layers;
+          if (std::find(dense.begin(), dense.end(), true) != dense.end()) return 0;
+        }
+        if constexpr (requires { spec.sliding_layers; }) {
+          const std::vector<bool>& sliding = spec.sliding_layers;
+          for (std::size_t period = 1; 2 * period <= sliding.size(); ++period) {
+            if (std::equal(sliding.begin() + static_cast<std::ptrdiff_t>(period), sliding.end(), sliding.begin())) {
+              return static_cast<std::int64_t>(period);
+            }
+          }
+          return sliding.empty() ? 1 : 0;
+        }
+        return 1;
+      },
+      model.architecture);
+}
+
+/// First layers that are of another kind.
+std::int64_t first_layers_of(const ModelSpec& model) {
+  return std::visit(
+      [](const auto& spec) -> std::int64_t {
+        if constexpr (requires { spec.first_k_dense_replace; }) return spec.first_k_dense_replace;
+        return 0;
+      },
+      model.architecture);
+}
+
+/// The line through both at `layers`.
+struct Line {
+  double share = 0;  // of the difference, to be added to the value at `more`
+  [[nodiscard]] double at(double few, double more) const { return more + share * (more - few); }
+  [[nodiscard]] Bytes at(Bytes few, Bytes more) const {
+    return static_cast<Bytes>(std::llround(at(static_cast<double>(few), static_cast<double>(more))));
+  }
+};
+
+Bytes peak_of(const Report& report, Phase phase) { return report.memory.phase_peaks[static_cast<std::size_t>(phase)]; }
+
+Outcome extended(const Report& few, const Report& more, const Line& line, Bytes usable) {
+  const Outcome of_few = outcome_of(few), of_more = outcome_of(more);
+  Outcome outcome = of_more;
+  outcome.allocated = 0;
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    outcome.allocated = std::max(outcome.allocated, line.at(peak_of(few, phase), peak_of(more, phase)));
+  }
+  outcome.reserved = outcome.allocated;
+  outcome.needed = outcome.allocated + line.at(of_few.needed - of_few.reserved, of_more.needed - of_more.reserved);
+  // An error is a share of what is reserved, and what is assumed of the card.
+  outcome.error = line.at(of_few.error, of_more.error);
+  outcome.host = line.at(of_few.host, of_more.host);
+  outcome.headroom = usable - outcome.needed;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, usable);
+  if (of_few.speed && of_more.speed) {
+    Speed& speed = *outcome.speed;
+    speed.step_seconds = line.at(of_few.speed->step_seconds, of_more.speed->step_seconds);
+    const double slower = of_more.speed->step_seconds / speed.step_seconds;
+    speed.samples_per_second *= slower;
+    speed.tokens_per_second *= slower;
+    speed.mfu = 0;  // of a short model
+  }
+  return outcome;
+}
+
+Outcome refused(const std::exception& error) {
+  Refusal refusal = refusal_of(error);
+  Outcome outcome;
+  outcome.refusal = std::move(refusal.reason);
+  outcome.own_fault = refusal.own_fault;
+  outcome.rule = std::move(refusal.rule);
+  return outcome;
+}
+
+bool is_paged(Optimizer optimizer) { return name_of(optimizer).starts_with("paged"); }
+
+}  // namespace
+
+std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const Choice& choice) {
+  const std::optional<std::int64_t> layers = shared_sizes(model).layers;
+  const std::int64_t period = period_of(model);
+  if (!layers || period == 0) return std::nullopt;
+  const std::int64_t chunks = std::int64_t{choice.pipeline} * choice.virtual_stages;
+  const std::int64_t step = std::lcm(std::lcm(chunks, period), std::int64_t{choice.checkpoint_every});
+  // Where a layer's parameters are gathered, those of the next ones are, too, and buffers wait behind it: with fewer
+  // than 4 layers they are not all there.
+  const bool gathers = choice.data_parallel == DataParallel::kFsdp2 || choice.data_parallel == DataParallel::kDsZero3;
+  const std::int64_t fewest = first_layers_of(model) + (gathers && choice.pipeline == 1 ? 4 : 2);
+  // A remainder stays the same, so that the same stages hold a layer more.
+  ShortLengths lengths{.few = *layers % step};
+  while (lengths.few < fewest) lengths.few += step;
+  lengths.more = lengths.few + std::max<std::int64_t>(step, step == 1 ? 2 : 1);
+  // Two runs of few layers each; what does not depend on them is done twice.
+  if (2 * (lengths.few + lengths.more) > *layers) return std::nullopt;
+  return lengths;
+}
+
+Survey surveyed(const PlanQuestion& question, const Choice& choice) {
+  const std::optional<ShortLengths> lengths = short_lengths_of(question.model, choice);
+  const RunSpec run = run_of(question, choice);
+  const auto* megatron = std::get_if<MegatronLayout>(&run.parallel.layout);
+  const bool told = megatron != nullptr && megatron->first_stage_layers + megatron->last_stage_layers > 0;
+  if (!lengths || told) return {simulated(question, choice), true};
+  DeviceSpec card = question.device;
+  if (!is_paged(run.training().optimizer)) card.memory_bytes = kEndless;
+  try {
+    ModelSpec model = question.model;
+    set_layers(model, lengths->few);
+    const Report few = estimate(model, run, card);
+    set_layers(model, lengths->more);
+    const Report more = estimate(model, run, card);
+    const auto all = static_cast<double>(*shared_sizes(question.model).layers);
+    const Line line{(all - static_cast<double>(lengths->more)) / static_cast<double>(lengths->more - lengths->few)};
+    return {extended(few, more, line, question.device.usable_bytes())};
+  } catch (const std::exception& error) {
+    return {refused(error)};
+  }
+}
+
+Outcome simulated(const PlanQuestion& question, const Choice& choice) {
+  DeviceSpec card = question.device;
+  const RunSpec run = run_of(question, choice);
+  if (!is_paged(run.training().optimizer)) card.memory_bytes = kEndless;
+  Outcome outcome = outcome_of(Candidate{question.model, run, card, true});
+  if (!outcome.answered()) return outcome;
+  outcome.headroom = question.device.usable_bytes() - outcome.needed;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, question.device.usable_bytes());
+  return outcome;
+}
+
+}  // namespace memcalc
