@@ -278,6 +278,22 @@ TEST(Plan, TheFirstIsThePlainestOfTheFastest) {
   EXPECT_GT(strangeness_of(strange), strangeness_of({.data_parallel = DataParallel::kDsZero3, .way = Way::kDeepSpeed}));
 }
 
+// Where the host is slow to issue kernels, micro-batches of one are many times slower than one of all; that says
+// nothing of the latter, which was once left out for it.
+TEST(Plan, FindsTheLargeMicroBatchOfASmallModel) {
+  PlanQuestion asked{.model = registry().model("vit-large"), .device = registry().device("h100-sxm")};
+  asked.run = resolve(asked.model, {.precision = Precision::kAmpBf16, .loop = Loop::kBare}).run;
+  asked.gpus = 4;
+  asked.global_batch = 256;
+  asked.frameworks = {Framework::kDeepSpeed};
+  const Outcome one =
+      simulated(asked, {.micro_batch = 64, .data_parallel = DataParallel::kDsZero1, .way = Way::kDeepSpeed});
+  ASSERT_TRUE(one.fits() && one.speed.has_value());
+  const Plan plan = make_plan(asked);
+  ASSERT_FALSE(plan.front.empty());
+  EXPECT_LE(plan.front.front().seconds(), one.speed->step_seconds * (1 + kAsFast));
+}
+
 // Two short models tell what a whole one allocates, and how long its step takes. In a pipeline they tell too little: in
 // the short one the last stage, with the logits, needs most, in the whole one the first.
 TEST(Plan, ShortModelsTellOfTheWhole) {

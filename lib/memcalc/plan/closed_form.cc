@@ -71,6 +71,15 @@ void add_accounting(const Report& report, ClosedForm& form) {
   }
 }
 
+/// Where two sequences take no longer than one, the card waits for the host.
+double launch_seconds_of(const std::optional<Report>& one, const std::optional<Report>& two) {
+  if (!one || !two || !one->time || !two->time) return 0;
+  const auto busy = [](const Report& report) {
+    return report.time->step.forward_seconds + report.time->step.backward_seconds;
+  };
+  return std::max(0.0, 2 * busy(*one) - busy(*two));
+}
+
 double forward_peak(const Report& report) {
   return static_cast<double>(report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)]);
 }
@@ -105,6 +114,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     if (!of_way[0]) continue;
     ClosedForm form;
     add_accounting(*of_way[0], form);
+    form.launch_seconds = launch_seconds_of(of_way[1], of_way[2]);  // without checkpointing
     for (std::size_t saving = 0; saving < kSavingCount; ++saving) {
       const auto& one = of_way[1 + saving * kBatches.size()];
       const auto& two = of_way[2 + saving * kBatches.size()];
@@ -172,6 +182,7 @@ double ranking_seconds(const ClosedForm& form, const PlanQuestion& question, con
   const bool half = question.run.precision != Precision::kFp32 && question.run.precision != Precision::kTf32;
   const double peak = half ? question.device.bf16_flops_per_second : question.device.tf32_flops_per_second;
   double seconds = flops * batch / (static_cast<double>(question.gpus) * std::max(peak, 1.0));
+  seconds += form.launch_seconds * micro_batches / c.pipeline;
   // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2.2: (p - 1) / (v m).
   if (c.schedule != PipelineSchedule::kZeroBubble) {
     seconds *= 1 + (c.pipeline - 1) / (static_cast<double>(c.virtual_stages) * micro_batches);

@@ -16,6 +16,7 @@ struct ClosedForm {
   std::array<double, 3> activation_bytes{};  // of a sequence, by Checkpointing: a lower bound
   double forward_backward_flops = 0;         // of a sequence
   double forward_flops = 0;
+  double launch_seconds = 0;  // of a micro-batch, however small: what the host takes to issue its kernels
 };
 
 /// The ways differ in what they hold of a sequence: autocast, FSDP2's bfloat16, Megatron's operators.

@@ -107,7 +107,8 @@ std::vector<std::string> tried_notes(const PlanQuestion& question, const Plan& p
         note += ", and " + format_bytes(outcome.host) + " of the host for each GPU";
       }
     } else {
-      note += each.refused.empty() ? "all that was looked at is refused" : "none is possible, most for: " + each.refused;
+      note +=
+          each.refused.empty() ? "all that was looked at is refused" : "none is possible, most for: " + each.refused;
     }
     notes.push_back(note + " (" + format_count(count_of(each.surveyed)) + " of " +
                     format_count(count_of(each.candidates)) + " looked at)");
