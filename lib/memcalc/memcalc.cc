@@ -1,6 +1,8 @@
 // The whole flow on one screen. Read this first. What else the facade shows of a run stands in facade/.
 #include "memcalc/memcalc.h"
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -10,6 +12,8 @@
 #include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/rank_reports.h"
+#include "memcalc/spec/native_format.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
@@ -51,6 +55,16 @@ Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpe
 
 Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
+  const Quantization packing = run.fine_tuning.quantization;
+  if (!keeps_packed(packing, device)) {
+    Report report = estimate(model, dequantized(run), device);
+    report.assumptions.insert(report.assumptions.begin(),
+                              fmt::format("weights in {} are dequantised to {}: transformers keeps them packed from "
+                                          "compute capability {} on",
+                                          name_of(packing), name_of(weights_dtype_of(run)),
+                                          packing == Quantization::kMxfp4 ? "7.5" : "8.9"));
+    return report;
+  }
   if (!run.parallel.is_parallel()) return estimate_rank(model, run, device, 0);
   RankReports ranks;
   for (const RankGroup& group : distinct_ranks(model, run, device)) {
@@ -61,7 +75,8 @@ Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
 
 Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device) {
   Report report = estimate(model, run.run, device);
-  report.assumptions.insert(report.assumptions.begin(), run.assumptions.begin(), run.assumptions.end());
+  report.assumptions.insert(report.assumptions.begin() + report.leading_assumptions, run.assumptions.begin(),
+                            run.assumptions.end());
   return report;
 }
 

@@ -21,8 +21,6 @@ FIXED_IN_CODE = {
     "Gemma 2": {"hidden_act"},  # hidden_activation is what counts
     "Gemma 3": {"rope_scaling", "vision_config"},  # the text model
     "Phi": {"attention_bias", "lm_head_bias", "mlp_bias", "rope_scaling"},  # no memory depends on the angles
-    "DeepSeek-V3/R1": {"quantization_config"},  # trained as dequantised
-    "gpt-oss": {"quantization_config"},
     "BART": {"normalize_before", "add_final_layer_norm"},
     "CLIP": {"hidden_act", "attention_dropout", "layer_norm_eps"},  # the towers have their own
 }

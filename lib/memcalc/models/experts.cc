@@ -18,15 +18,6 @@ constexpr Operator kNe{"aten::ne"}, kGt{"aten::gt"}, kLt{"aten::lt"}, kEq{"aten:
 constexpr Operator kIndexPut{"aten::index_put_"}, kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"},
     kClamp{"aten::clamp"};
 
-/// _default_apply_gate
-Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
-  std::vector<Tensor> parts = split(gate_up, -1, 2);
-  Tensor activated = activation_function(act_fn, parts[0]);
-  Tensor gated = std::move(activated) * parts[1];
-  drop(parts[0], parts[1]);
-  return gated;
-}
-
 /// _grouped_linear
 Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& offsets, const Tensor& bias,
                       bool is_transposed) {
@@ -36,7 +27,16 @@ Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& o
   return out;
 }
 
-/// inv_perm[perm] = arange(perm.size(0))
+}  // namespace
+
+Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
+  std::vector<Tensor> parts = split(gate_up, -1, 2);
+  Tensor activated = activation_function(act_fn, parts[0]);
+  Tensor gated = std::move(activated) * parts[1];
+  drop(parts[0], parts[1]);
+  return gated;
+}
+
 Tensor inverse_permutation(const Tensor& perm) {
   Tensor inverse = perm.tape().empty(perm.shape(), DType::kInt64, kEmptyLike);
   perm.tape().scratch(perm.bytes(), kArange);
@@ -45,8 +45,6 @@ Tensor inverse_permutation(const Tensor& perm) {
   perm.tape().kernel(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
   return inverse;
 }
-
-}  // namespace
 
 Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options)
     : num_experts(experts.count), act_fn(spec.hidden_act), options(options) {
@@ -66,6 +64,12 @@ Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsS
   if (options.has_bias) gate_up_proj_bias = bias("gate_up_proj_bias", gate_up);
   down_proj = weight("down_proj", experts.intermediate_size, spec.hidden_size);
   if (options.has_bias) down_proj_bias = bias("down_proj_bias", spec.hidden_size);
+  packed = b.remember_experts(options.has_bias ? 4 : 2);
+  if (!packed) return;
+  packed->has_biases = options.has_bias;
+  packed->gate_up_proj = {.experts = num_experts, .out_features = gate_up, .in_features = spec.hidden_size, .parts = 2};
+  packed->down_proj = {
+      .experts = num_experts, .out_features = spec.hidden_size, .in_features = experts.intermediate_size, .parts = 1};
 }
 
 Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
@@ -129,7 +133,12 @@ Routing Experts::local(Routing routing) const {
 
 // MoeExpertsParallel: every rank has all tokens; what its experts make of theirs is summed.
 Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
-  if (hidden_states.tape().phase == Phase::kDecode) return forward_batched(hidden_states, top_k_index, top_k_weights);
+  const bool decodes = hidden_states.tape().phase == Phase::kDecode;
+  if (packed && packed->gate_up_proj.kind == Quantization::kFp8) {
+    return decodes ? forward_batched_fp8(hidden_states, top_k_index, top_k_weights)
+                   : forward_grouped_fp8(hidden_states, top_k_index, top_k_weights);
+  }
+  if (decodes) return forward_batched(hidden_states, top_k_index, top_k_weights);
   if (ranks() == 1) return forward_grouped(hidden_states, top_k_index, top_k_weights);
   const Tensor whole = all_reduce_backward(hidden_states, ranks());
   return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights), ranks());

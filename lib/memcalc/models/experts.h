@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/models/rotary_decoder.h"
 
 namespace memcalc {
@@ -40,6 +41,7 @@ struct Experts {
   Tensor gate_up_proj, gate_up_proj_bias, down_proj, down_proj_bias;
   std::string act_fn;
   Options options;
+  std::shared_ptr<PackedExperts> packed;  // null: weights as they are
 
   Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options);
 
@@ -61,7 +63,17 @@ struct Experts {
   /// matrices of the chosen experts are copied, for each token and expert.
   [[nodiscard]] Tensor forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
                                        const Tensor& top_k_weights) const;
+  /// fp8_grouped_mm_experts_forward and fp8_batched_mm_experts_forward, of FP8Experts (packed_experts.cc).
+  [[nodiscard]] Tensor forward_grouped_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
+                                           const Tensor& top_k_weights) const;
+  [[nodiscard]] Tensor forward_batched_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
+                                           const Tensor& top_k_weights) const;
 };
+
+/// _default_apply_gate
+[[nodiscard]] Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn);
+/// inv_perm[perm] = arange(perm.size(0))
+[[nodiscard]] Tensor inverse_permutation(const Tensor& perm);
 
 /// The MLP of a layer that is either dense or a mixture.
 template <typename Mixture>

@@ -6,6 +6,7 @@
 #include "memcalc/models/experts.h"
 #include "memcalc/models/float32_rms_norm.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -136,10 +137,26 @@ struct GptOssMlp {
 
   /// The output and the router's scores.
   [[nodiscard]] std::pair<Tensor, Tensor> forward(const Tensor& input) const {
+    if (experts.packed && experts.packed->down_proj.kind == Quantization::kMxfp4) return forward_mxfp4(input);
     Tensor hidden_states = reshape(input, {-1, input.size(-1)});
     const Routing routing = experts.local(router.forward(hidden_states));
     hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
     return {reshape(hidden_states, input.shape()), routing.top_k_weights};
+  }
+
+ private:
+  /// integrations/mxfp4.py, mlp_forward and Mxfp4GptOssExperts.forward. The output and the router's logits.
+  [[nodiscard]] std::pair<Tensor, Tensor> forward_mxfp4(const Tensor& input) const {
+    Tensor hidden_states, router_logits, routed_out, intermediate_cache1;
+    const Locals locals(hidden_states, intermediate_cache1);
+    hidden_states = reshape(input, {-1, input.size(-1)});
+    router_logits = linear(hidden_states, router.weight, router.bias);
+    const Mxfp4Routing routing = mxfp4_routing(router_logits, router.top_k);
+    intermediate_cache1 = mxfp4_gathered_swiglu(hidden_states, experts.packed->gate_up_proj, routing);
+    routed_out = mxfp4_scattered(intermediate_cache1, experts.packed->down_proj, routing);
+    intermediate_cache1.reset();
+    routed_out = reshape(routed_out, input.shape());
+    return {std::move(routed_out), std::move(router_logits)};
   }
 };
 

@@ -115,6 +115,7 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   model->inactive_parameters = builder.inactive_parameters;
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
+  model->experts = std::move(builder.experts);
   return model;
 }
 

@@ -90,6 +90,7 @@ class Model {
   std::vector<Parameter> parameters;                            // in the order of module.parameters()
   std::int64_t inactive_parameters = 0;                         // of experts that a token does not take
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
+  std::vector<std::shared_ptr<PackedExperts>> experts;          // of layers that are mixtures, where weights are packed
   std::vector<Tensor> buffers;                                  // in the order in which they were made
   Shape input_features;   // of one sample, where it is neither token ids nor an RGB image
   Shape sample_labels;    // a user's own layers: of one sample; none: one label

@@ -4,6 +4,7 @@
 
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/hooked_module.h"
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/dtensor.h"
@@ -73,6 +74,16 @@ std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view
   layer->last_parameter = parameters.size() - 1;
   layer->first_parameter = parameters.size() - parameter_count;
   linear_layers.push_back(layer);
+  return layer;
+}
+
+std::shared_ptr<PackedExperts> ModuleBuilder::remember_experts(std::size_t parameter_count) {
+  if (fine_tuning.quantization == Quantization::kNone) return nullptr;
+  auto layer = std::make_shared<PackedExperts>();
+  layer->name = prefix_.substr(0, prefix_.size() - 1);
+  layer->last_parameter = parameters.size() - 1;
+  layer->first_parameter = parameters.size() - parameter_count;
+  experts.push_back(layer);
   return layer;
 }
 

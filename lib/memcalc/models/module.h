@@ -24,6 +24,7 @@ struct Parameter {
 };
 
 struct FineTunedLinear;
+struct PackedExperts;
 
 /// Makes parameters and buffers, and remembers them in registration order.
 class ModuleBuilder {
@@ -57,11 +58,16 @@ class ModuleBuilder {
   [[nodiscard]] std::shared_ptr<FineTunedLinear> remember_linear(std::string_view name, std::int64_t in,
                                                                  std::int64_t out, std::size_t parameter_count);
 
+  /// The experts of a layer, whose parameters were just made, in the module whose name is the prefix; null where no
+  /// weights are quantised.
+  [[nodiscard]] std::shared_ptr<PackedExperts> remember_experts(std::size_t parameter_count);
+
   Tape& tape;
   DType dtype;
   FineTuning fine_tuning;
   bool keeps_linear_layers = false;  // linear_layers has them even if fine-tuning leaves them alone
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // as remembered: in the order of named_modules()
+  std::vector<std::shared_ptr<PackedExperts>> experts;          // likewise
   std::vector<Parameter> parameters;
   std::int64_t inactive_parameters = 0;  // of experts that a token does not take
   /// The forward hook of enable_input_require_grads sits on the model's first embedding.

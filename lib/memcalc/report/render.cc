@@ -9,6 +9,7 @@
 
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/rule.h"
 
@@ -199,7 +200,10 @@ std::vector<std::string> setting_of(const Report& report) {
   if (training != nullptr) add_savings(*training, run.task, words);
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
-  if (tuning.quantization != Quantization::kNone) words.push_back(std::string(name_of(tuning.quantization)) + " base");
+  if (tuning.quantization != Quantization::kNone) {
+    const bool leaves_experts = has_experts(report.model) && !is_native(tuning.quantization);
+    words.push_back(std::string(name_of(tuning.quantization)) + (leaves_experts ? " base, experts not packed" : " base"));
+  }
   if (tuning.liger) words.emplace_back("Liger kernels");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache && training != nullptr) words.emplace_back("KV cache kept");

@@ -176,6 +176,7 @@ struct Report {
 
   std::string profile;  // "pytorch-2.11 / transformers-5.17"
   std::vector<std::string> assumptions;
+  std::int64_t leading_assumptions = 0;  // the first of them: what the run's own are to stand after
   std::vector<std::string> not_modelled;
 
   /// What the run needs of the card: device_used_bytes, or reserved where the card's context is not even assumed.

@@ -41,6 +41,9 @@ const BuiltRule kMarlinShape{"marlin-takes-layer", "--quantize --model",
                              "the Marlin kernel of quantize {} takes no layer of {} x {} ({}), and other kernels are "
                              "not modelled",
                              "inputs that are a multiple of 128, outputs of 64"};
+const BuiltRule kFp8Experts{"fp8-takes-experts", "--quantize --model",
+                            "the FP8 kernels take experts in blocks of 128 x 128 alone, and {} x {} is none ({})",
+                            "--quantize none"};
 const BuiltRule kPackedHead{"quantize-head-exists", "--quantize-head --model",
                             "this model has no output head of its own to pack: a tied one is the embedding's weight",
                             "no --quantize-head"};
@@ -118,8 +121,9 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,  &kKnownTorchvision,
                                      &kImageLargeEnough, &kGroupedExperts,
                                      &kLoraLayers,       &kLoraTarget,
                                      &kFreezeName,       &kFreezeNotAll,
-                                     &kMarlinShape,      &kPackedHead,
-                                     &kQuantizedLayers,  &kOffloadedParameterHooks,
+                                     &kMarlinShape,      &kFp8Experts,
+                                     &kPackedHead,       &kQuantizedLayers,
+                                     &kOffloadedParameterHooks,
                                      &kTpDivides,        &kTpExperts,
                                      &kTpPlan,           &kTpNorm,
                                      &kTpRowBias,        &kTpLayers,

@@ -26,7 +26,7 @@ namespace rules {
 extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kLitGptModels, kImageLargeEnough,
     kGroupedExperts;
 // Adapters, quantised weights, frozen parameters
-extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kPackedHead,
+extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kFp8Experts, kPackedHead,
     kQuantizedLayers, kOffloadedParameterHooks;
 // torch: tensor parallelism, FSDP, context parallelism, pipelines
 extern const BuiltRule kTpDivides, kTpExperts, kTpPlan, kTpNorm, kTpRowBias, kTpLayers;

@@ -13,12 +13,23 @@
 namespace memcalc {
 
 /// --quantize: how the weights of linear layers are stored. bitsandbytes, from a 16-bit checkpoint: kNf4Double
-/// quantises the block scales again. kGptq4, kAwq4: 4 bits, quantised beforehand; inference only.
-enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4 };
+/// quantises the block scales again. The others were quantised beforehand, for inference only: kGptq4, kAwq4: 4 bits;
+/// kMxfp4: gpt-oss' experts, 4 bits in blocks of 32; kFp8: 8 bits in blocks of 128 x 128, as DeepSeek-V3 is stored.
+enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4, kMxfp4, kFp8 };
+
+/// In gptqmodel's Marlin kernel.
+[[nodiscard]] constexpr bool is_marlin(Quantization kind) {
+  return kind == Quantization::kGptq4 || kind == Quantization::kAwq4;
+}
 
 /// Quantised beforehand: loaded packed.
 [[nodiscard]] constexpr bool is_prequantized(Quantization kind) {
-  return kind == Quantization::kGptq4 || kind == Quantization::kAwq4;
+  return is_marlin(kind) || kind == Quantization::kMxfp4 || kind == Quantization::kFp8;
+}
+
+/// Formats in which authors publish a model itself, so that from_pretrained loads it packed without being asked.
+[[nodiscard]] constexpr bool is_native(Quantization kind) {
+  return kind == Quantization::kMxfp4 || kind == Quantization::kFp8;
 }
 
 /// --lora: peft's LoraConfig, as get_peft_model applies it.

@@ -12,6 +12,7 @@
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/native_format.h"
 
 namespace memcalc {
 namespace {
@@ -225,8 +226,8 @@ ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   const std::string model_type = config.required_string("model_type");
   const Family& family = family_of(config, model_type);
   HfReader reader(config, model_type);
-  reader.only_absent("quantization_config");
   ModelSpec model;
+  model.checkpoint_quantization = checkpoint_quantization(reader, model_type);
   model.name = std::move(name);
   model.model_type = model_type;
   model.architecture = family.read(reader);

@@ -32,6 +32,14 @@ std::int64_t trained_context(const ModelSpec& model) {
       model.architecture);
 }
 
+bool has_experts(const ModelSpec& model) {
+  return std::holds_alternative<MixtralSpec>(model.architecture) ||
+         std::holds_alternative<Qwen3MoeSpec>(model.architecture) ||
+         std::holds_alternative<GptOssSpec>(model.architecture) ||
+         std::holds_alternative<DeepseekV2Spec>(model.architecture) ||
+         std::holds_alternative<DeepseekV3Spec>(model.architecture);
+}
+
 bool is_vision(const ModelSpec& model) {
   return std::holds_alternative<VitSpec>(model.architecture) ||
          std::holds_alternative<TorchvisionSpec>(model.architecture);

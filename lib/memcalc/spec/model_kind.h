@@ -38,6 +38,9 @@ namespace memcalc {
 /// True for families that predict the next token of their one sequence.
 [[nodiscard]] bool is_decoder(const ModelSpec& model);
 
+/// A decoder some of whose layers are mixtures of experts.
+[[nodiscard]] bool has_experts(const ModelSpec& model);
+
 /// True for models that classify images.
 [[nodiscard]] bool is_vision(const ModelSpec& model);
 

@@ -12,6 +12,7 @@
 #include "memcalc/base/dtype.h"
 #include "memcalc/spec/architecture_changes.h"
 #include "memcalc/spec/custom_spec.h"
+#include "memcalc/spec/fine_tuning.h"
 #include "memcalc/spec/weights.h"
 
 namespace memcalc {
@@ -330,6 +331,7 @@ struct ModelSpec {
   std::string model_type;       // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
   std::optional<DType> checkpoint_dtype;             // torch_dtype / dtype of config.json; else that of the weights
+  Quantization checkpoint_quantization = Quantization::kNone;  // quantization_config of config.json: mxfp4, fp8
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it
   std::string source;                                // where the values come from
   std::string date;                                  // when they were read, ISO 8601

@@ -29,7 +29,15 @@ constexpr Rule kLora[] = {
 
 // --- a quantised base
 
-bool is_prequantized(const RuleQuestion& q) { return is_prequantized(q.run.fine_tuning.quantization); }
+Quantization packing_of(const RuleQuestion& q) { return q.run.fine_tuning.quantization; }
+bool is_prequantized(const RuleQuestion& q) { return is_prequantized(packing_of(q)); }
+bool is_marlin(const RuleQuestion& q) { return is_marlin(packing_of(q)); }
+
+/// Decoders whose layers are nn.Linear: GPT-2's are Conv1D, which replace_with_fp8_linear leaves.
+bool has_fp8_layers(const RuleQuestion& q) {
+  return is_decoder(q.model) && !is_family<Gpt2Spec>(q) && !is_family<GptOssSpec>(q) && !is_custom(q.model) &&
+         q.model.model_type != kLitGptType;
+}
 
 constexpr Rule kQuantized[] = {
     {.id = "quantize-of-transformers",
@@ -38,11 +46,34 @@ constexpr Rule kQuantized[] = {
                 "torchvision's",
      .accepted = "--quantize none",
      .broken = is_family<TorchvisionSpec>},
+    {.id = "quantize-native-to-infer",
+     .options = "--quantize --infer",
+     .message = "quantize {--quantize}: transformers does not train weights in this format",
+     .accepted = "--infer, or --quantize none, which dequantises the checkpoint",
+     .broken = [](const RuleQuestion& q) { return is_native(packing_of(q)) && trains(q); }},
     {.id = "quantize-to-infer",
      .options = "--quantize --infer",
      .message = "quantize {--quantize}: weights that were quantised beforehand are only modelled for inference",
      .accepted = "--infer, or --quantize nf4, nf4-double, int8 with --lora R",
      .broken = [](const RuleQuestion& q) { return is_prequantized(q) && trains(q); }},
+    {.id = "quantize-mxfp4-of-gpt-oss",
+     .options = "--quantize --model",
+     .message = "quantize mxfp4: transformers has it for the experts of gpt-oss, and {model} is one of {family}",
+     .accepted = "--quantize nf4, nf4-double, int8, none",
+     .broken = [](const RuleQuestion& q) { return packing_of(q) == Quantization::kMxfp4 && !is_family<GptOssSpec>(q); }},
+    {.id = "quantize-fp8-layers",
+     .options = "--quantize --model",
+     .message = "quantize fp8: transformers' FP8Linear and FP8Experts (which have no biases) are modelled for decoders "
+                "of nn.Linear layers, and {model} is none",
+     .accepted = "--quantize none",
+     .broken = [](const RuleQuestion& q) { return packing_of(q) == Quantization::kFp8 && !has_fp8_layers(q); }},
+    {.id = "quantize-experts-apart",
+     .options = "--quantize --model",
+     .message = "quantize {--quantize}: transformers 5 cannot load such checkpoints of {model}, which hold each expert "
+                "by itself: it has a layer's experts in one parameter and would leave that random (gptqmodel's own "
+                "loader and vLLM read them)",
+     .accepted = "--quantize nf4, nf4-double, int8, none",
+     .broken = [](const RuleQuestion& q) { return is_marlin(q) && has_experts(q.model); }},
     {.id = "quantize-group-size",
      .options = "--group-size --quantize",
      .message = "group size {--group-size}: gptqmodel's Marlin kernel is modelled with groups of 32, 64 or 128 numbers",
@@ -50,7 +81,7 @@ constexpr Rule kQuantized[] = {
      .broken =
          [](const RuleQuestion& q) {
            const std::int64_t size = q.run.fine_tuning.group_size;
-           return is_prequantized(q) && size != 32 && size != 64 && size != 128;
+           return is_marlin(q) && size != 32 && size != 64 && size != 128;
          }},
     {.id = "quantize-in-16-bit",
      .options = "--precision --quantize",

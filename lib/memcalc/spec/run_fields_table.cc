@@ -55,8 +55,10 @@ bool attends(const RunRecord& r) {
 }
 bool has_targets(const RunRecord& r) { return r.run.task == Task::kSeq2Seq && trains(r); }
 bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }
-bool is_quantized_beforehand(const RunRecord& r) { return is_prequantized(r.run.fine_tuning.quantization); }
-bool packs_by_bitsandbytes(const RunRecord& r) { return is_quantized(r) && !is_quantized_beforehand(r); }
+bool is_in_marlin(const RunRecord& r) { return is_marlin(r.run.fine_tuning.quantization); }
+bool packs_by_bitsandbytes(const RunRecord& r) {
+  return is_quantized(r) && !is_prequantized(r.run.fine_tuning.quantization);
+}
 bool packs_nf4(const RunRecord& r) {
   const Quantization kind = r.run.fine_tuning.quantization;
   return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
@@ -361,7 +363,7 @@ const Field kFields[] = {
     row("--lora-head", "lora_head", G::kFineTuning, K::kFlag, "", "a classifier is trained in full (peft's task_type)",
         {.set = put<&R::lora_trains_head>, .get = take<&Lora::trains_head>, .exists = adapts, .belongs_to = kLora}),
     row("--quantize", "quantize", G::kFineTuning, K::kName, "Q",
-        "nf4, nf4-double, int8; to infer also gptq4, awq4 [none]",
+        "nf4, nf4-double, int8; to infer also gptq4, awq4, mxfp4, fp8 [none, or as stored]",
         {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),
     row("--quantize-head", "quantize_head", G::kFineTuning, K::kFlag, "", "the output head is packed, too (LitGPT)",
         {.set = put<&R::packs_head>,
@@ -387,7 +389,7 @@ const Field kFields[] = {
         {.unit = "numbers",
          .set = put<&R::group_size>,
          .get = take<&T::group_size>,
-         .exists = is_quantized_beforehand,
+         .exists = is_in_marlin,
          .belongs_to = "--quantize gptq4 or awq4"}),
     row("--prepare-kbit", "prepare_kbit", G::kFineTuning, K::kFlag, "", "prepare_model_for_kbit_training [with both]",
         {.negative = "--no-prepare-kbit",

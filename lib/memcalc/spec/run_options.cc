@@ -7,6 +7,7 @@
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/loaded_dtype.h"
+#include "memcalc/spec/native_format.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
@@ -170,11 +171,13 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
   return options.skipped_steps.value_or(0);
 }
 
-FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::vector<std::string>& assumptions) {
+FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
+                               std::vector<std::string>& assumptions) {
+  const bool is_litgpt = model.model_type == kLitGptType;
   FineTuning tuning;
   tuning.frozen = options.frozen;
   tuning.liger = options.liger;
-  tuning.quantization = options.quantization.value_or(Quantization::kNone);
+  tuning.quantization = resolve_quantization(model, options, run, assumptions);
   const bool quantized = tuning.quantization != Quantization::kNone;
   if (options.lora_rank) {
     tuning.lora = {.rank = *options.lora_rank,
@@ -196,9 +199,17 @@ FineTuning resolve_fine_tuning(const RunOptions& options, bool is_litgpt, std::v
   tuning.quant_storage = options.quant_storage;
   tuning.bitsandbytes = options.bitsandbytes;
   tuning.keeps_packed_inputs = options.bitsandbytes && keeps_packed_inputs(*options.bitsandbytes);
-  if (is_prequantized(tuning.quantization)) {
+  if (is_marlin(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
+  } else if (tuning.quantization == Quantization::kMxfp4) {
+    assumptions.emplace_back(
+        "the packages kernels and triton 3.4 or newer are there; without them transformers dequantises (--quantize "
+        "none)");
+  } else if (tuning.quantization == Quantization::kFp8) {
+    assumptions.emplace_back(
+        "FP8 products run in the Triton kernels of the package kernels; DeepGEMM, which transformers takes on Hopper "
+        "where nvcc is installed, is not modelled");
   } else if (quantized && !is_litgpt) {
     assumptions.emplace_back(
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
@@ -304,7 +315,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.padding = options.padding;
   run.dropout = options.dropout;
   if (run.trains()) run.training().skipped_steps = resolve_skipped_steps(run, options, assumptions);
-  run.fine_tuning = resolve_fine_tuning(options, model.model_type == kLitGptType, assumptions);
+  run.fine_tuning = resolve_fine_tuning(model, options, run, assumptions);
   run.parallel = resolve_parallel(options, assumptions);
   resolve_zero_sizes(model, options.deepspeed_sizes, run.uses_trainer(), run.parallel, assumptions);
   resolve_compiled_parts(options, run, assumptions);

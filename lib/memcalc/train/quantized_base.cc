@@ -2,15 +2,21 @@
 // (convert_and_load_state_dict_in_model), integrations/bitsandbytes.py; peft utils/other.py.
 #include <algorithm>
 #include <cctype>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/marlin.h"
+#include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
 
@@ -46,10 +52,18 @@ bool loads_before(std::string_view a, std::string_view b) {
 struct LoadedParameter {
   const Parameter* parameter = nullptr;
   FineTunedLinear* quantized = nullptr;  // the layer whose weight this is, where that is quantised
+  ExpertMatrices* experts = nullptr;     // the experts whose matrices this is, where they are
 };
 
+/// What caching_allocator_warmup counts of a parameter: MXFP4's scales are none, FP8's are.
 Bytes packed_bytes(const LoadedParameter& loaded, Quantization kind) {
   const Bytes bytes = loaded.parameter->tensor.bytes();
+  if (loaded.experts != nullptr && kind == Quantization::kMxfp4) return loaded.experts->elements() / 2;
+  if (kind == Quantization::kFp8 && (loaded.experts != nullptr || loaded.quantized != nullptr)) {
+    const PackedBytes packed = loaded.experts != nullptr ? block_fp8_bytes(*loaded.experts)
+                                                         : block_fp8_bytes(loaded.quantized->quantized);
+    return checked_add(packed.weight, packed.constants);
+  }
   if (loaded.quantized == nullptr) return bytes;
   const std::int64_t elements = loaded.parameter->tensor.elements();
   return kind == Quantization::kInt8 ? elements : ceil_div(elements, 2);
@@ -70,13 +84,54 @@ void check_marlin(const FineTunedLinear& layer) {
                                       std::to_string(layer.out_features), layer.name});
 }
 
+/// What the kernels of FP8 experts assert.
+void check_fp8_experts(const PackedExperts& layer) {
+  for (const ExpertMatrices* each : {&layer.gate_up_proj, &layer.down_proj}) {
+    if (each->in_features % kFp8Block == 0 && (each->out_features / each->parts) % kFp8Block == 0) continue;
+    throw refusal(rules::kFp8Experts, {std::to_string(each->in_features),
+                                       std::to_string(each->out_features / each->parts), layer.name});
+  }
+}
+
+/// replace_with_fp8_linear and replace_with_mxfp4_linear: the experts become a module of packed matrices.
+void pack_experts(const Model& model, Quantization kind, std::vector<LoadedParameter>& order) {
+  if (!is_native(kind)) return;
+  for (const auto& layer : model.experts) {
+    layer->gate_up_proj.kind = layer->down_proj.kind = kind;
+    if (kind == Quantization::kFp8) check_fp8_experts(*layer);
+    order[layer->gate_up_parameter()].experts = &layer->gate_up_proj;
+    order[layer->down_parameter()].experts = &layer->down_proj;
+    if (kind != Quantization::kMxfp4) continue;
+    for (const std::size_t weight : {layer->gate_up_parameter(), layer->down_parameter()}) {
+      model.parameters[weight + 1].tensor.impl()->dtype = DType::kFloat32;  // Mxfp4GptOssExperts' biases
+    }
+  }
+}
+
+/// The first layer of each shape is the one for which FP8's kernels are tried out.
+void leave_shapes_to_tune(const Model& model) {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  for (const auto& layer : model.linear_layers) {
+    if (layer->quantized.kind != Quantization::kFp8) continue;
+    layer->quantized.is_tuned = !seen.emplace(layer->out_features, layer->in_features).second;
+  }
+  seen.clear();
+  for (const auto& layer : model.experts) {
+    for (ExpertMatrices* each : {&layer->gate_up_proj, &layer->down_proj}) {
+      each->is_tuned = each->is_tuned_for_decode = !seen.emplace(each->out_features, each->in_features).second;
+    }
+  }
+}
+
 std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run) {
   std::vector<LoadedParameter> order;
   order.reserve(model.parameters.size());
-  for (const Parameter& parameter : model.parameters) order.push_back({&parameter, nullptr});
+  for (const Parameter& parameter : model.parameters) order.push_back({&parameter});
+  pack_experts(model, run.fine_tuning.quantization, order);
   const bool lightning = is_lightning(model);
   bool has_head = lightning;  // which packs every linear layer
   for (const auto& layer : model.linear_layers) {
+    if (run.fine_tuning.quantization == Quantization::kMxfp4) break;  // of experts only
     const bool is_head = is_output_embedding(layer->name);
     if (is_head && !run.fine_tuning.packs_head) continue;  // get_keys_to_not_convert
     has_head = has_head || is_head;
@@ -88,9 +143,10 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
     if (is_prequantized(layer->quantized.kind) || lightning) {
       layer->quantized.dtype = weight_of(model, *layer).dtype();
     }
-    if (is_prequantized(layer->quantized.kind)) check_marlin(*layer);
+    if (is_marlin(layer->quantized.kind)) check_marlin(*layer);
     order[layer->first_parameter].quantized = layer.get();
   }
+  if (run.fine_tuning.quantization == Quantization::kFp8) leave_shapes_to_tune(model);
   if (run.fine_tuning.packs_head && !has_head) {
     throw refusal(rules::kPackedHead);
   }
@@ -100,10 +156,20 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   return order;
 }
 
+/// A weight that is loaded as it was published; nothing where this is none.
+std::optional<Tensor> load_native(Tape& tape, const LoadedParameter& loaded) {
+  if (loaded.experts != nullptr) {
+    return loaded.experts->kind == Quantization::kFp8 ? load_block_fp8(tape, *loaded.experts)
+                                                      : load_mxfp4(tape, *loaded.experts);
+  }
+  if (loaded.quantized == nullptr || loaded.quantized->quantized.kind != Quantization::kFp8) return std::nullopt;
+  return load_block_fp8(tape, loaded.quantized->quantized);
+}
+
 /// gptqmodel's post_init of every module, once all are loaded.
 void repack_prequantized(Tape& tape, Model& model) {
   for (const auto& layer : model.linear_layers) {
-    if (is_prequantized(layer->quantized.kind)) repack_marlin(tape, layer->quantized);
+    if (is_marlin(layer->quantized.kind)) repack_marlin(tape, layer->quantized);
   }
 }
 
@@ -120,7 +186,13 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
   if (!lightning) tape.scratch(total, kWarmup);
   for (const LoadedParameter& loaded : order) {
     const Tensor& parameter = loaded.parameter->tensor;
-    if (loaded.quantized != nullptr && is_prequantized(loaded.quantized->quantized.kind)) {
+    if (std::optional<Tensor> packed = load_native(tape, loaded)) {
+      tape.take_storage(parameter, *packed);
+      parameter.impl()->dtype = DType::kUInt8;
+      tape.set_trainable(parameter, false);
+      continue;
+    }
+    if (loaded.quantized != nullptr && is_marlin(loaded.quantized->quantized.kind)) {
       load_marlin(tape, loaded.quantized->quantized);
       parameter.impl()->dtype = DType::kUInt8;
       tape.set_trainable(parameter, false);
@@ -143,6 +215,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
     tape.take_storage(buffer, storage);
   }
   repack_prequantized(tape, model);
+  if (run.fine_tuning.quantization == Quantization::kMxfp4) tape.empty_cache();  // quantizer_mxfp4.py
 }
 
 void prepare_for_kbit_training(Tape& tape, Model& model) {

@@ -9,6 +9,8 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/measured_families.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/packed_experts.h"
+#include "memcalc/spec/native_format.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
@@ -99,6 +101,14 @@ void say_what_is_packed(const Model& model, const DeviceSpec& device, std::vecto
   for (const auto& layer : model.linear_layers) {
     if (layer->quantized.kind != Quantization::kNone) packed.emplace(layer->name + ".weight", &layer->quantized);
   }
+  for (const auto& layer : model.experts) {
+    if (layer->gate_up_proj.kind == Quantization::kNone) continue;
+    for (const auto& [at, matrices] : {std::pair(layer->gate_up_parameter(), &layer->gate_up_proj),
+                                       std::pair(layer->down_parameter(), &layer->down_proj)}) {
+      parameters[at].packing = matrices->kind;
+      parameters[at].packed = packed_bytes(*matrices, device);
+    }
+  }
   if (packed.empty()) return;
   for (ParameterInfo& parameter : parameters) {
     const auto found = packed.find(parameter.name);
@@ -138,6 +148,9 @@ void keep_products_in_float32(KernelList& kernels) {
 }  // namespace
 
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+  if (!keeps_packed(run.fine_tuning.quantization, device)) {
+    return run_symbolically(spec, dequantized(run), device, rank);
+  }
   if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to

@@ -2,6 +2,7 @@
 // dequantize_4bit), backends/cuda/ops.py, backends/default/ops.py.
 #include "memcalc/symbolic/ops/quantized.h"
 
+#include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/marlin.h"
@@ -178,7 +179,8 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
 
 Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
   if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);
-  if (is_prequantized(weight.kind)) return marlin_linear(x, weight, bias);
+  if (weight.kind == Quantization::kFp8) return block_fp8_linear(x, weight, bias);
+  if (is_marlin(weight.kind)) return marlin_linear(x, weight, bias);
   const DType input_dtype = x.dtype();
   Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
   if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, kToCopy);
@@ -190,6 +192,8 @@ PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int6
   const std::int64_t blocks = ceil_div(elements, kNf4Block);
   switch (kind) {
     case Quantization::kNone:
+    case Quantization::kMxfp4:            // of experts only: mxfp4_bytes
+    case Quantization::kFp8:              // block_fp8_bytes
     case Quantization::kGptq4:
     case Quantization::kAwq4: return {};  // marlin_bytes
     case Quantization::kInt8: return {.weight = elements, .constants = 4 * out_features};
@@ -202,7 +206,8 @@ PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int6
 }
 
 PackedBytes packed_bytes(const QuantizedWeight& weight, const DeviceSpec& device) {
-  if (is_prequantized(weight.kind)) return marlin_bytes(weight, device);
+  if (weight.kind == Quantization::kFp8) return block_fp8_bytes(weight);
+  if (is_marlin(weight.kind)) return marlin_bytes(weight, device);
   return packed_bytes(weight.kind, weight.out_features, weight.in_features);
 }
 

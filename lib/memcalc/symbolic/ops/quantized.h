@@ -20,6 +20,7 @@ struct QuantizedWeight {
   bool keeps_input = false;               // bitsandbytes before 0.43.2
   bool transposes = false;                // Conv1D: the source is [in, out]
   std::int64_t group_size = 128;          // GPTQ and AWQ
+  mutable bool is_tuned = true;           // FP8: its kernel was tried out for a weight of this shape
   std::vector<Tensor> scales;
 };
 

@@ -1,0 +1,75 @@
+// transformers 5.17: integrations/finegrained_fp8.py, fp8_grouped_mm_experts_forward and fp8_batched_mm_experts_forward.
+#include "memcalc/models/packed_experts.h"
+
+#include "memcalc/models/experts.h"
+#include "memcalc/symbolic/ops/block_fp8.h"
+#include "memcalc/symbolic/ops/grouped_mm.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kRepeatInterleave{"aten::repeat_interleave"};
+
+}  // namespace
+
+Tensor Experts::forward_grouped_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
+                                    const Tensor& top_k_weights) const {
+  Selection sorted;
+  Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
+  Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;
+  Tensor offsets, sentinel_mask, proj_out, weighted_out, inv_perm, final_hidden_states;
+  const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
+                      histc_input, tokens_per_expert, offsets, sentinel_mask, proj_out, weighted_out, inv_perm,
+                      final_hidden_states);
+  const std::int64_t num_top_k = top_k_index.size(-1);
+  sample_weights = reshape(top_k_weights, {-1});
+  expert_ids = reshape(top_k_index, {-1});
+  sorted = sort(expert_ids);
+  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
+  sample_weights_g = index_rows(sample_weights, perm);
+  histc_input = to_dtype(expert_ids_g, DType::kInt32);
+  tokens_per_expert = count_values(histc_input, num_experts);
+  offsets = cumulative_sum(tokens_per_expert);
+  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+  proj_out = block_fp8_grouped_mm(selected_hidden_states_g, packed->gate_up_proj, tokens_per_expert);
+  proj_out = default_apply_gate(proj_out, act_fn);
+  proj_out = block_fp8_grouped_mm(proj_out, packed->down_proj, tokens_per_expert);
+  weighted_out = proj_out * unsqueeze(to_dtype(sample_weights_g, proj_out.dtype()), -1);
+  weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
+  inv_perm = inverse_permutation(perm);
+  weighted_out = index_rows(weighted_out, inv_perm);
+  final_hidden_states =
+      sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);
+  return to_dtype(final_hidden_states, hidden_states.dtype());
+}
+
+Tensor Experts::forward_batched_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
+                                    const Tensor& top_k_weights) const {
+  Tensor selected_hidden_states, sample_weights, expert_ids, sentinel_mask, proj_out, weighted_out;
+  Tensor final_hidden_states;
+  const Locals locals(selected_hidden_states, sample_weights, expert_ids, sentinel_mask, proj_out, weighted_out,
+                      final_hidden_states);
+  const std::int64_t num_top_k = top_k_index.size(-1);
+  const std::int64_t chosen = hidden_states.size(0) * num_top_k;
+  selected_hidden_states =
+      hidden_states.tape().empty({chosen, hidden_states.size(1)}, hidden_states.dtype(), kRepeatInterleave);
+  sample_weights = reshape(top_k_weights, {-1});
+  expert_ids = reshape(top_k_index, {-1});
+  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids}, 1, DType::kBool), -1);
+  proj_out = block_fp8_batched_mm(selected_hidden_states, packed->gate_up_proj);
+  proj_out = default_apply_gate(proj_out, act_fn);
+  proj_out = block_fp8_batched_mm(proj_out, packed->down_proj);
+  weighted_out = proj_out * unsqueeze(to_dtype(sample_weights, proj_out.dtype()), -1);
+  weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
+  final_hidden_states =
+      sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);
+  return to_dtype(final_hidden_states, hidden_states.dtype());
+}
+
+}  // namespace memcalc

@@ -1,0 +1,79 @@
+#include "memcalc/report/packed_experts_note.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/report/quantity.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/mxfp4.h"
+
+namespace memcalc {
+
+namespace {
+
+struct WeightsOfRun {
+  Bytes all = 0;
+  Bytes kept = 0;            // of weights that are not packed
+  Bytes experts = 0;         // of the experts among these
+  DType dtype{};             // of those experts
+  Bytes largest_packed = 0;  // of one packed weight, without what it is scaled with
+};
+
+bool is_adapter(std::string_view name) { return name.find("lora_") != std::string_view::npos; }
+
+WeightsOfRun sum_up(const std::vector<ParameterInfo>& parameters) {
+  WeightsOfRun sums;
+  for (const ParameterInfo& each : parameters) {
+    if (is_adapter(each.name)) continue;
+    if (each.packing != Quantization::kNone) {
+      sums.all = checked_add(sums.all, checked_add(each.packed.weight, each.packed.constants));
+      sums.largest_packed = std::max(sums.largest_packed, each.packed.weight);
+      continue;
+    }
+    const Bytes bytes = checked_multiply(each.elements, size_of(each.dtype));
+    sums.all = checked_add(sums.all, bytes);
+    sums.kept = checked_add(sums.kept, bytes);
+    if (each.name.find(".experts.") == std::string::npos) continue;
+    sums.experts = checked_add(sums.experts, bytes);
+    sums.dtype = each.dtype;
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_packed_weights(const SymbolicRun& symbolic, const RunSpec& run,
+                                                 const DeviceSpec& device) {
+  const Quantization kind = run.fine_tuning.quantization;
+  if (kind == Quantization::kNone) return {};
+  const WeightsOfRun sums = sum_up(symbolic.parameters);
+  std::vector<std::string> notes;
+  if (!is_native(kind)) {
+    if (sums.experts == 0) return {};
+    notes.push_back(fmt::format(
+        "experts stay in {}, {} of the {} of weights: {} packs nn.Linear only, and transformers 5 holds a layer's "
+        "experts in one parameter",
+        name_of(sums.dtype), format_bytes(sums.experts), format_bytes(sums.all), name_of(kind)));
+    return notes;
+  }
+  const bool mxfp4 = kind == Quantization::kMxfp4;
+  notes.push_back(fmt::format(
+      "{} of the {} of weights stay in {}: {}; the rest is {}, as the checkpoint is stored (--quantize none dequantises "
+      "it)",
+      format_bytes(sums.kept), format_bytes(sums.all), name_of(weights_dtype_of(run)),
+      mxfp4 ? "attention, embeddings, output head, norms, routers (the experts' biases: float32)"
+            : "embeddings, output head, norms, routers",
+      mxfp4 ? "MXFP4" : "FP8 in blocks of 128 x 128"));
+  if (mxfp4 && device.compute_capability_major == 9) {
+    notes.push_back(fmt::format(
+        "while the weights are loaded, {} more are taken for a moment: Hopper's kernel wants the blocks in another "
+        "order",
+        format_bytes(checked_multiply(kReorderingCopies, sums.largest_packed))));
+  }
+  return notes;
+}
+
+}  // namespace memcalc
