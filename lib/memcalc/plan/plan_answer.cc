@@ -196,7 +196,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     std::string saving = checkpointing_of(each.run);
     if (each.run.training().offload_activations) saving += ", offload";
     if (p.offload_parameters != OffloadTo::kNowhere) {
-      mode += ", all on host";
+      mode += ", on host";
     } else if (p.offload_states != OffloadTo::kNowhere) {
       mode += ", states on host";
     }
