@@ -58,11 +58,12 @@ Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   const Quantization packing = run.fine_tuning.quantization;
   if (!keeps_packed(packing, device)) {
     Report report = estimate(model, dequantized(run), device);
-    report.assumptions.insert(report.assumptions.begin(),
-                              fmt::format("weights in {} are dequantised to {}: transformers keeps them packed from "
-                                          "compute capability {} on",
-                                          name_of(packing), name_of(weights_dtype_of(run)),
-                                          packing == Quantization::kMxfp4 ? "7.5" : "8.9"));
+    report.assumptions.insert(
+        report.assumptions.begin(),
+        fmt::format("weights in {} are dequantised to {}: transformers keeps them packed from "
+                    "compute capability {} on",
+                    name_of(packing), name_of(weights_dtype_of(run)), packing == Quantization::kMxfp4 ? "7.5" : "8.9"));
+    ++report.leading_assumptions;
     return report;
   }
   if (!run.parallel.is_parallel()) return estimate_rank(model, run, device, 0);

@@ -19,18 +19,20 @@ struct Floors {
   std::size_t rows;             // of inference
   std::size_t exact_allocated;  // of the second call, right to the byte
   std::size_t exact_reserved;
+  double max_reserved_error;
 };
 
 // PrintTo: what GoogleTest shows instead of bytes.
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
-constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 4, 4, 4},
-    {"rows_inference_h200.jsonl", 28, 26, 27},
-};
-
 constexpr double kMaxError = 0.01;
 constexpr double kMaxReservedError = 0.015;  // GPT-2 XL with its weights on the host: 4 MiB of 302
+
+constexpr Floors kFiles[] = {
+    {"single_gpu.jsonl", 4, 4, 4, kMaxReservedError},
+    {"rows_inference_h200.jsonl", 28, 26, 27, kMaxReservedError},
+    {"rows_native_formats_h200.jsonl", 3, 3, 1, 0.06},  // MXFP4: how far its loader's threads run ahead is not modelled
+};
 
 class InferenceRows : public ::testing::TestWithParam<Floors> {};
 
@@ -54,7 +56,7 @@ TEST_P(InferenceRows, PeaksOfTheSecondCall) {
     exact_allocated += report.memory.peak_allocated == allocated ? 1U : 0U;
     exact_reserved += report.memory.peak_reserved == reserved ? 1U : 0U;
     EXPECT_LE(error_of(report.memory.peak_allocated, allocated), kMaxError);
-    EXPECT_LE(error_of(report.memory.peak_reserved, reserved), kMaxReservedError);
+    EXPECT_LE(error_of(report.memory.peak_reserved, reserved), floors.max_reserved_error);
     if (report.memory.peak_allocated != allocated || report.memory.peak_reserved != reserved) {
       not_exact += "\n  " + of.id + ": allocated " + std::to_string(report.memory.peak_allocated - allocated) +
                    ", reserved " + std::to_string(report.memory.peak_reserved - reserved);

@@ -1,4 +1,5 @@
-// transformers 5.17: integrations/finegrained_fp8.py, fp8_grouped_mm_experts_forward and fp8_batched_mm_experts_forward.
+// transformers 5.17: integrations/finegrained_fp8.py, fp8_grouped_mm_experts_forward and
+// fp8_batched_mm_experts_forward.
 #include "memcalc/models/packed_experts.h"
 
 #include "memcalc/models/experts.h"

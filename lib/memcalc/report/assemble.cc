@@ -20,7 +20,7 @@
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/nccl_memory.h"
-#include "memcalc/report/packed_experts_note.h"
+#include "memcalc/report/packed_weights_note.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
@@ -288,7 +288,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
                 ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
   report.profile = symbolic.profile.empty() ? std::string(kProfileName) : symbolic.profile;
-  report.assumptions = notes_on_packed_weights(symbolic, run, device);
+  report.assumptions = notes_on_packed_weights(symbolic, model, run, device);
   report.leading_assumptions = static_cast<std::int64_t>(report.assumptions.size());
   report.assumptions.insert(report.assumptions.end(), symbolic.assumptions.begin(), symbolic.assumptions.end());
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());

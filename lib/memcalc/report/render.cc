@@ -202,7 +202,8 @@ std::vector<std::string> setting_of(const Report& report) {
   if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
   if (tuning.quantization != Quantization::kNone) {
     const bool leaves_experts = has_experts(report.model) && !is_native(tuning.quantization);
-    words.push_back(std::string(name_of(tuning.quantization)) + (leaves_experts ? " base, experts not packed" : " base"));
+    words.push_back(std::string(name_of(tuning.quantization)) +
+                    (leaves_experts ? " base, experts not packed" : " base"));
   }
   if (tuning.liger) words.emplace_back("Liger kernels");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");

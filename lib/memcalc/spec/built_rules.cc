@@ -116,25 +116,19 @@ const BuiltRule kTracedLoop{"traced-loop", "--loop", "a traced module runs in a 
 const BuiltRule kTracedDimensions{"traced-dimensions", "--model", "{} is a parameter of more than {} dimensions",
                                   "parameters of fewer"};
 
-constexpr const BuiltRule* kAll[] = {&kKnownActivation,  &kKnownTorchvision,
-                                     &kMegatronModels,   &kLitGptModels,
-                                     &kImageLargeEnough, &kGroupedExperts,
-                                     &kLoraLayers,       &kLoraTarget,
-                                     &kFreezeName,       &kFreezeNotAll,
-                                     &kMarlinShape,      &kFp8Experts,
-                                     &kPackedHead,       &kQuantizedLayers,
-                                     &kOffloadedParameterHooks,
-                                     &kTpDivides,        &kTpExperts,
-                                     &kTpPlan,           &kTpNorm,
-                                     &kTpRowBias,        &kTpLayers,
-                                     &kFsdp1Frozen,      &kFsdp1Scalar,
-                                     &kFsdp1Layers,      &kFsdp2Scalar,
-                                     &kFsdp2Layers,      &kZero3Frozen,
-                                     &kZero3Hooks,       &kCpMask,
-                                     &kCpCausal,         &kCpKernel,
-                                     &kStages,           &kCompiledArguments,
-                                     &kTracedPrecision,  &kTracedBatch,
-                                     &kTracedLoop,       &kTracedDimensions};
+constexpr const BuiltRule* kAll[] = {&kKnownActivation, &kKnownTorchvision, &kMegatronModels,
+                                     &kLitGptModels,    &kImageLargeEnough, &kGroupedExperts,
+                                     &kLoraLayers,      &kLoraTarget,       &kFreezeName,
+                                     &kFreezeNotAll,    &kMarlinShape,      &kFp8Experts,
+                                     &kPackedHead,      &kQuantizedLayers,  &kOffloadedParameterHooks,
+                                     &kTpDivides,       &kTpExperts,        &kTpPlan,
+                                     &kTpNorm,          &kTpRowBias,        &kTpLayers,
+                                     &kFsdp1Frozen,     &kFsdp1Scalar,      &kFsdp1Layers,
+                                     &kFsdp2Scalar,     &kFsdp2Layers,      &kZero3Frozen,
+                                     &kZero3Hooks,      &kCpMask,           &kCpCausal,
+                                     &kCpKernel,        &kStages,           &kCompiledArguments,
+                                     &kTracedPrecision, &kTracedBatch,      &kTracedLoop,
+                                     &kTracedDimensions};
 
 }  // namespace rules
 

@@ -13,8 +13,8 @@
 namespace memcalc {
 namespace {
 
-/// What else than the experts and linear layers of every FP8 checkpoint may be named as not converted: parts that are no
-/// nn.Linear, or that transformers leaves out by itself.
+/// What else than the experts and linear layers of every FP8 checkpoint may be named as not converted: parts that are
+/// no nn.Linear, or that transformers leaves out by itself.
 constexpr std::string_view kNeverConverted[] = {"lm_head", "norm", "embed_tokens", "gate", "router"};
 
 bool is_never_converted(std::string_view name) {
@@ -52,7 +52,8 @@ const char* why_unpacked(const RunOptions& options, const RunSpec& run) {
   if (run.trains()) return "transformers does not train packed weights";
   if (!is_half(weights_dtype_of(run))) return "the other weights are in float32, which its kernels do not take";
   if (options.gpus.value_or(1) > 1) return "packed weights are modelled on one GPU";
-  if (options.parallel.offload_parameters == OffloadTo::kHost) return "accelerate's hooks around packed weights are not modelled";
+  if (options.parallel.offload_parameters == OffloadTo::kHost)
+    return "accelerate's hooks around packed weights are not modelled";
   return nullptr;
 }
 

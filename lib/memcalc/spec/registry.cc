@@ -312,7 +312,9 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
     ModelFile file = read_model_file(JsonDocument::read_file(path->string()).root());
     for (const auto& [dtype, names] : file.stored_otherwise) {
-      if (is_among(names, reference)) file.model.checkpoint_dtype = dtype;
+      if (!is_among(names, reference)) continue;
+      file.model.checkpoint_dtype = dtype;
+      file.model.checkpoint_quantization = Quantization::kNone;
     }
     if (is_among(file.stands_for, reference)) {
       file.model.assumptions.push_back(one_line(reference) +

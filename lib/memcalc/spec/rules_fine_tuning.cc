@@ -60,7 +60,8 @@ constexpr Rule kQuantized[] = {
      .options = "--quantize --model",
      .message = "quantize mxfp4: transformers has it for the experts of gpt-oss, and {model} is one of {family}",
      .accepted = "--quantize nf4, nf4-double, int8, none",
-     .broken = [](const RuleQuestion& q) { return packing_of(q) == Quantization::kMxfp4 && !is_family<GptOssSpec>(q); }},
+     .broken =
+         [](const RuleQuestion& q) { return packing_of(q) == Quantization::kMxfp4 && !is_family<GptOssSpec>(q); }},
     {.id = "quantize-fp8-layers",
      .options = "--quantize --model",
      .message = "quantize fp8: transformers' FP8Linear and FP8Experts (which have no biases) are modelled for decoders "

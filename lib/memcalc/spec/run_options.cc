@@ -202,15 +202,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   if (is_marlin(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
-  } else if (tuning.quantization == Quantization::kMxfp4) {
-    assumptions.emplace_back(
-        "the packages kernels and triton 3.4 or newer are there; without them transformers dequantises (--quantize "
-        "none)");
-  } else if (tuning.quantization == Quantization::kFp8) {
-    assumptions.emplace_back(
-        "FP8 products run in the Triton kernels of the package kernels; DeepGEMM, which transformers takes on Hopper "
-        "where nvcc is installed, is not modelled");
-  } else if (quantized && !is_litgpt) {
+  } else if (quantized && !is_native(tuning.quantization) && !is_litgpt) {
     assumptions.emplace_back(
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
   }

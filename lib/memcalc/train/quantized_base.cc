@@ -60,8 +60,8 @@ Bytes packed_bytes(const LoadedParameter& loaded, Quantization kind) {
   const Bytes bytes = loaded.parameter->tensor.bytes();
   if (loaded.experts != nullptr && kind == Quantization::kMxfp4) return loaded.experts->elements() / 2;
   if (kind == Quantization::kFp8 && (loaded.experts != nullptr || loaded.quantized != nullptr)) {
-    const PackedBytes packed = loaded.experts != nullptr ? block_fp8_bytes(*loaded.experts)
-                                                         : block_fp8_bytes(loaded.quantized->quantized);
+    const PackedBytes packed =
+        loaded.experts != nullptr ? block_fp8_bytes(*loaded.experts) : block_fp8_bytes(loaded.quantized->quantized);
     return checked_add(packed.weight, packed.constants);
   }
   if (loaded.quantized == nullptr) return bytes;
@@ -88,8 +88,8 @@ void check_marlin(const FineTunedLinear& layer) {
 void check_fp8_experts(const PackedExperts& layer) {
   for (const ExpertMatrices* each : {&layer.gate_up_proj, &layer.down_proj}) {
     if (each->in_features % kFp8Block == 0 && (each->out_features / each->parts) % kFp8Block == 0) continue;
-    throw refusal(rules::kFp8Experts, {std::to_string(each->in_features),
-                                       std::to_string(each->out_features / each->parts), layer.name});
+    throw refusal(rules::kFp8Experts,
+                  {std::to_string(each->in_features), std::to_string(each->out_features / each->parts), layer.name});
   }
 }
 

@@ -63,15 +63,16 @@ Tensor block_fp8_linear(const Tensor& x, const QuantizedWeight& weight, const Te
 }
 
 PackedBytes block_fp8_bytes(const QuantizedWeight& weight) {
-  const std::int64_t blocks = checked_multiply(ceil_div(weight.out_features, kFp8Block),
-                                               ceil_div(weight.in_features, kFp8Block));
-  return {.weight = checked_multiply(weight.out_features, weight.in_features), .constants = checked_multiply(4, blocks)};
+  const std::int64_t blocks =
+      checked_multiply(ceil_div(weight.out_features, kFp8Block), ceil_div(weight.in_features, kFp8Block));
+  return {.weight = checked_multiply(weight.out_features, weight.in_features),
+          .constants = checked_multiply(4, blocks)};
 }
 
 Tensor load_block_fp8(Tape& tape, ExpertMatrices& matrices) {
   Tensor values = merged(tape, matrices, matrices.out_features, matrices.in_features, DType::kUInt8);
-  matrices.scales = merged(tape, matrices, matrices.out_features / kFp8Block, matrices.in_features / kFp8Block,
-                           DType::kFloat32);
+  matrices.scales =
+      merged(tape, matrices, matrices.out_features / kFp8Block, matrices.in_features / kFp8Block, DType::kFloat32);
   return values;
 }
 
@@ -101,8 +102,7 @@ Tensor block_fp8_batched_mm(const Tensor& rows, const ExpertMatrices& matrices) 
 
 PackedBytes block_fp8_bytes(const ExpertMatrices& matrices) {
   const std::int64_t blocks = checked_multiply(matrices.out_features / kFp8Block, matrices.in_features / kFp8Block);
-  return {.weight = matrices.elements(),
-          .constants = checked_multiply(4, checked_multiply(matrices.experts, blocks))};
+  return {.weight = matrices.elements(), .constants = checked_multiply(4, checked_multiply(matrices.experts, blocks))};
 }
 
 }  // namespace memcalc

@@ -2,7 +2,7 @@
 // checkpoints hold them: transformers 5.17 integrations/finegrained_fp8.py with the Triton kernels
 // kernels-community/finegrained-fp8 (August 2026), which quantise activations inside. DeepGEMM, which transformers
 // prefers on Hopper where nvcc is installed, is not modelled.
-// Covered by tests/unit/native_formats_test.cc; not measured.
+// Covered by tests/unit/native_formats_test.cc; rows: tests/measured/rows_native_formats_h200.jsonl.
 #pragma once
 
 #include "memcalc/symbolic/ops/expert_matrices.h"

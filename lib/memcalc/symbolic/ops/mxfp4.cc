@@ -61,7 +61,8 @@ std::int64_t split_k_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
   const std::int64_t block_m = std::max<std::int64_t>(major == 10 ? 64 : 16, std::min<std::int64_t>(power, 128));
   const std::int64_t block_n =
-      n > 128 ? 256 : std::max<std::int64_t>(16, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))));
+      n > 128 ? 256
+              : std::max<std::int64_t>(16, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))));
   const std::int64_t block_k = major >= 10 ? 256 : 128;
   const std::int64_t grid = ceil_div(m, block_m) * ceil_div(n, block_n);
   const std::int64_t split = std::min(device.multiprocessors / grid, ceil_div(k, block_k) / 4);
@@ -98,9 +99,7 @@ Mxfp4Routing mxfp4_routing(const Tensor& router_logits, std::int64_t per_token) 
   const std::int64_t tokens = routing.tokens;
   const std::int64_t experts = routing.experts;
   const std::int64_t gates = tokens * per_token;
-  const auto int32 = [&](std::int64_t numbers, const Operator& op) {
-    return tape.empty({numbers}, DType::kInt32, op);
-  };
+  const auto int32 = [&](std::int64_t numbers, const Operator& op) { return tape.empty({numbers}, DType::kInt32, op); };
   // topk.py
   const Tensor values = tape.empty({tokens, per_token}, router_logits.dtype(), kTopK);
   const Tensor indices = tape.empty({tokens, per_token}, DType::kFloat16, kTopK);  // int16
@@ -150,8 +149,7 @@ Tensor mxfp4_scattered(const Tensor& rows, const ExpertMatrices& matrices, const
     writeback = tape.empty({count}, DType::kInt32, kWriteback);
     finalize = tape.empty({routing.tokens + count + 1}, DType::kInt32, kWriteback);
   }
-  tape.grouped_contraction(kMatmul, rows.dtype(), matrices.experts, count, matrices.in_features,
-                           matrices.out_features);
+  tape.grouped_contraction(kMatmul, rows.dtype(), matrices.experts, count, matrices.in_features, matrices.out_features);
   return slice(output, 0, 0, routing.tokens);
 }
 

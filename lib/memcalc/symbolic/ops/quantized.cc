@@ -192,8 +192,8 @@ PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int6
   const std::int64_t blocks = ceil_div(elements, kNf4Block);
   switch (kind) {
     case Quantization::kNone:
-    case Quantization::kMxfp4:            // of experts only: mxfp4_bytes
-    case Quantization::kFp8:              // block_fp8_bytes
+    case Quantization::kMxfp4:  // of experts only: mxfp4_bytes
+    case Quantization::kFp8:    // block_fp8_bytes
     case Quantization::kGptq4:
     case Quantization::kAwq4: return {};  // marlin_bytes
     case Quantization::kInt8: return {.weight = elements, .constants = 4 * out_features};

@@ -1,4 +1,4 @@
-#include "memcalc/report/packed_experts_note.h"
+#include "memcalc/report/packed_weights_note.h"
 
 #include <fmt/core.h>
 
@@ -7,6 +7,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/mxfp4.h"
 
@@ -45,32 +46,42 @@ WeightsOfRun sum_up(const std::vector<ParameterInfo>& parameters) {
 
 }  // namespace
 
-std::vector<std::string> notes_on_packed_weights(const SymbolicRun& symbolic, const RunSpec& run,
-                                                 const DeviceSpec& device) {
+std::vector<std::string> notes_on_packed_weights(const SymbolicRun& symbolic, const ModelSpec& model,
+                                                 const RunSpec& run, const DeviceSpec& device) {
   const Quantization kind = run.fine_tuning.quantization;
   if (kind == Quantization::kNone) return {};
   const WeightsOfRun sums = sum_up(symbolic.parameters);
-  std::vector<std::string> notes;
   if (!is_native(kind)) {
     if (sums.experts == 0) return {};
-    notes.push_back(fmt::format(
+    return {fmt::format(
         "experts stay in {}, {} of the {} of weights: {} packs nn.Linear only, and transformers 5 holds a layer's "
         "experts in one parameter",
-        name_of(sums.dtype), format_bytes(sums.experts), format_bytes(sums.all), name_of(kind)));
-    return notes;
+        name_of(sums.dtype), format_bytes(sums.experts), format_bytes(sums.all), name_of(kind))};
   }
   const bool mxfp4 = kind == Quantization::kMxfp4;
-  notes.push_back(fmt::format(
-      "{} of the {} of weights stay in {}: {}; the rest is {}, as the checkpoint is stored (--quantize none dequantises "
-      "it)",
-      format_bytes(sums.kept), format_bytes(sums.all), name_of(weights_dtype_of(run)),
-      mxfp4 ? "attention, embeddings, output head, norms, routers (the experts' biases: float32)"
-            : "embeddings, output head, norms, routers",
-      mxfp4 ? "MXFP4" : "FP8 in blocks of 128 x 128"));
-  if (mxfp4 && device.compute_capability_major == 9) {
+  const bool stored = model.checkpoint_quantization == kind;
+  std::vector<std::string> notes{
+      fmt::format("{} of the {} of weights stay in {}: {}; the rest is {}, as {}", format_bytes(sums.kept),
+                  format_bytes(sums.all), name_of(weights_dtype_of(run)),
+                  mxfp4 ? "attention, embeddings, output head, norms, routers (the experts' biases: float32)"
+                  : has_experts(model) ? "embeddings, output head, norms, routers"
+                                       : "embeddings, output head, norms",
+                  mxfp4 ? "MXFP4" : "FP8 in blocks of 128 x 128",
+                  stored ? "the checkpoint is stored (--quantize none dequantises it)"
+                         : "a checkpoint that was quantised beforehand has it")};
+  if (!mxfp4) {
+    notes.emplace_back(
+        "FP8 products run in the Triton kernels of the package kernels; DeepGEMM, which transformers takes on Hopper "
+        "where nvcc is installed, is not modelled");
+    return notes;
+  }
+  notes.emplace_back(
+      "the packages kernels 0.16 and triton 3.4 or newer are installed: without them transformers dequantises the "
+      "experts (--quantize none)");
+  if (device.compute_capability_major == 9) {
     notes.push_back(fmt::format(
-        "while the weights are loaded, {} more are taken for a moment: Hopper's kernel wants the blocks in another "
-        "order",
+        "loading takes {} more for a moment, since Hopper's kernel wants the blocks in another order; how much of it "
+        "stays reserved depends on the threads that load",
         format_bytes(checked_multiply(kReorderingCopies, sums.largest_packed))));
   }
   return notes;
