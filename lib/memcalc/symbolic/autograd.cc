@@ -182,7 +182,10 @@ std::int32_t Tape::add_hook(std::function<void()> hook) {
 }
 
 void Tape::before_backward_of(const Tensor& output, std::function<void()> hook) {
-  const NodeId id = output.impl()->grad_fn;
+  NodeId id = output.impl()->grad_fn;
+  // Tensor.register_hook of a leaf runs as its gradient arrives: the embedding's output under peft's
+  // enable_input_require_grads.
+  if (id == kNoNode && output.requires_grad()) id = output.impl()->grad_accumulator;
   if (id == kNoNode) throw Error(ErrorCode::kInternal, "a hook on a tensor without history");
   Node& node = nodes_[static_cast<std::size_t>(id)];
   if (node.hook >= 0) {  // hooks run in the order in which they were registered
