@@ -114,12 +114,16 @@ std::vector<Example> examples() {
       {"inference with quantize int8", inference(Quantization::kInt8)},
       {"inference with quantize gptq4", inference(Quantization::kGptq4)},
       {"inference with quantize awq4", inference(Quantization::kAwq4)},
+      {"inference with quantize mxfp4", inference(Quantization::kMxfp4)},
+      {"inference with quantize fp8", inference(Quantization::kFp8)},
   };
 }
 
 Report report_of(RunOptions options) {
   static const SpecRegistry registry(test::specs_dir().string());
-  static const ModelSpec model = registry.model("tinyllama-1.1b", {.layers = 1});
+  static const ModelSpec llama = registry.model("tinyllama-1.1b", {.layers = 1});
+  static const ModelSpec gpt_oss = registry.model("gpt-oss-20b", {.layers = 2});
+  const ModelSpec& model = options.quantization == Quantization::kMxfp4 ? gpt_oss : llama;
   static const DeviceSpec device = registry.device("h100-sxm");
   options.batch_size = 1;
   options.sequence_length = 128;
