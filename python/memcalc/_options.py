@@ -40,9 +40,9 @@ class RunOptions(TypedDict, total=False):
     precision: str | None
     """`--precision`: fp32, tf32, amp-fp16, amp-bf16, bf16, fp16 [fp32]"""
     fp16: bool | None
-    """`--fp16`: --precision amp-fp16; of DeepSpeed, Megatron: fp16"""
+    """`--fp16`: --precision amp-fp16; bare DeepSpeed, Megatron: fp16"""
     bf16: bool | None
-    """`--bf16`: --precision amp-bf16; of DeepSpeed, Megatron: bf16"""
+    """`--bf16`: --precision amp-bf16; bare DeepSpeed, Megatron: bf16"""
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
@@ -82,9 +82,11 @@ class RunOptions(TypedDict, total=False):
     lora_head: bool | None
     """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
-    """`--quantize`: nf4, nf4-double, int8; to infer also gptq4, awq4 [none]"""
+    """`--quantize`: nf4, nf4-double, int8; to infer gptq4, awq4, mxfp4, fp8"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
+    quant_storage: str | None
+    """`--quant-storage`: bnb_4bit_quant_storage: bf16 is sharded [bytes: whole]"""
     bitsandbytes: str | None
     """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50]"""
     group_size: int | None

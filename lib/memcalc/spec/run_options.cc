@@ -252,7 +252,8 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
   if (run.fine_tuning.prepares_for_kbit && run.parallel.is_parallel()) {
     assumptions.emplace_back(
-        "prepare_model_for_kbit_training on several GPUs follows its source; no run of it was compared (not validated)");
+        "prepare_model_for_kbit_training on several GPUs follows its source; no run of it was compared (not "
+        "validated)");
   }
   if (!run.padding && !is_vision(model) && !is_custom(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");

@@ -212,7 +212,7 @@ class Tape {
   /// needs for the copy.
   [[nodiscard]] Tensor to_host(const Tensor& tensor);
   [[nodiscard]] Tensor from_host(const Tensor& copy);
-  /// tensor.register_hook of a tensor with history: before the backward of the operator that made it.
+  /// tensor.register_hook: before the backward of the operator that made it; of a leaf with its gradient.
   void before_backward_of(const Tensor& output, std::function<void()> hook);
   /// A post hook of the parameter's AccumulateGrad: each time that its gradient has arrived.
   void after_gradient_of(const Tensor& parameter, std::function<void()> hook);
