@@ -45,7 +45,7 @@ VALUES = {
     "--checkpointing": ("none", "full", "selective", "every-2", "every-3"), "--float8": ("tensorwise", "tensorwise-gather", "rowwise"),
     "--compile-parts": ("model", "layers", "layers-loss"), "--dropout": (0, 0.1, 0.5), "--clip-grad": (0, 0.5, 1.0),
     "--accum": (2, 4), "--skipped-steps": (1, 2), "--lora": (1, 8, 64), "--lora-targets": ("all-linear", "q_proj,v_proj", "query,value", "c_attn", "fc1"),
-    "--lora-dropout": (0.05, 0.1), "--bitsandbytes": ("0.41.1", "0.50"), "--group-size": (32, 64, 128), "--freeze": ("embed", "layers.0", "mlp", "encoder"),
+    "--lora-dropout": (0.05, 0.1), "--card": ("mine,24GB,sm89,1008GB/s,165TFLOPS", "mine,80GiB,sm90"), "--memory": (8, 24, 80), "--margin": (0.5, 2), "--bitsandbytes": ("0.41.1", "0.50"), "--group-size": (32, 64, 128), "--freeze": ("embed", "layers.0", "mlp", "encoder"),
     "--loader-workers": (1, 4), "--prefetch-factor": (2, 4), "--new-tokens": (1, 7, 64), "--beams": (2, 4), "--gpus": (1, 2, 4, 8, 16),
     "--nodes": (1, 2), "--tp": (2, 4), "--cp": (2, 4), "--ep": (2, 4), "--pp": (2, 4), "--virtual-stages": (2, 3), "--stage-layers": ("2,2", "3,5", "6,6"),
     "--micro-batches": (2, 4, 8), "--hsdp-shard": (2, 4),
@@ -58,7 +58,7 @@ NOT_DRAWN = {"--model", "--arch"}  # one of them names the model
 NEEDS = {**dict.fromkeys(("--fsdp-param-dtype", "--fsdp-reduce-dtype", "--no-reshard-after-forward", "--hsdp-shard"), ("--parallel", "fsdp")),
          **dict.fromkeys(("--ddp-bucket-view", "--ddp-static-graph"), ("--parallel", "ddp")), "--keep-last-layer": ("--parallel", "fsdp2"),
          "--float8": ("--compile", ""), "--sp": ("--tp", ""), "--loss-parallel": ("--sp", ""), "--bitsandbytes": ("--quantize", "nf4"), "--stage-layers": ("--pp", ""),
-         "--group-size": ("--quantize", "gptq4"), "--quantize-head": ("--quantize", "nf4"), "--sample-bytes": ("--storage-rate", ""), "--cp-type": ("--cp", ""), "--schedule": ("--pp", ""),
+         "--group-size": ("--quantize", "gptq4"), "--quant-storage": ("--quantize", "nf4"), "--quantize-head": ("--quantize", "nf4"), "--sample-bytes": ("--storage-rate", ""), "--cp-type": ("--cp", ""), "--schedule": ("--pp", ""),
          "--virtual-stages": ("--schedule", "interleaved"), "--micro-batches": ("--pp", ""), "--beams": ("--new-tokens", ""),
          "--kv-cache-dtype": ("--new-tokens", ""), "--prefetch-factor": ("--loader-workers", ""), "--offload-gradients": ("--offload-optimizer", ""),
          "--lora-targets": ("--lora", ""), "--lora-dropout": ("--lora", ""), "--lora-dtype": ("--lora", ""), "--lora-head": ("--lora", ""),
@@ -83,6 +83,8 @@ OFTEN = {
     "frozen": {"--freeze": 1, "--seq": .7, "--bf16": .5, "--loop": .5, "--optimizer": .3, "--gpu": .3, "--checkpointing": .2},
     "torch": {"--gpus": 1, "--parallel": .85, "--seq": .7, "--precision": .6, "--loop": .9, "--checkpointing": .25, "--optimizer": .15, "--nodes": .15,
               "--ddp-bucket-view": .2, "--ddp-static-graph": .2, "--offload-states": .08, "--per-rank": .25, "--compile": .08, "--loss-in-loop": .04},
+    "trainer": {"--gpus": 1, "--parallel": 1, "--seq": .8, "--bf16": .8, "--lora": .55, "--quantize": .2, "--quant-storage": .2, "--checkpointing": .4,
+                "--accum": .3, "--offload-states": .1, "--weights-dtype": .2, "--optimizer": .15, "--margin": .1, "--per-rank": .1},
     "fsdp": {"--gpus": 1, "--parallel": 1, "--seq": .7, "--precision": .3, "--loop": 1, "--fsdp-param-dtype": .5, "--fsdp-reduce-dtype": .3,
              "--no-reshard-after-forward": .25, "--hsdp-shard": .25, "--keep-last-layer": .15, "--offload-states": .15, "--checkpointing": .25,
              "--compile": .35, "--compile-parts": .3, "--float8": .5, "--per-rank": .2, "--optimizer": .1, "--nodes": .1, "--gpu": .2},
@@ -102,6 +104,8 @@ BARE, FEW, MANY = ("bare",) * 19 + ("trainer",), (2, 4), (4, 8, 8, 16)
 FITTING = {("deepspeed", "--parallel"): ("ds-zero1", "ds-zero2", "ds-zero3"), ("deepspeed", "--loop"): BARE, ("deepspeed", "--gpus"): MANY,
            ("deepspeed", "--cp-type"): ("ulysses",), ("megatron", "--framework"): ("megatron",), ("megatron", "--parallel"): ("megatron-dist", "ddp"),
            ("megatron", "--gpus"): MANY, ("megatron", "--schedule"): ("1f1b", "interleaved", "interleaved"), ("megatron", "--ep"): (2, 2, 4),
+           ("trainer", "--gpus"): (2, 4, 8), ("trainer", "--parallel"): ("fsdp2", "fsdp2", "ds-zero1", "ds-zero2", "ds-zero3"),
+           ("trainer", "--quantize"): ("nf4", "nf4", "nf4-double"), ("trainer", "--quant-storage"): ("bf16",),
            ("torch", "--loop"): ("bare", "bare", "bare", "trainer"), ("fsdp", "--parallel"): ("fsdp1", "fsdp2", "fsdp2", "fsdp2"),
            ("fsdp", "--loop"): BARE, ("fsdp", "--gpus"): (2, 4, 8), ("fsdp", "--precision"): ("fp32", "bf16"), ("mesh", "--loop"): BARE,
            ("fsdp", "--fsdp-param-dtype"): ("bf16", "bf16", "bf16", "fp16"), ("mesh", "--gpus"): MANY, ("mesh", "--parallel"): ("fsdp2",),
@@ -110,9 +114,9 @@ FITTING = {("deepspeed", "--parallel"): ("ds-zero1", "ds-zero2", "ds-zero3"), ("
            ("experts", "--loop"): BARE, ("experts", "--gpus"): FEW, ("experts", "--ep"): FEW, ("experts", "--framework"): ("megatron",),
            ("infer", "--quantize"): ("none", "nf4", "int8", "gptq4", "gptq4", "awq4"), ("torch", "--parallel"): ("ddp", "ddp", "ddp", "dp", "zero1", "fsdp1", "fsdp2"),
            ("infer", "--precision"): ("bf16", "fp16", "bf16", "fp32"), ("tuning", "--quantize"): ("nf4", "nf4-double", "int8", "none")}
-WEIGHTS = {"single": 26, "loader": 5, "sizes": 6, "infer": 8, "tuning": 11, "frozen": 2, "torch": 9, "fsdp": 8, "mesh": 5, "stages": 5, "experts": 4,
+WEIGHTS = {"single": 26, "loader": 5, "sizes": 6, "infer": 8, "tuning": 11, "frozen": 2, "trainer": 8, "torch": 9, "fsdp": 8, "mesh": 5, "stages": 5, "experts": 4,
            "deepspeed": 7, "megatron": 8, "any": 6}
-OF_DECODERS = {"megatron": 1, "deepspeed": 1, "mesh": 1, "stages": 1, "fsdp": .8, "tuning": .6, "torch": .5, "sizes": .6}
+OF_DECODERS = {"trainer": 1, "megatron": 1, "deepspeed": 1, "mesh": 1, "stages": 1, "fsdp": .8, "tuning": .6, "torch": .5, "sizes": .6}
 
 
 def table_of():

@@ -51,6 +51,18 @@ TEST(SumOverRanks, OfFsdp2IsTheWholeAndItsPadding) {
   }
 }
 
+// Adapters of rank 1 have one row: of four ranks three hold none of it. Optimizers that look at rows and columns take
+// it.
+TEST(Fsdp2, ARankMayHoldNoRowOfAMatrix) {
+  for (const Optimizer optimizer : {Optimizer::kAdafactorTorch, Optimizer::kAdafactor, Optimizer::kAdamWFused}) {
+    RunOptions options{.batch_size = 1, .sequence_length = 16, .loop = Loop::kBare, .optimizer = optimizer};
+    options.lora_rank = 1;
+    options.gpus = 4;
+    options.parallel.data_parallel = DataParallel::kFsdp2;
+    EXPECT_GT(estimate(small_llama(), resolve(small_llama(), options).run, device()).memory.peak_allocated, 0);
+  }
+}
+
 RunSpec in_trainer(std::int64_t gpus, Precision precision) {
   RunOptions options{.batch_size = 2, .sequence_length = 16, .precision = precision, .loop = Loop::kTrainer};
   options.weights_dtype = precision == Precision::kFp32 ? DType::kFloat32 : DType::kBFloat16;
