@@ -67,17 +67,21 @@ Outcome without_construction(const Report& report, Outcome outcome) {
   return outcome;
 }
 
+Outcome refused(const std::exception& error) {
+  Refusal refusal = refusal_of(error);
+  Outcome outcome;
+  outcome.refusal = std::move(refusal.reason);
+  outcome.own_fault = refusal.own_fault;
+  outcome.rule = std::move(refusal.rule);
+  return outcome;
+}
+
 Outcome outcome_of(const Candidate& candidate) {
   try {
     const Report report = estimate(candidate.model, candidate.run, candidate.device);
     return candidate.built_on_meta ? without_construction(report, outcome_of(report)) : outcome_of(report);
   } catch (const std::exception& error) {
-    Refusal refusal = refusal_of(error);
-    Outcome refused;
-    refused.refusal = std::move(refusal.reason);
-    refused.own_fault = refusal.own_fault;
-    refused.rule = std::move(refusal.rule);
-    return refused;
+    return refused(error);
   }
 }
 

@@ -53,6 +53,9 @@ struct Outcome {
 
 [[nodiscard]] Outcome outcome_of(const Report& report);
 
+/// Of a question that ended in this exception.
+[[nodiscard]] Outcome refused(const std::exception& error);
+
 /// The outcome of a sharded run whose model is made on the meta device, so that no rank ever holds it whole: the peak
 /// of the steps themselves. What is reserved is then not known, and taken as what is allocated. Others: unchanged.
 [[nodiscard]] Outcome without_construction(const Report& report, Outcome outcome);

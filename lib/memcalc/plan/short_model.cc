@@ -82,15 +82,6 @@ Outcome extended(const Report& few, const Report& more, const Line& line, Bytes 
   return outcome;
 }
 
-Outcome refused(const std::exception& error) {
-  Refusal refusal = refusal_of(error);
-  Outcome outcome;
-  outcome.refusal = std::move(refusal.reason);
-  outcome.own_fault = refusal.own_fault;
-  outcome.rule = std::move(refusal.rule);
-  return outcome;
-}
-
 bool is_paged(Optimizer optimizer) { return name_of(optimizer).starts_with("paged"); }
 
 }  // namespace
