@@ -127,7 +127,7 @@ TEST(Plan, TheClosedFormIsABoundFromBelow) {
     std::size_t of_draw = 0;
     for (std::size_t i = 0; i < possible.size(); i += step) {
       const Choice& choice = possible[i];
-      const Outcome outcome = simulated(asked, choice);
+      const Outcome outcome = simulated(candidate_of(asked, choice));
       if (!outcome.answered()) continue;
       const double least = least_bytes(*forms.of(choice), asked, choice);
       const bool is_bound = least <= static_cast<double>(outcome.needed);
@@ -286,8 +286,8 @@ TEST(Plan, FindsTheLargeMicroBatchOfASmallModel) {
   asked.gpus = 4;
   asked.global_batch = 256;
   asked.frameworks = {Framework::kDeepSpeed};
-  const Outcome one =
-      simulated(asked, {.micro_batch = 64, .data_parallel = DataParallel::kDsZero1, .way = Way::kDeepSpeed});
+  const Outcome one = simulated(
+      candidate_of(asked, {.micro_batch = 64, .data_parallel = DataParallel::kDsZero1, .way = Way::kDeepSpeed}));
   ASSERT_TRUE(one.fits() && one.speed.has_value());
   const Plan plan = make_plan(asked);
   ASSERT_FALSE(plan.front.empty());
@@ -319,8 +319,8 @@ TEST(Plan, ShortModelsTellOfTheWhole) {
        .way = Way::kMegatron}};
   for (const Choice& each : choices) {
     SCOPED_TRACE(options_of(RunRecord{asked.model, run_of(asked, each)}));
-    const Survey brief = surveyed(asked, each);
-    const Outcome whole = simulated(asked, each);
+    const Survey brief = surveyed(candidate_of(asked, each));
+    const Outcome whole = simulated(candidate_of(asked, each));
     ASSERT_TRUE(brief.outcome.answered()) << brief.outcome.refusal;
     EXPECT_FALSE(brief.whole);
     const double share = static_cast<double>(brief.outcome.allocated) / static_cast<double>(whole.allocated);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <thread>
 #include <utility>
 
+#include "memcalc/plan/short_model.h"
 #include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/run_fields.h"
@@ -21,12 +23,19 @@ using Set = std::vector<int>;
 constexpr std::size_t kMostRemedies = 3;
 constexpr std::size_t kEnoughRemedies = 2;  // what loses more than so many is not looked for
 
-/// The run with a set of techniques, and what comes of it.
+/// What comes of a run: by short models (short_model.h), until it is simulated whole.
+struct Known {
+  Outcome outcome;
+  bool whole = false;
+};
+
+/// The run with a set of techniques.
 struct Tried {
   bool possible = false;  // every technique of the set changes the run
   RunSpec run;
-  Outcome outcome;
-  [[nodiscard]] bool fits() const { return possible && outcome.answered() && outcome.fits(); }
+  Known* known = nullptr;  // where it is possible
+  [[nodiscard]] const Outcome& outcome() const { return known->outcome; }
+  [[nodiscard]] bool fits() const { return possible && outcome().answered() && outcome().fits(); }
 };
 
 std::string filled(std::string_view text, const std::string& figure) {
@@ -46,7 +55,8 @@ std::string price_of(const Technique& technique, const RunSpec& run, const Techn
   return price + beside;
 }
 
-/// One search; every run is estimated once.
+/// One search. It goes by short models; what it shows is then simulated whole, and the search repeated with that, until
+/// all that it shows was simulated whole.
 class Climb {
  public:
   /// A technique that was tried, with what it was added to.
@@ -60,14 +70,53 @@ class Climb {
         const DeviceSpec* named, const SearchControl& control)
       : question_{model, run, device}, time_(time), named_(named), control_(control) {
     threads_ = control.threads != 0 ? control.threads : std::max(1U, std::thread::hardware_concurrency());
-    outcomes_[key_of(run)] = asked;
-    tried_[Set(techniques().size())] = Tried{true, run, std::move(asked)};
-    standing_[0] = Set(techniques().size());
-    collects_ = !tried_.at(*standing_[0]).fits();
+    Known& known = known_[key_of(run)] = Known{std::move(asked), true};
+    tried_[Set(techniques().size())] = Tried{true, run, &known};
   }
 
-  /// `all`: every technique is tried. Otherwise, what loses more than enough remedies is not.
-  void climb(bool all) {
+  /// `all`: every technique is tried. Otherwise, what loses more than enough remedies is not. `shows_steps`: they are
+  /// shown, not the remedies alone.
+  void climb(bool all, bool shows_steps) {
+    do {
+      search(all);
+      chosen_ = remedy_sets();
+    } while (complete_ && !simulate_whole(shows_steps));
+  }
+
+  /// As many of the steps as are shown: to the first that fits, where not all are.
+  [[nodiscard]] std::span<const Step> shown_steps(bool all) const {
+    const auto first =
+        std::find_if(steps_.begin(), steps_.end(), [&](const Step& step) { return of(step.set).fits(); });
+    const bool ends = !all && first != steps_.end();
+    return std::span(steps_).first(static_cast<std::size_t>(ends ? first + 1 - steps_.begin() : std::ssize(steps_)));
+  }
+  [[nodiscard]] std::int64_t refused() const { return refused_; }
+  [[nodiscard]] bool complete() const { return complete_; }
+  [[nodiscard]] const Tried& of(const Set& set) const { return tried_.at(set); }
+
+  [[nodiscard]] std::string command_of(const RunSpec& run) const {
+    return "memcalc " + memcalc::command_of(RunRecord{question_.model, run, named_, time_});
+  }
+
+  [[nodiscard]] std::vector<Remedy> remedies() const {
+    std::vector<Remedy> remedies;
+    for (const Set& set : chosen_) remedies.push_back(remedy_of(set));
+    return remedies;
+  }
+
+  [[nodiscard]] std::string price_of(std::size_t technique, const RunSpec& run) const {
+    return memcalc::price_of(techniques()[technique], run, question_);
+  }
+
+ private:
+  void search(bool all) {
+    all_ = all;
+    standing_ = {};
+    standing_[0] = Set(techniques().size());
+    steps_.clear();
+    fitting_.clear();
+    refused_ = 0;
+    collects_ = !tried_.at(*standing_[0]).fits();
     for (std::size_t i = 0; i < techniques().size(); ++i) {
       const bool dearer = i > 0 && techniques()[i].loss != techniques()[i - 1].loss;
       collects_ = collects_ && !(dearer && has_enough());
@@ -80,31 +129,39 @@ class Climb {
     }
   }
 
-  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
-  [[nodiscard]] std::int64_t refused() const { return refused_; }
-  [[nodiscard]] bool complete() const { return complete_; }
-  [[nodiscard]] const Tried& of(const Set& set) const { return tried_.at(set); }
-
-  [[nodiscard]] std::string command_of(const RunSpec& run) const {
-    return "memcalc " + memcalc::command_of(RunRecord{question_.model, run, named_, time_});
-  }
-
-  [[nodiscard]] std::vector<Remedy> remedies() {
+  [[nodiscard]] std::vector<Set> remedy_sets() {
     std::vector<Set> sets = in_order(fitting_);
     if (sets.size() > kMostRemedies) sets.resize(kMostRemedies);
     if (sets.empty()) {
       if (const std::optional<Set> least = least_of_all()) sets.push_back(*least);
     }
-    std::vector<Remedy> remedies;
-    for (const Set& set : sets) remedies.push_back(remedy_of(set));
-    return remedies;
+    return sets;
   }
 
-  [[nodiscard]] std::string price_of(std::size_t technique, const RunSpec& run) const {
-    return memcalc::price_of(techniques()[technique], run, question_);
+  /// What is shown; whether all of it was simulated already.
+  [[nodiscard]] bool simulate_whole(bool shows_steps) {
+    std::vector<Set> shown = chosen_;
+    if (shows_steps) {
+      for (const Step& step : shown_steps(all_)) shown.push_back(step.set);
+    }
+    std::map<Known*, const Tried*> unknown;
+    for (const Set& set : shown) {
+      const Tried& tried = tried_.at(set);
+      if (!tried.known->whole) unknown.emplace(tried.known, &tried);
+    }
+    const std::vector<std::pair<Known*, const Tried*>> wave(unknown.begin(), unknown.end());
+    (void)for_each_index(wave.size(), unstopped(), [&](std::size_t i) {
+      const auto& [known, tried] = wave[i];
+      *known = {outcome_of(Candidate{question_.model, tried->run, question_.device}), true};
+    });
+    return wave.empty();
   }
 
- private:
+  /// A step of the search is finished.
+  [[nodiscard]] SearchControl unstopped() const {
+    return {.threads = control_.threads, .progress = {}, .stop = nullptr};
+  }
+
   [[nodiscard]] static Set with(Set set, std::size_t technique, int grade) {
     set[technique] = grade;
     return set;
@@ -128,28 +185,21 @@ class Climb {
 
   /// Estimates those that are not known yet, on all threads.
   void estimate_all(const std::vector<Set>& sets) {
-    std::vector<std::pair<const Set*, std::string>> found;
-    std::vector<std::pair<const std::string, std::optional<Outcome>>*> unknown;
+    std::vector<const Tried*> unknown;
     for (const Set& set : sets) {
       if (tried_.contains(set)) continue;
-      const Tried& tried = tried_[set] = applied(set);
+      Tried& tried = tried_[set] = applied(set);
       if (!tried.possible) continue;
-      found.emplace_back(&set, key_of(tried.run));
-      const auto [at, is_new] = outcomes_.try_emplace(found.back().second);
-      if (is_new) unknown.push_back(&*at);
+      const auto [at, is_new] = known_.try_emplace(key_of(tried.run));
+      tried.known = &at->second;
+      if (is_new) unknown.push_back(&tried);
     }
-    SearchControl unstopped = control_;
-    unstopped.progress = nullptr;
-    unstopped.stop = nullptr;  // a step of the search is finished
-    (void)for_each_index(unknown.size(), unstopped, [&](std::size_t i) {
-      for (const auto& [set, key] : found) {
-        if (key != unknown[i]->first) continue;
-        unknown[i]->second = outcome_of(Candidate{question_.model, tried_.at(*set).run, question_.device});
-        return;
-      }
+    (void)for_each_index(unknown.size(), unstopped(), [&](std::size_t i) {
+      const Candidate candidate{question_.model, unknown[i]->run, question_.device};
+      const bool whole = !short_lengths_of(candidate.model, candidate.run);
+      *unknown[i]->known = {whole ? outcome_of(candidate) : surveyed(candidate).outcome, whole};
     });
-    for (const auto& [set, key] : found) tried_.at(*set).outcome = *outcomes_.at(key);
-    if (control_.progress && !unknown.empty()) control_.progress(outcomes_.size(), 0);
+    if (control_.progress && !unknown.empty()) control_.progress(known_.size(), 0);
   }
 
   const Tried& at(const Set& set) {
@@ -179,9 +229,9 @@ class Climb {
       for (const Set& set : wave) {
         const Tried& tried = tried_.at(set);
         if (set[i] == 0 || !tried.possible) return best;
-        if (!tried.outcome.answered()) {
-          if (!best && !tried.outcome.own_fault) ++refused_;
-          return tried.outcome.own_fault && !best ? set : best;
+        if (!tried.outcome().answered()) {
+          if (!best && !tried.outcome().own_fault) ++refused_;
+          return tried.outcome().own_fault && !best ? set : best;
         }
         best = set;
         if (tried.fits() || !graded) return best;
@@ -209,8 +259,8 @@ class Climb {
     const Set base = *from;
     const std::optional<Set> set = added(base, i);
     if (!set) return;
-    const Outcome& outcome = tried_.at(*set).outcome;
-    const bool helps = outcome.answered() && (technique.required || outcome.needed < at(base).outcome.needed);
+    const Outcome& outcome = tried_.at(*set).outcome();
+    const bool helps = outcome.answered() && (technique.required || outcome.needed < at(base).outcome().needed);
     steps_.push_back({i, *set, helps});
     // What stands on a set that fits is not needed; it may do without that set.
     if (helps) standing_[static_cast<std::size_t>(technique.to)] = *set;
@@ -285,7 +335,7 @@ class Climb {
 
   /// Samples per second; unknown: none.
   [[nodiscard]] double pace_of(const Set& set) const {
-    const auto& speed = of(set).outcome.speed;
+    const auto& speed = of(set).outcome().speed;
     return speed ? speed->samples_per_second : 0;
   }
 
@@ -319,14 +369,14 @@ class Climb {
   std::optional<Set> least_of_all() {
     Set least(techniques().size());
     for (const Step& step : steps_) {
-      const Outcome& outcome = of(step.set).outcome;
-      if (outcome.answered() && outcome.needed < of(least).outcome.needed) least = step.set;
+      const Outcome& outcome = of(step.set).outcome();
+      if (outcome.answered() && outcome.needed < of(least).outcome().needed) least = step.set;
     }
     for (std::size_t i = least.size(); i-- > 0;) {
       if (least[i] == 0 || techniques()[i].required) continue;
       const Tried& without = at(with(least, i, 0));
       const bool as_good =
-          without.possible && without.outcome.answered() && without.outcome.needed <= of(least).outcome.needed;
+          without.possible && without.outcome().answered() && without.outcome().needed <= of(least).outcome().needed;
       if (as_good) least = with(least, i, 0);
     }
     if (std::count(least.begin(), least.end(), 0) == static_cast<std::ptrdiff_t>(least.size())) return std::nullopt;
@@ -336,10 +386,10 @@ class Climb {
   [[nodiscard]] Remedy remedy_of(const Set& set) const {
     const Tried& tried = of(set);
     Remedy remedy{.command = command_of(tried.run),
-                  .needed = tried.outcome.needed,
-                  .error = tried.outcome.error,
-                  .verdict = tried.outcome.verdict};
-    if (tried.outcome.speed) remedy.step_seconds = tried.outcome.speed->step_seconds;
+                  .needed = tried.outcome().needed,
+                  .error = tried.outcome().error,
+                  .verdict = tried.outcome().verdict};
+    if (tried.outcome().speed) remedy.step_seconds = tried.outcome().speed->step_seconds;
     for (std::size_t i = 0; i < set.size(); ++i) {
       if (set[i] == 0) continue;
       remedy.techniques.push_back(name_of(techniques()[i], tried.run));
@@ -357,10 +407,12 @@ class Climb {
   const SearchControl& control_;
   unsigned threads_ = 1;
   std::map<Set, Tried> tried_;
-  std::map<std::string, std::optional<Outcome>> outcomes_;  // by key_of()
+  std::map<std::string, Known> known_;  // by key_of()
   std::array<std::optional<Set>, kBranchCount> standing_;
   std::vector<Step> steps_;
   std::vector<Set> fitting_;  // none of which has all of another one
+  std::vector<Set> chosen_;   // the remedies
+  bool all_ = false;
   std::int64_t refused_ = 0;
   bool collects_ = true;  // what fits; not where the run fits as it is, and not what loses too much
   bool complete_ = true;
@@ -375,13 +427,12 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
   Climb search(model, run.run, device, outcome_of(asked), nullptr, &device, control);
   ladder.rungs.push_back({"as asked", "", run.run, search.command_of(run.run), outcome_of(asked), true});
   if (asked.fits()) ladder.first_fit = 0;
-  if (!asked.fits() || all) search.climb(all);
-  for (const Climb::Step& step : search.steps()) {
-    if (ladder.first_fit && !all) break;
+  if (!asked.fits() || all) search.climb(all, true);
+  for (const Climb::Step& step : search.shown_steps(all)) {
     const Tried& tried = search.of(step.set);
     ladder.rungs.push_back({name_of(techniques()[step.technique], tried.run),
                             search.price_of(step.technique, tried.run), tried.run, search.command_of(tried.run),
-                            tried.outcome, step.kept});
+                            tried.outcome(), step.kept});
     if (tried.fits() && !ladder.first_fit) ladder.first_fit = ladder.rungs.size() - 1;
   }
   if (!asked.fits()) ladder.remedies = search.remedies();
@@ -394,7 +445,7 @@ std::vector<Remedy> remedies_for(const Report& report, const SearchControl& cont
   if (report.fits()) return {};
   Climb search(report.model, report.run, report.device, outcome_of(report), &report.asked_time,
                report.device_assumed && !report.device.memory_given ? nullptr : &report.device, control);
-  search.climb(false);
+  search.climb(false, false);
   return search.remedies();
 }
 

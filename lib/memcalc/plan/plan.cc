@@ -228,7 +228,7 @@ class Planner {
   void simulate(const std::vector<Contender*>& wave) {
     const SearchControl quiet{.threads = control_.threads, .progress = {}, .stop = nullptr};  // they are short
     (void)for_each_index(wave.size(), quiet, [&](std::size_t i) {
-      wave[i]->simulated = std::make_unique<Outcome>(simulated(question_, wave[i]->choice));
+      wave[i]->simulated = std::make_unique<Outcome>(simulated(candidate_of(question_, wave[i]->choice)));
     });
   }
 

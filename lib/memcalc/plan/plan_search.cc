@@ -151,7 +151,7 @@ void PlanSearch::survey(std::size_t most, const SearchControl& control) {
                                 .stop = control.stop};
     (void)for_each_index(wave.size(), counted, [&](std::size_t i) {
       Contender& each = contenders_[wave[i]];
-      each.survey = std::make_unique<Survey>(memcalc::surveyed(question_, each.choice));
+      each.survey = std::make_unique<Survey>(memcalc::surveyed(candidate_of(question_, each.choice)));
       if (each.survey->whole) each.simulated = std::make_unique<Outcome>(each.survey->outcome);
     });
     for (const std::size_t place : wave) {

@@ -293,6 +293,10 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   return run;
 }
 
+Candidate candidate_of(const PlanQuestion& question, const Choice& choice) {
+  return {question.model, run_of(question, choice), question.device, true};
+}
+
 RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
   RunSpec run = question.run;
   run.parallel = Parallel{};

@@ -54,6 +54,8 @@ struct Choice {
 [[nodiscard]] const char* unsaid_in_settings(const PlanQuestion& question, const Choice& choice);
 
 [[nodiscard]] RunSpec run_of(const PlanQuestion& question, const Choice& choice);
+/// With its model made on the meta device.
+[[nodiscard]] Candidate candidate_of(const PlanQuestion& question, const Choice& choice);
 
 /// The run on one GPU with batch 1 that a closed form of this way begins with. `activations`: with the precision in
 /// which activations are kept.

@@ -55,14 +55,16 @@ struct Line {
   }
 };
 
-Bytes peak_of(const Report& report, Phase phase) { return report.memory.phase_peaks[static_cast<std::size_t>(phase)]; }
+static_assert(static_cast<int>(Phase::kBuild) == 0);
 
 Outcome extended(const Report& few, const Report& more, const Line& line, Bytes usable) {
   const Outcome of_few = outcome_of(few), of_more = outcome_of(more);
   Outcome outcome = of_more;
   outcome.allocated = 0;
-  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
-    outcome.allocated = std::max(outcome.allocated, line.at(peak_of(few, phase), peak_of(more, phase)));
+  // Of a rank of several, what the construction takes for a while is no peak (alloc/replay_options.cc).
+  for (std::size_t phase = more.run.parallel.is_parallel() ? 1 : 0; phase < kPhaseCount; ++phase) {
+    outcome.allocated =
+        std::max(outcome.allocated, line.at(few.memory.phase_peaks[phase], more.memory.phase_peaks[phase]));
   }
   outcome.reserved = outcome.allocated;
   outcome.needed = outcome.allocated + line.at(of_few.needed - of_few.reserved, of_more.needed - of_more.reserved);
@@ -82,20 +84,28 @@ Outcome extended(const Report& few, const Report& more, const Line& line, Bytes 
   return outcome;
 }
 
-bool is_paged(Optimizer optimizer) { return name_of(optimizer).starts_with("paged"); }
+/// Of an optimizer that moves to the host what the card has no room for, it matters that the card is full.
+bool is_paged(const RunSpec& run) { return run.trains() && name_of(run.training().optimizer).starts_with("paged"); }
+
+DeviceSpec endless(DeviceSpec device, const RunSpec& run) {
+  if (!is_paged(run)) device.memory_bytes = kEndless;
+  return device;
+}
 
 }  // namespace
 
-std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const Choice& choice) {
+std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const RunSpec& run) {
   const std::optional<std::int64_t> layers = shared_sizes(model).layers;
   const std::int64_t period = period_of(model);
   if (!layers || period == 0) return std::nullopt;
-  const std::int64_t chunks = std::int64_t{choice.pipeline} * choice.virtual_stages;
-  const std::int64_t step = std::lcm(std::lcm(chunks, period), std::int64_t{choice.checkpoint_every});
+  const Parallel& parallel = run.parallel;
+  const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
+  const std::int64_t step = std::lcm(std::lcm(chunks, period), run.trains() ? run.training().checkpoint_every : 1);
   // Where a layer's parameters are gathered, those of the next ones are, too, and buffers wait behind it: with fewer
   // than 4 layers they are not all there.
-  const bool gathers = choice.data_parallel == DataParallel::kFsdp2 || choice.data_parallel == DataParallel::kDsZero3;
-  const std::int64_t fewest = first_layers_of(model) + (gathers && choice.pipeline == 1 ? 4 : 2);
+  const bool gathers =
+      parallel.data_parallel == DataParallel::kFsdp2 || parallel.data_parallel == DataParallel::kDsZero3;
+  const std::int64_t fewest = first_layers_of(model) + (gathers && parallel.pipeline == 1 ? 4 : 2);
   // A remainder stays the same, so that the same stages hold a layer more.
   ShortLengths lengths{.few = *layers % step};
   while (lengths.few < fewest) lengths.few += step;
@@ -105,36 +115,35 @@ std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const Choic
   return lengths;
 }
 
-Survey surveyed(const PlanQuestion& question, const Choice& choice) {
-  const std::optional<ShortLengths> lengths = short_lengths_of(question.model, choice);
-  const RunSpec run = run_of(question, choice);
+Survey surveyed(const Candidate& candidate) {
+  const ModelSpec& model = candidate.model;
+  const RunSpec& run = candidate.run;
+  const DeviceSpec& device = candidate.device;
+  const std::optional<ShortLengths> lengths = short_lengths_of(model, run);
   const auto* megatron = std::get_if<MegatronLayout>(&run.parallel.layout);
   const bool told = megatron != nullptr && megatron->first_stage_layers + megatron->last_stage_layers > 0;
-  if (!lengths || told) return {simulated(question, choice), true};
-  DeviceSpec card = question.device;
-  if (!is_paged(run.training().optimizer)) card.memory_bytes = kEndless;
+  if (!lengths || told) return {simulated(candidate), true};
+  const DeviceSpec card = endless(device, run);
   try {
-    ModelSpec model = question.model;
-    set_layers(model, lengths->few);
-    const Report few = estimate(model, run, card);
-    set_layers(model, lengths->more);
-    const Report more = estimate(model, run, card);
-    const auto all = static_cast<double>(*shared_sizes(question.model).layers);
+    ModelSpec brief = model;
+    set_layers(brief, lengths->few);
+    const Report few = estimate(brief, run, card);
+    set_layers(brief, lengths->more);
+    const Report more = estimate(brief, run, card);
+    const auto all = static_cast<double>(*shared_sizes(model).layers);
     const Line line{(all - static_cast<double>(lengths->more)) / static_cast<double>(lengths->more - lengths->few)};
-    return {extended(few, more, line, question.device.usable_bytes())};
+    return {extended(few, more, line, device.usable_bytes())};
   } catch (const std::exception& error) {
     return {refused(error)};
   }
 }
 
-Outcome simulated(const PlanQuestion& question, const Choice& choice) {
-  DeviceSpec card = question.device;
-  const RunSpec run = run_of(question, choice);
-  if (!is_paged(run.training().optimizer)) card.memory_bytes = kEndless;
-  Outcome outcome = outcome_of(Candidate{question.model, run, card, true});
+Outcome simulated(const Candidate& candidate) {
+  const auto& [model, run, device, built_on_meta] = candidate;
+  Outcome outcome = outcome_of(Candidate{model, run, endless(device, run), built_on_meta});
   if (!outcome.answered()) return outcome;
-  outcome.headroom = question.device.usable_bytes() - outcome.needed;
-  outcome.verdict = verdict_of(outcome.needed, outcome.error, question.device.usable_bytes());
+  outcome.headroom = device.usable_bytes() - outcome.needed;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, device.usable_bytes());
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-// What a candidate of a plan needs and how long it takes, from two runs of the same model with few layers. In each
+// What a candidate of a search needs and how long it takes, from two runs of the same model with few layers. In each
 // phase of a step every layer adds as much as the one before it, so two lengths tell of all others: of Llama-3-70B
 // under FSDP2, ZeRO-3 and Megatron's tensor parallelism, 4 and 6 layers (2 and 4) give what 80 allocate within 0.1 %,
 // and the step within 0.5 %, for an eighth of the work; in a pipeline within 15 %, too little. What the allocator's
@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "memcalc/plan/outcome.h"
-#include "memcalc/plan/plan_space.h"
 
 namespace memcalc {
 
@@ -21,7 +20,7 @@ struct ShortLengths {
 };
 
 /// Nothing: the model's layers are not all alike in turns, or the lengths would be no shorter than the model.
-[[nodiscard]] std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const Choice& choice);
+[[nodiscard]] std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const RunSpec& run);
 
 struct Survey {
   Outcome outcome;
@@ -29,9 +28,10 @@ struct Survey {
 };
 
 /// outcome_of() by the short models, without the slack of the allocator: `reserved` is what is allocated.
-[[nodiscard]] Survey surveyed(const PlanQuestion& question, const Choice& choice);
+[[nodiscard]] Survey surveyed(const Candidate& candidate);
 
-/// outcome_of() of the whole model, made on the meta device.
-[[nodiscard]] Outcome simulated(const PlanQuestion& question, const Choice& choice);
+/// outcome_of() on a card of endless memory, with the verdict of the real one: what happens on a full card is not
+/// asked, but of paged optimizers.
+[[nodiscard]] Outcome simulated(const Candidate& candidate);
 
 }  // namespace memcalc
