@@ -131,8 +131,7 @@ HostLimit host_limit_of(const PlanArguments& arguments, const PlanQuestion& aske
     if (!(gib > 0 && gib <= kMostGib)) {
       throw UsageError("--host-memory: expected GiB of each host, above 0 and up to 1048576");
     }
-    const auto bytes = static_cast<Bytes>(gib * static_cast<double>(kGiB));
-    return {std::max<Bytes>(1, bytes / in_host), "--host-memory"};
+    return {std::max<Bytes>(1, bytes_of_gib(gib) / in_host), "--host-memory"};
   }
   const auto usual = usual_host_of(find_specs(arguments.run.specs), asked.device.name);
   if (!usual) return {};

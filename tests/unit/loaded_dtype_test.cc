@@ -66,6 +66,15 @@ TEST(LoadedDtype, FsdpWithMixedPrecisionShardsFloat32) {
   EXPECT_EQ(loaded(DType::kBFloat16, options), "fp32 float32");
 }
 
+TEST(LoadedDtype, FsdpInTheTrainerMakesWhatIsLoadedInHalfFloat32) {
+  RunOptions options{.precision = Precision::kAmpBf16, .weights_dtype = DType::kBFloat16, .loop = Loop::kTrainer};
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  EXPECT_EQ(loaded(DType::kBFloat16, options), "amp-bf16 float32");
+  options.lora_rank = 8;
+  EXPECT_EQ(loaded(DType::kBFloat16, options), "amp-bf16 bfloat16");
+}
+
 TEST(LoadedDtype, OtherFrameworksConvertTheWeights) {
   RunOptions options{.gpus = 2, .framework = Framework::kDeepSpeed};
   options.parallel.data_parallel = DataParallel::kDsZero2;

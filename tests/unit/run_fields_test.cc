@@ -287,6 +287,12 @@ TEST(RunRecordFields, AreTheOptionsThatExistInTheRun) {
   }
 }
 
+TEST(RunRecordFields, HaveTheMemoryOfACardThatWasNotNamed) {
+  const Question q = question_of(Words{"--model", "gpt2", "--memory", "10", "--margin", "1"});
+  const RunRecord ran{q.model, q.run.run, &q.device, &q.time, q.device_assumed};
+  EXPECT_EQ(command_of(ran), "--model gpt2 --memory 10 --margin 1");
+}
+
 TEST(RunRecordFields, TheShortestCommandSaysWhatDoesNotFollow) {
   const Question q = question_of(
       Words{"--model", "gpt2", "--layers", "2", "--bs", "4", "--seq", "1024", "--loop", "trainer", "--bf16"});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "memcalc/base/error.h"
@@ -13,6 +14,12 @@ using Bytes = std::int64_t;
 inline constexpr Bytes kKiB = Bytes{1} << 10;
 inline constexpr Bytes kMiB = Bytes{1} << 20;
 inline constexpr Bytes kGiB = Bytes{1} << 30;
+
+[[nodiscard]] inline double in_gib(Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); }
+/// Rounded to the nearest byte. Pre: below 2^33 GiB.
+[[nodiscard]] inline Bytes bytes_of_gib(double gib) {
+  return static_cast<Bytes>(std::llround(gib * static_cast<double>(kGiB)));
+}
 
 /// a + b; throws Error(kOverflow) where the sum leaves 63 bits.
 [[nodiscard]] inline std::int64_t checked_add(std::int64_t a, std::int64_t b) {

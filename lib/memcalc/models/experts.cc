@@ -6,7 +6,6 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -144,25 +143,27 @@ Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, 
   return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights), ranks());
 }
 
+SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
+                           std::int64_t num_experts)
+    : sample_weights(reshape(top_k_weights, {-1})), expert_ids(reshape(top_k_index, {-1})), sorted(sort(expert_ids)) {
+  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
+  sample_weights_g = index_rows(sample_weights, perm);
+  histc_input = to_dtype(expert_ids_g, DType::kInt32);
+  tokens_per_expert = count_values(histc_input, num_experts);
+  offsets = cumulative_sum(tokens_per_expert);
+  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+}
+
 Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
                                 const Tensor& top_k_weights) const {
-  Selection sorted;
-  Tensor &expert_ids_g = sorted.values, &perm = sorted.indices;
-  Tensor sample_weights, expert_ids, selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert;
-  Tensor offsets, sentinel_mask, selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states;
+  SortedTokens tokens(hidden_states, top_k_index, top_k_weights, gate_up_proj.size(0));
+  auto& [sample_weights, expert_ids, sorted, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
+         histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
+  Tensor selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states;
   const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
                       histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases, proj_out, weighted_out,
                       inv_perm, final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
-  sample_weights = reshape(top_k_weights, {-1});
-  expert_ids = reshape(top_k_index, {-1});
-  sorted = sort(expert_ids);
-  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
-  sample_weights_g = index_rows(sample_weights, perm);
-  histc_input = to_dtype(expert_ids_g, DType::kInt32);
-  tokens_per_expert = count_values(histc_input, gate_up_proj.size(0));
-  offsets = cumulative_sum(tokens_per_expert);
-  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 
   if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);
   selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);

@@ -9,6 +9,7 @@
 
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/symbolic/ops/sort.h"
 
 namespace memcalc {
 
@@ -24,6 +25,19 @@ struct Routing {
   Routing(Routing&&) = default;
   Routing& operator=(Routing&&) = default;
   ~Routing() { drop(router_logits, top_k_weights, top_k_index); }
+};
+
+/// The beginning of every grouped_mm forward: tokens, each as often as it has experts, sorted by expert. Its members
+/// are the locals of that function.
+struct SortedTokens {
+  Tensor sample_weights, expert_ids;
+  Selection sorted;
+  Tensor& expert_ids_g = sorted.values;
+  Tensor& perm = sorted.indices;
+  Tensor selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask;
+
+  SortedTokens(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
+               std::int64_t num_experts);
 };
 
 /// A …Experts module: act(gate) * up of each expert, then down.

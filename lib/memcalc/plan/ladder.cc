@@ -67,8 +67,8 @@ class Climb {
   };
 
   Climb(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, Outcome asked, const TimeOptions* time,
-        const DeviceSpec* named, const SearchControl& control)
-      : question_{model, run, device}, time_(time), named_(named), control_(control) {
+        bool device_assumed, const SearchControl& control)
+      : question_{model, run, device}, time_(time), device_assumed_(device_assumed), control_(control) {
     threads_ = control.threads != 0 ? control.threads : std::max(1U, std::thread::hardware_concurrency());
     Known& known = known_[key_of(run)] = Known{std::move(asked), true};
     tried_[Set(techniques().size())] = Tried{true, run, &known};
@@ -95,7 +95,7 @@ class Climb {
   [[nodiscard]] const Tried& of(const Set& set) const { return tried_.at(set); }
 
   [[nodiscard]] std::string command_of(const RunSpec& run) const {
-    return "memcalc " + memcalc::command_of(RunRecord{question_.model, run, named_, time_});
+    return "memcalc " + memcalc::command_of(RunRecord{question_.model, run, &question_.device, time_, device_assumed_});
   }
 
   [[nodiscard]] std::vector<Remedy> remedies() const {
@@ -403,7 +403,7 @@ class Climb {
 
   TechniqueQuestion question_;
   const TimeOptions* time_;
-  const DeviceSpec* named_;  // null: none was named
+  bool device_assumed_;
   const SearchControl& control_;
   unsigned threads_ = 1;
   std::map<Set, Tried> tried_;
@@ -424,7 +424,7 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
              const SearchControl& control) {
   const Report asked = estimate(model, run.run, device);  // wrong input is refused here
   Ladder ladder{.model = model.name, .device = device, .all = all, .assumptions = run.assumptions};
-  Climb search(model, run.run, device, outcome_of(asked), nullptr, &device, control);
+  Climb search(model, run.run, device, outcome_of(asked), nullptr, false, control);
   ladder.rungs.push_back({"as asked", "", run.run, search.command_of(run.run), outcome_of(asked), true});
   if (asked.fits()) ladder.first_fit = 0;
   if (!asked.fits() || all) search.climb(all, true);
@@ -443,8 +443,8 @@ Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& d
 
 std::vector<Remedy> remedies_for(const Report& report, const SearchControl& control) {
   if (report.fits()) return {};
-  Climb search(report.model, report.run, report.device, outcome_of(report), &report.asked_time,
-               report.device_assumed && !report.device.memory_given ? nullptr : &report.device, control);
+  Climb search(report.model, report.run, report.device, outcome_of(report), &report.asked_time, report.device_assumed,
+               control);
   search.climb(false, false);
   return search.remedies();
 }

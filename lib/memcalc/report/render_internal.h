@@ -58,7 +58,7 @@ struct PhasePeak {
 
 /// What the rows of the table of a run read.
 [[nodiscard]] inline RunRecord ran_of(const Report& report) {
-  return {report.model, report.run, report.device_assumed ? nullptr : &report.device, &report.asked_time};
+  return {report.model, report.run, &report.device, &report.asked_time, report.device_assumed};
 }
 
 /// Reserved at its peak but not handed out at the peak of allocated.

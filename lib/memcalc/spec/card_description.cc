@@ -115,7 +115,7 @@ int capability_of(const DeviceSpec& card) { return 10 * card.compute_capability_
 const DeviceSpec& nearest(std::span<const DeviceSpec> known, const Described& card, std::string_view text) {
   const auto distance = [&](const DeviceSpec& each) {
     const bool rated = card.flops_per_second && half_rate(each) > 0;
-    const double mine = rated ? *card.flops_per_second : *card.memory_gib * static_cast<double>(kGiB);
+    const double mine = rated ? *card.flops_per_second : static_cast<double>(bytes_of_gib(*card.memory_gib));
     const double its = rated ? half_rate(each) : static_cast<double>(each.memory_bytes);
     return std::abs(std::log(mine / its));
   };
@@ -138,7 +138,7 @@ DeviceSpec card_from_description(std::string_view text, std::span<const DeviceSp
   DeviceSpec device;
   device.name = card.name;
   device.description = std::string(text);
-  device.memory_bytes = static_cast<Bytes>(*card.memory_gib * (card.nominal ? kReported : 1) * double{kGiB});
+  device.memory_bytes = bytes_of_gib(*card.memory_gib * (card.nominal ? kReported : 1));
   device.compute_capability_major = *card.capability / 10;
   device.compute_capability_minor = *card.capability % 10;
   device.max_threads_per_multiprocessor = like.max_threads_per_multiprocessor;
@@ -159,7 +159,7 @@ DeviceSpec card_from_description(std::string_view text, std::span<const DeviceSp
     device.assumptions.push_back(fmt::format(
         "of {:g} GB torch reports {:.1f} GiB, as of most cards (with ECC in GDDR memory 8 % less; say GiB for what it "
         "reports)",
-        *card.memory_gib, static_cast<double>(device.memory_bytes) / double{kGiB}));
+        *card.memory_gib, in_gib(device.memory_bytes)));
   }
   device.assumptions.push_back(
       fmt::format("{} behaves as {}, the nearest known card of compute capability {}.{}: {}{}cuBLAS workspaces, PCIe",

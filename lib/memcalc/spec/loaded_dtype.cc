@@ -29,17 +29,20 @@ std::optional<Precision> precision_asked(const RunOptions& options, bool in_trai
   return std::nullopt;
 }
 
-/// Why weights are float32 all the same, though they are stored in 16 bits; null where nothing keeps them so.
-const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
+/// accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(), and accelerator.py, prepare_model(): with mixed precision
+/// FSDP's parameters are float32, and its policy gathers them in 16 bits. Of FSDP2's in the Trainer this is so of what
+/// trains: a frozen base stays as it is.
+const char* sharded_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
   const DataParallel mode = options.parallel.data_parallel;
   const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
-  // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(), and accelerator.py, prepare_model(): with mixed precision
-  // FSDP's parameters are float32, and its policy gathers them in 16 bits.
-  // Of FSDP2's in the Trainer this is so of what trains: a frozen base stays as it is.
   const bool is_frozen = in_trainer && mode == DataParallel::kFsdp2 && options.lora_rank;
-  if (sharded && !is_frozen && (options.torch.fsdp_param_dtype || (precision && is_autocast(*precision)))) {
-    return "FSDP with mixed precision shards float32 weights";
-  }
+  const bool mixes = options.torch.fsdp_param_dtype || (precision && is_autocast(*precision));
+  return sharded && !is_frozen && mixes ? "FSDP with mixed precision shards float32 weights" : nullptr;
+}
+
+/// Why weights are float32 all the same, though they are stored in 16 bits; null where nothing keeps them so.
+const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
+  if (const char* reason = sharded_in_float32(options, precision, in_trainer)) return reason;
   // torch/amp/grad_scaler.py, _unscale_grads_(), and aten/src/ATen/native/cuda/AmpKernels.cu.
   const bool adapts = options.lora_rank && !options.lora_in_base_dtype;
   if (precision == Precision::kAmpFp16 && !options.inference && !adapts) {
@@ -73,6 +76,13 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
     }
   }
   run.precision = asked.value_or(Precision::kFp32);
+  if (in_trainer && options.weights_dtype && is_half(*options.weights_dtype)) {
+    if (const char* reason = sharded_in_float32(options, asked, in_trainer)) {
+      assumptions.push_back(
+          fmt::format("weights are float32: {} (they are loaded in {})", reason, name_of(*options.weights_dtype)));
+      run.weights_dtype = DType::kFloat32;
+    }
+  }
   if (!asked) assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
 }
 

@@ -52,6 +52,17 @@ std::string ascii_lower(std::string_view text) {
   return result;
 }
 
+std::string folded_name(std::string_view name) {
+  std::string text(name);
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c == ' ' ? '-' : folded(c); });
+  return text;
+}
+
+std::string folded_option(std::string_view name) {
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  return folded_name(name);
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   if (a.size() > kLongestCompared || b.size() > kLongestCompared) return std::max(a.size(), b.size());
   // Optimal string alignment: three rows of the dynamic programme (the exchange looks two rows back).

@@ -29,6 +29,12 @@ namespace memcalc {
 /// Lower-cased copy; only ASCII letters change, whatever the locale.
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
+/// ascii_lower(), with '-' between words where `name` has '_', '-' or a space: names that differ in that are the same.
+[[nodiscard]] std::string folded_name(std::string_view name);
+
+/// folded_name() of an option, with or without the dashes before it.
+[[nodiscard]] std::string folded_option(std::string_view name);
+
 /// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none (or is empty).
 [[nodiscard]] std::size_t utf8_length(std::string_view text);
 

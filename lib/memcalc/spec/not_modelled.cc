@@ -59,15 +59,6 @@ std::vector<JsonDocument> documents_in(std::span<const std::string> directories)
   return documents;
 }
 
-std::string folded(std::string_view name) {
-  const std::size_t start = name.find_first_not_of('-');
-  std::string text =
-      ascii_lower(std::string(start == std::string_view::npos ? std::string_view{} : name.substr(start)));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '-' || c == ' '; }, '_');
-  return text;
-}
-
 }  // namespace
 
 void refuse_not_built(std::span<const std::string> directories, const std::string& reference) {
@@ -82,9 +73,10 @@ void refuse_not_built(std::span<const std::string> directories, const std::strin
 
 std::optional<std::string> not_modelled(std::span<const std::string> directories, AskedAs as, std::string_view name) {
   constexpr std::array<std::string_view, 5> kKeys = {"subject", "instead", "options", "values", "cards"};
-  const std::string wanted = folded(name);
+  const std::string wanted = folded_option(name);
   const auto is_meant = [&](const std::string& each) {
-    return wanted == each || (as == AskedAs::kCard && wanted.starts_with(each + "_"));
+    const std::string known = folded_name(each);
+    return wanted == known || (as == AskedAs::kCard && wanted.starts_with(known + "-"));
   };
   for (const JsonDocument& document : documents_in(directories)) {
     for (const JsonObject& subject : document.root().optional_objects("subjects")) {

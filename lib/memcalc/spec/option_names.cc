@@ -10,22 +10,11 @@
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
-namespace {
-
-std::string folded(std::string_view name) {
-  const std::size_t start = name.find_first_not_of('-');
-  std::string text = ascii_lower(start == std::string_view::npos ? std::string_view{} : name.substr(start));
-  std::replace(text.begin(), text.end(), '-', '_');
-  return text;
-}
-
-}  // namespace
-
 std::optional<OptionName> option_name_elsewhere(const std::string& directory, std::string_view name) {
   const std::filesystem::path path = std::filesystem::path(directory) / "option_names.json";
   std::error_code status;
   if (!std::filesystem::exists(path, status)) return std::nullopt;
-  const std::string wanted = folded(name);
+  const std::string wanted = folded_option(name);
   const JsonDocument document = JsonDocument::read_file(path.string());
   document.root().refuse_unknown_keys(std::array<std::string_view, 1>{"programs"});
   for (const JsonObject& program : document.root().optional_objects("programs")) {
@@ -33,10 +22,10 @@ std::optional<OptionName> option_name_elsewhere(const std::string& directory, st
     program.refuse_unknown_keys(kKeys);
     const std::string whose = program.required_string("program");
     for (const auto& [theirs, ours] : program.required_object("names").string_members()) {
-      if (folded(theirs) == wanted) return OptionName{whose, ours};
+      if (folded_option(theirs) == wanted) return OptionName{whose, ours};
     }
     const std::vector<std::string> idle = program.optional_strings("without_effect");
-    if (std::any_of(idle.begin(), idle.end(), [&](const std::string& each) { return folded(each) == wanted; })) {
+    if (std::any_of(idle.begin(), idle.end(), [&](const std::string& each) { return folded_option(each) == wanted; })) {
       return OptionName{whose, ""};
     }
   }

@@ -83,14 +83,6 @@ std::vector<std::string> other_names(const JsonObject& json) {
 
 std::string_view without_owner(std::string_view name) { return name.substr(name.rfind('/') + 1); }  // npos + 1 == 0
 
-// Words are parted by a hyphen, an underscore or a space: "RTX 4060 Laptop", "open_llama_3b".
-std::string folded_name(std::string_view name) {
-  std::string text = ascii_lower(std::string(name));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '_' || c == ' '; }, '-');
-  return text;
-}
-
 // "Qwen/Qwen2.5-7B" is also called "qwen2.5-7b". No two files share such a name (spec_registry_test).
 bool is_among(const std::vector<std::string>& names, const std::string& reference,
               std::string (*spelled)(std::string_view) = ascii_lower) {

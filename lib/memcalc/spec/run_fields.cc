@@ -190,7 +190,8 @@ std::vector<RecordedField> shortest(const std::vector<RecordedField>& whole, con
     less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
     try {
       const RunSpec run = resolve_request(ran.model, request_of(less)).run;
-      if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time}))) said = std::move(less);
+      if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time, ran.device_assumed})))
+        said = std::move(less);
     } catch (const Error&) {  // it has to be said
     }
   }

@@ -56,8 +56,9 @@ using FieldValue =
 struct RunRecord {
   const ModelSpec& model;
   const RunSpec& run;
-  const DeviceSpec* device = nullptr;  // null: none was named
+  const DeviceSpec* device = nullptr;  // null: nothing was said of a card
   const TimeOptions* time = nullptr;   // null: nothing was said
+  bool device_assumed = false;         // the card was not named; its memory or a margin may have been
 };
 
 struct Field {

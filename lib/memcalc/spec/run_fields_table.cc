@@ -169,22 +169,21 @@ std::optional<FieldValue> take_family(const RunRecord& r) {
   if (r.model.family.empty()) return std::nullopt;
   return r.model.family;
 }
-double gib(Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); }
 std::optional<FieldValue> take_memory(const RunRecord& r) {
   if (r.device == nullptr || !r.device->memory_given) return std::nullopt;
-  return gib(r.device->memory_bytes);
+  return in_gib(r.device->memory_bytes);
 }
 std::optional<FieldValue> take_margin(const RunRecord& r) {
   if (r.device == nullptr || r.device->margin_bytes == 0) return std::nullopt;
-  return gib(r.device->margin_bytes);
+  return in_gib(r.device->margin_bytes);
 }
 
 std::optional<FieldValue> take_description(const RunRecord& r) {
-  if (r.device == nullptr || !is_card_description(r.device->reference)) return std::nullopt;
+  if (r.device == nullptr || r.device_assumed || !is_card_description(r.device->reference)) return std::nullopt;
   return r.device->reference;
 }
 std::optional<FieldValue> take_card(const RunRecord& r) {
-  if (r.device == nullptr || is_card_description(r.device->reference)) return std::nullopt;
+  if (r.device == nullptr || r.device_assumed || is_card_description(r.device->reference)) return std::nullopt;
   return r.device->reference.empty() ? r.device->name : r.device->reference;
 }
 

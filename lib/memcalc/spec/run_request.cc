@@ -19,7 +19,7 @@ void note_card(const std::string& asked, const DeviceSpec& device, std::vector<s
   const bool is_file = asked.find('/') != std::string::npos || asked.ends_with(".json");
   if (is_file || ascii_lower(asked) == device.name) return;
   assumptions.push_back(fmt::format("--gpu {} is taken for {} with {:.1f} GiB", one_line(asked), device.name,
-                                    static_cast<double>(device.memory_bytes) / static_cast<double>(kGiB)));
+                                    in_gib(device.memory_bytes)));
 }
 
 /// People always pass it; the step does the same work without.
@@ -85,17 +85,15 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
 }
 
 DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
-  const auto bytes_of = [](double gib) { return static_cast<Bytes>(std::llround(gib * static_cast<double>(kGiB))); };
   if (options.memory_gib) {
-    device.memory_bytes = bytes_of(*options.memory_gib);
+    device.memory_bytes = bytes_of_gib(*options.memory_gib);
     device.memory_given = true;
   }
-  device.margin_bytes = bytes_of(options.margin_gib);
+  device.margin_bytes = bytes_of_gib(options.margin_gib);
   if (device.usable_bytes() <= 0) {
     throw Error(ErrorCode::kUsage,
-                fmt::format("--margin: expected less than the {:.1f} GiB of {}, found {}",
-                            static_cast<double>(device.memory_bytes) / static_cast<double>(kGiB), device.name,
-                            options.margin_gib),
+                fmt::format("--margin: expected less than the {:.1f} GiB of {}, found {}", in_gib(device.memory_bytes),
+                            device.name, options.margin_gib),
                 "--margin", "margin-below-memory");
   }
   return device;
