@@ -1,6 +1,8 @@
 // What is done to a model between its construction and its training: frozen parameters and adapters.
 #pragma once
 
+#include <string_view>
+
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
@@ -11,8 +13,8 @@ namespace memcalc {
 void apply_fine_tuning(Tape& tape, Model& model, const RunSpec& run);
 
 /// from_pretrained(..., quantization_config=BitsAndBytesConfig(...)): gives a model that was built on the meta device
-/// its weights, quantised one by one.
-void load_quantized(Tape& tape, Model& model, const RunSpec& run);
+/// its weights, quantised one by one. On several GPUs the process group is there before (TrainingArguments make it).
+void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type);
 
 /// peft.prepare_model_for_kbit_training: frozen, and in float32 where not quantised.
 void prepare_for_kbit_training(Tape& tape, Model& model);

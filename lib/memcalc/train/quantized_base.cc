@@ -19,6 +19,7 @@
 #include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
+#include "memcalc/train/tp_plan.h"
 
 namespace memcalc {
 
@@ -175,12 +176,15 @@ void repack_prequantized(Tape& tape, Model& model) {
 
 }  // namespace
 
-void load_quantized(Tape& tape, Model& model, const RunSpec& run) {
+void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type) {
   if (model.linear_layers.empty()) throw refusal(rules::kQuantizedLayers);
   const std::vector<LoadedParameter> order = in_loading_order(model, run);
   Bytes total = 0;
   for (const LoadedParameter& loaded : order) {
-    total = checked_add(total, packed_bytes(loaded, run.fine_tuning.quantization));
+    const Bytes bytes = packed_bytes(loaded, run.fine_tuning.quantization);
+    // get_total_byte_count: with a process group what a plan of tensor parallelism names counts as split.
+    const bool is_split = run.parallel.is_parallel() && is_in_tp_plan(model_type, loaded.parameter->name);
+    total = checked_add(total, is_split ? bytes / run.parallel.gpus : bytes);
   }
   const bool lightning = is_lightning(model);
   if (!lightning) tape.scratch(total, kWarmup);

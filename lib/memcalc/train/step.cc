@@ -164,7 +164,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     // Modules that are split each by itself no longer share a weight.
     const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
-    if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run);
+    if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run, spec.model_type);
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     std::vector<Shape> whole_shapes;
     if (pipelined) {
