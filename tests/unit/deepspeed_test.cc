@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "memcalc/alloc/replay.h"
@@ -137,6 +138,70 @@ TEST(DeepSpeedTest, Stage3HooksTheModulesOfGpt2) {
   spec.activation_function = "gelu_new";
   const ModelSpec gpt2{.name = "small", .model_type = "gpt2", .architecture = spec};
   EXPECT_NO_THROW((void)run_symbolically(gpt2, run_on(2, DataParallel::kDsZero3), test::h100()));
+}
+
+RunSpec adapters_in_trainer(DataParallel mode) {
+  RunSpec run = run_on(2, mode);
+  run.training().loop = Loop::kTrainer;
+  run.precision = Precision::kAmpBf16;
+  run.weights_dtype = DType::kBFloat16;
+  run.fine_tuning.lora = Lora{.rank = 8};
+  return run;
+}
+
+std::int64_t elements_of(const SymbolicRun& run, bool trainable) {
+  std::int64_t total = 0;
+  for (const ParameterInfo& each : run.parameters) total += each.trainable == trainable ? each.elements : 0;
+  return total;
+}
+
+TEST(DeepSpeedTest, Stage3SharesAFrozenBaseIn16BitsAndKeepsFloat32Adapters) {
+  RunSpec spec = adapters_in_trainer(DataParallel::kDsZero3);
+  spec.parallel.deepspeed().reduce_bucket_size = 1'000'000;
+  const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+  const std::int64_t base = elements_of(run, false), adapters = elements_of(run, true);
+  ASSERT_EQ(run.held.size(), 6U);
+  EXPECT_EQ(run.held[0].bytes, 2 * base / 2) << "frozen weights";
+  EXPECT_EQ(run.held[1].bytes, 4 * adapters / 2) << "adapters";
+  EXPECT_EQ(run.held[3].bytes, 2 * adapters / 2) << "gradients are reduced in 16 bits";
+  EXPECT_EQ(run.held[4].bytes, 2 * 1'000'000) << "the bucket";
+  EXPECT_EQ(run.held[5].bytes, 12 * adapters / 2 + 4) << "states of the adapters alone";
+  spec.fine_tuning.lora->in_base_dtype = true;
+  EXPECT_EQ(run_symbolically(llama(), spec, test::h100()).held[1].bytes, 2 * adapters / 2);
+}
+
+TEST(DeepSpeedTest, Stage3SharesPackedWeightsAsBytesAndCastsTheirAdapters) {
+  RunSpec spec = adapters_in_trainer(DataParallel::kDsZero3);
+  spec.fine_tuning.quantization = Quantization::kNf4;
+  const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+  const std::int64_t adapters = elements_of(run, true);
+  std::int64_t shared = 0;  // bytes of the base
+  for (const ParameterInfo& each : run.parameters) {
+    if (!each.trainable) shared += each.packing == Quantization::kNf4 ? each.elements / 2 : 2 * each.elements;
+  }
+  EXPECT_EQ(run.held[0].bytes, shared / 2);
+  EXPECT_EQ(run.held[1].bytes, 2 * adapters / 2) << "the engine casts what was not built under zero.Init";
+}
+
+// MatMul4Bit keeps a view of the gathered weight for backward: it lives on though ZeRO-3 lets the parameter go.
+TEST(DeepSpeedTest, PackedWeightsThatStage3GatheredStayUntilBackwardIsOver) {
+  RunSpec spec = adapters_in_trainer(DataParallel::kDsZero3);
+  spec.fine_tuning.quantization = Quantization::kNf4;
+  spec.parallel.deepspeed().param_persistence_threshold = 0;
+  spec.parallel.deepspeed().max_reuse_distance = 0;
+  spec.parallel.deepspeed().prefetch_bucket_size = 0;
+  const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+  constexpr Bytes kDownProj = 256 * 512 / 2;
+  std::int64_t live = 0, most = 0;
+  for (const Event& event : run.trace.events) {
+    if (!event.moves_block()) continue;
+    const Block& block = run.trace.blocks[static_cast<std::size_t>(event.block)];
+    if (block.category != Category::kGatheredWeights || block.requested != kDownProj) continue;
+    live += event.kind == EventKind::kAllocate ? 1 : -1;
+    most = std::max(most, live);
+  }
+  EXPECT_GE(most, 4 * 3) << "gate, up and down of four layers";
+  EXPECT_EQ(live, 0);
 }
 
 TEST(DeepSpeedTest, MoreRanksHoldLessAndStage2NoGradientsOfOthers) {

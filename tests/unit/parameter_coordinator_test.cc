@@ -154,5 +154,38 @@ TEST(ParameterCoordinatorTest, AParameterOfTwoModulesIsKeptWhileOneOfThemRuns) {
   EXPECT_EQ(log.take(), "-0");
 }
 
+// Module 1 asked for the recomputation of module 0, whose parameter is frozen and has no backward of its own.
+TEST(ParameterCoordinatorTest, WhatARecomputationFetchedStaysUntilTheModuleThatAskedForItIsDone) {
+  for (const bool frozen : {true, false}) {
+    Log log;
+    ParameterCoordinator coordinator({100, 100}, {false, false}, {}, log);
+    if (frozen) coordinator.set_frozen(0);
+    const int recomputed = coordinator.add_module({0});
+    const int asking = coordinator.add_module({1});
+    coordinator.begin_pass();
+    coordinator.fetch(asking, true);
+    coordinator.fetch(recomputed, false, true);
+    coordinator.release(recomputed, false);
+    EXPECT_EQ(log.take(), frozen ? "+1, =1, +0, =0" : "+1, =1, +0, =0, -0");
+    coordinator.release(asking, true);
+    EXPECT_EQ(log.take(), frozen ? "-1, -0" : "-1");
+  }
+}
+
+TEST(ParameterCoordinatorTest, LeftoversTakeWhatWasRecomputedForThemAlong) {
+  Log log;
+  ParameterCoordinator coordinator({100, 100}, {false, false}, {}, log);
+  coordinator.set_frozen(0);
+  const int recomputed = coordinator.add_module({0});
+  const int asking = coordinator.add_module({1});
+  coordinator.begin_pass();
+  coordinator.fetch(asking, true);  // its backward never ends
+  coordinator.fetch(recomputed, false, true);
+  coordinator.release(recomputed, false);
+  EXPECT_EQ(log.take(), "+1, =1, +0, =0");
+  coordinator.release_leftovers();
+  EXPECT_EQ(log.take(), "-1, -0");
+}
+
 }  // namespace
 }  // namespace memcalc

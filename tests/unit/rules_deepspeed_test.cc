@@ -44,7 +44,12 @@ const test::RuleCase kCases[] = {
     {"deepspeed-sp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.sequence_parallel = true; }, kStage2},
     {"deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kTf32; }, kStage2},
     {"deepspeed-adapters", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }, kStage2},
-    {"deepspeed-adapters", "llama-3.2-1b", [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDsZero3; },
+    {"deepspeed-zero3-trained-head", "llama-3.2-1b",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDsZero3;
+       run.task = Task::kSequenceClassification;
+       run.fine_tuning.lora->trains_head = true;
+     },
      kAdaptersInTrainer},
     {"trainer-deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpFp16; },
      kInTrainer},

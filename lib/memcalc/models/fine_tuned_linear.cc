@@ -59,7 +59,19 @@ Tensor FineTunedLinear::gathered(const Tensor& outputs) const {
   return gather_for_all(outputs, -1, ranks);
 }
 
+Tensor FineTunedLinear::hooked_low_rank_product(ModuleHooks& hooks, const Tensor& x) const {
+  Tensor low =
+      between_hooks(hooks, &lora_dropout, {}, x, [this](const Tensor& input) { return dropout(input, lora_dropout); });
+  for (const Tensor* weight : {&lora_a, &lora_b}) {
+    low = between_hooks(hooks, weight, {weight}, low,
+                        [&](const Tensor& input) { return hooks.linear(input, *weight, {}); });
+  }
+  return multiply_scalar(low);
+}
+
 Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
+  ModuleHooks* hooks = x.tape().module_hooks;
+  if (hooks != nullptr && hooks->hooks_adapters()) return hooked_low_rank_product(*hooks, x);
   Tensor low = linear(dropout(x, lora_dropout), lora_a, {});
   if (split == LinearSplit::kColumns) low = entering(low);
   if (split == LinearSplit::kRows) low = leaving(std::move(low));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/symbolic/ops/quantized.h"
 #include "memcalc/symbolic/tensor.h"
 
@@ -44,6 +45,13 @@ struct FineTunedLinear {
     return lora_a.defined() ? adapt(x, std::move(result)) : result;
   }
 
+  /// The same where a wrapper hooks each module by itself. `base`: the layer's own product between its hooks.
+  template <typename Base>
+  [[nodiscard]] Tensor forward_hooked(ModuleHooks& hooks, const Tensor& x, Base base) const {
+    if (!lora_a.defined()) return base(x);
+    return between_hooks(hooks, this, {}, x, [&](const Tensor& input) { return adapt(input, base(input)); });
+  }
+
  private:
   /// The whole input of a split by columns: backward sums its gradient over the ranks.
   [[nodiscard]] Tensor entering(const Tensor& x) const;
@@ -55,6 +63,7 @@ struct FineTunedLinear {
   /// lora_B(lora_A(dropout(x))) * scaling. Of a split by columns ranks share lora_B, by rows lora_A (peft
   /// tuners/lora/model.py, add_lora_tp_hooks_dtensor).
   [[nodiscard]] Tensor low_rank_product(const Tensor& x) const;
+  [[nodiscard]] Tensor hooked_low_rank_product(ModuleHooks& hooks, const Tensor& x) const;
 };
 
 }  // namespace memcalc

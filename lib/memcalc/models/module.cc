@@ -97,6 +97,24 @@ std::string dotted(std::string_view name, std::string_view leaf) {
 
 }  // namespace
 
+namespace {
+
+/// A layer with an adapter: peft's module around the layer's own one, both hooked.
+template <typename Layer, typename Product>
+Tensor hooked_base(const Layer& layer, const Tensor& x, const Product& product) {
+  ModuleHooks& hooks = *layer.weight.tape().module_hooks;
+  const FineTunedLinear& tuned = *layer.fine_tuned;
+  return tuned.forward_hooked(hooks, x, [&](const Tensor& input) {
+    return between_hooks(hooks, &layer, {&layer.weight, &layer.bias}, input, [&](const Tensor& hooked_x) {
+      return tuned.quantized.kind == Quantization::kNone
+                 ? product(hooked_x)
+                 : quantized_linear(hooked_x, tuned.quantized, layer.bias, layer.weight);
+    });
+  });
+}
+
+}  // namespace
+
 Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias)
     : weight(builder.parameter(dotted(name, "weight"), {out, in})) {
   if (with_bias) bias = builder.parameter(dotted(name, "bias"), {out}, false);
@@ -104,9 +122,11 @@ Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Linear::hooked_forward(const Tensor& x) const {
-  return hooked_module(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
-    if (fine_tuned) return fine_tuned_forward(hooked_x);
-    return weight.tape().module_hooks->linear(hooked_x, weight, bias);
+  ModuleHooks& hooks = *weight.tape().module_hooks;
+  const auto plain = [&](const Tensor& input) { return hooks.linear(input, weight, bias); };
+  if (fine_tuned && hooks.hooks_adapters()) return hooked_base(*this, x, plain);
+  return hooked_module(*this, {&weight, &bias}, x, [&](const Tensor& hooked_x) {
+    return fine_tuned ? fine_tuned_forward(hooked_x) : plain(hooked_x);
   });
 }
 
@@ -135,6 +155,10 @@ Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Conv1D::operator()(const Tensor& x) const {
+  ModuleHooks* hooks = weight.tape().module_hooks;
+  if (fine_tuned && hooks != nullptr && hooks->hooks_adapters()) {
+    return hooked_base(*this, x, [this](const Tensor& input) { return product(input); });
+  }
   return hooked_module(*this, {&weight, &bias}, x, [this](const Tensor& hooked_x) {
     if (!fine_tuned) return product(hooked_x);
     return fine_tuned->forward(hooked_x, bias, [this](const Tensor& input) { return product(input); });

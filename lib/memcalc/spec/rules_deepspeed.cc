@@ -9,6 +9,11 @@ namespace {
 
 bool is_third_stage(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDsZero3; }
 
+bool trains_adapted_head(const RuleQuestion& q) {
+  const bool classifies = q.run.task == Task::kSequenceClassification || q.run.task == Task::kTokenClassification;
+  return classifies && has_adapters(q) && q.run.fine_tuning.lora->trains_head;
+}
+
 constexpr Rule kZero[] = {
     {.id = "deepspeed-has-mode",
      .options = "--parallel --framework",
@@ -56,10 +61,16 @@ constexpr Rule kZero[] = {
          }},
     {.id = "deepspeed-adapters",
      .options = "--lora --parallel --loop",
-     .message = "LoRA under DeepSpeed is modelled in the Trainer with ZeRO stages 1 and 2, not for {--parallel} with "
-                "--loop {--loop}",
-     .accepted = "--loop trainer with --parallel ds-zero1 or ds-zero2, no --lora, or --parallel fsdp2",
-     .broken = [](const RuleQuestion& q) { return has_adapters(q) && (!q.run.uses_trainer() || is_third_stage(q)); }},
+     .message = "LoRA under DeepSpeed is modelled in the Trainer, not for {--parallel} with --loop {--loop}",
+     .accepted = "--loop trainer, no --lora, or --parallel fsdp2",
+     .broken = [](const RuleQuestion& q) { return has_adapters(q) && !q.run.uses_trainer(); }},
+    {.id = "deepspeed-zero3-trained-head",
+     .options = "--lora --task --parallel",
+     // peft copies the classifier, whose parts ZeRO-3 has shared out already (peft utils/other.py,
+     // ModulesToSaveWrapper).
+     .message = "ZeRO-3 with adapters and a classifier that trains beside them (--task {--task}) is not modelled",
+     .accepted = "--parallel ds-zero2 or fsdp2",
+     .broken = [](const RuleQuestion& q) { return is_third_stage(q) && trains_adapted_head(q); }},
     {.id = "deepspeed-frozen",
      .options = "--freeze --framework",
      .message = "frozen parameters under DeepSpeed are not modelled",

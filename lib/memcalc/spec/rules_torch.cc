@@ -104,17 +104,17 @@ constexpr Rule kModes[] = {
          }},
     {.id = "quantized-base-on-one-gpu",
      .options = "--quantize --parallel --loop",
-     .message = "a quantised base on several GPUs is modelled in the Trainer, nf4 under FSDP2 and ZeRO stages 1 and 2, "
-                "not {--quantize} under {--parallel} with --loop {--loop}",
-     .accepted =
-         "--loop trainer --quantize nf4 with --parallel fsdp2, ds-zero1 or ds-zero2, no --quantize, or --gpus 1",
+     .message = "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 under FSDP2 and "
+                "DeepSpeed's ZeRO, not {--quantize} under {--parallel} with --loop {--loop}",
+     .accepted = "--loop trainer with --parallel ddp, --quantize nf4 with --parallel fsdp2, ds-zero1, ds-zero2 or "
+                 "ds-zero3, no --quantize, or --gpus 1",
      .broken =
          [](const RuleQuestion& q) {
            if (!quantizes(q)) return false;
            const Quantization kind = q.run.fine_tuning.quantization;
            const bool is_nf4 = kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
-           const bool shares = is_fsdp2(q) || is_mode(q, DataParallel::kDsZero1) || is_mode(q, DataParallel::kDsZero2);
-           return !q.run.uses_trainer() || !is_nf4 || !shares;
+           const bool shares = is_fsdp2(q) || is_deepspeed(q);
+           return !q.run.uses_trainer() || !(is_ddp(q) || (is_nf4 && shares));
          }},
     {.id = "quantized-base-offload",
      .options = "--quantize --offload-parameters --offload-states",

@@ -2,6 +2,8 @@
 // dequantize_4bit), backends/cuda/ops.py, backends/default/ops.py.
 #include "memcalc/symbolic/ops/quantized.h"
 
+#include <memory>
+
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -97,12 +99,15 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
   return result;
 }
 
-Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias, const Tensor& gathered) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
   if (node != nullptr) node->context = &weight;
   if (node != nullptr && weight.keeps_input) tape.keep(*node, x);  // ctx.tensors = (A, B), never read
+  if (node != nullptr && gathered.defined()) {  // B of it is a view, which outlives that the parameter is let go
+    node->owner = std::make_shared<Tensor>(tape.alias(gathered, gathered.shape(), gathered.strides(), false));
+  }
   Tensor result;
   {
     const NoGrad no_grad(tape);
@@ -177,14 +182,14 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
 
 }  // namespace
 
-Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias, const Tensor& gathered) {
   if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);
   if (weight.kind == Quantization::kFp8) return block_fp8_linear(x, weight, bias);
   if (is_marlin(weight.kind)) return marlin_linear(x, weight, bias);
   const DType input_dtype = x.dtype();
   Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
   if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, kToCopy);
-  return to_dtype(matmul_4bit(input, weight, bias), input_dtype);
+  return to_dtype(matmul_4bit(input, weight, bias, gathered), input_dtype);
 }
 
 PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int64_t in_features) {

@@ -38,8 +38,10 @@ struct PackedBytes {
 [[nodiscard]] PackedBytes packed_bytes(const QuantizedWeight& weight, const DeviceSpec& device);
 inline constexpr Bytes kSharedMapBytes = 1024;
 
-/// Linear4bit.forward and Linear8bitLt.forward: `bias` may be undefined.
-[[nodiscard]] Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias);
+/// Linear4bit.forward and Linear8bitLt.forward: `bias` may be undefined. `gathered`: the packed weight where ranks
+/// share it; a 4-bit product keeps a view of it for backward.
+[[nodiscard]] Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias,
+                                      const Tensor& gathered = {});
 
 /// quantize_4bit or int8_vectorwise_quant of a weight on the card that holds `source`: what it leaves is in
 /// `weight.scales`, the packed weight itself is returned.

@@ -1,6 +1,8 @@
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -12,7 +14,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kPartition{"deepspeed::partition"}, kDefragment{"deepspeed::defragment"};
 constexpr Operator kGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
 constexpr Operator kCat{"aten::cat"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros"}, kNorm{"aten::norm"};
 constexpr Operator kBucket{"deepspeed::ipg_bucket"};
@@ -44,10 +45,12 @@ void DeepSpeedZero3::wrap(Model& model) {
   gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
   tape.on_meta_device = false;
   make_optimizers();
-  for (std::size_t i = 0; i < params_.size(); ++i) {
+  for (const int number : in_model_order_) {
+    const auto i = static_cast<std::size_t>(number);
+    if (!params_[i].trains) continue;
     if (ranks > 1) {  // gathered to be hooked, parts on the host through a copy on the card
-      const Tensor whole = tape.empty({params_[i].part * ranks}, dtype, kGather);
-      if (offloads_parameters()) tape.scratch(sizes(params_[i].part), kToCopy);
+      const Tensor whole = tape.empty({params_[i].part * ranks}, params_[i].dtype, kGather);
+      if (offloads_parameters()) tape.scratch(bytes_of_part(params_[i]), kToCopy);
     }
     tape.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
   }
@@ -63,9 +66,14 @@ void DeepSpeedZero3::wrap(Model& model) {
                                    .max_live = options.max_live_parameters,
                                    .max_reuse_distance = options.max_reuse_distance},
       *this);
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (!params_[i].trains) coordinator_->set_frozen(static_cast<int>(i));
+  }
   model_with_head_ = coordinator_->add_module({});
   base_model_ = coordinator_->add_module({});
-  if (run.uses_trainer()) {
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    assumptions.emplace_back("each card holds the whole quantised model before DeepSpeed parts it");
+  } else if (run.uses_trainer()) {
     assumptions.emplace_back("from_pretrained builds the model under deepspeed.zero.Init, in parts from the beginning");
   } else {
     assumptions.emplace_back(
@@ -79,66 +87,6 @@ void DeepSpeedZero3::wrap(Model& model) {
       ", stage3_param_persistence_threshold " + std::to_string(options.param_persistence_threshold) +
       ", stage3_max_live_parameters " + std::to_string(options.max_live_parameters) + ", stage3_max_reuse_distance " +
       std::to_string(options.max_reuse_distance) + (overlaps() ? ", overlap_comm" : "") + " (--deepspeed)");
-}
-
-// zero.Init(module=…), then defragment: through host memory into one flat buffer.
-void DeepSpeedZero3::partition_parameters(Model& model) {
-  if (run.uses_trainer()) move_to_host(model);  // from_pretrained under zero.Init: one parameter at a time
-  for (const Tensor& buffer : model.buffers) {
-    if (run.uses_trainer()) move_to_card(buffer);
-  }
-  std::vector<Tensor> parts;
-  for (const Parameter& parameter : model.parameters) {
-    if (!parameter.tensor.requires_grad()) throw refusal(rules::kZero3Frozen, {parameter.name});
-    SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
-    shared.elements = parameter.tensor.elements();
-    shared.part = ceil_div(shared.elements, ranks);
-    shared.persists = shared.elements <= run.parallel.deepspeed().param_persistence_threshold;
-    number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
-    part_elements_ = checked_add(part_elements_, shared.part);
-    if (shared.persists) persistent_elements_ += shared.part * ranks;
-    if (run.uses_trainer()) move_to_card(parameter.tensor);
-    tape.on_meta_device = offloads_parameters();
-    parts.push_back(tape.empty({shared.part}, dtype, kPartition, Category::kWeights));
-    tape.on_meta_device = false;
-    drop_data(parameter.tensor);
-    params_.push_back(std::move(shared));
-  }
-  for (Tensor& part : parts) part.reset();
-  if (!offloads_parameters()) tape.empty_cache();  // in defragment(), which parts on the host are spared
-  tape.on_meta_device = offloads_parameters();
-  weights_ = tape.empty({part_elements_}, dtype, kDefragment, Category::kWeights);
-  tape.on_meta_device = false;
-  for (const std::vector<Parameter*>& group : parameter_groups(model)) {  // _create_fp16_sub_groups
-    sub_groups_.emplace_back();
-    std::int64_t in_group = 0;
-    for (const Parameter* each : group) {
-      if (in_group >= run.parallel.deepspeed().sub_group_size) {
-        sub_groups_.emplace_back();
-        in_group = 0;
-      }
-      const std::int64_t part = ceil_div(each->tensor.elements(), ranks);
-      sub_groups_.back().push_back(part);
-      in_group += part;
-    }
-  }
-}
-
-// _create_fp32_partitions: a copy of float32 weights, too, for a device is compared with its name.
-void DeepSpeedZero3::make_masters() {
-  Tensor converted;
-  std::int64_t largest = 0;
-  for (const std::vector<std::int64_t>& group : sub_groups_) {
-    std::int64_t elements = 0;
-    for (const std::int64_t part : group) elements += part;
-    largest = std::max(largest, elements);
-    if (dtype != DType::kFloat32 && !offloads_states()) {
-      converted = tape.empty({elements}, DType::kFloat32, kToCopy);
-    }
-    add_master(elements);
-  }
-  converted.reset();
-  if (!offloads_states()) tape.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
 }
 
 // --- forward and backward of modules
@@ -173,7 +121,7 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
     }
     hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers))};
   }
-  coordinator_->fetch(hooked.number, false);
+  coordinator_->fetch(hooked.number, false, tape.recomputing);
   if (!tape.grad_enabled || !input.requires_grad()) return input;
   const Tensor* const inputs[] = {&input};
   Node* node = tape.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
@@ -204,59 +152,76 @@ Tensor DeepSpeedZero3::linear(const Tensor& x, const Tensor& weight, const Tenso
 
 // --- all-gather and release (partition_parameters.py)
 
-// all_gather_coalesced: one parameter into its own buffer, several into one that is taken apart when it has arrived.
+/// dtype_params, in the order of sort_dtypes(): by name.
+std::vector<std::vector<int>> DeepSpeedZero3::by_dtype(std::span<const int> parameters) const {
+  std::map<std::string_view, std::vector<int>> groups;
+  for (const int i : parameters) groups[name_of(params_[static_cast<std::size_t>(i)].dtype)].push_back(i);
+  std::vector<std::vector<int>> sorted;
+  for (auto& [dtype, group] : groups) sorted.push_back(std::move(group));
+  return sorted;
+}
+
+// all_gather_coalesced: one parameter into its own buffer, several into one of each type that is taken apart when it
+// has arrived.
 void DeepSpeedZero3::gather(std::span<const int> parameters) {
   streams_are_done();
-  std::int64_t elements = 0;
-  for (const int i : parameters) elements += param(i).part * ranks;
   if (ranks == 1 && !offloads_parameters()) {  // NoGatherHandle
-    for (const int i : parameters) set_data(param(i).tensor, weights_);
+    for (const int i : parameters) set_data(param(i).tensor, param(i).trains ? weights_ : param(i).own_part);
     return;
   }
   const OnStream on_gather(tape, gather_stream());
   if (parameters.size() == 1) {
     SharedParameter& only = param(parameters.front());
-    const Tensor buffer = tape.empty({elements}, dtype, kGather, Category::kGatheredWeights);
+    const Tensor buffer = tape.empty({only.part * ranks}, only.dtype, kGather, Category::kGatheredWeights);
     if (offloads_parameters() && ranks > 1) {
-      only.moved = tape.empty({only.part}, dtype, kToCopy, Category::kCommunication);
+      only.moved = tape.empty({only.part}, only.dtype, kToCopy, Category::kCommunication);
     }
     set_data(only.tensor, buffer);
-  } else {
-    flats_[parameters.front()] = tape.empty({elements}, dtype, kGather, Category::kCommunication);
-    if (offloads_parameters()) {
-      std::vector<Tensor> moved;
-      for (const int i : parameters) {
-        moved.push_back(tape.empty({param(i).part}, dtype, kToCopy, Category::kCommunication));
-      }
-    }
+    tape.collective(kGather, Collective::kAllGather, only.dtype, bytes_of_part(only) * ranks, ranks);
+    return;
   }
-  tape.collective(kGather, Collective::kAllGather, dtype, sizes(elements), ranks);
+  std::vector<Tensor>& flats = flats_[parameters.front()];
+  for (const std::vector<int>& group : by_dtype(parameters)) {
+    std::int64_t elements = 0;
+    for (const int i : group) elements += param(i).part * ranks;
+    const DType type = param(group.front()).dtype;
+    flats.push_back(tape.empty({elements}, type, kGather, Category::kCommunication));
+    std::vector<Tensor> moved;
+    for (const int i : group) {
+      if (!offloads_parameters()) break;
+      moved.push_back(tape.empty({param(i).part}, type, kToCopy, Category::kCommunication));
+    }
+    tape.collective(kGather, Collective::kAllGather, type, checked_multiply(elements, size_of(type)), ranks);
+  }
 }
 
 void DeepSpeedZero3::arrive(std::span<const int> parameters) {
   if (parameters.size() == 1) param(parameters.front()).moved.reset();
   if (parameters.size() == 1 || (ranks == 1 && !offloads_parameters())) return;
   const OnStream on_gather(tape, gather_stream());
-  for (const int i : parameters) {
-    const Tensor whole = tape.empty({param(i).elements}, dtype, kCat, Category::kGatheredWeights);
-    set_data(param(i).tensor, whole);
+  for (const std::vector<int>& group : by_dtype(parameters)) {
+    for (const int i : group) {
+      const Tensor whole = tape.empty({param(i).elements}, param(i).dtype, kCat, Category::kGatheredWeights);
+      set_data(param(i).tensor, whole);
+    }
   }
 }
 
-void DeepSpeedZero3::forget(std::span<const int> parameters) {
-  const auto found = flats_.find(parameters.front());
-  if (found != flats_.end()) flats_.erase(found);
-}
+void DeepSpeedZero3::forget(std::span<const int> parameters) { flats_.erase(parameters.front()); }
 
-void DeepSpeedZero3::release(int parameter) { free_later(param(parameter).tensor); }
+/// Where nothing is gathered a parameter lies on this rank's part, which stays.
+bool DeepSpeedZero3::is_own_part(BlockId block, const SharedParameter& param) const {
+  return block == (param.trains ? weights_ : param.own_part).impl()->block;
+}
 
 // free_param: made on the stream of the collectives, used on the current one, whose events the allocator waits for. The
 // card is taken to keep up with the host: they are done by the next collective.
-void DeepSpeedZero3::free_later(Tensor& tensor) {
-  const BlockId block = tensor.impl()->block;
-  const bool waits = block != kNoBlock && overlaps() && block != weights_.impl()->block;
-  if (waits) wait_for_streams(tensor);
-  drop_data(tensor);
+void DeepSpeedZero3::release(int parameter) {
+  const SharedParameter& released = param(parameter);
+  const BlockId block = released.tensor.impl()->block;
+  const bool waits = block != kNoBlock && overlaps() && !is_own_part(block, released);
+  if (waits) wait_for_streams(released.tensor);
+  drop_data(released.tensor);
 }
 
 void DeepSpeedZero3::wait_for_streams(const Tensor& tensor) {
@@ -305,7 +270,7 @@ void DeepSpeedZero3::reduce_bucket() {
   const bool converts = reduce_dtype != dtype;
   Tensor converted;  // a gradient that the bucket, which has that type, has no room for
   const Tensor& largest = params_[bucket_params_.front()].tensor.impl()->grad;
-  if (converts && largest.dtype() != reduce_dtype) {
+  if (largest.dtype() != reduce_dtype) {
     converted = tape.empty(largest.shape(), reduce_dtype, kToCopy, Category::kCommunication);
   }
   Tensor interleaved;
@@ -346,17 +311,17 @@ void DeepSpeedZero3::after_backward(bool last) {
 
 // _post_step: small parameters stay whole until the next step.
 void DeepSpeedZero3::gather_persistent() {
-  for (std::size_t i = 0; i < params_.size(); ++i) {
-    const SharedParameter& each = params_[i];
+  for (const int i : in_model_order_) {
+    const SharedParameter& each = param(i);
     if (!each.persists) continue;
     if (ranks == 1 && !offloads_parameters()) {
-      set_data(each.tensor, weights_);
+      set_data(each.tensor, each.trains ? weights_ : each.own_part);
     } else {
-      const Tensor whole = tape.empty({each.part * ranks}, dtype, kGather, Category::kGatheredWeights);
-      tape.collective(kGather, Collective::kAllGather, dtype, sizes(each.part * ranks), ranks);
+      const Tensor whole = tape.empty({each.part * ranks}, each.dtype, kGather, Category::kGatheredWeights);
+      tape.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
       set_data(each.tensor, whole);
     }
-    coordinator_->set_available(static_cast<int>(i));
+    coordinator_->set_available(i);
   }
 }
 

@@ -31,6 +31,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
                                      const Tensor& input) override;
   void after_module(const void* module, const Tensor& output) override;
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
+  [[nodiscard]] bool hooks_adapters() const override { return true; }
 
   void gather(std::span<const int> parameters) override;
   void arrive(std::span<const int> parameters) override;
@@ -40,11 +41,14 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
  private:
   struct SharedParameter {
     std::string name;
-    Tensor tensor;  // the module's
-    std::int64_t elements = 0;
-    std::int64_t part = 0;  // of every rank, padding included
+    Tensor tensor;              // the module's
+    std::int64_t elements = 0;  // of what it is stored as: packed weights are bytes
+    std::int64_t part = 0;      // of every rank, padding included
+    DType dtype = DType::kFloat32;
+    bool trains = true;
     bool persists = false;
-    Tensor moved;  // of a part in host memory its copy on the card, until the collective is done
+    Tensor own_part;  // of a frozen one: a block of its own; the others' are in one buffer
+    Tensor moved;     // of a part in host memory its copy on the card, until the collective is done
   };
   /// A module with parameters of its own, for its hooks.
   struct HookedModule {
@@ -59,14 +63,26 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   [[nodiscard]] CudaStream reduction_stream() const;
   [[nodiscard]] SharedParameter& param(int i) { return params_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] Bytes sizes(std::int64_t elements) const { return checked_multiply(elements, size_of(dtype)); }
+  [[nodiscard]] static Bytes bytes_of_part(const SharedParameter& param) {
+    return checked_multiply(param.part, size_of(param.dtype));
+  }
+  [[nodiscard]] Bytes frozen_bytes() const;
+  [[nodiscard]] Bytes persistent_bytes() const;
+  [[nodiscard]] std::vector<std::vector<int>> by_dtype(std::span<const int> parameters) const;
+  [[nodiscard]] bool is_own_part(BlockId block, const SharedParameter& param) const;
 
   void partition_parameters(Model& model);
+  void build_under_zero_init(Model& model);
+  void partition_quantized(Model& model);
+  void make_adapters(const std::vector<Parameter*>& adapters);
+  void add_shared(const Parameter& parameter, DType type);
+  void partition(SharedParameter& param);
+  void defragment(Model& model);
   void make_masters();
   void check_every_parameter_is_hooked() const;
   void gradient_ready(std::size_t i);
   void reduce_bucket();
   void keep_part(const SharedParameter& param);
-  void free_later(Tensor& tensor);
   void wait_for_streams(const Tensor& tensor);
   void streams_are_done();
   void check_overflow();
@@ -79,8 +95,9 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   std::unordered_map<const void*, HookedModule> modules_;
   int model_with_head_ = 0, base_model_ = 0;  // modules without parameters of their own: what comes next is gathered
   std::vector<std::vector<std::int64_t>> sub_groups_;  // elements of the parts in each
-  std::int64_t part_elements_ = 0;                     // of all parameters on a rank
-  std::int64_t persistent_elements_ = 0;
+  std::int64_t part_elements_ = 0;                     // of all parameters that train on a rank
+  DType trained_dtype_ = DType::kFloat32;              // of the parameters that train
+  std::vector<int> in_model_order_;
 
   Tensor weights_;    // lp_param_buffer: the parts, flat
   Tensor gradients_;  // grad_partitions_flat_buffer
@@ -88,8 +105,8 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   Tensor overflow_;   // inf_or_nan_tracker
   std::int64_t bucket_elements_ = 0;
   std::vector<std::size_t> bucket_params_;
-  std::unordered_map<int, Tensor> flats_;  // of gathers of several parameters, by their first
-  std::vector<BlockId> waiting_;           // freed, but other streams are not known to be done with them
+  std::unordered_map<int, std::vector<Tensor>> flats_;  // of gathers of several parameters, by their first
+  std::vector<BlockId> waiting_;                        // freed, but other streams are not known to be done with them
   bool in_backward_ = false;
   bool checked_ = false;
 };

@@ -64,12 +64,33 @@ void DeepSpeedZero3::step_sub_group(std::size_t i) {
 
 // --- what is held between steps
 
+Bytes DeepSpeedZero3::frozen_bytes() const {
+  Bytes total = 0;
+  for (const SharedParameter& param : params_) {
+    if (!param.trains) total = checked_add(total, bytes_of_part(param));
+  }
+  return total;
+}
+
+Bytes DeepSpeedZero3::persistent_bytes() const {
+  Bytes total = 0;
+  for (const SharedParameter& param : params_) {
+    if (param.persists) total = checked_add(total, checked_multiply(bytes_of_part(param), ranks));
+  }
+  return total;
+}
+
 std::vector<HeldRow> DeepSpeedZero3::held() const {
-  const std::string padded = "this rank's part of each parameter " + in_dtype() + ", padded";
+  const Bytes frozen = frozen_bytes();
+  const std::string trained =
+      frozen > 0 ? "each adapter in " + std::string(name_of(trained_dtype_)) : "each parameter " + in_dtype();
   std::vector<HeldRow> rows;
-  if (!offloads_parameters()) rows.push_back({"weights", weights_.bytes(), padded});
+  if (!offloads_parameters()) {
+    if (frozen > 0) rows.push_back({"frozen weights", frozen, "this rank's part of each, padded"});
+    rows.push_back({"weights", weights_.bytes(), "this rank's part of " + trained + ", padded"});
+  }
   if (ranks > 1 || offloads_parameters()) {
-    rows.push_back({"persistent parameters", sizes(persistent_elements_),
+    rows.push_back({"persistent parameters", persistent_bytes(),
                     "whole, those of at most " + std::to_string(run.parallel.deepspeed().param_persistence_threshold) +
                         " elements"});
   }
@@ -87,7 +108,9 @@ std::vector<HeldRow> DeepSpeedZero3::held_on_host() const {
   std::vector<HeldRow> rows = DeepSpeedEngine::held_on_host();
   if (offloads_states()) rows.push_back({"gradients", sizes(part_elements_), "of the parts, " + in_dtype()});
   if (offloads_parameters()) {
-    rows.push_back({"weights", sizes(part_elements_), "this rank's part of each parameter, " + in_dtype()});
+    const Bytes trained = checked_multiply(part_elements_, size_of(trained_dtype_));
+    rows.push_back(
+        {"weights", checked_add(frozen_bytes(), trained), "this rank's part of each parameter, " + in_dtype()});
   }
   return rows;
 }

@@ -100,12 +100,18 @@ void ParameterCoordinator::take_from_gather(int parameter) {
   if (--gather.not_asked_for == 0) memory_.forget(gather.parameters);
 }
 
-void ParameterCoordinator::fetch(int module, bool backward) {
+namespace {
+
+void add_once(std::vector<int>& numbers, int number) {
+  if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
+}
+
+}  // namespace
+
+void ParameterCoordinator::fetch(int module, bool backward, bool recomputing) {
   check_trace(module);
   if (trace_ == Trace::kRecording) module_order_.push_back(module);
-  if (backward && std::find(in_backward_.begin(), in_backward_.end(), module) == in_backward_.end()) {
-    in_backward_.push_back(module);
-  }
+  if (backward) add_once(in_backward_, module);
   const std::vector<int>& needed = parameters_of(module);
   std::vector<int> missing;
   for (const int parameter : needed) {
@@ -114,7 +120,11 @@ void ParameterCoordinator::fetch(int module, bool backward) {
   if (!missing.empty()) gather(std::move(missing));
   for (const int parameter : needed) {
     std::vector<int>& active = state(parameter).active;
-    if (std::find(active.begin(), active.end(), module) == active.end()) active.push_back(module);
+    add_once(active, module);
+    if (recomputing && !in_backward_.empty() && state(parameter).is_frozen) {
+      add_once(recomputed_[in_backward_.back()], parameter);
+      add_once(active, in_backward_.back());
+    }
     state(parameter).was_fetched = true;
     take_from_gather(parameter);
   }
@@ -159,6 +169,15 @@ bool ParameterCoordinator::is_kept(int parameter) {
   return before_[*next] - before_[step_] < limits_.max_reuse_distance;
 }
 
+/// What a recomputation fetched on behalf of a module that is in backward.
+std::vector<int> ParameterCoordinator::take_recomputed(int module) {
+  const auto found = recomputed_.find(module);
+  if (found == recomputed_.end()) return {};
+  std::vector<int> parameters = std::move(found->second);
+  recomputed_.erase(found);
+  return parameters;
+}
+
 void ParameterCoordinator::release(int module, bool backward) {
   if (backward) std::erase(in_backward_, module);
   std::vector<int> let_go;
@@ -166,6 +185,10 @@ void ParameterCoordinator::release(int module, bool backward) {
     if (!is_kept(parameter)) let_go.push_back(parameter);
   }
   for (const int parameter : parameters_of(module)) std::erase(state(parameter).active, module);
+  for (const int parameter : backward ? take_recomputed(module) : std::vector<int>{}) {
+    std::erase(state(parameter).active, module);
+    if (!persists_[static_cast<std::size_t>(parameter)]) add_once(let_go, parameter);
+  }
   for (const int parameter : let_go) release_parameter(parameter);
 }
 
@@ -173,7 +196,9 @@ void ParameterCoordinator::release_leftovers() {
   while (!in_backward_.empty()) {
     const int module = in_backward_.back();
     in_backward_.pop_back();
-    for (const int parameter : parameters_of(module)) {
+    std::vector<int> parameters = parameters_of(module);
+    for (const int recomputed : take_recomputed(module)) add_once(parameters, recomputed);
+    for (const int parameter : parameters) {
       std::erase(state(parameter).active, module);
       if (!persists_[static_cast<std::size_t>(parameter)]) release_parameter(parameter);
     }

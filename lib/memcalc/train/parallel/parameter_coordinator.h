@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,11 @@ class ParameterCoordinator {
 
   /// reset_step: before a forward pass.
   void begin_pass();
-  /// fetch_sub_module: before a module's forward or backward.
-  void fetch(int module, bool backward);
+  /// Its parameters get no gradient: what a recomputed layer fetched of them is let go by the module whose backward
+  /// asked for the recomputation (update_recompute_parameters).
+  void set_frozen(int parameter) { states_[static_cast<std::size_t>(parameter)].is_frozen = true; }
+  /// fetch_sub_module: before a module's forward or backward. `recomputing`: a forward inside the backward pass.
+  void fetch(int module, bool backward, bool recomputing = false);
   /// release_sub_module: after it.
   void release(int module, bool backward);
   /// release_backward_leftovers: modules whose input needs no gradient never end their backward.
@@ -64,6 +68,7 @@ class ParameterCoordinator {
   struct State {
     Status status = Status::kPartitioned;
     bool was_fetched = false;
+    bool is_frozen = false;
     int gather = -1;                    // the gather that brings it, until it is asked for (InflightParamRegistry)
     std::int64_t fetched_for = kNever;  // most_recent_step_id_param_fetched_for
     std::vector<int> active;            // modules
@@ -85,6 +90,7 @@ class ParameterCoordinator {
   void prefetch(const std::vector<int>& fetched);
   [[nodiscard]] bool is_kept(int parameter);
   void release_parameter(int parameter);
+  [[nodiscard]] std::vector<int> take_recomputed(int module);
 
   const std::vector<std::int64_t> elements_;
   const std::vector<bool> persists_;
@@ -92,6 +98,7 @@ class ParameterCoordinator {
   Memory& memory_;
   std::vector<State> states_;
   std::vector<std::vector<int>> modules_;
+  std::unordered_map<int, std::vector<int>> recomputed_;  // ds_recompute_parameters of modules in backward
   struct Gather {
     std::vector<int> parameters;
     std::size_t not_asked_for = 0;

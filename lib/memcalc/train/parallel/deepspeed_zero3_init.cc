@@ -1,0 +1,177 @@
+// How ZeRO-3 comes to its parts: deepspeed/runtime/zero/partition_parameters.py (zero.Init) and the constructor of
+// DeepSpeedZeroOptimizer_Stage3 (stage3.py), 0.19.8; what of it transformers calls: modeling_utils.py.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/run_names.h"
+#include "memcalc/train/parallel/deepspeed_zero3.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kPartition{"deepspeed::partition"}, kDefragment{"deepspeed::defragment"};
+constexpr Operator kGather{"c10d::_allgather_base_"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros"};
+
+/// "model.norm" of "model.norm.weight".
+std::string_view module_of(std::string_view name) { return name.substr(0, name.rfind('.')); }
+
+}  // namespace
+
+void DeepSpeedZero3::add_shared(const Parameter& parameter, DType type) {
+  SharedParameter shared{.name = parameter.name, .tensor = parameter.tensor};
+  shared.trains = parameter.tensor.requires_grad();
+  shared.dtype = type;
+  shared.elements = type == DType::kUInt8 ? ceil_div(parameter.tensor.elements(), 2) : parameter.tensor.elements();
+  shared.part = ceil_div(shared.elements, ranks);
+  shared.persists = shared.elements <= run.parallel.deepspeed().param_persistence_threshold;
+  number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
+  if (shared.trains) part_elements_ = checked_add(part_elements_, shared.part);
+  params_.push_back(std::move(shared));
+}
+
+/// param.partition() of one that is whole.
+void DeepSpeedZero3::partition(SharedParameter& param) {
+  tape.on_meta_device = offloads_parameters();
+  param.own_part = tape.empty({param.part}, param.dtype, kPartition, Category::kWeights);
+  tape.on_meta_device = false;
+  drop_data(param.tensor);
+}
+
+// What a bare loop builds as a whole zero.Init(module=…) parts in the end.
+void DeepSpeedZero3::partition_parameters(Model& model) {
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    partition_quantized(model);
+  } else if (run.fine_tuning.lora) {
+    build_under_zero_init(model);
+  } else {
+    if (run.uses_trainer()) move_to_host(model);  // from_pretrained under zero.Init: one parameter at a time
+    for (const Tensor& buffer : model.buffers) {
+      if (run.uses_trainer()) move_to_card(buffer);
+    }
+    for (const Parameter& parameter : model.parameters) {
+      if (!parameter.tensor.requires_grad()) throw refusal(rules::kZero3Frozen, {parameter.name});
+      add_shared(parameter, dtype);
+      if (run.uses_trainer()) move_to_card(parameter.tensor);
+      partition(params_.back());
+    }
+  }
+  for (const Parameter& parameter : model.parameters) {
+    in_model_order_.push_back(number_of_.at(parameter.tensor.impl()));
+    const SharedParameter& shared = param(in_model_order_.back());
+    if (shared.trains) trained_dtype_ = shared.dtype;
+  }
+  defragment(model);
+}
+
+// transformers loads a quantised model whole, without zero.Init (modeling_utils.py, get_init_context): DeepSpeed casts
+// what has a floating type, adapters as well, and Init(module=…) parts parameter by parameter. Packed weights are
+// parted as the bytes that they are, what they are scaled with stays on each card.
+void DeepSpeedZero3::partition_quantized(Model& model) {
+  cast_on_card(model);
+  for (const Parameter& parameter : model.parameters) {
+    const bool is_packed = parameter.tensor.dtype() == DType::kUInt8;
+    add_shared(parameter, is_packed ? DType::kUInt8 : dtype);
+    partition(params_.back());
+  }
+}
+
+// A module's parameters are made on the card, then each is parted (_post_init_method): the parts lie where the
+// allocator found room beside what was whole, and stay there, for only what trains is defragmented. The weights that
+// from_pretrained loads pass through gathers of each module.
+void DeepSpeedZero3::build_under_zero_init(Model& model) {
+  std::vector<Parameter*> adapters;
+  std::vector<std::vector<const Parameter*>> modules;
+  for (Parameter& parameter : model.parameters) {
+    if (parameter.tensor.requires_grad()) {
+      adapters.push_back(&parameter);
+    } else if (modules.empty() || module_of(modules.back().front()->name) != module_of(parameter.name)) {
+      modules.push_back({&parameter});
+    } else {
+      modules.back().push_back(&parameter);
+    }
+  }
+  move_to_host(model);
+  for (const Tensor& buffer : model.buffers) move_to_card(buffer);
+  for (const std::vector<const Parameter*>& module : modules) {
+    const std::size_t first = params_.size();
+    for (const Parameter* each : module) {
+      Tensor made;  // in the default type, which the model's is, then in DeepSpeed's
+      if (weights_dtype_of(run) != dtype) made = tape.empty(each->tensor.shape(), weights_dtype_of(run), kToCopy);
+      move_to_card(each->tensor);
+      add_shared(*each, dtype);
+    }
+    for (std::size_t i = first; i < params_.size(); ++i) partition(params_[i]);
+  }
+  for (const std::vector<const Parameter*>& module : modules) {
+    std::vector<Tensor> whole;
+    for (const Parameter* each : module) {
+      const SharedParameter& shared = param(number_of_.at(each->tensor.impl()));
+      if (ranks > 1) whole.push_back(tape.empty({shared.part * ranks}, shared.dtype, kGather));
+    }
+    for (Tensor& each : whole) each.reset();
+  }
+  make_adapters(adapters);
+  tape.empty_cache();
+  for (const Parameter* each : adapters) {
+    add_shared(*each, each->tensor.dtype());
+    partition(params_.back());
+  }
+}
+
+// peft makes them in the base's type and turns them into float32 (cast_adapter_dtype), which DeepSpeed leaves them in
+// where the base was built under zero.Init (engine.py, _cast_module_mixed_precision).
+void DeepSpeedZero3::make_adapters(const std::vector<Parameter*>& adapters) {
+  for (const Parameter* each : adapters) move_to_card(each->tensor);
+  if (run.fine_tuning.lora->in_base_dtype) return;
+  for (const Parameter* each : adapters) {
+    if (is_half(each->tensor.dtype())) tape.convert(each->tensor, DType::kFloat32, kToCopy);
+  }
+}
+
+// _create_fp16_partitions_with_defragmentation: the parts of what trains move through host memory into one flat buffer.
+void DeepSpeedZero3::defragment(Model& model) {
+  for (SharedParameter& param : params_) {
+    if (param.trains) param.own_part.reset();
+  }
+  if (!offloads_parameters()) tape.empty_cache();  // in defragment(), which parts on the host are spared
+  tape.on_meta_device = offloads_parameters();
+  weights_ = tape.empty({part_elements_}, trained_dtype_, kDefragment, Category::kWeights);
+  tape.on_meta_device = false;
+  for (const std::vector<Parameter*>& group : parameter_groups(model)) {  // _create_fp16_sub_groups
+    sub_groups_.emplace_back();
+    std::int64_t in_group = 0;
+    for (const Parameter* each : group) {
+      if (in_group >= run.parallel.deepspeed().sub_group_size) {
+        sub_groups_.emplace_back();
+        in_group = 0;
+      }
+      const std::int64_t part = ceil_div(each->tensor.elements(), ranks);
+      sub_groups_.back().push_back(part);
+      in_group += part;
+    }
+  }
+}
+
+// _create_fp32_partitions: a copy of float32 weights, too, for a device is compared with its name.
+void DeepSpeedZero3::make_masters() {
+  Tensor converted;
+  std::int64_t largest = 0;
+  for (const std::vector<std::int64_t>& group : sub_groups_) {
+    std::int64_t elements = 0;
+    for (const std::int64_t part : group) elements += part;
+    largest = std::max(largest, elements);
+    if (trained_dtype_ != DType::kFloat32 && !offloads_states()) {
+      converted = tape.empty({elements}, DType::kFloat32, kToCopy);
+    }
+    add_master(elements);
+  }
+  converted.reset();
+  if (!offloads_states()) tape.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
+}
+
+}  // namespace memcalc
