@@ -270,6 +270,55 @@ TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {
   tape.stop();
 }
 
+RunOptions adapters_under_ddp() {
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
+  options.weights_dtype = DType::kBFloat16;
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kDdp;
+  options.lora_rank = 4;
+  return options;
+}
+
+/// Sizes of what the operator asked for, in the first step and before it.
+std::vector<Bytes> requests_of(const SymbolicRun& run, std::string_view op, int step) {
+  std::vector<Bytes> sizes;
+  for (const Event& event : run.trace.events) {
+    if (!event.moves_block() || event.kind != EventKind::kAllocate || event.op == nullptr) continue;
+    if (event.step == step && event.op->name == op) {
+      sizes.push_back(run.trace.blocks[static_cast<std::size_t>(event.block)].requested);
+    }
+  }
+  return sizes;
+}
+
+// _sync_module_states: what has the same type is one buffer, and two 4-bit numbers are a byte.
+TEST(Ddp, BroadcastsPackedWeightsAsTheBytesThatTheyAre) {
+  RunOptions options = adapters_under_ddp();
+  options.quantization = Quantization::kNf4;
+  const SymbolicRun run = run_symbolically(small_llama(), resolve(small_llama(), options).run, device());
+  Bytes packed = 0;
+  for (const ParameterInfo& each : run.parameters) {
+    if (each.packing == Quantization::kNf4) packed += each.elements / 2;
+  }
+  ASSERT_GT(packed, 0);
+  EXPECT_THAT(requests_of(run, "aten::cat", -1), ::testing::Contains(packed));
+}
+
+// peft's model is no PreTrainedModel, so that the Trainer switches the search on although layers are recomputed; DDP
+// then clones the outputs.
+TEST(Ddp, SearchesForUnusedParametersWhereAdaptersAreRecomputed) {
+  for (const bool adapts : {true, false}) {
+    RunOptions options = adapters_under_ddp();
+    if (!adapts) options.lora_rank.reset();
+    options.checkpointing = Checkpointing::kFull;
+    const SymbolicRun run = run_symbolically(small_llama(), resolve(small_llama(), options).run, device());
+    const std::int64_t vocabulary = std::get<LlamaSpec>(small_llama().architecture).vocab_size;
+    const Bytes logits = 2 * 16 * vocabulary * size_of(DType::kFloat32);
+    const std::vector<Bytes> clones = requests_of(run, "aten::clone", 2);
+    EXPECT_EQ(std::count(clones.begin(), clones.end(), logits), adapts ? 1 : 0);
+  }
+}
+
 TEST(Zero1, GivesTheLargestToTheRankThatHasLeast) {
   const std::vector<std::int64_t> elements = {10, 40, 30, 20, 30};
   const ZeroPartition partition = zero_partition(elements, 2);

@@ -59,11 +59,19 @@ std::vector<std::vector<std::size_t>> bucket_assignment(std::span<const Tensor> 
   return result;
 }
 
+/// A packed weight has the shape of what it stands for; of 4 bits it is half as many bytes.
+Tensor Ddp::as_stored(const Tensor& tensor) const {
+  const Quantization kind = run.fine_tuning.quantization;
+  const bool is_nf4 = kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
+  if (!is_nf4 || tensor.dtype() != DType::kUInt8) return tensor;
+  return tape.alias(tensor, {ceil_div(tensor.elements(), 2)}, {1}, false);
+}
+
 // DistributedDataParallel.__init__
 void Ddp::wrap(Model& model) {
   std::vector<Tensor> states;
   for (const Parameter& parameter : model.parameters) {
-    states.push_back(parameter.tensor);
+    states.push_back(as_stored(parameter.tensor));
     if (parameter.tensor.requires_grad()) params_.push_back(parameter.tensor);
   }
   buffers_ = model.buffers;
@@ -162,8 +170,10 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
   return clones;
 }
 
+// _build_accelerator_args: it is off where a PreTrainedModel recomputes; peft's model is none.
 bool Ddp::finds_unused() const {
-  return run.uses_trainer() && run.checkpointing() == Checkpointing::kNone && !run.parallel.torch().ddp_static_graph;
+  const bool recomputes = run.checkpointing() != Checkpointing::kNone && !run.fine_tuning.lora;
+  return run.uses_trainer() && !recomputes && !run.parallel.torch().ddp_static_graph;
 }
 
 void Ddp::sink_backward(BackwardCall& call) { call.set(0, call.take_gradient()); }

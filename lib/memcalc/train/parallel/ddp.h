@@ -47,6 +47,7 @@ class Ddp : public ParallelWrapper {
   void copy_kernel(std::size_t param);
   void finalize();
   [[nodiscard]] bool finds_unused() const;
+  [[nodiscard]] Tensor as_stored(const Tensor& tensor) const;
   [[nodiscard]] ModelOutput through_sink(ModelOutput output);
   static void sink_backward(BackwardCall& call);
 
