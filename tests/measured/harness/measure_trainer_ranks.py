@@ -1,4 +1,4 @@
-"""transformers' Trainer on two GPUs as torchrun starts it: FSDP2, DeepSpeed's ZeRO 1 to 3, with and without adapters and
+"""transformers' Trainer on two GPUs as torchrun starts it: DDP, FSDP2, DeepSpeed's ZeRO 1 to 3, with and without adapters and
 quantised bases. One forked child per rank and case; a quantised one gets a process of its own, because bitsandbytes starts
 CUDA as it is imported ($BNB: a folder that holds it). The model is made in host memory, as from_pretrained leaves it; under
 ZeRO-3 by zero.Init. Peaks are those of the steps. A case's harness: "history" (with Python frames), "quant_storage"
@@ -47,7 +47,7 @@ def build(case, cfg, rank, torch, tf):
     if not case.get("quantize"):
         m = tf.AutoModelForCausalLM.from_config(cfg, dtype=dtype, attn_implementation=attention)
     else:
-        bnb = tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=case["quantize"] == "nf4-double", bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb = tf.BitsAndBytesConfig(load_in_8bit=True) if case["quantize"] == "int8" else tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=case["quantize"] == "nf4-double", bnb_4bit_compute_dtype=torch.bfloat16,
                                     bnb_4bit_quant_storage={"bf16": torch.bfloat16}.get(case.get("quant_storage"), torch.uint8))
         m = tf.AutoModelForCausalLM.from_pretrained(saved(case), quantization_config=bnb, dtype=dtype, attn_implementation=attention)
     if case.get("prepare_kbit"):

@@ -37,4 +37,15 @@ for i, (model, mode) in enumerate([("llama-3.2-1b", "fsdp2"), ("mistral-7b", "fs
     drawn.append(draw("lora-" + mode.removeprefix("ds-"), model, mode, HALF, i, lora=rng.choice([8, 16]), harness=dict(history=True) if i in (1, 5) else {}))
 for i, (model, mode, storage) in enumerate([("tinyllama-1.1b", "fsdp2", "bf16"), ("mistral-7b", "fsdp2", "bf16"), ("tinyllama-1.1b", "fsdp2", "uint8"), ("tinyllama-1.1b", "ds-zero2", "uint8"), ("tinyllama-1.1b", "ds-zero3", "uint8")]):
     drawn.append(draw("qlora-" + mode.removeprefix("ds-"), model, mode, HALF, i, lora=16, quantize="nf4", harness=dict(quant_storage=storage, limit=70, **(dict(history=True) if i in (0, 4) else {}))))
+# Adapters where the first draw had few: ZeRO-3 with recomputation, biases, float32 weights, offload; DDP of packed bases.
+BASES = [("tinyllama-1.1b", "ds-zero3", dict(checkpointing="full", harness=dict(history=True))), ("qwen2.5-0.5b", "ds-zero3", {}),
+         ("llama-3.2-1b", "ds-zero3", dict(precision="fp32", weights_dtype="fp32")), ("tinyllama-1.1b", "ds-zero3", dict(offload_states="host", offload_parameters="host")),
+         ("mistral-7b", "ds-zero3", dict(quantize="nf4", checkpointing="full", prepare_kbit=True)), ("qwen2.5-0.5b", "ds-zero3", dict(quantize="nf4-double")),
+         ("tinyllama-1.1b", "ddp", dict(quantize="nf4", harness=dict(history=True))), ("qwen2.5-0.5b", "ddp", dict(quantize="nf4", checkpointing="full", prepare_kbit=True)),
+         ("mistral-7b", "ddp", dict(quantize="int8")), ("llama-3.2-1b", "ddp", dict(checkpointing="full"))]
+for i, (model, mode, more) in enumerate(BASES):
+    more = dict(more); harness = more.pop("harness", {}); quantized = dict(quantize=more["quantize"], prepare_kbit=more.get("prepare_kbit", False)) if "quantize" in more else {}
+    case = draw(("qlora-" if quantized else "lora-") + mode.removeprefix("ds-"), model, mode, HALF, i + 10, lora=rng.choice([8, 16]), harness=dict(harness, **(dict(limit=70) if quantized else {})))
+    case.pop("checkpointing", None); case.update({k: v for k, v in more.items()}, **quantized)
+    drawn.append(case)
 cases.write(drawn)
