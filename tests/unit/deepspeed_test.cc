@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/train/step.h"
@@ -202,6 +203,32 @@ TEST(DeepSpeedTest, PackedWeightsThatStage3GatheredStayUntilBackwardIsOver) {
   }
   EXPECT_GE(most, 4 * 3) << "gate, up and down of four layers";
   EXPECT_EQ(live, 0);
+}
+
+/// Gathers of the last step before the first operator whose name begins so.
+std::int64_t gathers_before(const SymbolicRun& run, std::string_view op) {
+  std::int64_t count = 0;
+  for (const Event& event : run.trace.events) {
+    if (event.step != 2 || event.op == nullptr || event.kind != EventKind::kAllocate) continue;
+    if (std::string_view(event.op->name).starts_with(op)) break;
+    if (std::string_view(event.op->name) == "c10d::_allgather_base_") ++count;
+  }
+  return count;
+}
+
+// Each module that begins gathers one parameter ahead. Before the embedding: the model with its head, the base model,
+// the embedding; with adapters also peft's model and the one inside. Before attention: a norm and three linear layers;
+// with adapters also the layer, and of each linear layer peft's module, dropout and both adapters.
+TEST(DeepSpeedTest, Stage3GathersAheadAtModulesWithoutParametersOfPeft) {
+  for (const bool adapts : {false, true}) {
+    RunSpec spec = adapters_in_trainer(DataParallel::kDsZero3);
+    if (!adapts) spec.fine_tuning.lora.reset();
+    spec.parallel.deepspeed().param_persistence_threshold = 0;
+    spec.parallel.deepspeed().prefetch_bucket_size = 1;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    EXPECT_EQ(gathers_before(run, "aten::index_select"), adapts ? 5 : 3);
+    EXPECT_EQ(gathers_before(run, "aten::_cudnn_attention_forward"), adapts ? 5 + 1 + 1 + 3 * 5 : 3 + 1 + 3);
+  }
 }
 
 TEST(DeepSpeedTest, MoreRanksHoldLessAndStage2NoGradientsOfOthers) {

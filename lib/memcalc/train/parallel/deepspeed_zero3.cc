@@ -69,8 +69,8 @@ void DeepSpeedZero3::wrap(Model& model) {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (!params_[i].trains) coordinator_->set_frozen(static_cast<int>(i));
   }
-  model_with_head_ = coordinator_->add_module({});
-  base_model_ = coordinator_->add_module({});
+  // The model with its head and the base model; around them peft's two.
+  for (int i = 0; i < (run.fine_tuning.lora ? 4 : 2); ++i) outer_.push_back(coordinator_->add_module({}));
   if (run.fine_tuning.quantization != Quantization::kNone) {
     assumptions.emplace_back("each card holds the whole quantised model before DeepSpeed parts it");
   } else if (run.uses_trainer()) {
@@ -93,13 +93,14 @@ void DeepSpeedZero3::wrap(Model& model) {
 
 ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
   coordinator_->begin_pass();
-  for (const int outer : {model_with_head_, base_model_}) coordinator_->fetch(outer, false);
+  for (const int outer : outer_) coordinator_->fetch(outer, false);
   tape.module_hooks = this;  // and in backward, for layers that are recomputed
+  if (run.fine_tuning.lora) tape.layer_hooks = this;
   ModelOutput output = module(batch);
   if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
   tape.before_backward_of(output.loss, [this] {
     in_backward_ = true;
-    coordinator_->fetch(model_with_head_, true);
+    for (std::size_t i = 0; i + 1 < outer_.size(); ++i) coordinator_->fetch(outer_[i], true);
   });
   return output;
 }
@@ -122,6 +123,10 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
     hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers))};
   }
   coordinator_->fetch(hooked.number, false, tape.recomputing);
+  return register_post_backward(hooked, input);
+}
+
+Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const Tensor& input) {
   if (!tape.grad_enabled || !input.requires_grad()) return input;
   const Tensor* const inputs[] = {&input};
   Node* node = tape.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
@@ -130,6 +135,23 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
   node->context = &hooked;
   tape.set_history(node, output);
   return output;
+}
+
+// A layer holds no parameters itself, but what comes next is gathered when it begins.
+void DeepSpeedZero3::before_layer(std::int64_t layer, KeptTensors& arguments) {
+  HookedModule& hooked = layers_[layer];
+  if (hooked.owner == nullptr) hooked = {.owner = this, .number = coordinator_->add_module({})};
+  coordinator_->fetch(hooked.number, false, tape.recomputing);
+  Tensor& hidden = arguments.front();
+  if (hidden.defined()) hidden = register_post_backward(hooked, hidden);
+}
+
+void DeepSpeedZero3::after_layer(std::int64_t layer, const Tensor& output) {
+  const int number = layers_.at(layer).number;
+  coordinator_->release(number, false);
+  if (output.requires_grad()) {
+    tape.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
+  }
 }
 
 void DeepSpeedZero3::run_post_backward(BackwardCall& call) {
@@ -306,6 +328,7 @@ void DeepSpeedZero3::after_backward(bool last) {
   reduce_bucket();
   coordinator_->release_leftovers();
   tape.module_hooks = nullptr;
+  tape.layer_hooks = nullptr;
   DeepSpeedEngine::after_backward(last);
 }
 

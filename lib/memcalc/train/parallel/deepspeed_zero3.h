@@ -10,13 +10,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "memcalc/symbolic/layer_hooks.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/train/parallel/deepspeed_engine.h"
 #include "memcalc/train/parallel/parameter_coordinator.h"
 
 namespace memcalc {
 
-class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public ParameterCoordinator::Memory {
+class DeepSpeedZero3 : public DeepSpeedEngine,
+                       public ModuleHooks,
+                       public LayerHooks,
+                       public ParameterCoordinator::Memory {
  public:
   using DeepSpeedEngine::DeepSpeedEngine;
 
@@ -32,6 +36,9 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   void after_module(const void* module, const Tensor& output) override;
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
   [[nodiscard]] bool hooks_adapters() const override { return true; }
+
+  void before_layer(std::int64_t layer, KeptTensors& arguments) override;
+  void after_layer(std::int64_t layer, const Tensor& output) override;
 
   void gather(std::span<const int> parameters) override;
   void arrive(std::span<const int> parameters) override;
@@ -55,6 +62,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
     DeepSpeedZero3* owner = nullptr;
     int number = 0;
   };
+  [[nodiscard]] Tensor register_post_backward(const HookedModule& hooked, const Tensor& input);
   static void run_post_backward(BackwardCall& call);
 
   [[nodiscard]] bool offloads_parameters() const { return run.parallel.offload_parameters != OffloadTo::kNowhere; }
@@ -93,7 +101,8 @@ class DeepSpeedZero3 : public DeepSpeedEngine, public ModuleHooks, public Parame
   std::unordered_map<const TensorImpl*, int> number_of_;
   std::unique_ptr<ParameterCoordinator> coordinator_;
   std::unordered_map<const void*, HookedModule> modules_;
-  int model_with_head_ = 0, base_model_ = 0;  // modules without parameters of their own: what comes next is gathered
+  std::unordered_map<std::int64_t, HookedModule> layers_;
+  std::vector<int> outer_;  // modules around the base model, then that; without parameters: what comes next is gathered
   std::vector<std::vector<std::int64_t>> sub_groups_;  // elements of the parts in each
   std::int64_t part_elements_ = 0;                     // of all parameters that train on a rank
   DType trained_dtype_ = DType::kFloat32;              // of the parameters that train
