@@ -1,0 +1,41 @@
+"""Programs recorded from any `nn.Module`: `memcalc.record(module, example_inputs)`, `python -m memcalc.record`.
+
+Needs PyTorch 2.4 or later, no card and no weights. A program is a forward pass as calls of torch functions on numbered
+values, the deaths of Python variables, modules entered and left; docs/programs.md is its format.
+"""
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._program import Program, Variant
+
+__all__ = ["Program", "Variant", "ValueNeeded", "record"]
+
+
+def record(*args: Any, **kwargs: Any) -> Program:
+    """See `memcalc.record._program.record`: torch is imported when something is recorded, not before."""
+    from ._program import record as run
+    return run(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Program", "Variant"):
+        from . import _program
+        return getattr(_program, name)
+    if name == "ValueNeeded":
+        from ._values import ValueNeeded
+        return ValueNeeded
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Callable(types.ModuleType):
+    """`memcalc.record` is this package and the function at once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Program:
+        return record(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

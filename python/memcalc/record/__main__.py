@@ -1,0 +1,45 @@
+"""python -m memcalc.record: a program from a model of a library, without weights and without a card."""
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m memcalc.record", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--hf", metavar="ID|CONFIG.json", help="a model of transformers, by hub id or config.json")
+    which.add_argument("--timm", metavar="NAME", help="a model of timm")
+    which.add_argument("--torchvision", metavar="NAME", help="a model of torchvision")
+    parser.add_argument("--task", help="of a model of transformers: causal, mlm, seqcls, tokcls, seq2seq, image, segmentation, "
+                        "speech, ctc; default: what the configuration's architecture says")
+    parser.add_argument("--batch", type=int, default=8, help="the default batch size of the program")
+    parser.add_argument("--sequence", type=int, default=512, help="the default sequence length")
+    parser.add_argument("--target", type=int, help="the default length of the target")
+    parser.add_argument("--image", type=int, help="edge of the images, pixels; default: the model's own")
+    parser.add_argument("--name", help="the program's name; default: that of the model")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="NAME.json or NAME.json.gz")
+    given = parser.parse_args(arguments)
+    from . import _sources
+    from ._program import record
+    from ._values import ValueNeeded
+
+    if given.hf:
+        source = _sources.transformers(given.hf, given.task, batch=given.batch, sequence=given.sequence,
+                                       target=given.target, image=given.image, name=given.name)
+    elif given.timm: source = _sources.timm(given.timm, batch=given.batch, image=given.image)
+    else: source = _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
+    try:
+        program = record(source.make, source.example, loss=source.loss, symbols=source.symbols, task=source.task,
+                         variants=source.variants, name=given.name or source.name, sizes=source.sizes)
+    except ValueNeeded as error:
+        print(error, file=sys.stderr)
+        return 2
+    program.save(given.output)
+    for name, symbol in program.to_dict()["symbols"].items():
+        if symbol.get("fixed"): print(f"{name} is fixed at {symbol['default']}: {symbol['reason']}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__": sys.exit(main())

@@ -1,0 +1,203 @@
+"""From a flat recording to functions: a layer's calls become a function of its own, equal functions are one."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Json = Any
+Event = tuple[Any, ...]
+
+
+class Functions:
+    """The functions of a program, each once."""
+
+    def __init__(self) -> None:
+        self.list: list[Json] = []
+        self._index: dict[str, int] = {}
+
+    def add(self, function: Json) -> int:
+        key = json.dumps(function, sort_keys=True, separators=(",", ":"))
+        if key not in self._index:
+            self._index[key] = len(self.list)
+            self.list.append(function)
+        return self._index[key]
+
+
+def build(functions: Functions, events: list[Event], inputs: dict[str, int], results: list[int]) -> tuple[int, dict[int, int]]:
+    """The index of the function that the events make, and its own number of each value."""
+    body = _Body(functions, "", [], inputs)
+    body.add(events)
+    return body.finish([{"v": number} for number in results]), body.local
+
+
+class _Body:
+    def __init__(self, functions: Functions, path: str, positional: list[Json], keywords: dict[str, Any]) -> None:
+        self.functions, self.path = functions, path
+        self.local: dict[int, int] = {}
+        self.instructions: list[Json] = []
+        self.created: set[int] = set()
+        self.dead: set[int] = set()
+        self.captured: list[int] = []
+        self.given: list[int] = []
+        self.keywords: list[str] = []
+        for item in positional:
+            if "v" in item: self._input(item["v"])
+        self.positional = len(self.given)
+        for name, item in keywords.items():
+            number = item.get("v") if isinstance(item, dict) else item
+            if number is None or number in self.local: continue
+            self.keywords.append(name)
+            self._input(number)
+        self._renamed: dict[int, int] = {}
+
+    def _input(self, number: int) -> None:
+        if number in self.local: return
+        self.local[number] = len(self.local)
+        self.given.append(number)
+
+    def _number(self, number: int) -> int:
+        """Values of the outside that are not passed get their place behind the passed ones in `finish`."""
+        if number not in self.local:
+            self.local[number] = -1 - len(self.captured)
+            self.captured.append(number)
+        return self.local[number]
+
+    def _create(self, number: int) -> Json:
+        if number not in self.local:
+            self.created.add(number)
+            self.local[number] = 1_000_000_000 + len(self.created)  # the final numbers follow the inputs'
+        return self.local[number]
+
+    def _encode(self, item: Json) -> Json:
+        if isinstance(item, dict):
+            if "v" in item: return {"v": self._number(item["v"])}
+            if "p" in item: return {"p": self._parameter(item["p"])}
+            return {key: self._encode(value) for key, value in item.items()}
+        if isinstance(item, list): return [self._encode(value) for value in item]
+        return item
+
+    def _relative(self, path: str) -> str:
+        if not self.path: return path
+        return path[len(self.path) + 1:] if path.startswith(self.path + ".") else "/" + path
+
+    _parameter = _relative
+
+    def add(self, events: list[Event]) -> None:
+        i = 0
+        while i < len(events):
+            event = events[i]
+            if event[0] == "enter" and event[5] and event[1] != self.path:
+                end = _matching_leave(events, i)
+                self._layer(events[i], events[i + 1:end], events[end][1])
+                i = end
+            elif event[0] == "enter":
+                self.instructions.append(["enter", self._relative(event[1]), event[2]])
+            elif event[0] == "leave": self.instructions.append(["leave"])
+            elif event[0] == "drop":
+                self.dead.add(event[1])
+                number = self._number(event[1])
+                if self.instructions and self.instructions[-1][0] == "drop": self.instructions[-1][1].append(number)
+                else: self.instructions.append(["drop", [number]])
+            elif event[0] == "call":
+                arguments, keywords = self._encode(event[2]), self._encode(event[3])
+                made = ["call", event[1], arguments, keywords, [self._create(number) for number in event[4]]]
+                self.instructions.append(made + list(event[5:]))
+            else:
+                self.instructions.append(list(event))
+            i += 1
+
+    def _layer(self, enter: Event, events: list[Event], returned: list[Json]) -> None:
+        _, path, _, positional, keywords, _ = enter
+        body = _Body(self.functions, path, positional, keywords)
+        body.add(events)
+        escaped = [number for number in body.local if number in body.created and number not in body.dead]
+        wanted = [item["v"] for item in returned if "v" in item]
+        results = list(dict.fromkeys(wanted + [n for n in escaped if n not in wanted]))
+        arguments = [{"v": self._number(number)} for number in body.given[:body.positional]]
+        named = {name: {"v": self._number(number)}
+                 for name, number in zip(body.keywords, body.given[body.positional:])}
+        named.update({f"captured.{i}": {"v": self._number(number)} for i, number in enumerate(body.captured)})
+        self.dead |= body.dead - body.created
+        index = body.finish([{"v": number} for number in results])
+        self.instructions.append(["layer", index, self._relative(path), arguments, named,
+                                  [self._create(number) for number in results]])
+
+    def finish(self, results: list[Json]) -> int:
+        outer = len(self.given)
+        count = outer + len(self.captured)
+
+        def final(number: int) -> int:
+            if number < 0: return outer - 1 - number
+            return number if number < 1_000_000_000 else count + number - 1_000_000_001
+
+        def renumber(item: Json) -> Json:
+            if isinstance(item, dict):
+                if "v" in item: return {"v": final(item["v"])}
+                return {key: renumber(value) for key, value in item.items()}
+            return [renumber(value) for value in item] if isinstance(item, list) else item
+
+        ends = [final(self._number(item["v"])) for item in results]
+        for made in self.instructions:
+            if made[0] == "call": made[2:5] = [renumber(made[2]), {key: renumber(value) for key, value in made[3]}, [final(n) for n in made[4]]]
+            elif made[0] == "drop": made[1] = [final(n) for n in made[1]]
+            elif made[0] == "layer": made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
+        names = self.keywords + [f"captured.{i}" for i in range(len(self.captured))]
+        self.local = {number: final(local) for number, local in self.local.items()}
+        function: Json = {"inputs": self.positional, "keywords": names, "body": fold(self.instructions), "results": ends}
+        return self.functions.add(function)
+
+
+def _matching_leave(events: list[Event], start: int) -> int:
+    depth = 0
+    for i in range(start, len(events)):
+        if events[i][0] == "enter": depth += 1
+        elif events[i][0] == "leave":
+            depth -= 1
+            if depth == 0: return i
+    raise AssertionError("a module that was entered and not left")
+
+
+def fold(body: list[Json]) -> list[Json]:
+    """Runs of equal layers, each fed by the one before, as one instruction."""
+    folded: list[Json] = []
+    i = 0
+    while i < len(body):
+        count, drops, used = _run(body, i)
+        if count >= (2 if drops else 3):
+            _, function, path, positional, keywords, results = body[i]
+            head, number = _split(path)
+            folded.append(["layers", function, head, number, count, positional, keywords, results, drops])
+            i += used
+        else:
+            folded.append(body[i])
+            i += 1
+    return folded
+
+
+def _split(path: str) -> tuple[str, int]:
+    """`encoder.layer.3` is 3 of `encoder.layer.{}`; the last number of the path is taken."""
+    parts = path.split(".")
+    for i in range(len(parts) - 1, -1, -1):
+        if parts[i].isdigit(): return ".".join([*parts[:i], "{}", *parts[i + 1:]]), int(parts[i])
+    return path, -1
+
+
+def _run(body: list[Json], start: int) -> tuple[int, bool, int]:
+    """(layers in the run, whether each one's first input is dropped behind it, instructions in the run)"""
+    first = body[start]
+    if first[0] != "layer" or not first[3] or not first[5]: return 0, False, 0
+    head, number = _split(first[2])
+    width = len(first[5])
+    if number < 0 or first[5] != list(range(first[5][0], first[5][0] + width)): return 0, False, 0
+    count, at, drops = 1, start, False
+    while True:
+        now = body[at]
+        after = at + 1
+        dropped = after < len(body) and body[after] == ["drop", [now[3][0]["v"]]]
+        if dropped: after += 1
+        if after >= len(body) or (count > 1 and dropped != drops): break
+        expected = ["layer", first[1], head.replace("{}", str(number + count)), [{"v": now[5][0]}, *first[3][1:]], first[4],
+                    [n + width for n in now[5]]]
+        if body[after] != expected: break
+        drops, at, count = dropped, after, count + 1
+    return count, drops, at - start + 1

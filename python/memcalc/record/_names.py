@@ -1,0 +1,102 @@
+"""What the functions that a recording sees are called in a program, and how each is taken."""
+from __future__ import annotations
+
+import types
+from typing import Any, Callable
+
+# Functions of torch that are written in Python and are one operator nevertheless. Any other Python function is entered:
+# the program holds what it calls.
+KNOWN = frozenset(
+    ["torch.nn.functional." + name for name in """
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
+    adaptive_max_pool3d adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices
+    adaptive_max_pool3d_with_indices affine_grid alpha_dropout batch_norm binary_cross_entropy
+    binary_cross_entropy_with_logits celu cosine_embedding_loss cross_entropy ctc_loss dropout dropout1d dropout2d
+    dropout3d elu embedding embedding_bag feature_alpha_dropout fold gelu glu grid_sample group_norm grouped_mm
+    hardsigmoid hardswish hardtanh huber_loss instance_norm interpolate kl_div l1_loss layer_norm leaky_relu
+    log_softmax max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d mish mse_loss multi_margin_loss nll_loss pad
+    poisson_nll_loss relu relu6 rms_norm rrelu scaled_dot_product_attention scaled_grouped_mm scaled_mm selu sigmoid
+    silu smooth_l1_loss softmax softplus tanh threshold unfold""".split()] +
+    ["torch." + name for name in """
+    atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist einsum istft meshgrid norm split
+    stft tensordot unique unique_consecutive""".split()] +
+    ["torch.Tensor." + name for name in """
+    istft norm split stft unflatten unique unique_consecutive""".split()])
+
+# Python's operators by the method that does the same.
+_OPERATORS = {
+    "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_", "__rsub__": "rsub",
+    "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__div__": "div", "__truediv__": "div", "__idiv__": "div_",
+    "__itruediv__": "div_", "__floordiv__": "floor_divide", "__ifloordiv__": "floor_divide_", "__mod__": "remainder",
+    "__imod__": "remainder_", "__pow__": "pow", "__ipow__": "pow_", "__matmul__": "matmul", "__imatmul__": "matmul_",
+    "__and__": "bitwise_and", "__rand__": "bitwise_and", "__iand__": "bitwise_and_", "__or__": "bitwise_or",
+    "__ror__": "bitwise_or", "__ior__": "bitwise_or_", "__xor__": "bitwise_xor", "__rxor__": "bitwise_xor",
+    "__ixor__": "bitwise_xor_", "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
+    "__invert__": "bitwise_not", "__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__eq__": "eq",
+    "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+}
+_OPERATORS_IN_PYTHON = {"__pow__", "__ipow__", "__rsub__", "__floordiv__", "__div__", "__truediv__", "__idiv__",
+                        "__itruediv__", "__ifloordiv__", "__mod__", "__imod__", "__eq__", "__ne__", "__lt__", "__le__",
+                        "__gt__", "__ge__", "__and__", "__or__", "__xor__", "__sub__", "__isub__", "__mul__", "__add__",
+                        "__abs__", "__neg__", "__pos__"}
+
+# Properties that make a tensor.
+TENSOR_PROPERTIES = frozenset(["T", "mT", "H", "mH", "real", "imag", "data"])
+
+# What hands a value from the card to Python.
+VALUE_READS = frozenset(["torch.Tensor." + name for name in """
+    item tolist __bool__ __nonzero__ __int__ __float__ __complex__ __index__ numpy __array__ equal allclose""".split()] +
+    ["torch.is_nonzero", "torch.equal", "torch.allclose", "torch.Tensor.is_nonzero"])
+
+# Never part of a program: what they tell is known without the card.
+SILENT = frozenset(["torch.Tensor." + name for name in """
+    __len__ __repr__ __str__ __format__ __hash__ __dir__ size dim stride numel nelement ndimension is_contiguous
+    element_size is_floating_point is_complex is_signed storage_offset data_ptr untyped_storage get_device type_as_
+    is_inference is_shared register_hook retain_grad backward requires_grad_ __deepcopy__ __reduce_ex__
+    """.split()])
+
+
+def is_in_place(name: str) -> bool:
+    last = name.rsplit(".", 1)[-1]
+    return (last.endswith("_") and not last.endswith("__")) or last in ("__setitem__", "data.__set__")
+
+
+class Names:
+    """The public name of each function that torch hands to a mode, found once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[str, bool]] = {}
+
+    def of(self, function: Callable[..., Any]) -> tuple[str, bool]:
+        """(name, whether its Python body is to be entered)"""
+        try:
+            return self._known[function]
+        except KeyError:
+            found = self._known[function] = self._find(function)
+            return found
+
+    @staticmethod
+    def _find(function: Callable[..., Any]) -> tuple[str, bool]:
+        from torch.overrides import resolve_name
+
+        own = getattr(function, "__name__", type(function).__name__)
+        name = resolve_name(function)
+        if name is None:
+            module = getattr(function, "__module__", None) or ""
+            if module.startswith("torch._C._nn") or module == "torch.nn.functional": name = "torch.nn.functional." + own
+            elif "TensorBase" in getattr(function, "__qualname__", ""): name = "torch.Tensor." + own
+            elif module == "torch._tensor": name = "torch.Tensor." + own
+            elif module.startswith("torch") and module not in ("torch._C", "torch"): name = module + "." + own
+            else: name = "torch." + own
+        head, _, last = name.rpartition(".")
+        is_operator = last in _OPERATORS and head == "torch.Tensor"
+        if is_operator: name = head + "." + _OPERATORS[last]
+        if name == "torch.Tensor.rsub": name = "torch.rsub"
+        if name.startswith("torch.functional."): name = "torch." + last
+        if name.startswith("torch._VariableFunctions."): name = "torch." + last
+        is_python = isinstance(function, types.FunctionType)
+        # Functions that make first values (torch.nn.init, transformers.initialization) are never entered.
+        is_first_value = "init" in (getattr(function, "__module__", None) or "").rsplit(".", 1)[-1]
+        entered = is_python and name not in KNOWN and not is_first_value and not (is_operator and last in _OPERATORS_IN_PYTHON)
+        return name, entered

@@ -1,0 +1,113 @@
+"""What is changed in torch and transformers while a module is recorded, so that the path of a real eager run is taken."""
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from typing import Any, Iterator
+
+import torch
+
+from ._names import KNOWN
+from ._recorder import Recorder, without_check
+
+
+class _Properties:
+    """A card to ask for its properties: an H100's, as far as libraries look."""
+
+    name, major, minor, total_memory, multi_processor_count = "NVIDIA H100 80GB HBM3", 9, 0, 85_028_372_480, 132
+    warp_size, L2_cache_size, gcnArchName = 32, 52_428_800, ""
+
+
+def _card() -> list[tuple[Any, str, Any]]:
+    cuda = torch.cuda
+    changes: list[tuple[Any, str, Any]] = [
+        (cuda, "is_available", lambda: True), (cuda, "device_count", lambda: 1), (cuda, "current_device", lambda: 0),
+        (cuda, "get_device_capability", lambda *_: (9, 0)), (cuda, "get_device_properties", lambda *_: _Properties),
+        (cuda, "get_device_name", lambda *_: _Properties.name), (cuda, "is_bf16_supported", lambda *_, **__: True),
+        (cuda, "is_current_stream_capturing", lambda: False), (cuda, "synchronize", lambda *_: None),
+        (cuda, "empty_cache", lambda: None), (cuda, "_lazy_init", lambda: None),
+        (torch._subclasses.fake_tensor, "init_gpu_context", lambda *_: None),
+        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+        (torch.amp.autocast_mode, "is_autocast_available", lambda _: True),
+    ]
+    return changes
+
+
+def _transformers() -> list[tuple[Any, str, Any]]:
+    changes: list[tuple[Any, str, Any]] = []
+    utilities = sys.modules.get("transformers.utils.import_utils")
+    if utilities is not None:
+        if hasattr(utilities, "is_fake_tensor"): changes.append((utilities, "is_fake_tensor", lambda _: False))
+        elif hasattr(utilities, "is_tracing"):
+            for module in list(sys.modules.values()):
+                if getattr(module, "__name__", "").startswith("transformers.") and "is_tracing" in vars(module):
+                    changes.append((module, "is_tracing", lambda *_: False))
+    return changes
+
+
+def _functions() -> list[tuple[Any, str, Any]]:
+    """Python functions of torch.nn.functional that are no operator: their bodies run as any Python code does."""
+    functional = torch.nn.functional
+    return [(functional, name, without_check(f)) for name, f in vars(functional).items()
+            if isinstance(f, types.FunctionType) and f.__module__ == functional.__name__
+            and f"torch.nn.functional.{name}" not in KNOWN and "has_torch_function" in " ".join(f.__code__.co_names)]
+
+
+@contextlib.contextmanager
+def patched(recorder: Recorder) -> Iterator[None]:
+    autocast = torch.amp.autocast_mode.autocast
+    call, enter, leave = torch.nn.Module.__call__, autocast.__enter__, autocast.__exit__
+    is_enabled, script_call = torch.is_autocast_enabled, torch._C.ScriptFunction.__call__
+
+    def module_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording or id(module) not in recorder.paths: return call(module, *args, **kwargs)
+        recorder.enter(module, args, kwargs)
+        result = call(module, *args, **kwargs)
+        recorder.leave(result)
+        return result
+
+    def autocast_enter(self: Any) -> Any:
+        if recorder.recording and self.device in ("cuda", "cpu"):
+            dtype = str(self.fast_dtype)[len("torch."):] if self._enabled else None
+            recorder.events.append(("autocast", self.device, bool(self._enabled), dtype))
+        return enter(self)
+
+    def autocast_exit(self: Any, *args: Any) -> Any:
+        if recorder.recording and self.device in ("cuda", "cpu"): recorder.events.append(("autocast_end",))
+        return leave(self, *args)
+
+    def autocast_is_enabled(*args: Any) -> bool:
+        # transformers' maybe_autocast enters a region only under autocast; a program has the region in every precision.
+        if recorder.recording and sys._getframe(1).f_code.co_name == "maybe_autocast": return True
+        return is_enabled(*args)
+
+    def grad_region(original: Any, enabled: bool) -> Any:
+        def entered(self: Any) -> None:
+            if recorder.recording: recorder.events.append(("grad", enabled))
+            with recorder.quiet(): original(self)
+        return entered
+
+    def grad_region_left(original: Any) -> Any:
+        def left(self: Any, *args: Any) -> None:
+            with recorder.quiet(): original(self, *args)
+            if recorder.recording: recorder.events.append(("grad_end",))
+        return left
+
+    def script_function(self: Any, *args: Any, **kwargs: Any) -> Any:
+        original = getattr(self, "_torchdynamo_inline", None)
+        return original(*args, **kwargs) if original is not None else script_call(self, *args, **kwargs)
+
+    changes = [(torch.nn.Module, "__call__", module_call), (autocast, "__enter__", autocast_enter),
+               (autocast, "__exit__", autocast_exit), (torch, "is_autocast_enabled", autocast_is_enabled),
+               (torch.no_grad, "__enter__", grad_region(torch.no_grad.__enter__, False)),
+               (torch.no_grad, "__exit__", grad_region_left(torch.no_grad.__exit__)),
+               (torch.enable_grad, "__enter__", grad_region(torch.enable_grad.__enter__, True)),
+               (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
+               (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(), *_functions()]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for owner, name, value in changes: setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before): setattr(owner, name, value)

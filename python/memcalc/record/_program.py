@@ -1,0 +1,493 @@
+"""A program: what `record` makes, and how it is written."""
+from __future__ import annotations
+
+import datetime
+import gzip
+import inspect
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Mapping
+
+import torch
+
+from ._functions import Functions, build as build_function
+from ._run import Build, Recording, build, record as run
+from ._solve import PRECISIONS, Merger, Mismatch, Sizes
+
+Json = Any
+Example = Mapping[str, Any]
+
+
+@dataclass
+class Variant:
+    """One forward pass that a program has: its mode, and what else makes it differ."""
+
+    mode: str = "train"                                    # or "eval"
+    keys: dict[str, bool] = field(default_factory=dict)    # as {"cache": True}
+    inputs: list[str] | None = None                        # names of the inputs that are passed; None: all
+    arguments: dict[str, Any] = field(default_factory=dict)  # as {"use_cache": True}
+    config: dict[str, Any] = field(default_factory=dict)   # set on module.config before
+    gradients: bool | None = None                          # None: in train mode
+
+
+class Program:
+    def __init__(self, content: dict[str, Json]) -> None:
+        self._content = content
+
+    def to_dict(self) -> dict[str, Json]:
+        return self._content
+
+    def to_json(self) -> str:
+        return json.dumps(self._content, separators=(",", ":"))
+
+    def save(self, path: str | Path) -> None:
+        """`.json`, or `.json.gz`: the same bytes for the same program."""
+        path = Path(path)
+        data = self.to_json().encode()
+        path.write_bytes(gzip.compress(data, 9, mtime=0) if path.suffix == ".gz" else data)
+
+    def __repr__(self) -> str:
+        return f"Program({self._content['name']!r}, {len(self._content['functions'])} functions)"
+
+
+def _resized(tensor: torch.Tensor, dimension: int, size: int) -> torch.Tensor:
+    if tensor.shape[dimension] == size: return tensor
+    return tensor.index_select(dimension, torch.arange(size) % tensor.shape[dimension])
+
+
+class _Source:
+    """Example inputs at any sizes of the symbols."""
+
+    def __init__(self, module: Any, example: Any, symbols: Mapping[str, Any] | None) -> None:
+        self.bound: dict[str, list[tuple[str, int]]] = {}
+        self.defaults: Sizes = {}
+        self._make: Callable[..., Example] | None = None
+        if callable(example) and not isinstance(example, torch.Tensor):
+            self._make = example
+            self.defaults = {name: int(value) for name, value in (symbols or {}).items()}
+            self.base = dict(example(**self.defaults))
+            return
+        self.base = self._named(module, example)
+        for name, places in (symbols if symbols is not None else self._guess()).items():
+            if isinstance(places, int): places = self._places(places)
+            self.bound[name] = [(p.rsplit(".", 1)[0], int(p.rsplit(".", 1)[1])) for p in places]
+            tensor, dimension = self.bound[name][0]
+            self.defaults[name] = self.base[tensor].shape[dimension]
+
+    def _named(self, module: Any, example: Any) -> dict[str, Any]:
+        if isinstance(example, Mapping): return dict(example)
+        items = list(example) if isinstance(example, (tuple, list)) else [example]
+        if not isinstance(module, torch.nn.Module): raise TypeError("example_inputs by name are needed with a factory")
+        return dict(zip(list(inspect.signature(module.forward).parameters), items))
+
+    def _places(self, size: int) -> list[str]:
+        return [f"{name}.{i}" for name, t in self.base.items() if isinstance(t, torch.Tensor)
+                for i, n in enumerate(t.shape) if n == size]
+
+    def _guess(self) -> dict[str, list[str]]:
+        """`batch`: the first dimension of all inputs; `sequence`: the second one of the integer inputs of two."""
+        tensors = {name: t for name, t in self.base.items() if isinstance(t, torch.Tensor) and t.dim() > 0}
+        found: dict[str, list[str]] = {}
+        if tensors and len({t.shape[0] for t in tensors.values()}) == 1: found["batch"] = [f"{name}.0" for name in tensors]
+        lengths = {name: t for name, t in tensors.items() if t.dim() == 2 and not t.is_floating_point()}
+        if "batch" in found and lengths and len({t.shape[1] for t in lengths.values()}) == 1:
+            found["sequence"] = [f"{name}.1" for name in lengths]
+        return found
+
+    def at(self, sizes: Sizes) -> dict[str, Any]:
+        if self._make is not None: return dict(self._make(**sizes))
+        made = dict(self.base)
+        for symbol, places in self.bound.items():
+            for name, dimension in places: made[name] = _resized(made[name], dimension, sizes[symbol])
+        return made
+
+
+def _other_sizes(name: str, default: int, multiple: int, fixed: Mapping[str, list[int]]) -> list[int]:
+    """Three further sizes without common factors."""
+    if name in fixed: return list(fixed[name])
+    if default <= 16: return [n for n in (3, 5, 7, 11) if n != default][:3]
+    steps = [n for n in (11, 7, 5, 13, 3, 2, 17) if n * multiple < default] if multiple > 1 else None
+    if steps is not None: return [n * multiple for n in [*steps, 3, 5, 7][:3]]
+    prime = lambda n: all(n % d for d in range(2, int(n**0.5) + 1))  # noqa: E731
+    found: list[int] = []
+    for share in (0.65, 0.41, 0.29):
+        n = int(default * share)
+        while not prime(n) or n in found: n -= 1
+        found.append(max(n, 3))
+    return found
+
+
+def _points(defaults: Sizes, free: list[str], others: dict[str, list[int]]) -> list[Sizes]:
+    """Sizes to record at: the defaults, each symbol alone, mixed ones, and one where all are different, as a check."""
+    points = [dict(defaults)]
+    for symbol in free: points.append({**defaults, symbol: others[symbol][0]})
+    if len(free) == 1:
+        points.append({**defaults, free[0]: others[free[0]][1]})
+    else:
+        for symbol in free:
+            points.append({**defaults, **{s: others[s][1 if s == symbol else 0] for s in free}})
+    if free: points.append({**defaults, **{s: others[s][2] for s in free}})
+    return points
+
+
+class _Recordings:
+    """Makes recordings, building the module where that is needed."""
+
+    def __init__(self, make: Any, policies: dict[str, Any], loss: Any) -> None:
+        self.make, self.policies, self.loss = make, policies, loss
+        self._builds: dict[str, Build] = {}
+        self.count = 0
+
+    def built(self, precision: str) -> Build:
+        key = "bfloat16" if precision == "bfloat16" else "float32"
+        if key not in self._builds: self._builds[key] = build(self.make, key, self.policies)
+        return self._builds[key]
+
+    def record(self, variant: Variant, precision: str, example: Example) -> Recording:
+        built = self.built(precision)
+        built.precision = precision
+        inputs = {k: v for k, v in example.items() if variant.inputs is None or k in variant.inputs}
+        config = getattr(built.module, "config", None)
+        before = {key: getattr(config, key) for key in variant.config if hasattr(config, key)}
+        for key, value in variant.config.items():
+            if hasattr(config, key): setattr(config, key, value)
+        try:
+            made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
+                       gradients=variant.mode == "train" if variant.gradients is None else variant.gradients)
+        finally:
+            for key, value in before.items(): setattr(config, key, value)
+        self.count += 1
+        if made.held: self._builds.clear()  # the module keeps tensors of this pass: the next one needs a fresh module
+        return made
+
+
+def _parts(made: Recording) -> list[Json]:
+    """What of a recording is merged."""
+    return [_plain(made.events), made.inputs, list(made.outputs.items()), made.held, made.cycles, made.constants]
+
+
+def _plain(events: list[tuple[Any, ...]]) -> list[Json]:
+    return [list(event) for event in events]
+
+
+def _transfer(before: Json, solved: Json, now: Json) -> Json:
+    """`now`, with what `solved` says of `before` where both are equal; Mismatch where an integer or the order differs."""
+    if isinstance(now, dict):
+        if not isinstance(before, dict) or before.keys() != now.keys(): raise Mismatch("keys")
+        if isinstance(solved, dict) and solved.keys() != now.keys(): return _same(before, solved, now)
+        return {key: _transfer(before[key], solved[key], now[key]) for key in now}
+    if isinstance(now, (list, tuple)):
+        if not isinstance(before, (list, tuple)) or len(before) != len(now): raise Mismatch("lengths")
+        return [_transfer(b, s, n) for b, s, n in zip(before, solved, now)]
+    if type(now) is int or isinstance(now, str): return _same(before, solved, now)
+    return solved if before == now and type(before) is type(now) else now
+
+
+def _same(before: Json, solved: Json, now: Json) -> Json:
+    if before != now: raise Mismatch(f"{before!r} and {now!r}")
+    return solved
+
+
+def _merged(keys: list[tuple[str, Sizes]], recordings: list[Recording]) -> list[Json]:
+    lists = [_parts(made) for made in recordings]
+    merger = Merger(keys)
+    merged: list[Json] = []
+    for position in range(len(lists[0])):
+        items = [parts[position] for parts in lists]
+        if position == 0:
+            if len({len(events) for events in items}) > 1: raise Mismatch(_first_difference(items))
+            made: list[Json] = []
+            for i in range(len(items[0])):
+                try:
+                    made.append(merger.merge([events[i] for events in items]))
+                except Mismatch as error:
+                    raise Mismatch(f"call {i}, {items[0][i][:2]}: {error}") from None
+            merged.append(made)
+        else:
+            merged.append(merger.merge(items))
+    return merged
+
+
+def _first_difference(lists: list[list[Json]]) -> str:
+    for i, events in enumerate(zip(*lists)):
+        if len({tuple(str(x) for x in event[:2]) for event in events}) > 1:
+            return f"the calls differ from number {i} on: {', '.join(str(event[:2]) for event in events[:3])}"
+    return "the numbers of calls differ"
+
+
+def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any], Any] | None = None,
+           policies: Mapping[str, Any] | None = None, symbols: Mapping[str, Any] | None = None, name: str | None = None,
+           task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
+           sizes: Mapping[str, list[int]] | None = None) -> Program:
+    """Records a module's forward passes as a program (docs/programs.md).
+
+    module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
+    dtype of the weights. example_inputs: tensors by name, or a function of the symbols that makes them. symbols: names
+    of sizes that stay free: a list of places (`{"batch": ["x.0", "y.0"]}`), or with a function their defaults. loss: the
+    loss from the module's output, where the module returns none. policies: answers for values (docs/programs.md).
+    sizes: for a symbol, three further sizes at which to record.
+    """
+    recordings = _Recordings(module_or_factory, dict(policies or {}), loss)
+    source = _Source(module_or_factory, example_inputs, symbols)
+    variants = variants or [Variant("train"), Variant("eval", gradients=False)]
+    first = recordings.built(precisions[0]).module
+    description = _describe(recordings, precisions)
+    functions, forwards = Functions(), []
+    assumptions: dict[tuple[str, str], int] = {}
+    fixed: dict[str, str] = {}
+    multiples: dict[str, int] = {}
+    solved: list[tuple[list[Json], list[Json]]] = []
+    free = list(source.defaults)
+    inputs: dict[str, Json] = {}
+    constants: list[Json] = []
+    base = source.at(source.defaults)
+    for variant in variants:
+        made_at = {p: recordings.record(variant, p, base) for p in precisions}
+        for group in _groups(made_at, source.defaults):
+            raw = _parts(made_at[group[0]])
+            parts = _by_transfer(solved, raw)
+            if parts is None:
+                parts = _solve(recordings, source, variant, group, made_at, free, fixed, multiples, sizes or {})
+                solved.append((raw, parts))
+            for key, count in made_at[group[0]].assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
+            entry = _forward(functions, parts, variant)
+            if len(group) < len(precisions): entry["precisions"] = list(group)
+            forwards.append(entry)
+            for described in parts[1]:
+                inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
+            for constant in parts[5]:
+                if constant not in constants: constants.append(constant)
+    content: dict[str, Json] = {
+        "format": "memcalc.program", "version": 1, "name": name or type(first).__name__,
+        "source": _source_of(first), "task": task,
+        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples) for s in source.defaults},
+        "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
+        **description,
+    }
+    if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
+    content["functions"], content["forwards"] = functions.list, forwards
+    content["assumptions"] = [{"policy": policy, "where": where, "count": count}
+                              for (policy, where), count in sorted(assumptions.items())]
+    content["opaque"] = sorted({call[1] for f in functions.list for call in f["body"] if call[0] == "opaque"})
+    return Program(content)
+
+
+def _flat_dtype(item: Json) -> Json:
+    dtype = item["dtype"]["d"] if isinstance(item["dtype"], dict) else item["dtype"]
+    return {**item, "shape": [n["n"] if isinstance(n, dict) else n for n in item["shape"]], "dtype": dtype}
+
+
+def _symbol(name: str, default: int, fixed: dict[str, str], multiples: dict[str, int]) -> Json:
+    made: dict[str, Json] = {"default": default}
+    if name in fixed: made.update({"fixed": True, "reason": fixed[name]})
+    elif multiples.get(name, 1) > 1: made["multiple"] = multiples[name]
+    return made
+
+
+def _groups(made_at: dict[str, Recording], sizes: Sizes) -> list[list[str]]:
+    """Precisions whose recordings are one program."""
+    groups: list[list[str]] = []
+    for precision in made_at:
+        for group in groups:
+            members = [*group, precision]
+            try:
+                _merged([(p, sizes) for p in members], [made_at[p] for p in members])
+            except Mismatch:
+                continue
+            group.append(precision)
+            break
+        else:
+            groups.append([precision])
+    return groups
+
+
+def _by_transfer(solved: list[tuple[list[Json], list[Json]]], raw: list[Json]) -> list[Json] | None:
+    for before, parts in reversed(solved):
+        try:
+            return _transfer(before, parts, raw)
+        except Mismatch:
+            continue
+    return None
+
+
+def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: list[str], made_at: dict[str, Recording],
+           free: list[str], fixed: dict[str, str], multiples: dict[str, int], sizes: Mapping[str, list[int]]) -> list[Json]:
+    """The merged parts of a variant; a symbol that cannot be freed is fixed."""
+    keys = [(p, source.defaults) for p in group]
+    at_base = [made_at[p] for p in group]
+    cache: dict[tuple[int, ...], Recording] = {}
+
+    def attempt(names: list[str], multiple: dict[str, int]) -> list[Json]:
+        others = {s: _other_sizes(s, source.defaults[s], multiple.get(s, 1), sizes) for s in names}
+        points = _points(source.defaults, names, others)[1:]
+        made: list[Recording] = []
+        for point in points:
+            key = tuple(point[s] for s in sorted(point))
+            if key not in cache:
+                try:
+                    cache[key] = recordings.record(variant, group[0], source.at(point))
+                except Exception as error:  # the module's own code refuses this size
+                    raise Mismatch(f"{type(error).__name__}: {error}"[:300]) from error
+            made.append(cache[key])
+        return _merged(keys + [(group[0], point) for point in points], at_base + made)
+
+    names = [s for s in free if s not in fixed]
+    reasons: dict[str, str] = {}
+    try:
+        return attempt(names, multiples)
+    except Mismatch as error:
+        reason = str(error)
+    for symbol in names:
+        try:
+            attempt([symbol], multiples)
+            continue
+        except Mismatch as error:
+            reasons[symbol] = str(error)
+        for multiple in (8, 16, 32, 64, 128, 256):
+            if source.defaults[symbol] % multiple or source.defaults[symbol] // multiple < 2: continue
+            try:
+                attempt([symbol], {**multiples, symbol: multiple})
+            except Mismatch:
+                continue
+            multiples[symbol] = multiple
+            break
+        else:
+            fixed[symbol] = reasons[symbol]
+    names = [s for s in names if s not in fixed]
+    try:
+        return attempt(names, multiples)
+    except Mismatch as error:
+        for symbol in names: fixed.setdefault(symbol, str(error))
+    return _merged(keys, at_base)
+
+
+def _forward(functions: Functions, parts: list[Json], variant: Variant) -> dict[str, Json]:
+    events, described, outputs, held, cycles, _ = parts
+    events = [tuple(event) for event in events]
+    given = {item["name"]: item["number"] for item in described}
+    numbers: list[int] = []
+    for _, found in outputs: numbers += [found] if isinstance(found, int) else found
+    numbers = list(dict.fromkeys([*numbers, *held, *cycles]))
+    index, local = build_function(functions, _without_root(events), given, numbers)
+    entry: dict[str, Json] = {"mode": variant.mode, **variant.keys, "inputs": [item["name"] for item in described],
+                              "gradients": variant.mode == "train" if variant.gradients is None else variant.gradients,
+                              "function": index}
+    entry["outputs"] = {name: local[found] if isinstance(found, int) else _stride([local[n] for n in found])
+                        for name, found in outputs}
+    if held: entry["held"] = _stride([local[n] for n in held])
+    if cycles: entry["cycles"] = _stride([local[n] for n in cycles])
+    return entry
+
+
+def _without_root(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Without entering and leaving the module itself, which is the function."""
+    assert events[0][0] == "enter" and events[0][1] == ""
+    depth = 0
+    for i, event in enumerate(events):
+        depth += (event[0] == "enter") - (event[0] == "leave")
+        if depth == 0: return [*events[1:i], *events[i + 1:]]
+    raise AssertionError("the module was entered and not left")
+
+
+def _stride(numbers: list[int]) -> list[Json]:
+    """Numbers in a regular pattern as one item: {"first": [5, 6], "stride": 3, "count": 12}."""
+    for width in (1, 2, 3, 4):
+        if len(numbers) < 3 * width or len(numbers) % width: continue
+        step = numbers[width] - numbers[0]
+        if step > 0 and all(numbers[i + width] - numbers[i] == step for i in range(len(numbers) - width)):
+            return [{"first": numbers[:width], "stride": step, "count": len(numbers) // width}]
+    return list(numbers)
+
+
+# ---- what the module holds ------------------------------------------------------------------------------------------
+def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str, Json]:
+    modules = {p: recordings.built(p).module for p in precisions}
+    some = next(iter(modules.values()))
+    described: dict[str, Json] = {"parameters": [], "buffers": []}
+
+    def dtype_of(name: str, kind: str) -> str:
+        from ._solve import solve_dtype
+        found = {}
+        for precision, module in modules.items():
+            tensor = module.get_parameter(name) if kind == "parameters" else module.get_buffer(name)
+            found[precision] = str(tensor.dtype)[len("torch."):]
+        return solve_dtype(found)
+
+    for name, parameter in some.named_parameters():
+        entry: dict[str, Json] = {"name": name, "shape": list(parameter.shape), "dtype": dtype_of(name, "parameters")}
+        if not parameter.requires_grad: entry["frozen"] = True
+        if not parameter.is_contiguous(): entry["strides"] = list(parameter.stride())
+        described["parameters"].append(entry)
+    passing = {f"{path}.{key}" if path else key for path, m in some.named_modules() for key in m._non_persistent_buffers_set}
+    for name, buffer in some.named_buffers():
+        entry = {"name": name, "shape": list(buffer.shape), "dtype": dtype_of(name, "buffers")}
+        if name in passing: entry["persistent"] = False
+        if buffer.device.type != "cuda": entry["device"] = buffer.device.type
+        described["buffers"].append(entry)
+    tied: dict[str, str] = {}
+    first_name = {id(p): name for name, p in some.named_parameters()}
+    for name, parameter in some.named_parameters(remove_duplicate=False):
+        if first_name[id(parameter)] != name: tied[name] = first_name[id(parameter)]
+    described["parameters"] = _folded(described["parameters"])
+    described["buffers"] = _folded(described["buffers"])
+    if tied: described["tied"] = tied
+    layers = recordings.built(precisions[0]).recorder.layers or _layers(some)
+    leaves = [{"name": path, "class": type(m).__name__, **({"layer": True} if id(m) in layers else {})}
+              for path, m in some.named_modules() if path and (id(m) in layers or (
+                  not any(True for _ in m.children()) and any(True for _ in m.parameters(recurse=False))))]
+    described["modules"] = _folded(leaves)
+    return described
+
+
+def _layers(module: torch.nn.Module) -> set[int]:
+    from ._run import _checkpointing_layers
+    return _checkpointing_layers(module)
+
+
+_INDEXED = re.compile(r"^(.*?)(?:^|\.)(\d+)(?:\.(.*))?$")
+
+
+def _folded(items: list[Json]) -> list[Json]:
+    """Entries of equal layers once: {"repeat": "encoder.layer.{}", "first": 0, "count": 12, "items": [...]}."""
+    blocks: list[tuple[str | None, int, list[Json]]] = []
+    for item in items:
+        match = _INDEXED.match(item["name"])
+        if match is None:
+            blocks.append((None, 0, [item]))
+            continue
+        head, number, tail = match.group(1), int(match.group(2)), match.group(3) or ""
+        inner = {**item, "name": tail}
+        if blocks and blocks[-1][0] == head and blocks[-1][1] == number: blocks[-1][2].append(inner)
+        else: blocks.append((head, number, [inner]))
+    folded: list[Json] = []
+    i = 0
+    while i < len(blocks):
+        head, number, inner = blocks[i]
+        if head is None:
+            folded += inner
+            i += 1
+            continue
+        count = 1
+        while i + count < len(blocks) and blocks[i + count] == (head, number + count, inner): count += 1
+        prefix = f"{head}.{{}}" if head else "{}"
+        if count > 1:
+            folded.append({"repeat": prefix, "first": number, "count": count, "items": _folded(inner)})
+        else:
+            path = prefix.replace("{}", str(number))
+            folded += [{**item, "name": f"{path}.{item['name']}" if item["name"] else path} if "name" in item
+                       else {**item, "repeat": f"{path}.{item['repeat']}"} for item in _folded(inner)]
+        i += count
+    return folded
+
+
+def _source_of(module: torch.nn.Module) -> dict[str, str]:
+    import sys
+    found = {"class": f"{type(module).__module__}.{type(module).__qualname__}", "torch": torch.__version__}
+    for library in ("transformers", "timm", "torchvision", "diffusers"):
+        loaded = sys.modules.get(library)
+        if loaded is not None and any(type(m).__module__.startswith(library + ".") for m in module.modules()):
+            found[library] = str(loaded.__version__)
+    found["recorded"] = datetime.date.today().isoformat()
+    return found

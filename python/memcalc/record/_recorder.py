@@ -1,0 +1,431 @@
+"""One forward pass, watched: calls of torch functions on numbered values, the deaths of Python variables, modules.
+
+Tensors are fake (no data, `cuda:0` without a card). Autograd is left out below the Python functions: a graph would keep
+variables alive. What `requires_grad` answers is kept here.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import types
+import weakref
+from collections import Counter
+from typing import Any, Callable, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    unset_fake_temporarily,
+)
+from torch.overrides import TorchFunctionMode
+
+from ._names import SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
+from ._values import LARGEST, Known, module_frame, needed
+
+Json = Any
+_DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException,
+            NotImplementedError)
+_FACTORIES = frozenset("""arange tensor as_tensor scalar_tensor zeros ones full linspace eye tril_indices triu_indices
+    """.split())
+_FILLED = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
+_PICKS = frozenset("topk argmax argmin sort argsort multinomial".split())
+_WITHOUT_GRADIENT = frozenset("""detach detach_ data zeros_like ones_like empty_like full_like rand_like randn_like
+    randint_like new_zeros new_ones new_empty new_full new_tensor bernoulli floor ceil round sign one_hot""".split())
+_RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
+_NO_CHECK = {name: (lambda *_: False) for name in
+             ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
+
+
+def tensors_in(thing: Any) -> list[torch.Tensor]:
+    """Tensors in nested tuples, lists and dicts, in order."""
+    if isinstance(thing, torch.Tensor): return [thing]
+    if isinstance(thing, (list, tuple)): return [t for item in thing for t in tensors_in(item)]
+    if isinstance(thing, dict): return [t for item in thing.values() for t in tensors_in(item)]
+    if isinstance(thing, slice): return tensors_in((thing.start, thing.stop, thing.step))
+    return []
+
+
+def with_tensors(thing: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nest with each leaf changed."""
+    if isinstance(thing, torch.Size): return thing
+    if isinstance(thing, tuple):
+        items = [with_tensors(item, change) for item in thing]
+        if hasattr(thing, "_fields"): return type(thing)(*items)
+        return tuple(items) if type(thing) is tuple else type(thing)(items)
+    if isinstance(thing, list): return [with_tensors(item, change) for item in thing]
+    if isinstance(thing, dict): return {key: with_tensors(item, change) for key, item in thing.items()}
+    if isinstance(thing, slice):
+        return slice(change(thing.start), change(thing.stop), change(thing.step))
+    return change(thing)
+
+
+def without_check(function: types.FunctionType) -> types.FunctionType:
+    """The function, not asking whether a mode wants it: its body runs, and the mode sees what the body calls."""
+    made = types.FunctionType(function.__code__, {**function.__globals__, **_NO_CHECK}, function.__name__,
+                              function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+class _Info:
+    """What is known of a live numbered value."""
+
+    __slots__ = ("number", "requires_grad", "known", "death", "__weakref__")
+
+    def __init__(self, number: int, requires_grad: bool) -> None:
+        self.number, self.requires_grad = number, requires_grad
+        self.known: Known | None = None
+        self.death: Any = None
+
+
+def _without_autograd() -> Any:
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    for name in dir(torch._C.DispatchKey):
+        if name.startswith("Autograd") and name != "AutogradPrivateUse3_":
+            keys = keys.add(getattr(torch._C.DispatchKey, name))
+    return torch._C._ExcludeDispatchKeyGuard(keys)
+
+
+class Recorder(TorchFunctionMode):
+    """Sees calls while it is on the stack of modes. `events` is the recording."""
+
+    def __init__(self, fake: FakeTensorMode, policies: dict[str, Any]) -> None:
+        super().__init__()
+        self.fake, self.policies = fake, policies
+        self.names = Names()
+        self.events: list[tuple[Any, ...]] = []
+        self.recording = False           # False while the module is built: values only
+        self.values: dict[int, _Info] = {}
+        self.module_tensors: dict[int, str] = {}
+        self.held: list[torch.Tensor] = []  # tensors that are no parameter, buffer or result: constants of the module
+        self.constants: list[dict[str, Json]] = []
+        self.paths: dict[int, str] = {}
+        self.layers: set[int] = set()
+        self.next = 0
+        self.assumptions: Counter[tuple[str, str]] = Counter()
+        self._quiet = 0
+        self._copies: dict[Any, Any] = {}
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Changes of the gradient mode are not events inside: the region is one."""
+        self._quiet += 1
+        try: yield
+        finally: self._quiet -= 1
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+    def number(self, tensor: torch.Tensor, requires_grad: bool = False) -> int:
+        """Gives the object a number; its death will be an event."""
+        info = _Info(self.next if self.recording else -1, requires_grad)  # -1: made while the module was built
+        self.next += self.recording
+        key, number = id(tensor), info.number
+
+        def died(_: Any, self: Recorder = self, key: int = key, number: int = number) -> None:
+            if self.values.pop(key, None) is not None and self.recording and number >= 0: self.events.append(("drop", number))
+
+        info.death = weakref.ref(tensor, died)
+        self.values[key] = info
+        return number
+
+    def info(self, tensor: Any) -> _Info | None:
+        found = self.values.get(id(tensor))
+        return found if found is not None and found.death() is tensor else None
+
+    def assume(self, origins: frozenset[str]) -> None:
+        if not self.recording: return
+        file, line, _ = module_frame()
+        for origin in origins: self.assumptions[origin, f"{file.rsplit('/', 1)[-1]}:{line}"] += 1
+
+    def encode(self, thing: Any) -> Json:
+        if isinstance(thing, torch.Tensor):
+            name = self.module_tensors.get(id(thing))
+            info = self.values.get(id(thing))
+            if name is None and info is not None and info.number >= 0: return {"v": info.number}
+            if name is None:
+                name = f"constant.{len(self.constants)}"
+                self.held.append(thing)
+                self.module_tensors[id(thing)] = name
+                self.constants.append({"name": name, "shape": list(thing.shape), "dtype": {"d": _dtype(thing.dtype)},
+                                       "device": thing.device.type})
+            return {"p": name}
+        if thing is None or isinstance(thing, (bool, int, str)): return thing
+        if isinstance(thing, float): return thing if math.isfinite(thing) else {"float": str(thing)}
+        if isinstance(thing, (list, tuple)): return [self.encode(item) for item in thing]
+        if isinstance(thing, dict): return {"dict": [[str(key), self.encode(item)] for key, item in thing.items()]}
+        if isinstance(thing, torch.dtype): return {"d": _dtype(thing)}
+        if isinstance(thing, torch.device): return {"device": thing.type}
+        if isinstance(thing, slice): return {"slice": [self.encode(x) for x in (thing.start, thing.stop, thing.step)]}
+        if thing is Ellipsis: return {"ellipsis": True}
+        if isinstance(thing, complex): return {"complex": [thing.real, thing.imag]}
+        if isinstance(thing, torch.memory_format): return {"memory_format": str(thing)[len("torch."):]}
+        if isinstance(thing, torch.layout): return {"layout": str(thing)[len("torch."):]}
+        if isinstance(thing, type): return {"type": thing.__name__}
+        if hasattr(thing, "__index__"): return int(thing)
+        if isinstance(thing, torch.Generator): return None
+        return {"object": type(thing).__name__}
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name, entered = self.names.of(function)
+        if name.endswith("__get__"): return self._property(function, name, args)
+        if name in SILENT: return function(*args, **kwargs)
+        if name.endswith("_set_grad_enabled"):
+            if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
+            return function(*args, **kwargs)
+        if name in VALUE_READS: return self._read(function, name, args, kwargs)
+        if entered:
+            copy = self._copies.get(function)
+            if copy is None: copy = self._copies[function] = without_check(function)
+            with self: return copy(*args, **kwargs)
+        return self._call(function, name, args, kwargs)
+
+    def _property(self, function: Any, name: str, args: Any) -> Any:
+        last = name.split(".")[-2]
+        if last in TENSOR_PROPERTIES and self.recording:
+            return self._call(function, "torch.Tensor." + last, args, {})
+        if last in ("requires_grad", "is_leaf", "grad_fn"):
+            info = self.info(args[0])
+            if info is not None:
+                if last == "requires_grad": return info.requires_grad
+                if last == "is_leaf": return not info.requires_grad
+                return None
+        return function(*args)
+
+    def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
+        """(result, whether its shape depends on values)"""
+        if name in _RECURRENT: return self._recurrent(name, args), False
+        if name.endswith("scaled_dot_product_attention") and args[0].dim() == 4 and len(args) > 2:
+            query, value = args[0], args[2]
+            batch, heads, length, _ = query.shape
+            # Flash and memory-efficient attention write (batch, length, heads, width).
+            made = query.new_empty((batch, length, heads, value.shape[-1]))
+            return made.transpose(1, 2), False
+        if name in ("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"):
+            if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
+            device = kwargs.get("device")
+            if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
+            real = self._compute(function, name, args, kwargs, must=True)
+            return torch.empty(real.shape, dtype=real.dtype, device=device), False
+        masks = [t for t in tensors_in((args, kwargs)) if t.dtype in (torch.bool, torch.uint8)]
+        if masks and name.rsplit(".", 1)[-1] in ("__getitem__", "__setitem__", "index_put", "index_put_", "index"):
+            return function(*self._mask_indices(name, args), **kwargs), True
+        if name in ("torch.repeat_interleave", "torch.Tensor.repeat_interleave") and "output_size" not in kwargs:
+            repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
+            if isinstance(repeats, torch.Tensor):
+                return function(*args, **kwargs, output_size=int(self._value(repeats, name).sum())), True
+        try:
+            return function(*args, **kwargs), False
+        except _DYNAMIC:
+            real = self._compute(function, name, args, kwargs, must=True)
+            device = next((t.device for t in tensors_in((args, kwargs))), torch.device("cpu"))
+            made = with_tensors(real, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
+                                if isinstance(t, torch.Tensor) else t)
+            return made, True
+
+    def _value(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        info = self.info(tensor)
+        if info is None or info.known is None: raise needed(name, "")
+        self.assume(info.known.origins)
+        return info.known.tensor
+
+    def _mask_indices(self, name: str, args: Any) -> Any:
+        """The arguments with boolean masks replaced by their indices, so that shapes are known."""
+        def indices(item: Any) -> list[Any]:
+            if isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8):
+                if item.dim() == 0: return [item]
+                count = int(self._value(item, name).sum())
+                return [torch.zeros(count, dtype=torch.long, device=item.device) for _ in range(item.dim())]
+            return [item]
+        index = args[1]
+        parts = list(index) if isinstance(index, (tuple, list)) else [index]
+        changed = tuple(made for part in parts for made in indices(part))
+        return (args[0], changed, *args[2:])
+
+    def _recurrent(self, name: str, args: Any) -> Any:
+        packed = isinstance(args[1], torch.Tensor) and name == "torch.lstm" or isinstance(args[3], (list, tuple))
+        if packed: data, _, hidden, parameters, _, _, _, _, both = args[:9]
+        else: data, hidden, parameters, _, _, _, _, both = args[:8]
+        states = list(hidden) if isinstance(hidden, (list, tuple)) else [hidden]
+        width = states[0].shape[-1] * (2 if both else 1)
+        kept = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else data.dtype
+        output = data.new_empty((*data.shape[:-1], width), dtype=kept)
+        return (output, *(state.new_empty(state.shape, dtype=kept) for state in states))
+
+    def _call(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
+        result, by_value = self._run(function, name, args, kwargs)
+        outputs = tensors_in(result)
+        inputs = tensors_in((args, kwargs))
+        in_place = is_in_place(name)
+        if not outputs and not (in_place and inputs): return result
+        known = self._known(function, name, args, kwargs, outputs, inputs, in_place)
+        last = name.rsplit(".", 1)[-1]
+        gradient = torch.is_grad_enabled() and last not in _WITHOUT_GRADIENT and any(self._requires(t) for t in inputs)
+        if not self.recording:
+            for tensor, value in zip(outputs, known or ()):
+                if self.info(tensor) is None: self.number(tensor)
+                self.values[id(tensor)].known = value
+            return result
+        encoded = [self.encode(args), [[key, self.encode(item)] for key, item in kwargs.items()]]
+        numbers: list[int] = []
+
+        def handed(tensor: Any) -> Any:
+            if not isinstance(tensor, torch.Tensor): return tensor
+            info = self.info(tensor)
+            if info is not None and info.number >= 0 and (in_place or "out" in kwargs):
+                if gradient and tensor.is_floating_point(): info.requires_grad = True
+                numbers.append(info.number)
+                return tensor
+            if info is not None or id(tensor) in self.module_tensors:
+                if in_place: return tensor
+                tensor = tensor.detach()  # a variable of its own, whose death is seen apart
+            floating = tensor.is_floating_point() or tensor.is_complex()
+            numbers.append(self.number(tensor, gradient and floating))
+            return tensor
+
+        result = with_tensors(result, handed)
+        if known:
+            for tensor, value in zip(tensors_in(result), known):
+                info = self.info(tensor)
+                if info is not None: info.known = value
+        event = ["call", name, *encoded, numbers]
+        if by_value: event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
+        self.events.append(tuple(event))
+        if in_place and last == "requires_grad_" and numbers: self.values[id(args[0])].requires_grad = True
+        return result
+
+    def _requires(self, tensor: torch.Tensor) -> bool:
+        info = self.info(tensor)
+        return info.requires_grad if info is not None else tensor.requires_grad
+
+    # ---- values on the CPU -----------------------------------------------------------------------------------------
+    def _known(self, function: Any, name: str, args: Any, kwargs: Any, outputs: list[torch.Tensor],
+               inputs: list[torch.Tensor], in_place: bool) -> list[Known | None] | None:
+        last = name.rsplit(".", 1)[-1]
+        infos = [self.info(t) for t in inputs]
+        if in_place:
+            target = self.info(args[0]) if args else None
+            if target is None or target.known is None: return None
+            if any(info is None or info.known is None for info in infos) or last in ("uniform_", "normal_",
+                                                                                   "bernoulli_", "random_"):
+                self._forget(target.known.tensor)
+                return None
+        if any(t.numel() > (LARGEST if not t.is_floating_point() else 1 << 20) for t in outputs): return None
+        fill = _FILLED.get(last)
+        if last in ("new_full", "full_like"):
+            fill = args[2 if last == "new_full" else 1] if len(args) > (2 if last == "new_full" else 1) else kwargs.get("fill_value")
+            if isinstance(fill, torch.Tensor): fill = None
+        if fill is not None and len(outputs) == 1:
+            with unset_fake_temporarily():
+                return [Known(torch.full(outputs[0].shape, fill, dtype=outputs[0].dtype))]
+        complete = all(info is not None and info.known is not None for info in infos)
+        if (infos and complete) or (not infos and last in _FACTORIES):
+            made = self._compute(function, name, args, kwargs, must=False)
+            if made is None: return None
+            origins = frozenset().union(*(info.known.origins for info in infos)) if infos else frozenset()
+            found = tensors_in(made)
+            if len(found) != len(outputs): return None
+            return [Known(value, origins) if value.shape == out.shape else None for value, out in zip(found, outputs)]
+        return self._by_policy(last, args, kwargs, outputs)
+
+    def _by_policy(self, last: str, args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Known | None] | None:
+        allowed = lambda policy: self.policies.get(policy, True)  # noqa: E731
+        with unset_fake_temporarily():
+            if last in _PICKS and allowed("balanced_routing") and args and isinstance(args[0], torch.Tensor):
+                given = args[0]
+                dim = -1
+                if last in ("argmax", "argmin", "sort", "argsort"):
+                    dim = kwargs.get("dim", args[1] if len(args) > 1 and isinstance(args[1], int) else -1)
+                    if last in ("argmax", "argmin") and dim is None: return None
+                if given.dim() == 0 or given.shape[dim] == 0: return None
+                found: list[Known | None] = []
+                for out in outputs:
+                    if out.dtype != torch.long: found.append(None)
+                    else:
+                        index = (torch.arange(out.numel()) % given.shape[dim]).view(out.shape)
+                        found.append(Known(index, frozenset(["balanced_routing"])))
+                return found
+            if last in ("isnan", "isinf", "isfinite") and allowed("finite_values"):
+                filled = torch.full(outputs[0].shape, last == "isfinite")
+                return [Known(filled, frozenset(["finite_values"]))]
+            if last in ("rand", "rand_like") and outputs[0].numel() == 1 and allowed("random_draws"):
+                return [Known(torch.full(outputs[0].shape, 0.999, dtype=outputs[0].dtype), frozenset(["random_draws"]))]
+        return None
+
+    def _forget(self, value: torch.Tensor) -> None:
+        """A write of unknown values: nothing that shares the storage is known any more."""
+        storage = value.untyped_storage()._cdata
+        for info in self.values.values():
+            if info.known is not None and info.known.tensor.untyped_storage()._cdata == storage: info.known = None
+
+    def _compute(self, function: Any, name: str, args: Any, kwargs: Any, must: bool) -> Any:
+        def real(thing: Any) -> Any:
+            if isinstance(thing, torch.Tensor):
+                info = self.info(thing)
+                if info is None or info.known is None: raise needed(name, self._hint(name))
+                if must: self.assume(info.known.origins)
+                return info.known.tensor
+            if isinstance(thing, torch.device): return torch.device("cpu")
+            if isinstance(thing, str) and thing.startswith("cuda"): return "cpu"
+            return thing
+        if name == "torch.Tensor.cuda": return real(args[0])
+        args, kwargs = with_tensors(args, real), with_tensors(kwargs, real)
+        kwargs.pop("pin_memory", None)
+        if isinstance(kwargs.get("device"), int): kwargs["device"] = "cpu"
+        with unset_fake_temporarily():
+            try:
+                return function(*args, **kwargs)
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+                if must: raise
+                return None
+
+    def _hint(self, name: str) -> str:
+        return ""
+
+    def _read(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
+        tensors = tensors_in((args, kwargs))
+        given = self._answered()
+        infos = [self.info(t) for t in tensors]
+        if given is not _NOTHING:
+            answer = given
+        elif all(info is not None and info.known is not None for info in infos):
+            answer = self._compute(function, name, args, kwargs, must=True)
+        else:
+            raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why(tensors))
+        if self.recording:
+            self.events.append(("call", name, self.encode(args), [[k, self.encode(v)] for k, v in kwargs.items()], []))
+        return answer
+
+    def _answered(self) -> Any:
+        if not self.policies: return _NOTHING
+        file, line, _ = module_frame()
+        key = f"{file.rsplit('/', 1)[-1]}:{line}"
+        if key not in self.policies: return _NOTHING
+        self.assume(frozenset([key]))
+        return self.policies[key]
+
+    def _why(self, tensors: list[torch.Tensor]) -> str:
+        off = [policy for policy, value in self.policies.items() if value is False]
+        return f"The policies {', '.join(off)} are off. " if off else ""
+
+    # ---- modules ---------------------------------------------------------------------------------------------------
+    def enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        keywords: dict[str, Json] = {}
+        for key, item in kwargs.items():
+            found = tensors_in(item)
+            for i, tensor in enumerate(found): keywords[key if item is tensor else f"{key}.{i}"] = self.encode(tensor)
+        self.events.append(("enter", self.paths[id(module)], type(module).__name__, [self.encode(t) for t in tensors_in(args)],
+                            keywords, id(module) in self.layers))
+
+    def leave(self, result: Any) -> None:
+        self.events.append(("leave", [self.encode(t) for t in tensors_in(result)]))
+
+
+_NOTHING = object()
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype)[len("torch."):]

@@ -1,0 +1,227 @@
+"""One recording: the module built on fake tensors, its forward pass run once, what is known of it afterwards."""
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import random
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+from ._patches import patched
+from ._recorder import Recorder, _dtype, _without_autograd
+from ._values import Known
+
+Json = Any
+Inputs = dict[str, "torch.Tensor"]
+
+
+@dataclass
+class Build:
+    """A module of fake tensors in one precision, and the recorder that watched it being built."""
+
+    module: torch.nn.Module
+    fake: FakeTensorMode
+    recorder: Recorder
+    precision: str
+
+
+@dataclass
+class Recording:
+    events: list[tuple[Any, ...]]
+    inputs: list[dict[str, Json]]            # name, shape, dtype
+    outputs: dict[str, Json]                 # what the returned object holds: names to numbers
+    held: list[int] = field(default_factory=list)     # alive when the returned object is gone: the module holds them
+    cycles: list[int] = field(default_factory=list)   # freed only by Python's collector of cycles
+    constants: list[dict[str, Json]] = field(default_factory=list)
+    assumptions: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str, policies: dict[str, Any]) -> Build:
+    """`make` is a module (left alone: a copy without data is recorded) or a function that makes one, of a dtype or none."""
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    recorder = Recorder(fake, policies)
+    _seed()
+    with warnings.catch_warnings(), fake, _without_autograd(), patched(recorder), recorder:
+        warnings.simplefilter("ignore")
+        if isinstance(make, torch.nn.Module):
+            module = _without_data(make, recorder)
+        else:
+            with torch.device("cuda"):
+                module = make(dtype) if _takes_one(make) else make()
+        if not _takes_one(make) and dtype != torch.float32: module = module.to(dtype)
+    return Build(module, fake, recorder, precision)
+
+
+def _takes_one(make: Any) -> bool:
+    if isinstance(make, torch.nn.Module): return False
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def _seed() -> None:
+    random.seed(0)
+    try:
+        import numpy
+        numpy.random.seed(0)
+    except ImportError:
+        pass
+
+
+def _without_data(module: torch.nn.Module, recorder: Recorder) -> torch.nn.Module:
+    """A deep copy on the card whose tensors have no data; small integer buffers keep their values."""
+    memo: dict[int, Any] = {}
+    kept: list[Any] = []
+
+    def fake_of(tensor: torch.Tensor) -> torch.Tensor:
+        device = "cuda" if tensor.device.type in ("cpu", "meta", "cuda") else tensor.device
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+        if isinstance(tensor, torch.nn.Parameter): return torch.nn.Parameter(made, tensor.requires_grad)
+        if not tensor.is_floating_point() and tensor.numel() <= 1 << 16 and tensor.device.type != "meta":
+            recorder.number(made)
+            with unset_fake_temporarily():
+                recorder.values[id(made)].known = Known(tensor.detach().cpu())
+        return made
+
+    for part in module.modules():
+        for tensor in [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]:
+            if isinstance(tensor, torch.Tensor) and id(tensor) not in memo:
+                memo[id(tensor)] = fake_of(tensor)
+                kept.append(tensor)
+    return copy.deepcopy(module, memo)
+
+
+def _checkpointing_layers(module: torch.nn.Module) -> set[int]:
+    """Modules that are layers: transformers' GradientCheckpointingLayer, else equal items of lists."""
+    of_class = {id(m) for m in module.modules() if any(c.__name__ == "GradientCheckpointingLayer" for c in type(m).__mro__)}
+    if of_class: return of_class
+    found: set[int] = set()
+    for parent in module.modules():
+        if not isinstance(parent, (torch.nn.ModuleList, torch.nn.Sequential)): continue
+        items = [m for m in parent if any(True for _ in m.children())]
+        for item in items:
+            if sum(type(other) is type(item) for other in items) >= 2: found.add(id(item))
+    return found
+
+
+def tensor_names(module: torch.nn.Module) -> dict[int, str]:
+    names = {id(p): name for name, p in module.named_parameters()}
+    for name, buffer in module.named_buffers(): names.setdefault(id(buffer), name)
+    for path, part in module.named_modules():
+        for key, value in vars(part).items():
+            if isinstance(value, torch.Tensor): names.setdefault(id(value), f"{path}.{key}" if path else key)
+    return names
+
+
+def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: bool,
+           loss: Callable[[Any], Any] | None, arguments: dict[str, Any]) -> Recording:
+    """Runs the forward pass once. `example`: real tensors by name of forward's parameter (or plain values)."""
+    recorder, module = built.recorder, built.module
+    module.train(train)
+    recorder.events, recorder.next = [], 0
+    recorder.assumptions.clear()
+    recorder.constants, recorder.held = [], []
+    recorder.module_tensors = tensor_names(module)
+    recorder.paths = {id(part): path for path, part in module.named_modules()}
+    recorder.layers = _checkpointing_layers(module)
+    _seed()
+    described: list[dict[str, Json]] = []
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), built.fake, _without_autograd(), patched(recorder), recorder:
+            warnings.simplefilter("ignore")
+            batch = _fake_inputs(recorder, example, built.precision, described)
+            autocast = torch.autocast("cuda", torch.bfloat16, enabled=built.precision == "autocast")
+            with torch.set_grad_enabled(gradients):
+                with autocast:
+                    recorder.recording = True
+                    if loss is None: output = module(**batch, **arguments)
+                    else: output = {"loss": _call_loss(loss, module, batch, arguments)}
+                recorder.recording = False
+                count = len(recorder.events)
+                outputs = _named_outputs(recorder, output)
+                recorder.recording = True
+                del output
+                alive = {info.number for info in recorder.values.values() if info.number >= 0}
+                given = {info["number"] for info in described}
+                gc.collect()
+                left = {info.number for info in recorder.values.values() if info.number >= 0}
+                recorder.recording = False
+        events = recorder.events[:count]
+        constants = copy.deepcopy(recorder.constants)
+        return Recording(events, described, outputs, sorted(left - given), sorted(alive - left), constants,
+                         dict(recorder.assumptions))
+    finally:
+        recorder.recording = False
+        if was_collecting: gc.enable()
+
+
+def _call_loss(loss: Callable[..., Any], module: torch.nn.Module, batch: dict[str, Any], arguments: dict[str, Any]) -> Any:
+    """As `criterion(model(x), y)`: the output is gone when the loss is there."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    given = {key: item for key, item in batch.items() if takes_all or key in {p.name for p in parameters}}
+    if len(inspect.signature(loss).parameters) > 1: return loss(module(**given, **arguments), batch)
+    return loss(module(**given, **arguments))
+
+
+def _fake_inputs(recorder: Recorder, example: Mapping[str, Any], precision: str, described: list[dict[str, Json]]) -> dict[str, Any]:
+    batch: dict[str, Any] = {}
+    for name, value in example.items():
+        if not isinstance(value, torch.Tensor):
+            batch[name] = value
+            continue
+        dtype = value.dtype
+        if dtype == torch.float32 and precision == "bfloat16": dtype = torch.bfloat16
+        made = torch.empty_strided(value.shape, value.stride(), dtype=dtype, device="cuda")
+        recorder.recording = True
+        number = recorder.number(made)
+        recorder.recording = False
+        if not dtype.is_floating_point and value.device.type != "meta":
+            origin = "all_tokens_valid" if "mask" in name else "example_values"
+            if recorder.policies.get(origin, True):
+                with unset_fake_temporarily():
+                    recorder.values[id(made)].known = Known(value.clone(), frozenset([origin]))
+        described.append({"name": name, "shape": list(value.shape), "dtype": {"d": _dtype(dtype)}, "number": number})
+        batch[name] = made
+        del made
+    return batch
+
+
+def _named_outputs(recorder: Recorder, output: Any) -> dict[str, Json]:
+    """What the returned object holds: names to a number, or to a list of numbers."""
+    seen: set[int] = set()
+
+    def numbers(thing: Any) -> list[int]:
+        if isinstance(thing, torch.Tensor):
+            info = recorder.info(thing)
+            return [info.number] if info is not None and info.number >= 0 else []
+        if id(thing) in seen or isinstance(thing, (str, bytes, int, float, type(None), torch.nn.Module, type)): return []
+        seen.add(id(thing))
+        if isinstance(thing, Mapping): return [n for item in thing.values() for n in numbers(item)]
+        if isinstance(thing, (list, tuple)): return [n for item in thing for n in numbers(item)]
+        if hasattr(thing, "__dict__"): return [n for item in vars(thing).values() for n in numbers(item)]
+        return []
+
+    def named(name: str, thing: Any) -> Json:
+        found = numbers(thing)
+        return found[0] if isinstance(thing, torch.Tensor) and found else found
+
+    if isinstance(output, Mapping): pairs = list(output.items())
+    elif isinstance(output, tuple) and hasattr(output, "_fields"): pairs = list(zip(output._fields, output))
+    elif isinstance(output, (list, tuple)): pairs = [(str(i), item) for i, item in enumerate(output)]
+    else: pairs = [("output", output)]
+    result: dict[str, Json] = {}
+    for name, item in pairs:
+        found = named(str(name), item)
+        if found != []: result[str(name)] = found
+    return result

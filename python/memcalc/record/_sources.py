@@ -1,0 +1,151 @@
+"""What to record for a model of a library: how it is made, its inputs, its variants."""
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+from ._program import Variant
+
+# transformers' Auto class for a task, and what its labels are.
+TASKS = {
+    "causal": ("AutoModelForCausalLM", "tokens"), "mlm": ("AutoModelForMaskedLM", "tokens"),
+    "seqcls": ("AutoModelForSequenceClassification", "class"), "tokcls": ("AutoModelForTokenClassification", "tags"),
+    "seq2seq": ("AutoModelForSeq2SeqLM", "target"), "image": ("AutoModelForImageClassification", "class"),
+    "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
+    "ctc": ("AutoModelForCTC", "target"),
+}
+_ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
+            ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
+            ("ForSpeechSeq2Seq", "speech"), ("ForCausalLM", "causal"), ("LMHeadModel", "causal"))
+
+
+@dataclass
+class Source:
+    """The arguments of `record`."""
+
+    make: Callable[..., Any]
+    example: Callable[..., dict[str, Any]]
+    symbols: dict[str, int]
+    variants: list[Variant]
+    name: str
+    task: str
+    loss: Callable[..., Any] | None = None
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+
+
+def task_of(class_name: str, model_type: str = "") -> str | None:
+    for ending, task in _ENDINGS:
+        if class_name.endswith(ending): return task
+    if class_name.endswith("ForConditionalGeneration"): return "speech" if model_type == "whisper" else "seq2seq"
+    return None
+
+
+def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequence: int = 512, target: int | None = None,
+                 image: int | None = None, name: str | None = None, attention: str | None = None) -> Source:
+    """`config`: a configuration, or what names one: a hub id, a config.json, a folder."""
+    import transformers as library
+
+    if isinstance(config, (str, Path)):
+        path = Path(config)
+        if path.suffix == ".json" and path.exists():
+            values = json.loads(path.read_text())
+            name = name or path.stem
+            config = library.AutoConfig.for_model(values.pop("model_type"), **values)
+        else:
+            name = name or str(config)
+            config = library.AutoConfig.from_pretrained(str(config))
+    architecture = (getattr(config, "architectures", None) or [None])[0]
+    if task is None: task = task_of(architecture, config.model_type) if architecture else None
+    if task is None: raise ValueError(f"{config.model_type}: the configuration names no architecture; say which task")
+    auto, labels = TASKS[task]
+    make_class = getattr(library, auto)
+    extra = {"attn_implementation": attention} if attention else {}
+
+    def make(dtype: torch.dtype) -> torch.nn.Module:
+        return make_class.from_config(config, dtype=dtype, **extra)
+
+    kind = make_class._model_mapping[type(config)]
+    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
+    forward = set(inspect.signature(kind.forward).parameters)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    vocabulary = int(getattr(text, "vocab_size", 0) or 1000)
+    maximum = getattr(text, "max_position_embeddings", None)
+    if isinstance(maximum, int) and maximum > 0: sequence = min(sequence, maximum)
+    if task in ("seq2seq", "speech"):
+        for key in ("pad_token_id", "decoder_start_token_id"):
+            if getattr(config, key, None) is None: setattr(config, key, 0)
+    symbols = {"batch": batch}
+    if kind.main_input_name == "input_ids": symbols["sequence"] = sequence
+    if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
+    edge = image or getattr(config, "image_size", None) or 224
+    edge = edge if isinstance(edge, int) else edge[0]
+    is_pixels = kind.main_input_name == "pixel_values"
+    channels = getattr(config, "num_channels", 3)
+    eos = getattr(text, "eos_token_id", None)
+
+    def example(batch: int = batch, sequence: int = sequence, target: int = 0) -> dict[str, Any]:
+        draw = torch.Generator().manual_seed(0)
+        low = min(5, vocabulary - 1)
+        ids = torch.randint(low, vocabulary, (batch, sequence), generator=draw)
+        if task == "seqcls" and isinstance(eos, int) and eos < vocabulary:
+            ids = torch.where(ids == eos, torch.full_like(ids, low), ids)
+            ids[:, -1] = eos
+        made: dict[str, Any]
+        if is_pixels: made = {"pixel_values": torch.empty(batch, channels, edge, edge)}
+        elif kind.main_input_name == "input_features":
+            frames = 2 * getattr(config, "max_source_positions", 1500)
+            made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
+        elif kind.main_input_name == "input_values": made = {"input_values": torch.empty(batch, 80000)}
+        else: made = {"input_ids": ids}
+        if "attention_mask" in forward and "input_ids" in made: made["attention_mask"] = torch.ones_like(ids)
+        made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
+                          "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
+                          "pixels": lambda: torch.zeros(batch, edge, edge, dtype=torch.long),
+                          "target": lambda: torch.randint(low, vocabulary, (batch, target), generator=draw)}[labels]()
+        return made
+
+    names = list(example(**symbols))
+    without = [n for n in names if n != "attention_mask"]
+    masks = [without, names] if "attention_mask" in names else [without]
+    caches: list[dict[str, bool]] = [{"cache": True}, {"cache": False}] if hasattr(text, "use_cache") and (
+        "use_cache" in forward or "past_key_values" in forward) else [{}]
+    variants = [Variant("train", cache, given, config={"use_cache": cache["cache"]} if cache else {})
+                for given in masks for cache in caches]
+    variants += [Variant("eval", caches[0], given, config={"use_cache": True} if caches[0] else {}) for given in masks]
+    if labels != "target":  # without labels a decoder has no input
+        variants.append(Variant("eval", caches[0], [n for n in without if n != "labels"],
+                                config={"use_cache": True} if caches[0] else {}))
+    return Source(make, example, symbols, variants, name or config.model_type, task)
+
+
+def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3) -> Source:
+    def example(batch: int) -> dict[str, Any]:
+        return {"x": torch.empty(batch, channels, edge, edge), "y": torch.zeros(batch, dtype=torch.long)}
+
+    def loss(output: Any, given: dict[str, Any]) -> Any:
+        return torch.nn.functional.cross_entropy(output, given["y"])
+
+    return Source(make, example, {"batch": batch}, [Variant("train"), Variant("eval")], name, "image", loss)
+
+
+def timm(name: str, *, batch: int = 32, image: int | None = None) -> Source:
+    import timm as library
+
+    settings = library.get_pretrained_cfg(name)
+    edge = image or (settings.input_size[-1] if settings is not None else 224)
+    source = _classifier(lambda: library.create_model(name), name, batch, edge)
+    return source
+
+
+def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Source:
+    import torchvision as library
+
+    make = library.models.get_model_builder(name)
+    options = {"weights": None}
+    if "weights_backbone" in inspect.signature(make).parameters: options["weights_backbone"] = None
+    return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224))
