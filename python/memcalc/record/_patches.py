@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import types
 from typing import Any, Iterator
@@ -43,6 +44,11 @@ def _transformers() -> list[tuple[Any, str, Any]]:
             for module in list(sys.modules.values()):
                 if getattr(module, "__name__", "").startswith("transformers.") and "is_tracing" in vars(module):
                     changes.append((module, "is_tracing", lambda *_: False))
+    masks = sys.modules.get("transformers.masking_utils")
+    if masks is not None and hasattr(masks, "_non_vmap_expansion_sdpa"):
+        def broadcast(function: Any) -> Any:
+            return lambda *indices: function(*masks._non_vmap_expansion_sdpa(*indices))
+        changes.append((masks, "_vmap_expansion_sdpa", broadcast))
     return changes
 
 
@@ -94,20 +100,42 @@ def patched(recorder: Recorder) -> Iterator[None]:
             if recorder.recording: recorder.events.append(("grad_end",))
         return left
 
+    replaced: dict[int, tuple[Any, Any]] = {}
+
+    def module_apply(module: Any, change: Any, recurse: bool = True) -> Any:
+        # A conversion gives new parameters: fake tensors cannot be swapped while somebody watches them.
+        if recurse:
+            for child in module.children(): child._apply(change)
+        for key, parameter in module._parameters.items():
+            if parameter is None: continue
+            if id(parameter) not in replaced:
+                made = change(parameter)
+                made = parameter if made is parameter else torch.nn.Parameter(made, parameter.requires_grad)
+                replaced[id(parameter)] = (parameter, made)
+            module._parameters[key] = replaced[id(parameter)][1]
+        for key, buffer in module._buffers.items():
+            if buffer is not None: module._buffers[key] = change(buffer)
+        return module
+
     def script_function(self: Any, *args: Any, **kwargs: Any) -> Any:
         original = getattr(self, "_torchdynamo_inline", None)
         return original(*args, **kwargs) if original is not None else script_call(self, *args, **kwargs)
 
-    changes = [(torch.nn.Module, "__call__", module_call), (autocast, "__enter__", autocast_enter),
+    changes = [(torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),
+               (autocast, "__enter__", autocast_enter),
                (autocast, "__exit__", autocast_exit), (torch, "is_autocast_enabled", autocast_is_enabled),
                (torch.no_grad, "__enter__", grad_region(torch.no_grad.__enter__, False)),
                (torch.no_grad, "__exit__", grad_region_left(torch.no_grad.__exit__)),
                (torch.enable_grad, "__enter__", grad_region(torch.enable_grad.__enter__, True)),
                (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
                (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(), *_functions()]
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes: setattr(owner, name, value)
         yield
     finally:
         for owner, name, value in reversed(before): setattr(owner, name, value)
+        logger.setLevel(level)

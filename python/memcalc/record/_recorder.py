@@ -6,6 +6,7 @@ variables alive. What `requires_grad` answers is kept here.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import types
 import weakref
@@ -139,6 +140,16 @@ class Recorder(TorchFunctionMode):
         file, line, _ = module_frame()
         for origin in origins: self.assumptions[origin, f"{file.rsplit('/', 1)[-1]}:{line}"] += 1
 
+    def _arguments(self, last: str, args: Any) -> Json:
+        if last not in ("__getitem__", "__setitem__"): return self.encode(args)
+
+        def part(item: Any) -> Json:
+            return {"list": self.encode(item)} if isinstance(item, list) else self.encode(item)
+
+        index = args[1]
+        encoded = [part(item) for item in index] if isinstance(index, tuple) else part(index)
+        return [self.encode(args[0]), encoded, *(self.encode(item) for item in args[2:])]
+
     def encode(self, thing: Any) -> Json:
         if isinstance(thing, torch.Tensor):
             name = self.module_tensors.get(id(thing))
@@ -172,7 +183,7 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         name, entered = self.names.of(function)
         if name.endswith("__get__"): return self._property(function, name, args)
-        if name in SILENT: return function(*args, **kwargs)
+        if name in SILENT or name.startswith("torch.sym_"): return function(*args, **kwargs)
         if name.endswith("_set_grad_enabled"):
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
@@ -198,6 +209,13 @@ class Recorder(TorchFunctionMode):
     def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
         """(result, whether its shape depends on values)"""
         if name in _RECURRENT: return self._recurrent(name, args), False
+        last = name.rsplit(".", 1)[-1]
+        if last in ("grouped_mm", "_grouped_mm"): return self._grouped(args, kwargs), False
+        if last == "ctc_loss":
+            given = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
+            shape = args[2].shape if given.arguments.get("reduction", "mean") == "none" else ()
+            return args[0].new_empty(shape), False
+        if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
         if name.endswith("scaled_dot_product_attention") and args[0].dim() == 4 and len(args) > 2:
             query, value = args[0], args[2]
             batch, heads, length, _ = query.shape
@@ -216,7 +234,7 @@ class Recorder(TorchFunctionMode):
         if name in ("torch.repeat_interleave", "torch.Tensor.repeat_interleave") and "output_size" not in kwargs:
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
-                return function(*args, **kwargs, output_size=int(self._value(repeats, name).sum())), True
+                return function(*args, **kwargs, output_size=self._total(repeats, name)), True
         try:
             return function(*args, **kwargs), False
         except _DYNAMIC:
@@ -226,18 +244,36 @@ class Recorder(TorchFunctionMode):
                                 if isinstance(t, torch.Tensor) else t)
             return made, True
 
-    def _value(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+    @staticmethod
+    def _listless(index: Any, device: torch.device) -> Any:
+        """An index whose lists of integers are tensors without data."""
+        def change(item: Any) -> Any:
+            if isinstance(item, list) and item and all(type(i) is int for i in item):
+                return torch.zeros(len(item), dtype=torch.long, device=device)
+            return item
+        return tuple(change(item) for item in index) if isinstance(index, tuple) else change(index)
+
+    @staticmethod
+    def _grouped(args: Any, kwargs: Any) -> torch.Tensor:
+        one, other = args[0], args[1]
+        offsets = kwargs.get("offs", args[2] if len(args) > 2 else None)
+        if one.dim() == 2 and other.dim() == 2: shape: tuple[int, ...] = (offsets.shape[0], one.shape[0], other.shape[1])
+        elif one.dim() == 3 and other.dim() == 3: shape = (one.shape[0], one.shape[1], other.shape[2])
+        else: shape = (one.shape[-2], other.shape[-1])
+        return one.new_empty(shape, dtype=kwargs.get("out_dtype") or one.dtype)
+
+    def _total(self, tensor: torch.Tensor, name: str) -> int:
         info = self.info(tensor)
-        if info is None or info.known is None: raise needed(name, "")
+        if info is None or info.known is None: raise needed(name, self._why())
         self.assume(info.known.origins)
-        return info.known.tensor
+        with unset_fake_temporarily(): return int(info.known.tensor.sum())
 
     def _mask_indices(self, name: str, args: Any) -> Any:
         """The arguments with boolean masks replaced by their indices, so that shapes are known."""
         def indices(item: Any) -> list[Any]:
             if isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8):
                 if item.dim() == 0: return [item]
-                count = int(self._value(item, name).sum())
+                count = self._total(item, name)
                 return [torch.zeros(count, dtype=torch.long, device=item.device) for _ in range(item.dim())]
             return [item]
         index = args[1]
@@ -269,7 +305,7 @@ class Recorder(TorchFunctionMode):
                 if self.info(tensor) is None: self.number(tensor)
                 self.values[id(tensor)].known = value
             return result
-        encoded = [self.encode(args), [[key, self.encode(item)] for key, item in kwargs.items()]]
+        encoded = [self._arguments(last, args), [[key, self.encode(item)] for key, item in kwargs.items()]]
         numbers: list[int] = []
 
         def handed(tensor: Any) -> Any:
@@ -365,7 +401,7 @@ class Recorder(TorchFunctionMode):
         def real(thing: Any) -> Any:
             if isinstance(thing, torch.Tensor):
                 info = self.info(thing)
-                if info is None or info.known is None: raise needed(name, self._hint(name))
+                if info is None or info.known is None: raise needed(name, self._why())
                 if must: self.assume(info.known.origins)
                 return info.known.tensor
             if isinstance(thing, torch.device): return torch.device("cpu")
@@ -382,9 +418,6 @@ class Recorder(TorchFunctionMode):
                 if must: raise
                 return None
 
-    def _hint(self, name: str) -> str:
-        return ""
-
     def _read(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
         tensors = tensors_in((args, kwargs))
         given = self._answered()
@@ -394,7 +427,7 @@ class Recorder(TorchFunctionMode):
         elif all(info is not None and info.known is not None for info in infos):
             answer = self._compute(function, name, args, kwargs, must=True)
         else:
-            raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why(tensors))
+            raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why())
         if self.recording:
             self.events.append(("call", name, self.encode(args), [[k, self.encode(v)] for k, v in kwargs.items()], []))
         return answer
@@ -407,7 +440,7 @@ class Recorder(TorchFunctionMode):
         self.assume(frozenset([key]))
         return self.policies[key]
 
-    def _why(self, tensors: list[torch.Tensor]) -> str:
+    def _why(self) -> str:
         off = [policy for policy, value in self.policies.items() if value is False]
         return f"The policies {', '.join(off)} are off. " if off else ""
 

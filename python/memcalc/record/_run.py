@@ -153,7 +153,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
                 del output
                 alive = {info.number for info in recorder.values.values() if info.number >= 0}
                 given = {info["number"] for info in described}
-                gc.collect()
+                if alive - given: gc.collect()
                 left = {info.number for info in recorder.values.values() if info.number >= 0}
                 recorder.recording = False
         events = recorder.events[:count]
