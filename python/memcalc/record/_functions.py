@@ -102,9 +102,37 @@ class _Body:
                 arguments, keywords = self._encode(event[2]), self._encode(event[3])
                 made = ["call", event[1], arguments, keywords, [self._create(number) for number in event[4]]]
                 self.instructions.append(made + list(event[5:]))
+            elif event[0] == "custom": self._custom(event)
             else:
                 self.instructions.append(list(event))
             i += 1
+
+    def _custom(self, event: Event) -> None:
+        """A custom autograd function: forward from its tensors, backward from the gradients and what was saved."""
+        _, name, given, results, forward, saved, attributes, incoming, backward, outgoing = event
+        body = _Body(self.functions, self.path, [item for item in given if "v" in item], {})
+        body.add(forward)
+        kept = [item["v"] for item in [*results, *saved, *attributes] if "v" in item]
+        ends = list(dict.fromkeys(kept))
+        arguments = [{"v": self._number(number)} for number in [*body.given, *body.captured]]
+        self.dead |= body.dead - body.created
+        index = body.finish([{"v": number} for number in ends])
+        made: dict[str, Json] = {"saved": [self._place(item, ends) for item in saved],
+                                 "attributes": [self._place(item, ends) for item in attributes]}
+        if incoming:
+            back = _Body(self.functions, self.path, [{"v": number} for number in incoming],
+                         {f"saved.{i}": item for i, item in enumerate([*saved, *attributes]) if "v" in item})
+            back.add(backward)
+            returned = [item for item in outgoing if item is not None and "v" in item]
+            made["keywords"] = list(back.keywords)
+            made["backward"] = back.finish(returned)
+            made["gradients"] = [item is not None for item in outgoing]
+        self.instructions.append(["custom", name, index, arguments, [self._create(item["v"]) for item in results if "v" in item],
+                                  made])
+
+    def _place(self, item: Json, ends: list[int]) -> Json:
+        """A saved tensor: the place among the forward function's results, or a parameter."""
+        return {"p": self._relative(item["p"])} if "p" in item else ends.index(item["v"])
 
     def _layer(self, enter: Event, events: list[Event], returned: list[Json]) -> None:
         _, path, _, positional, keywords, _ = enter
@@ -139,6 +167,7 @@ class _Body:
         ends = [final(self._number(item["v"])) for item in results]
         for made in self.instructions:
             if made[0] == "call": made[2:5] = [renumber(made[2]), {key: renumber(value) for key, value in made[3]}, [final(n) for n in made[4]]]
+            elif made[0] == "custom": made[3:5] = [renumber(made[3]), [final(n) for n in made[4]]]
             elif made[0] == "drop": made[1] = [final(n) for n in made[1]]
             elif made[0] == "layer": made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
         names = self.keywords + [f"captured.{i}" for i in range(len(self.captured))]
@@ -175,10 +204,11 @@ def fold(body: list[Json]) -> list[Json]:
 
 
 def _split(path: str) -> tuple[str, int]:
-    """`encoder.layer.3` is 3 of `encoder.layer.{}`; the last number of the path is taken."""
+    """`encoder.layer.3` is 3 of `encoder.layer.{}`; the last part of the path that ends in a number is taken."""
     parts = path.split(".")
     for i in range(len(parts) - 1, -1, -1):
-        if parts[i].isdigit(): return ".".join([*parts[:i], "{}", *parts[i + 1:]]), int(parts[i])
+        name = parts[i].rstrip("0123456789")
+        if name != parts[i]: return ".".join([*parts[:i], name + "{}", *parts[i + 1:]]), int(parts[i][len(name):])
     return path, -1
 
 

@@ -97,6 +97,8 @@ class Names:
         if name.startswith("torch._VariableFunctions."): name = "torch." + last
         is_python = isinstance(function, types.FunctionType)
         # Functions that make first values (torch.nn.init, transformers.initialization) are never entered.
-        is_first_value = "init" in (getattr(function, "__module__", None) or "").rsplit(".", 1)[-1]
-        entered = is_python and name not in KNOWN and not is_first_value and not (is_operator and last in _OPERATORS_IN_PYTHON)
+        # Those of torch itself (torch._assert, torch.sym_max) look for modes by another way.
+        home = getattr(function, "__module__", None) or ""
+        is_plain = "init" in home.rsplit(".", 1)[-1] or home == "torch"
+        entered = is_python and name not in KNOWN and not is_plain and not (is_operator and last in _OPERATORS_IN_PYTHON)
         return name, entered

@@ -8,6 +8,7 @@ import types
 from typing import Any, Iterator
 
 import torch
+import torch.utils.checkpoint
 
 from ._names import KNOWN
 from ._recorder import Recorder, without_check
@@ -121,7 +122,24 @@ def patched(recorder: Recorder) -> Iterator[None]:
         original = getattr(self, "_torchdynamo_inline", None)
         return original(*args, **kwargs) if original is not None else script_call(self, *args, **kwargs)
 
-    changes = [(torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),
+    def function_apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording: return apply.__func__(kind, *args, **kwargs)
+        return recorder.custom(kind, args)
+
+    def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
+                   determinism_check: str = "", debug: bool = False, **kwargs: Any) -> Any:
+        if not recorder.recording: return function(*args, **kwargs)
+        recorder.events.append(("checkpoint", bool(use_reentrant)))
+        result = function(*args, **kwargs)
+        recorder.events.append(("checkpoint_end",))
+        return result
+
+    apply = torch.autograd.Function.__dict__["apply"]
+    checkpointing = torch.utils.checkpoint.checkpoint
+    holders = [module for module in list(sys.modules.values()) if vars(module).get("checkpoint") is checkpointing]
+    changes = [(torch.autograd.Function, "apply", classmethod(function_apply)),
+               *((module, "checkpoint", checkpoint) for module in holders),
+               (torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),
                (autocast, "__enter__", autocast_enter),
                (autocast, "__exit__", autocast_exit), (torch, "is_autocast_enabled", autocast_is_enabled),
                (torch.no_grad, "__enter__", grad_region(torch.no_grad.__enter__, False)),
@@ -132,7 +150,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    before = [(owner, name, vars(owner)[name] if name in vars(owner) else getattr(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes: setattr(owner, name, value)
         yield

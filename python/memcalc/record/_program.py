@@ -446,7 +446,7 @@ def _layers(module: torch.nn.Module) -> set[int]:
     return _checkpointing_layers(module)
 
 
-_INDEXED = re.compile(r"^(.*?)(?:^|\.)(\d+)(?:\.(.*))?$")
+_INDEXED = re.compile(r"^((?:[^.]*\.)*?[^.]*?)(\d+)(?:\.(.*))?$")  # the first part of the name that ends in a number
 
 
 def _folded(items: list[Json]) -> list[Json]:
@@ -471,7 +471,7 @@ def _folded(items: list[Json]) -> list[Json]:
             continue
         count = 1
         while i + count < len(blocks) and blocks[i + count] == (head, number + count, inner): count += 1
-        prefix = f"{head}.{{}}" if head else "{}"
+        prefix = head + "{}"
         if count > 1:
             folded.append({"repeat": prefix, "first": number, "count": count, "items": _folded(inner)})
         else:

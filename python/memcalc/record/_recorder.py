@@ -82,6 +82,30 @@ class _Info:
         self.death: Any = None
 
 
+class _Context:
+    """What a custom autograd function gets as `ctx`."""
+
+    own = 5  # attributes of this class itself
+
+    def __init__(self, args: Any) -> None:
+        self.to_save: tuple[Any, ...] = ()
+        self.dirty: tuple[Any, ...] = ()
+        self.without_gradient: tuple[Any, ...] = ()
+        self.materialize = True
+        self.needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None: self.to_save = tensors
+    def save_for_forward(self, *tensors: Any) -> None: pass
+    def mark_dirty(self, *tensors: Any) -> None: self.dirty = tensors
+    def mark_non_differentiable(self, *tensors: Any) -> None: self.without_gradient = tensors
+    def set_materialize_grads(self, value: bool) -> None: self.materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]: return self.to_save
+
+    saved_variables = saved_tensors
+
+
 def _without_autograd() -> Any:
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
     for name in dir(torch._C.DispatchKey):
@@ -216,12 +240,14 @@ class Recorder(TorchFunctionMode):
             shape = args[2].shape if given.arguments.get("reduction", "mean") == "none" else ()
             return args[0].new_empty(shape), False
         if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
-        if name.endswith("scaled_dot_product_attention") and args[0].dim() == 4 and len(args) > 2:
-            query, value = args[0], args[2]
-            batch, heads, length, _ = query.shape
-            # Flash and memory-efficient attention write (batch, length, heads, width).
-            made = query.new_empty((batch, length, heads, value.shape[-1]))
-            return made.transpose(1, 2), False
+        if name == "torch.nn.functional.scaled_dot_product_attention":
+            query = args[0] if args else kwargs["query"]
+            value = args[2] if len(args) > 2 else kwargs["value"]
+            if query.dim() == 4:
+                batch, heads, length, _ = query.shape
+                # Flash and memory-efficient attention write (batch, length, heads, width).
+                made = query.new_empty((batch, length, heads, value.shape[-1]))
+                return made.transpose(1, 2), False
         if name in ("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
             device = kwargs.get("device")
@@ -443,6 +469,59 @@ class Recorder(TorchFunctionMode):
     def _why(self) -> str:
         off = [policy for policy, value in self.policies.items() if value is False]
         return f"The policies {', '.join(off)} are off. " if off else ""
+
+    # ---- custom autograd functions ---------------------------------------------------------------------------------
+    def custom(self, kind: Any, args: Any) -> Any:
+        """`kind.apply(*args)`: its forward's calls, what it saves, and its backward's calls on gradients without data."""
+        context = _Context(args)
+        outer, self.events = self.events, []
+        requires = [self._requires(t) for t in tensors_in(args)]
+        gradient = torch.is_grad_enabled() and any(requires)
+        context.needs_input_grad = tuple(isinstance(a, torch.Tensor) and self._requires(a) for a in args)
+        given = [self.encode(t) for t in tensors_in(args)]
+        with self.quiet(), torch.set_grad_enabled(False):
+            if kind.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context:
+                output = kind.forward(*args)
+                kind.setup_context(context, args, output)
+            else: output = kind.forward(context, *args)
+
+        def handed(tensor: Any) -> Any:
+            if not isinstance(tensor, torch.Tensor): return tensor
+            if any(tensor is t for t in context.dirty): return tensor
+            if id(tensor) in self.module_tensors or any(tensor is a for a in args):
+                tensor = tensor.detach()
+                self.number(tensor)
+            info = self.info(tensor)
+            if info is not None: info.requires_grad = gradient and tensor.is_floating_point() and not any(
+                tensor is t for t in context.without_gradient)
+            return tensor
+
+        output = with_tensors(output, handed)
+        results = [self.encode(t) for t in tensors_in(output)]
+        saved = [self.encode(t) for t in context.saved_tensors if t is not None]
+        attributes = [self.encode(t) for t in tensors_in(list(vars(context).values())[_Context.own:])]
+        forward, self.events = self.events, []
+        incoming: list[int] = []
+        outgoing: list[Json] = []
+        if gradient:
+            self.recording = False
+            gradients = [torch.empty_like(t) for t in tensors_in(output)]
+            self.recording = True
+            incoming = [self.number(t) for t in gradients]
+            with self.quiet(), torch.set_grad_enabled(False):
+                returned = kind.backward(context, *gradients)
+            for item in returned if isinstance(returned, tuple) else (returned,):
+                outgoing.append(self.encode(item) if isinstance(item, torch.Tensor) else None)
+            del returned, gradients
+            if outgoing: item = None  # noqa: F841
+        backward = [event for event in self.events if not (event[0] == "drop" and (event[1] in incoming or
+                                                                                 {"v": event[1]} in outgoing))]
+        self.recording = False
+        context.__dict__.clear()  # what only the context holds dies with autograd's node
+        self.recording, self.events = True, outer
+        self.events.append(("custom", kind.__name__, given, results, [list(e) for e in forward], saved, attributes, incoming,
+                            [list(e) for e in backward], outgoing))
+        return output
 
     # ---- modules ---------------------------------------------------------------------------------------------------
     def enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:

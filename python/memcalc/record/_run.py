@@ -105,8 +105,11 @@ def _checkpointing_layers(module: torch.nn.Module) -> set[int]:
     if of_class: return of_class
     found: set[int] = set()
     for parent in module.modules():
-        if not isinstance(parent, (torch.nn.ModuleList, torch.nn.Sequential)): continue
-        items = [m for m in parent if any(True for _ in m.children())]
+        is_list = isinstance(parent, (torch.nn.ModuleList, torch.nn.Sequential))
+        items = [m for m in parent.children() if any(True for _ in m.children())]
+        # timm numbers the blocks of a stage by hand: b1, b2 … and nothing else.
+        is_stage = len({type(m) for m in items}) == 1 and all(n[-1:].isdigit() for n, _ in parent.named_children())
+        if not is_list and not is_stage: continue
         for item in items:
             if sum(type(other) is type(item) for other in items) >= 2: found.add(id(item))
     return found
@@ -146,6 +149,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
                     recorder.recording = True
                     if loss is None: output = module(**batch, **arguments)
                     else: output = {"loss": _call_loss(loss, module, batch, arguments)}
+                    recorder.recording = False
                 recorder.recording = False
                 count = len(recorder.events)
                 outputs = _named_outputs(recorder, output)

@@ -1,0 +1,352 @@
+"""memcalc.record: programs recorded without a card. Needs PyTorch, and for models of libraries transformers."""
+import copy
+import gzip
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+torch = pytest.importorskip("torch", reason="no PyTorch here: recording is not tested", exc_type=ImportError)
+try:
+    import memcalc.record as recording
+except ImportError:  # a checkout whose C++ part is not built: the recorder needs none of it
+    package = types.ModuleType("memcalc")
+    package.__path__ = [str(ROOT / "python/memcalc")]
+    sys.modules["memcalc"] = package
+    import memcalc.record as recording
+
+from memcalc.record import Variant, _functions, _solve, record
+
+F = torch.nn.functional
+transformers = pytest.mark.skipif("__import__('importlib.util').util.find_spec('transformers') is None",
+                                  reason="no transformers here: recording its models is not tested")
+TINY = {
+    "bert": ("seqcls", dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128)),
+    "gpt2": ("causal", dict(n_embd=64, n_layer=4, n_head=4)),
+    "llama": ("causal", dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+                             intermediate_size=128, vocab_size=1000)),
+    "t5": ("seq2seq", dict(d_model=64, num_layers=4, num_heads=4, d_kv=16, d_ff=128)),
+    "vit": ("image", dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128)),
+}
+
+
+def of_transformers(name, variants=None, **changed):
+    import transformers as library
+    from memcalc.record import _sources
+
+    task, values = TINY[name]
+    source = _sources.transformers(library.AutoConfig.for_model(name, **{**values, **changed}), task, batch=8, sequence=128)
+    return record(source.make, source.example, symbols=source.symbols, task=source.task, loss=source.loss,
+                  variants=source.variants if variants is None else source.variants[:variants], name=source.name)
+
+
+def calls_of(content, function):
+    """How many calls one run of the function makes, layers and all."""
+    total = 0
+    for made in content["functions"][function]["body"]:
+        total += made[0] == "call"
+        if made[0] == "layer": total += calls_of(content, made[1])
+        if made[0] == "layers": total += made[4] * calls_of(content, made[1])
+    return total
+
+
+def check_lifetimes(content):
+    """Each value is made once, used only while it lives, and dies once or is a result."""
+    for function in content["functions"]:
+        given = function["inputs"] + len(function["keywords"])
+        alive = set(range(given))
+        ever = set(alive)
+
+        def make(numbers):
+            for number in numbers:
+                if number in alive: continue
+                assert number not in ever, "a number that was used before"
+                alive.add(number)
+                ever.add(number)
+
+        def use(item):
+            if isinstance(item, dict) and set(item) == {"v"}: assert item["v"] in alive
+            elif isinstance(item, dict): [use(value) for value in item.values()]
+            elif isinstance(item, list): [use(value) for value in item]
+
+        def drop(numbers):
+            for number in numbers:
+                assert number in alive, "a death of what does not live"
+                alive.remove(number)
+
+        for made in function["body"]:
+            if made[0] == "call":
+                use(made[2:4])
+                make(made[4])
+            elif made[0] == "drop": drop(made[1])
+            elif made[0] == "layer":
+                use(made[3:5])
+                make(made[5])
+            elif made[0] == "layers":
+                use(made[5:7])
+                for i in range(made[4]):
+                    make([number + i * len(made[7]) for number in made[7]])
+                    if made[8] and i + 1 < made[4]:
+                        drop([made[5][0]["v"] if i == 0 else made[7][0] + (i - 1) * len(made[7])])
+            elif made[0] == "custom":
+                use(made[3])
+                make(made[4])
+        assert set(range(given)) | set(function["results"]) >= alive, "a value that neither dies nor is a result"
+        assert ever == set(range(len(ever)))
+
+
+def check_schema(content):
+    jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema here: the schema is not tested")
+    schema = json.loads((ROOT / "docs/program.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(content)
+
+
+@transformers
+@pytest.mark.parametrize("name", TINY)
+def test_a_program_of_transformers_is_sound(name):
+    program = of_transformers(name)
+    content = program.to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    assert not content["opaque"] and not any("fixed" in symbol for symbol in content["symbols"].values())
+    layers = [made for f in content["functions"] for made in f["body"] if made[0] == "layers"]
+    assert layers, "equal layers are one instruction"
+    assert {item["dtype"] for item in content["inputs"]} <= {"int64", "weights"}
+
+
+@transformers
+def test_the_calls_of_a_bert_are_those_of_its_source():
+    """One layer: three projections, views and transpositions, attention, and the two halves with their norms."""
+    content = of_transformers("bert", variants=1).to_dict()
+    names = [made[1].rsplit(".", 1)[-1] for made in content["functions"][0]["body"] if made[0] == "call"]
+    assert names == ["linear", "view", "transpose"] * 3 + [
+        "scaled_dot_product_attention", "transpose", "contiguous", "reshape", "contiguous",
+        "linear", "dropout", "add", "layer_norm", "linear", "gelu", "linear", "dropout", "add", "layer_norm"]
+    assert calls_of(content, content["forwards"][0]["function"]) == 4 * len(names) + 18
+
+
+@transformers
+def test_equal_layers_are_stored_once():
+    sizes = [len(gzip.compress(of_transformers("llama", variants=1, num_hidden_layers=n).to_json().encode(), mtime=0))
+             for n in (12, 24)]
+    assert abs(sizes[1] - sizes[0]) < 200 and sizes[1] < 6000
+
+
+@transformers
+def test_a_cache_lives_on_behind_its_layer():
+    content = of_transformers("llama", variants=2).to_dict()
+    cached, without = content["forwards"]
+    assert cached["cache"] and not without["cache"]
+    assert "past_key_values" in cached["outputs"] and "past_key_values" not in without["outputs"]
+    (kept,) = cached["outputs"]["past_key_values"]
+    assert kept["count"] == 4 and len(kept["first"]) == 2
+
+
+@transformers
+def test_data_types_follow_the_precision():
+    """LLaMA's norm works in float32 and goes back to its input's type: under autocast that is float32 too."""
+    text = of_transformers("llama", variants=1).to_json()
+    assert '["call","torch.Tensor.to",[{"v":0},{"d":"float32"}]' in text
+    assert '{"d":"weights"}' in text
+
+
+@transformers
+def test_a_mask_of_valid_tokens_is_answered_and_said():
+    content = of_transformers("bert").to_dict()
+    assert [(a["policy"], a["where"].split(":")[0]) for a in content["assumptions"]] == [("all_tokens_valid", "masking_utils.py")]
+
+
+def test_resnet_of_torchvision():
+    pytest.importorskip("torchvision", reason="no torchvision here: recording its models is not tested", exc_type=ImportError)
+    from memcalc.record import _sources
+
+    source = _sources.torchvision("resnet50", batch=8)
+    content = record(source.make, source.example, loss=source.loss, symbols=source.symbols, variants=source.variants).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    names = [made[1] for f in content["functions"] for made in f["body"] if made[0] == "call"]
+    assert names.count("torch.nn.functional.cross_entropy") == 2  # training and evaluation
+    function = content["forwards"][0]["function"]
+    assert calls_of(content, function) == 53 * 3 + 49 + 16 + 5  # convolution, count, norm; relu; add; pool, mean, flatten, linear, loss
+
+
+class Views(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        y[:, 0] = 1
+        z = y.view(-1)
+        z += 2
+        z.mul_(3)
+        return z.sum()
+
+
+def test_writes_in_place_and_views():
+    content = record(Views(), {"x": torch.zeros(4, 8)}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    (function,) = content["functions"]
+    body = [made for made in function["body"] if made[0] in ("call", "drop")]
+    assert [made[1].rsplit(".", 1)[-1] for made in body if made[0] == "call"] == [
+        "linear", "__setitem__", "view", "add_", "mul_", "sum"]
+    assert body[1][4] == [] and body[3][4] == body[4][4] == body[2][4] == [2]  # in-place: the value itself
+    # mul_'s result is dropped with its statement; y and z die when forward returns, in the order of their names.
+    assert body[-1] == ["drop", [1, 2]]
+
+
+class Lstm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, 16)
+        self.lstm = torch.nn.LSTM(16, 32, 2, batch_first=True, dropout=0.1, bidirectional=True)
+
+    def forward(self, x):
+        output, (hidden, cell) = self.lstm(self.embedding(x))
+        return output[:, -1].mean()
+
+
+def test_an_lstm_is_one_call():
+    content = record(Lstm(), {"x": torch.zeros(6, 20, dtype=torch.long)}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    calls = [made for made in content["functions"][0]["body"] if made[0] == "call"]
+    assert [made[1] for made in calls] == ["torch.nn.functional.embedding", "torch.zeros", "torch.zeros", "torch.lstm",
+                                           "torch.Tensor.__getitem__", "torch.Tensor.mean"]
+    assert len(calls[3][2][2]) == 16 and len(calls[3][4]) == 3
+
+
+class Reads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y * y.max().item()  # THE LINE
+
+
+def test_a_value_that_nobody_knows_is_an_error_that_names_the_line():
+    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# THE LINE"))
+    place = f"record_test.py:{line}"
+    with pytest.raises(recording.ValueNeeded) as error:
+        record(Reads(), {"x": torch.zeros(4, 8)})
+    assert place in str(error.value) and "torch.Tensor.item" in str(error.value) and "forward" in str(error.value)
+    content = record(Reads(), {"x": torch.zeros(4, 8)}, policies={place: 0.5}, variants=[Variant()]).to_dict()
+    assert content["assumptions"] == [{"policy": place, "where": place, "count": 1}]
+
+
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = torch.nn.Linear(8, 4)
+        self.experts = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()) for _ in range(4)])
+
+    def forward(self, x):
+        chosen = self.gate(x).topk(2, dim=-1).indices
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            rows, _ = torch.where(chosen == number)
+            result.index_add_(0, rows, expert(x[rows]))
+        return result.sum()
+
+
+def test_tokens_go_to_experts_evenly():
+    content = record(Experts(), {"x": torch.zeros(32, 8)}, variants=[Variant()], sizes={"batch": [64, 96, 128]}).to_dict()
+    check_lifetimes(content)
+    found = [made for f in content["functions"] for made in f["body"] if made[0] == "call" and made[1] == "torch.where"]
+    assert len(found) == 4 and all(made[5][0][0] == [{"n": "(batch)//2"}] for made in found)  # 2 of 4 for each token
+    assert {a["policy"] for a in content["assumptions"]} == {"balanced_routing"}
+    with pytest.raises(recording.ValueNeeded, match="balanced_routing"):
+        record(Experts(), {"x": torch.zeros(32, 8)}, policies={"balanced_routing": False})
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (x * x).exp()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+class Custom(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return Square.apply(self.linear(x)).sum()
+
+
+def test_a_custom_autograd_function_has_both_passes():
+    content = record(Custom(), {"x": torch.zeros(4, 8)}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    (custom,) = [made for f in content["functions"] for made in f["body"] if made[0] == "custom"]
+    forward, backward = content["functions"][custom[2]], content["functions"][custom[5]["backward"]]
+    assert [m[1] for m in forward["body"] if m[0] == "call"] == ["torch.Tensor.mul", "torch.Tensor.exp"]
+    assert [m[1] for m in backward["body"] if m[0] == "call"] == ["torch.Tensor.mul", "torch.Tensor.mul"]
+    assert forward["results"][custom[5]["saved"][0]] == 0 and backward["keywords"] == ["saved.0"]
+
+
+def test_the_module_is_left_alone():
+    module = Views()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    call = torch.nn.Module.__call__
+    record(module, {"x": torch.zeros(4, 8)})
+    assert torch.nn.Module.__call__ is call and not torch.is_autocast_enabled("cpu")
+    after = module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before) and module.training
+
+
+def test_integers_become_expressions():
+    sizes = [dict(b=b, s=s) for b, s in ((8, 512), (3, 512), (8, 331), (3, 211), (5, 331), (7, 149))]
+    cases = {"2*b*s+1": lambda b, s: 2 * b * s + 1, "(b*s)//2": None, "(64-s%64)%64": lambda b, s: -s % 64,
+             "(s//64)+2": lambda b, s: s // 64 + 2, "min(s,256)": lambda b, s: min(s, 256), "s*s": lambda b, s: s * s,
+             "((s+63)//64)*b": lambda b, s: b * ((s + 63) // 64), "7": lambda b, s: 7}
+    for text, value in cases.items():
+        if value is None: continue
+        assert str(_solve.solve_integer([value(**size) for size in sizes], sizes)) == text
+    assert _solve.solve_integer([1, 5, 2, 9, 3, 4], sizes) is None
+
+
+def test_a_size_that_changes_the_calls_is_fixed_and_says_so():
+    class Loop(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            for i in range(x.shape[1] // 5): x = self.linear(x)
+            return x.sum()
+
+    content = record(Loop(), {"x": torch.zeros(4, 20, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]}).to_dict()
+    assert "fixed" not in content["symbols"]["batch"]
+    assert content["symbols"]["length"]["fixed"] and "calls" in content["symbols"]["length"]["reason"]
+
+
+def test_runs_of_layers_are_folded_and_nothing_else():
+    layer = lambda i, given, made: ["layer", 0, f"h.{i}", [{"v": given}], {}, [made]]  # noqa: E731
+    body = [layer(0, 0, 1), layer(1, 1, 2), ["drop", [1]], layer(2, 2, 3), ["drop", [2]], layer(3, 3, 4), ["drop", [3]]]
+    folded = _functions.fold(copy.deepcopy(body))
+    assert folded == [body[0], ["layers", 0, "h.{}", 1, 3, [{"v": 1}], {}, [2], True], ["drop", [3]]]
+    assert _functions.fold([layer(0, 0, 1), layer(2, 1, 2)]) == [layer(0, 0, 1), layer(2, 1, 2)]
+
+
+@transformers
+def test_the_command_writes_a_program(tmp_path):
+    from memcalc.record.__main__ import main
+
+    config = tmp_path / "tiny.json"
+    config.write_text(json.dumps({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4}))
+    assert main(["--hf", str(config), "--task", "causal", "--sequence", "64", "-o", str(tmp_path / "tiny.json.gz")]) == 0
+    content = json.loads(gzip.decompress((tmp_path / "tiny.json.gz").read_bytes()))
+    assert content["name"] == "tiny" and content["symbols"]["sequence"]["default"] == 64
