@@ -217,8 +217,11 @@ def _run(body: list[Json], start: int) -> tuple[int, bool, int]:
     first = body[start]
     if first[0] != "layer" or not first[3] or not first[5]: return 0, False, 0
     head, number = _split(first[2])
-    width = len(first[5])
-    if number < 0 or first[5] != list(range(first[5][0], first[5][0] + width)): return 0, False, 0
+    given = {item["v"] for item in [*first[3], *first[4].values()]}
+    new = [n for n in first[5] if n not in given]
+    if number < 0 or not new or first[5][0] != new[0] or new != list(range(new[0], new[0] + len(new))): return 0, False, 0
+    same = given - {first[3][0]["v"]}
+    if any(n not in same and n not in new for n in first[5]): return 0, False, 0
     count, at, drops = 1, start, False
     while True:
         now = body[at]
@@ -227,7 +230,7 @@ def _run(body: list[Json], start: int) -> tuple[int, bool, int]:
         if dropped: after += 1
         if after >= len(body) or (count > 1 and dropped != drops): break
         expected = ["layer", first[1], head.replace("{}", str(number + count)), [{"v": now[5][0]}, *first[3][1:]], first[4],
-                    [n + width for n in now[5]]]
+                    [n if n in same else n + len(new) for n in now[5]]]
         if body[after] != expected: break
         drops, at, count = dropped, after, count + 1
     return count, drops, at - start + 1
