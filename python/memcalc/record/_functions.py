@@ -103,6 +103,12 @@ class _Body:
                 made = ["call", event[1], arguments, keywords, [self._create(number) for number in event[4]]]
                 self.instructions.append(made + list(event[5:]))
             elif event[0] == "custom": self._custom(event)
+            elif event[0] == "loop":
+                outer, self.instructions = self.instructions, []
+                self.add(event[3])
+                body, self.instructions = self.instructions, outer
+                carries = [[self._number(a), self._number(b)] for a, b in event[2]]
+                self.instructions.append(["loop", event[1], carries, body])
             else:
                 self.instructions.append(list(event))
             i += 1
@@ -165,11 +171,18 @@ class _Body:
             return [renumber(value) for value in item] if isinstance(item, list) else item
 
         ends = [final(self._number(item["v"])) for item in results]
-        for made in self.instructions:
-            if made[0] == "call": made[2:5] = [renumber(made[2]), {key: renumber(value) for key, value in made[3]}, [final(n) for n in made[4]]]
+        def finish_all(instructions: list[Json]) -> None:
+            for made in instructions: finish_one(made)
+
+        def finish_one(made: Json) -> None:
+            if made[0] == "loop":
+                made[2] = [[final(a), final(b)] for a, b in made[2]]
+                finish_all(made[3])
+            elif made[0] == "call": made[2:5] = [renumber(made[2]), {key: renumber(value) for key, value in made[3]}, [final(n) for n in made[4]]]
             elif made[0] == "custom": made[3:5] = [renumber(made[3]), [final(n) for n in made[4]]]
             elif made[0] == "drop": made[1] = [final(n) for n in made[1]]
             elif made[0] == "layer": made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
+        finish_all(self.instructions)
         names = self.keywords + [f"captured.{i}" for i in range(len(self.captured))]
         self.local = {number: final(local) for number, local in self.local.items()}
         function: Json = {"inputs": self.positional, "keywords": names, "body": fold(self.instructions), "results": ends}

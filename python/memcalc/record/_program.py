@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping
 import torch
 
 from ._functions import Functions, build as build_function
+from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run
 from ._solve import PRECISIONS, Merger, Mismatch, Sizes
 
@@ -192,6 +193,7 @@ def _same(before: Json, solved: Json, now: Json) -> Json:
 
 def _merged(keys: list[tuple[str, Sizes]], recordings: list[Recording]) -> list[Json]:
     lists = [_parts(made) for made in recordings]
+    if len({len(parts[0]) for parts in lists}) > 1: lists = [_with_loops(parts) for parts in lists]
     merger = Merger(keys)
     merged: list[Json] = []
     for position in range(len(lists[0])):
@@ -208,6 +210,16 @@ def _merged(keys: list[tuple[str, Sizes]], recordings: list[Recording]) -> list[
         else:
             merged.append(merger.merge(items))
     return merged
+
+
+def _with_loops(parts: list[Json]) -> list[Json]:
+    """The parts of a recording with the loops of its events found."""
+    events, inputs, outputs, held, cycles, constants = parts
+    living = [n for _, found in outputs for n in ([found] if isinstance(found, int) else found)] + held + cycles
+    folded, renumber = fold_loops(events, living)
+    return [folded, inputs, [(name, renumber(found) if isinstance(found, int) else [renumber(n) for n in found])
+                             for name, found in outputs],
+            [renumber(n) for n in held], [renumber(n) for n in cycles], constants]
 
 
 def _first_difference(lists: list[list[Json]]) -> str:
@@ -442,6 +454,7 @@ def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str,
 
 
 def _layers(module: torch.nn.Module) -> set[int]:
+
     from ._run import _checkpointing_layers
     return _checkpointing_layers(module)
 
