@@ -77,11 +77,22 @@ def check_lifetimes(content):
                 assert number in alive, "a death of what does not live"
                 alive.remove(number)
 
-        for made in function["body"]:
+        def run(body):
+            for made in body: step(made)
+
+        def step(made):
             if made[0] == "call":
                 use(made[2:4])
                 make(made[4])
             elif made[0] == "drop": drop(made[1])
+            elif made[0] == "loop":
+                run(made[3])
+                for before, after in made[2]:  # a second run
+                    assert before in alive and after not in alive
+                    alive.remove(before)
+                    alive.add(after)
+                ever.difference_update(n for inner in made[3] if inner[0] == "call" for n in inner[4] if n not in alive)
+                run(made[3])
             elif made[0] == "layer":
                 use(made[3:5])
                 make(made[5])
@@ -95,6 +106,8 @@ def check_lifetimes(content):
             elif made[0] == "custom":
                 use(made[3])
                 make(made[4])
+
+        run(function["body"])
         assert set(range(given)) | set(function["results"]) >= alive, "a value that neither dies nor is a result"
         assert ever == set(range(len(ever)))
 
@@ -332,6 +345,33 @@ def test_a_size_that_changes_the_calls_is_fixed_and_says_so():
     content = record(Loop(), {"x": torch.zeros(4, 20, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]}).to_dict()
     assert "fixed" not in content["symbols"]["batch"]
     assert content["symbols"]["length"]["fixed"] and "calls" in content["symbols"]["length"]["reason"]
+
+
+class Recurrence(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        state = torch.zeros(x.shape[0], 8, device=x.device)
+        for i in range(0, x.shape[1] // 16):
+            now = self.linear(x[:, i * 16])
+            state = state * now + now
+            y[:, i * 16] = state
+        return y.sum()
+
+
+def test_a_loop_over_the_length_is_one_body_and_a_count():
+    content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
+                     variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    assert not any("fixed" in symbol for symbol in content["symbols"].values())
+    (loop,) = [made for made in content["functions"][0]["body"] if made[0] == "loop"]
+    assert loop[1] == {"n": "(length//16)-2"}  # a first and a last one stand beside it
+    indices = [made[2][1][1] for made in loop[3] if made[0] == "call" and made[1].endswith("item__")]
+    assert indices == [{"i": [0, 16]}, {"i": [16, 16]}]
 
 
 def test_runs_of_layers_are_folded_and_nothing_else():

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import torch
+
 Json = Any
 Event = list[Json]
 Shifts = list[tuple[int, int]]
@@ -26,31 +28,30 @@ def fold(events: list[Event], outputs: list[int]) -> tuple[list[Event], Callable
             if number >= last: number -= gone
         return number
 
+    shortest = _SHORTEST
     while True:
-        found = _find(events, {renumber(n) for n in outputs})
+        found = _find(events, {renumber(n) for n in outputs}, shortest)
         if found is None: return events, renumber
         start, end, count, shift, carries, body, first = found
+        shortest = (end - start) // count
         last, gone = first + shift * (count - 1), shift * (count - 1)
         after = [_changed(event, lambda n: n - gone if n >= last else n) for event in events[end:]]
         events = [*events[:start], ["loop", count, carries, body], *after]
         shifts.append((last, gone))
 
 
-def _find(events: list[Event], outputs: set[int]) -> Any:
+def _find(events: list[Event], outputs: set[int], shortest: int) -> Any:
     """The shortest body that ran at least twice in a row: (start, end, runs, numbers a run, carries, body, first number)."""
     known: dict[Any, int] = {}
-    kinds = [known.setdefault(_skeleton(event), len(known)) for event in events]
+    kinds = torch.tensor([known.setdefault(_skeleton(event), len(known)) for event in events])
     firsts = _first_numbers(events)
-    for length in range(_SHORTEST, min(_LONGEST, len(events) // 2) + 1):
-        run = 0
-        for i in range(len(events) - length + 1):
-            if i < len(events) - length and kinds[i] == kinds[i + length]:
-                run += 1
-                continue
-            if run >= length:
-                found = _fit(events, i - run, length, run // length + 1, firsts, outputs)
-                if found is not None: return found
-            run = 0
+    for length in range(shortest, min(_LONGEST, len(events) // 2) + 1):
+        differ = torch.nonzero(kinds[:-length] != kinds[length:]).flatten()
+        edges = torch.cat((torch.tensor([-1]), differ, torch.tensor([len(events) - length])))
+        runs = edges[1:] - edges[:-1] - 1
+        for i in torch.nonzero(runs >= length).flatten().tolist():
+            found = _fit(events, int(edges[i]) + 1, length, int(runs[i]) // length + 1, firsts, outputs)
+            if found is not None: return found
     return None
 
 

@@ -109,11 +109,12 @@ def _other_sizes(name: str, default: int, multiple: int, fixed: Mapping[str, lis
     """Three further sizes without common factors."""
     if name in fixed: return list(fixed[name])
     if default <= 16: return [n for n in (3, 5, 7, 11) if n != default][:3]
-    steps = [n for n in (11, 7, 5, 13, 3, 2, 17) if n * multiple < default] if multiple > 1 else None
-    if steps is not None: return [n * multiple for n in [*steps, 3, 5, 7][:3]]
+    if multiple > 1:
+        steps = [n for n in (11, 7, 5, 3, 2, 13) if n * multiple != default]
+        return [n * multiple for n in sorted(steps, key=lambda n: abs(n * multiple / default - 0.7))[:3]]
     prime = lambda n: all(n % d for d in range(2, int(n**0.5) + 1))  # noqa: E731
     found: list[int] = []
-    for share in (0.65, 0.41, 0.29):
+    for share in (0.65, 0.41, 0.29) if multiple == 1 else (0.65, 0.79, 1.3):  # longer ones for loops with few runs
         n = int(default * share)
         while not prime(n) or n in found: n -= 1
         found.append(max(n, 3))
@@ -171,24 +172,6 @@ def _parts(made: Recording) -> list[Json]:
 
 def _plain(events: list[tuple[Any, ...]]) -> list[Json]:
     return [list(event) for event in events]
-
-
-def _transfer(before: Json, solved: Json, now: Json) -> Json:
-    """`now`, with what `solved` says of `before` where both are equal; Mismatch where an integer or the order differs."""
-    if isinstance(now, dict):
-        if not isinstance(before, dict) or before.keys() != now.keys(): raise Mismatch("keys")
-        if isinstance(solved, dict) and solved.keys() != now.keys(): return _same(before, solved, now)
-        return {key: _transfer(before[key], solved[key], now[key]) for key in now}
-    if isinstance(now, (list, tuple)):
-        if not isinstance(before, (list, tuple)) or len(before) != len(now): raise Mismatch("lengths")
-        return [_transfer(b, s, n) for b, s, n in zip(before, solved, now)]
-    if type(now) is int or isinstance(now, str): return _same(before, solved, now)
-    return solved if before == now and type(before) is type(now) else now
-
-
-def _same(before: Json, solved: Json, now: Json) -> Json:
-    if before != now: raise Mismatch(f"{before!r} and {now!r}")
-    return solved
 
 
 def _merged(keys: list[tuple[str, Sizes]], recordings: list[Recording]) -> list[Json]:
@@ -250,20 +233,15 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     assumptions: dict[tuple[str, str], int] = {}
     fixed: dict[str, str] = {}
     multiples: dict[str, int] = {}
-    solved: list[tuple[list[Json], list[Json]]] = []
+    solved: list[_Solved] = []
     free = list(source.defaults)
     inputs: dict[str, Json] = {}
     constants: list[Json] = []
     base = source.at(source.defaults)
     for variant in variants:
-        made_at = {p: recordings.record(variant, p, base) for p in precisions}
-        for group in _groups(made_at, source.defaults):
-            raw = _parts(made_at[group[0]])
-            parts = _by_transfer(solved, raw)
-            if parts is None:
-                parts = _solve(recordings, source, variant, group, made_at, free, fixed, multiples, sizes or {})
-                solved.append((raw, parts))
-            for key, count in made_at[group[0]].assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
+        for group, parts, made in _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples,
+                                                 sizes or {}):
+            for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
             if len(group) < len(precisions): entry["precisions"] = list(group)
             forwards.append(entry)
@@ -315,13 +293,98 @@ def _groups(made_at: dict[str, Recording], sizes: Sizes) -> list[list[str]]:
     return groups
 
 
-def _by_transfer(solved: list[tuple[list[Json], list[Json]]], raw: list[Json]) -> list[Json] | None:
-    for before, parts in reversed(solved):
-        try:
-            return _transfer(before, parts, raw)
-        except Mismatch:
+@dataclass
+class _Solved:
+    """A variant that was recorded at all sizes: as it was at the defaults, and merged."""
+
+    group: tuple[str, ...]
+    raw: list[Json]
+    parts: list[Json]
+
+
+def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, precisions: tuple[str, ...],
+                   solved: list[_Solved], base: Example, free: list[str], fixed: dict[str, str], multiples: dict[str, int],
+                   sizes: Mapping[str, list[int]]) -> list[tuple[tuple[str, ...], list[Json], Recording]]:
+    """The parts of a variant for each group of precisions. One that is like a solved one needs no further sizes."""
+    known = list(dict.fromkeys(s.group for s in solved))
+    cached: dict[str, Recording] = {}
+    found: list[tuple[tuple[str, ...], list[Json], Recording]] = []
+    for group in known:
+        made = cached[group[0]] = recordings.record(variant, group[0], base)
+        raw = _parts(made)
+        parts = next((p for p in (_transferred(s, raw) for s in reversed(solved) if s.group == group) if p is not None), None)
+        if parts is None: break
+        found.append((group, parts, made))
+    else:
+        if known and {p for group in known for p in group} == set(precisions): return found
+    made_at = {p: cached.get(p) or recordings.record(variant, p, base) for p in precisions}
+    found = []
+    for members in _groups(made_at, source.defaults):
+        parts = _solve(recordings, source, variant, members, made_at, free, fixed, multiples, sizes)
+        solved.append(_Solved(tuple(members), _parts(made_at[members[0]]), parts))
+        found.append((tuple(members), parts, made_at[members[0]]))
+    return found
+
+
+def _key(event: list[Json]) -> str:
+    """What of an event is the same in another variant: all but the numbers of values, fractions and flags."""
+    def inner(item: Json) -> Json:
+        if isinstance(item, dict): return "v" if "v" in item else {key: inner(value) for key, value in item.items()}
+        if isinstance(item, (list, tuple)): return [inner(value) for value in item]
+        return 0.5 if isinstance(item, (bool, float)) else item
+    if event[0] == "call": return json.dumps([event[1], inner(event[2]), inner(event[3]), len(event[4]), inner(event[5:])])
+    if event[0] in ("drop", "leave"): return event[0]
+    return json.dumps([event[0], inner(event[1:])])
+
+
+def _transferred(like: _Solved, now: list[Json]) -> list[Json] | None:
+    """`now` with the expressions of the solved variant, where both make the same calls; None where a call with integers or
+    types has no counterpart."""
+    if any(event[0] in ("loop", "custom") for event in like.parts[0]) or len(like.raw[0]) != len(like.parts[0]): return None
+    keys = [_key(event) for event in like.raw[0]]
+    events: list[Json] = []
+    at = 0
+    for event in now[0]:
+        if event[0] in ("drop", "leave", "enter", "grad", "grad_end", "autocast", "autocast_end"):
+            events.append(event)
             continue
-    return None
+        key = _key(event)
+        place = next((i for i in range(at, min(at + 400, len(keys))) if keys[i] == key), None)
+        if place is None:
+            if _has_sizes(event[2:]): return None
+            events.append(event)
+            continue
+        at = place + 1
+        try:
+            events.append([_with_expressions(b, s, n) for b, s, n in zip(like.raw[0][place], like.parts[0][place], event)])
+        except Mismatch:
+            return None
+    inputs = {item["name"]: item for item in like.parts[1]}
+    if any(item["name"] not in inputs for item in now[1]) or now[5] != like.raw[5]: return None
+    described = [{**inputs[item["name"]], "number": item["number"]} for item in now[1]]
+    return [events, described, now[2], now[3], now[4], like.parts[5]]
+
+
+def _has_sizes(item: Json) -> bool:
+    if isinstance(item, dict): return "d" in item or ("v" not in item and any(_has_sizes(value) for value in item.values()))
+    if isinstance(item, (list, tuple)): return any(_has_sizes(value) for value in item)
+    return type(item) is int and not -4 <= item <= 4
+
+
+def _with_expressions(before: Json, solved: Json, now: Json) -> Json:
+    if isinstance(now, dict):
+        if "v" in now: return now
+        if isinstance(before, dict) and before.keys() == now.keys():
+            if isinstance(solved, dict) and solved.keys() == now.keys():
+                return {key: _with_expressions(before[key], solved[key], now[key]) for key in now}
+        raise Mismatch("keys")
+    if isinstance(now, (list, tuple)):
+        if len(before) != len(now): raise Mismatch("lengths")
+        return [_with_expressions(b, s, n) for b, s, n in zip(before, solved, now)]
+    if isinstance(solved, dict) and "n" in solved:
+        if before != now: raise Mismatch("integers")
+        return solved
+    return now if isinstance(now, (bool, float)) or type(now) is int else solved
 
 
 def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: list[str], made_at: dict[str, Recording],
@@ -357,8 +420,9 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
             continue
         except Mismatch as error:
             reasons[symbol] = str(error)
-        for multiple in (8, 16, 32, 64, 128, 256):
-            if source.defaults[symbol] % multiple or source.defaults[symbol] // multiple < 2: continue
+        for multiple in (0, 16, 64, 128, 256):  # 0: longer sizes, no multiples
+            if multiple and (source.defaults[symbol] % multiple or source.defaults[symbol] // multiple < 2): continue
+            if source.defaults[symbol] <= 16: continue
             try:
                 attempt([symbol], {**multiples, symbol: multiple})
             except Mismatch:
