@@ -96,6 +96,9 @@ def check_lifetimes(content):
             elif made[0] == "layer":
                 use(made[3:5])
                 make(made[5])
+                inside = content["functions"][made[1]]
+                passed = [item["v"] for item in [*made[3], *made[4].values()]]
+                drop([passed[n] for m in inside["body"] if m[0] == "drop" for n in m[1] if n < len(passed)])
             elif made[0] == "layers":
                 use(made[5:7])
                 passed = {item["v"] for item in [*made[5], *made[6].values()]}

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 from typing import Sequence
 
 
@@ -12,6 +14,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which.add_argument("--hf", metavar="ID|CONFIG.json", help="a model of transformers, by hub id or config.json")
     which.add_argument("--timm", metavar="NAME", help="a model of timm")
     which.add_argument("--torchvision", metavar="NAME", help="a model of torchvision")
+    which.add_argument("--diffusers", metavar="CLASS", help="a network of diffusers, by its class")
+    parser.add_argument("--config", metavar="FILE.json", help="arguments of the class of diffusers")
+    parser.add_argument("--attention", help="transformers' attn_implementation: sdpa (the default), eager")
     parser.add_argument("--task", help="of a model of transformers: causal, mlm, seqcls, tokcls, seq2seq, image, segmentation, "
                         "speech, ctc; default: what the configuration's architecture says")
     parser.add_argument("--batch", type=int, default=8, help="the default batch size of the program")
@@ -27,12 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if given.hf:
         source = _sources.transformers(given.hf, given.task, batch=given.batch, sequence=given.sequence,
-                                       target=given.target, image=given.image, name=given.name)
+                                       target=given.target, image=given.image, name=given.name,
+                                       attention=given.attention)
+    elif given.diffusers:
+        config = json.loads(Path(given.config).read_text()) if given.config else None
+        source = _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
     elif given.timm: source = _sources.timm(given.timm, batch=given.batch, image=given.image)
     else: source = _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
     try:
         program = record(source.make, source.example, loss=source.loss, symbols=source.symbols, task=source.task,
-                         variants=source.variants, name=given.name or source.name, sizes=source.sizes)
+                         variants=source.variants, name=given.name or source.name, sizes=source.sizes, maxima=source.maxima)
     except ValueNeeded as error:
         print(error, file=sys.stderr)
         return 2

@@ -197,6 +197,7 @@ class Recorder(TorchFunctionMode):
         if isinstance(thing, complex): return {"complex": [thing.real, thing.imag]}
         if isinstance(thing, torch.memory_format): return {"memory_format": str(thing)[len("torch."):]}
         if isinstance(thing, torch.layout): return {"layout": str(thing)[len("torch."):]}
+        if thing in (int, float, bool): return {"d": {"int": "int64", "float": "float64", "bool": "bool"}[thing.__name__]}
         if isinstance(thing, type): return {"type": thing.__name__}
         if hasattr(thing, "__index__"): return int(thing)
         if isinstance(thing, torch.Generator): return None

@@ -115,6 +115,22 @@ def _checkpointing_layers(module: torch.nn.Module) -> set[int]:
     return found
 
 
+def _state(module: torch.nn.Module) -> list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]:
+    """Attributes of all parts, and the content of those that are dictionaries (hooks, buffers) or lists."""
+    return [(part, dict(vars(part)), [(item, copy.copy(item)) for item in vars(part).values() if isinstance(item, (dict, list))])
+            for part in module.modules()]
+
+
+def _restore(state: list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]) -> None:
+    for part, attributes, containers in state:
+        vars(part).clear()
+        vars(part).update(attributes)
+        for item, content in containers:
+            item.clear()
+            if isinstance(item, dict): item.update(content)
+            else: item.extend(content)
+
+
 def tensor_names(module: torch.nn.Module) -> dict[int, str]:
     names = {id(p): name for name, p in module.named_parameters()}
     for name, buffer in module.named_buffers(): names.setdefault(id(buffer), name)
@@ -137,6 +153,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
     recorder.layers = _checkpointing_layers(module)
     _seed()
     described: list[dict[str, Json]] = []
+    state = _state(module)
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -166,6 +183,8 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
                          dict(recorder.assumptions))
     finally:
         recorder.recording = False
+        # A forward pass may leave its sizes or tensors in the module (Swin's windows); the next recording is a first one too.
+        _restore(state)
         if was_collecting: gc.enable()
 
 

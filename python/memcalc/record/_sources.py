@@ -36,6 +36,7 @@ class Source:
     task: str
     loss: Callable[..., Any] | None = None
     sizes: dict[str, list[int]] = field(default_factory=dict)
+    maxima: dict[str, int] = field(default_factory=dict)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -86,9 +87,11 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     edge = edge if isinstance(edge, int) else edge[0]
     is_pixels = kind.main_input_name == "pixel_values"
     channels = getattr(config, "num_channels", 3)
+    if is_pixels: symbols["image"] = edge
+    counts = labels == "tokens" and any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind.forward).parameters.values())
     eos = getattr(text, "eos_token_id", None)
 
-    def example(batch: int = batch, sequence: int = sequence, target: int = 0) -> dict[str, Any]:
+    def example(batch: int = batch, sequence: int = sequence, target: int = 0, image: int = edge) -> dict[str, Any]:
         draw = torch.Generator().manual_seed(0)
         low = min(5, vocabulary - 1)
         ids = torch.randint(low, vocabulary, (batch, sequence), generator=draw)
@@ -96,7 +99,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             ids = torch.where(ids == eos, torch.full_like(ids, low), ids)
             ids[:, -1] = eos
         made: dict[str, Any]
-        if is_pixels: made = {"pixel_values": torch.empty(batch, channels, edge, edge)}
+        if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
         elif kind.main_input_name == "input_features":
             frames = 2 * getattr(config, "max_source_positions", 1500)
             made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
@@ -105,32 +108,44 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         if "attention_mask" in forward and "input_ids" in made: made["attention_mask"] = torch.ones_like(ids)
         made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
                           "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
-                          "pixels": lambda: torch.zeros(batch, edge, edge, dtype=torch.long),
+                          "pixels": lambda: torch.zeros(batch, image, image, dtype=torch.long),
                           "target": lambda: torch.randint(low, vocabulary, (batch, target), generator=draw)}[labels]()
+        # The Trainer's count of the tokens that have a label, for models whose loss divides by it.
+        if counts: made["num_items_in_batch"] = torch.tensor(made["labels"].numel())
         return made
 
     names = list(example(**symbols))
-    without = [n for n in names if n != "attention_mask"]
-    masks = [without, names] if "attention_mask" in names else [without]
+    plain = [n for n in names if n not in ("attention_mask", "num_items_in_batch")]
+    given = [plain, [n for n in names if n != "num_items_in_batch"], names]
+    given = [g for i, g in enumerate(given) if g not in given[:i]]
     caches: list[dict[str, bool]] = [{"cache": True}, {"cache": False}] if hasattr(text, "use_cache") and (
         "use_cache" in forward or "past_key_values" in forward) else [{}]
-    variants = [Variant("train", cache, given, config={"use_cache": cache["cache"]} if cache else {})
-                for given in masks for cache in caches]
-    variants += [Variant("eval", caches[0], given, config={"use_cache": True} if caches[0] else {}) for given in masks]
-    if labels != "target":  # without labels a decoder has no input
-        variants.append(Variant("eval", caches[0], [n for n in without if n != "labels"],
-                                config={"use_cache": True} if caches[0] else {}))
-    return Source(make, example, symbols, variants, name or config.model_type, task)
+
+    def variant(mode: str, cache: dict[str, bool], inputs: list[str]) -> Variant:
+        return Variant(mode, cache, inputs, config={"use_cache": cache["cache"]} if cache else {})
+
+    variants = [variant("train", cache, inputs) for inputs in given for cache in caches]
+    variants += [variant("eval", caches[0], inputs) for inputs in given if "num_items_in_batch" not in inputs]
+    # Without labels a decoder of its own has no input.
+    if labels != "target": variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
+    maxima = {"sequence": maximum} if isinstance(maximum, int) and maximum > 0 and "sequence" in symbols else {}
+    return Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
+
+
+def _edges(edge: int) -> dict[str, list[int]]:
+    """Further edges of images: multiples of 32, as most architectures need."""
+    return {"image": [n for n in (160, 352, 288, 224) if n != edge][:3]}
 
 
 def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3) -> Source:
-    def example(batch: int) -> dict[str, Any]:
-        return {"x": torch.empty(batch, channels, edge, edge), "y": torch.zeros(batch, dtype=torch.long)}
+    def example(batch: int, image: int) -> dict[str, Any]:
+        return {"x": torch.empty(batch, channels, image, image), "y": torch.zeros(batch, dtype=torch.long)}
 
     def loss(output: Any, given: dict[str, Any]) -> Any:
         return torch.nn.functional.cross_entropy(output, given["y"])
 
-    return Source(make, example, {"batch": batch}, [Variant("train"), Variant("eval")], name, "image", loss)
+    return Source(make, example, {"batch": batch, "image": edge}, [Variant("train"), Variant("eval")], name, "image", loss,
+                  _edges(edge))
 
 
 def timm(name: str, *, batch: int = 32, image: int | None = None) -> Source:
@@ -138,8 +153,7 @@ def timm(name: str, *, batch: int = 32, image: int | None = None) -> Source:
 
     settings = library.get_pretrained_cfg(name)
     edge = image or (settings.input_size[-1] if settings is not None else 224)
-    source = _classifier(lambda: library.create_model(name), name, batch, edge)
-    return source
+    return _classifier(lambda: library.create_model(name), name, batch, edge)
 
 
 def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Source:
@@ -149,3 +163,37 @@ def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Sour
     options = {"weights": None}
     if "weights_backbone" in inspect.signature(make).parameters: options["weights_backbone"] = None
     return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224))
+
+
+def _squares(output: Any, given: dict[str, Any]) -> Any:
+    """A loss in which nothing but the prediction takes part, in float32."""
+    predicted = output.sample if hasattr(output, "sample") else output[0]
+    return torch.nn.functional.mse_loss(predicted.float(), given["noise"].float())
+
+
+def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4, image: int | None = None) -> Source:
+    """A denoising network by its class. `image`: the edge of the latents."""
+    import diffusers as library
+
+    kind = getattr(library, name)
+    values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"}
+    values.update(config or {})
+    edge = image or values.get("sample_size") or 64
+    channels, out = int(values.get("in_channels") or 4), int(values.get("out_channels") or values.get("in_channels") or 4)
+    states = values.get("cross_attention_dim") or values.get("joint_attention_dim") or values.get("text_dim") or 0
+    states = states[0] if isinstance(states, (tuple, list)) else states
+    forward = inspect.signature(kind.forward).parameters
+
+    def example(batch: int) -> dict[str, Any]:
+        main = "sample" if "sample" in forward else "hidden_states"
+        made: dict[str, Any] = {main: torch.empty(batch, channels, edge, edge)}
+        if "timestep" in forward: made["timestep"] = torch.zeros(batch, dtype=torch.long)
+        if "encoder_hidden_states" in forward and states: made["encoder_hidden_states"] = torch.empty(batch, 77, int(states))
+        if "pooled_projections" in forward: made["pooled_projections"] = torch.empty(batch, int(values["pooled_projection_dim"]))
+        if "class_labels" in forward and values.get("num_embeds_ada_norm"):
+            made["class_labels"] = torch.zeros(batch, dtype=torch.long)
+        made["noise"] = torch.empty(batch, out, edge, edge)
+        return made
+
+    return Source(lambda: kind(**(config or {})), example, {"batch": batch}, [Variant("train"), Variant("eval")], name, "other",
+                  _squares)
