@@ -239,7 +239,7 @@ class Recorder(TorchFunctionMode):
         if last == "ctc_loss":
             given = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
             shape = args[2].shape if given.arguments.get("reduction", "mean") == "none" else ()
-            return args[0].new_empty(shape), False
+            return args[0].new_empty(shape, dtype=torch.float32 if torch.is_autocast_enabled("cuda") else None), False
         if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
         if name == "torch.nn.functional.scaled_dot_product_attention":
             query = args[0] if args else kwargs["query"]
@@ -247,7 +247,7 @@ class Recorder(TorchFunctionMode):
             if query.dim() == 4:
                 batch, heads, length, _ = query.shape
                 # Flash and memory-efficient attention write (batch, length, heads, width).
-                made = query.new_empty((batch, length, heads, value.shape[-1]))
+                made = query.new_empty((batch, length, heads, value.shape[-1]), dtype=_cast(query))
                 return made.transpose(1, 2), False
         if name in ("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
@@ -314,7 +314,7 @@ class Recorder(TorchFunctionMode):
         else: data, hidden, parameters, _, _, _, _, both = args[:8]
         states = list(hidden) if isinstance(hidden, (list, tuple)) else [hidden]
         width = states[0].shape[-1] * (2 if both else 1)
-        kept = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else data.dtype
+        kept = _cast(data)
         output = data.new_empty((*data.shape[:-1], width), dtype=kept)
         return (output, *(state.new_empty(state.shape, dtype=kept) for state in states))
 
@@ -538,6 +538,12 @@ class Recorder(TorchFunctionMode):
 
 
 _NOTHING = object()
+
+
+def _cast(tensor: torch.Tensor) -> torch.dtype:
+    """The type in which autocast's operators of lower precision take the tensor."""
+    lower = tensor.is_cuda and tensor.is_floating_point() and torch.is_autocast_enabled("cuda")
+    return torch.get_autocast_dtype("cuda") if lower else tensor.dtype
 
 
 def _dtype(dtype: torch.dtype) -> str:
