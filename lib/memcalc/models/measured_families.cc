@@ -73,7 +73,8 @@ std::string family_of(const ModelSpec& model) {
 
 bool is_measured(const ModelSpec& model, Task task) {
   if (model.model_type == kLitGptType) return true;  // by its authors: docs/published-litgpt.md
-  if (task == Task::kCustom) return true;            // layers_test compares what layers ask for with recorded runs
+  if (std::holds_alternative<ProgramSpec>(model.architecture)) return false;
+  if (task == Task::kCustom) return true;  // layers_test compares what layers ask for with recorded runs
   const std::string family = family_of(model);
   return std::any_of(std::begin(kMeasured), std::end(kMeasured),
                      [&](const MeasuredTask& each) { return each.family == family && each.task == task; });

@@ -39,6 +39,7 @@ Built build(const Qwen3MoeSpec& spec, const RunSpec& run, Builder& b) { return b
 Built build(const GptOssSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_oss(spec, run, b); }
 Built build(const DeepseekV2Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v2(spec, run, b); }
 Built build(const DeepseekV3Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v3(spec, run, b); }
+Built build(const ProgramSpec& spec, const RunSpec& run, Builder& b) { return build_program(spec, run, b); }
 Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return build_custom(spec, run, b); }
 
 }  // namespace

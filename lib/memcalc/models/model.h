@@ -34,6 +34,7 @@ struct Batch {
   Tensor position_ids;                             // [batch, tokens] int64; undefined: the model makes them
   Tensor decoder_input_ids;                        // encoder-decoders; undefined: the labels shifted to the right
   Tensor encoder_outputs;                          // encoder-decoders; undefined: the model runs its encoder
+  std::vector<Tensor> others;                      // of a program: its inputs, as Model::inputs says
   EncoderDecoderCache* past_key_values = nullptr;  // null: the output's own, where the run uses a cache
   std::int64_t logits_to_keep = 0;                 // of the last tokens; 0: of all
 
@@ -51,6 +52,7 @@ struct Batch {
     position_ids = other.position_ids;
     decoder_input_ids = other.decoder_input_ids;
     encoder_outputs = other.encoder_outputs;
+    others = other.others;
     past_key_values = other.past_key_values;
     logits_to_keep = other.logits_to_keep;
     return *this;
@@ -59,6 +61,8 @@ struct Batch {
   void clear() {
     drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items);
     drop(position_ids, decoder_input_ids, encoder_outputs);
+    for (Tensor& each : others) each.reset();
+    others.clear();
   }
 };
 
@@ -68,6 +72,7 @@ struct ModelOutput {
   Tensor logits;
   EncoderDecoderCache past_key_values;  // empty where generate() owns the cache
   Tensor encoder_last_hidden_state;     // encoder-decoders
+  std::vector<Tensor> others;           // of a program: what else it returns
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -77,7 +82,16 @@ struct ModelOutput {
     drop(loss, logits);
     past_key_values.clear();
     encoder_last_hidden_state.reset();
+    for (Tensor& each : others) each.reset();
+    others.clear();
   }
+};
+
+/// A tensor that a program's forward pass is given.
+struct ModelInput {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::kInt64;
 };
 
 class Model {
@@ -92,9 +106,10 @@ class Model {
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   std::vector<std::shared_ptr<PackedExperts>> experts;          // of layers that are mixtures, where weights are packed
   std::vector<Tensor> buffers;                                  // in the order in which they were made
-  Shape input_features;   // of one sample, where it is neither token ids nor an RGB image
-  Shape sample_labels;    // a user's own layers: of one sample; none: one label
-  bool uses_sdpa = true;  // F.scaled_dot_product_attention where the run asks for sdpa
+  std::vector<ModelInput> inputs;  // of a program: the whole batch; else the batch is as the task says
+  Shape input_features;            // of one sample, where it is neither token ids nor an RGB image
+  Shape sample_labels;             // a user's own layers: of one sample; none: one label
+  bool uses_sdpa = true;           // F.scaled_dot_product_attention where the run asks for sdpa
   bool is_encoder_decoder = false;
   std::optional<std::int64_t> sliding_window;  // of the layers that keep no more keys and values
   bool loss_shifts_labels = false;             // the Trainer then counts the items of labels[..., 1:]
@@ -236,6 +251,7 @@ template <typename Layer>
 [[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
                                                        ModuleBuilder& builder);
+[[nodiscard]] std::unique_ptr<Model> build_program(const ProgramSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 
 }  // namespace memcalc

@@ -57,6 +57,8 @@ bool is_contrastive(const ModelSpec& model) { return std::holds_alternative<Clip
 
 bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
 
+bool is_program(const ModelSpec& model) { return std::holds_alternative<ProgramSpec>(model.architecture); }
+
 bool is_encoder(const ModelSpec& model) {
   return std::holds_alternative<BertSpec>(model.architecture) ||
          std::holds_alternative<DistilBertSpec>(model.architecture);
@@ -73,11 +75,11 @@ bool is_encoder_decoder(const ModelSpec& model) {
 
 bool is_decoder(const ModelSpec& model) {
   return !is_encoder(model) && !is_encoder_decoder(model) && !is_vision(model) && !is_custom(model) &&
-         !is_contrastive(model);
+         !is_contrastive(model) && !is_program(model);
 }
 
 Task usual_task(const ModelSpec& model) {
-  if (is_custom(model)) return Task::kCustom;
+  if (is_custom(model) || is_program(model)) return Task::kCustom;
   if (is_contrastive(model)) return Task::kContrastive;
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;

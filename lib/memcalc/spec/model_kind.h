@@ -29,6 +29,9 @@ namespace memcalc {
 /// A user's own layers.
 [[nodiscard]] bool is_custom(const ModelSpec& model);
 
+/// A recorded program, of whatever module.
+[[nodiscard]] bool is_program(const ModelSpec& model);
+
 /// Takes features of sound instead of token ids: Whisper.
 [[nodiscard]] bool is_speech(const ModelSpec& model);
 

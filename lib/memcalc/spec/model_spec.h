@@ -318,10 +318,18 @@ struct WhisperSpec : BartSpec {
   std::int64_t max_source_positions = 0;
 };
 
-using Architecture = std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec,
-                                  Gemma3Spec, Phi3Spec, Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec,
-                                  TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec, WhisperSpec, CustomSpec,
-                                  MixtralSpec, Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec, ClipSpec>;
+struct Program;
+
+/// A module's recorded forward pass (spec/program.h).
+struct ProgramSpec {
+  std::shared_ptr<const Program> program;
+};
+
+using Architecture =
+    std::variant<BertSpec, Gpt2Spec, LlamaSpec, Qwen2Spec, Qwen3Spec, GemmaSpec, Gemma2Spec, Gemma3Spec, Phi3Spec,
+                 Olmo2Spec, PhiSpec, GptNeoxSpec, OptSpec, VitSpec, TorchvisionSpec, DistilBertSpec, T5Spec, BartSpec,
+                 WhisperSpec, CustomSpec, MixtralSpec, Qwen3MoeSpec, GptOssSpec, DeepseekV2Spec, DeepseekV3Spec,
+                 ClipSpec, ProgramSpec>;
 
 struct ModelSpec {
   std::string name;       // registry name, or the path it was read from

@@ -21,6 +21,7 @@
 #include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_modelled.h"
 #include "memcalc/spec/prediction_errors.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/user_file.h"
 #include "memcalc/spec/weights.h"
@@ -207,10 +208,24 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
+ModelSpec model_from_program(const std::string& path) {
+  auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
+  ModelSpec model;
+  model.name = program->name;
+  model.model_type = "program";
+  model.source = program->source;
+  for (const std::string& policy : program->assumptions) {
+    model.assumptions.push_back("values in the program follow the policy " + policy + " (docs/programs.md)");
+  }
+  model.architecture = ProgramSpec{std::move(program)};
+  return model;
+}
+
 // `name`: of a model whose file says none.
 ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
+  if (is_program_file(document.root())) return model_from_program(document.root().file());
   ModelSpec model = model_from_hf_config(document.root(), name);
   model.source = document.root().file();
   return model;
@@ -262,6 +277,7 @@ ModelSpec model_from_weights(const std::string& reference) {
 }
 
 ModelSpec model_from_file(const std::string& path) {
+  if (path.ends_with(".json.gz")) return model_from_program(path);
   return is_named_like_weights(path) ? model_from_weights(path) : model_from_config(path);
 }
 

@@ -21,7 +21,7 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-  if (is_custom(model)) return kLayers;
+  if (is_custom(model) || is_program(model)) return kLayers;
   if (is_vision(model)) return kImages;
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
@@ -47,7 +47,7 @@ constexpr Rule kTasks[] = {
      .options = "--task --model",
      .message = "task {--task}: {model} has its loss in its file",
      .accepted = "no --task",
-     .broken = [](const RuleQuestion& q) { return is_custom(q.model); }},
+     .broken = [](const RuleQuestion& q) { return is_custom(q.model) || is_program(q.model); }},
     {.id = "task-custom-of-layers",
      .options = "--task --model",
      .message = "task custom: {model} is no model of layers, whose file says what the loss is",

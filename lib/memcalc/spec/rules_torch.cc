@@ -106,8 +106,8 @@ constexpr Rule kModes[] = {
      .options = "--quantize --parallel --loop",
      .message = "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 under FSDP2 and "
                 "DeepSpeed's ZeRO, not {--quantize} under {--parallel} with --loop {--loop}",
-     .accepted = "--loop trainer with --parallel ddp, --quantize nf4 with --parallel fsdp2, ds-zero1, ds-zero2 or "
-                 "ds-zero3, no --quantize, or --gpus 1",
+     .accepted = "--loop trainer with --parallel ddp, or --quantize nf4 with --parallel fsdp2 or ds-zero1 to "
+                 "ds-zero3; no --quantize; --gpus 1",
      .broken =
          [](const RuleQuestion& q) {
            if (!quantizes(q)) return false;

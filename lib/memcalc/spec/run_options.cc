@@ -1,5 +1,7 @@
 #include "memcalc/spec/run_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "memcalc/spec/loaded_dtype.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/parallel.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
@@ -18,7 +21,7 @@ namespace {
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
   if (is_vision(model)) return Task::kImageClassification;
-  if (is_custom(model)) return Task::kCustom;
+  if (is_custom(model) || is_program(model)) return Task::kCustom;
   const Task task = usual_task(model);
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
@@ -83,6 +86,24 @@ void resolve_custom_input(const ModelSpec& model, const RunOptions& options, Run
   }
 }
 
+/// The sizes that a program leaves free: as it was recorded, unless they are asked for.
+void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, RunSpec& run,
+                           std::vector<std::string>& assumptions) {
+  run.sequence_length = 1;
+  const auto size = [&](const ProgramSymbol& symbol, std::optional<std::int64_t> asked, std::string_view flag) {
+    if (!asked) {
+      assumptions.push_back(fmt::format("{} {}: as the program was recorded ({})", symbol.name, symbol.recorded, flag));
+    }
+    return asked.value_or(symbol.recorded);
+  };
+  for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+    if (symbol.name == "sequence") run.sequence_length = size(symbol, options.sequence_length, "--seq");
+    if (symbol.name == "target")
+      run.target_sequence_length = size(symbol, options.target_sequence_length, "--target-seq");
+    if (symbol.name == "image") run.image_size = size(symbol, options.image_size, "--image");
+  }
+}
+
 Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
   if (task == Task::kImageClassification && std::holds_alternative<TorchvisionSpec>(model.architecture)) {
@@ -91,7 +112,8 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
     return Loop::kBare;
   }
   if (task == Task::kCustom) {
-    assumptions.emplace_back("the loop is a plain one: a model of layers is a plain torch module");
+    assumptions.emplace_back(is_program(model) ? "the loop is a plain one: model(**batch).loss.backward()"
+                                               : "the loop is a plain one: a model of layers is a plain torch module");
     return Loop::kBare;
   }
   if (task == Task::kContrastive) {
@@ -255,7 +277,7 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
         "prepare_model_for_kbit_training on several GPUs follows its source; no run of it was compared (not "
         "validated)");
   }
-  if (!run.padding && !is_vision(model) && !is_custom(model))
+  if (!run.padding && !is_vision(model) && !is_custom(model) && !is_program(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (run.task == Task::kSequenceClassification && is_decoder(model)) {
     assumptions.emplace_back(
@@ -287,6 +309,8 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.batch_size = resolve_batch(options, assumptions);
   if (is_custom(model)) {
     resolve_custom_input(model, options, run, assumptions);
+  } else if (is_program(model)) {
+    resolve_program_sizes(model, options, run, assumptions);
   } else if (is_vision(model)) {
     run.image_size = resolve_image(model, options, assumptions);
     run.sequence_length = 1;  // one sample is one image

@@ -73,9 +73,12 @@ class ForwardPass {
 
 /// One tensor of a batch.
 struct BatchTensor {
-  Tensor Batch::*member;
+  Tensor Batch::*member;  // null: one of Batch::others
   Shape shape;
   DType dtype;
+  std::size_t place = 0;  // among these
+
+  [[nodiscard]] Tensor& in(Batch& batch) const { return member != nullptr ? batch.*member : batch.others[place]; }
 };
 
 /// What a batch of --bs samples is made of, in the order in which it is moved.

@@ -40,6 +40,11 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 }  // namespace
 
 std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
+  if (!model.inputs.empty()) {
+    std::vector<BatchTensor> tensors;
+    for (const ModelInput& input : model.inputs) tensors.push_back({nullptr, input.shape, input.dtype, tensors.size()});
+    return tensors;
+  }
   const Parallel& p = run.parallel;
   const std::int64_t parts =
       p.framework() == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
@@ -81,8 +86,10 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
 
 Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
-  for (const auto& [member, shape, dtype] : batch_tensors(model, run)) {
-    batch.*member = tape.empty(shape, dtype, op, Category::kInputs);
+  batch.others.resize(model.inputs.size());
+  for (const BatchTensor& each : batch_tensors(model, run)) {
+    const auto& [member, shape, dtype, place] = each;
+    each.in(batch) = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;
     if (labels && !run.uses_trainer() && run.task != Task::kCustom &&
         !model.random_labels) {  // labels = randint(...) * 0

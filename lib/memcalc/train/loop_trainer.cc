@@ -112,7 +112,7 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.training().accumulation_steps));
     for (Batch& batch : batches_) {
-      for (const BatchTensor& each : batch_tensors(model_, run_)) visit(batch.*each.member);
+      for (const BatchTensor& each : batch_tensors(model_, run_)) visit(each.in(batch));
     }
     inputs_ = batches_.back();
     visit(items_);

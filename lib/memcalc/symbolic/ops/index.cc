@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <initializer_list>
+#include <vector>
 
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
@@ -22,6 +22,8 @@ constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBac
 constexpr Operator kIndexCopy{"aten::index_copy"}, kIndexCopyBackward{"IndexCopyBackward0"};
 constexpr Operator kIndexSelect{"aten::index_select"};
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
+constexpr Operator kFlip{"aten::flip"}, kFlipBackward{"FlipBackward0"}, kSum{"aten::sum"};
+constexpr Operator kRepeat{"aten::repeat"}, kRepeatBackward{"RepeatBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
@@ -61,13 +63,14 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   call.set(0, std::move(result));
 }
 
-Tensor index(const Tensor& x, std::initializer_list<const Tensor*> indices, const Shape& shape) {
+/// `places`: elements of the result for each slice that is taken.
+Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shape& shape, std::int64_t places) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kIndexBackward, index_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
-    node->attributes[kWidth] = shape.elements() / shape[0];
+    node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
     for (const Tensor* each : indices) tape.save(*node, *each);
   }
   Tensor result = tape.empty(shape, x.dtype(), kIndex);
@@ -128,12 +131,45 @@ void roll_backward(BackwardCall& call) { call.set(0, roll_twice(call.gradient())
 Tensor index_rows(const Tensor& table, const Tensor& rows) {
   Shape shape = table.shape();
   shape[0] = rows.elements();
-  return index(table, {&rows}, shape);
+  const Tensor* indices[] = {&rows};
+  return index(table, indices, shape, shape[0]);
 }
 
 Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second) {
   const OperatorCall call(second);
-  return index(x, {&first, &*second}, {first.elements(), x.size(2)});
+  const Tensor* indices[] = {&first, &*second};
+  return index(x, indices, {first.elements(), x.size(2)}, first.elements());
+}
+
+// native/TensorAdvancedIndexing.cpp: neighbouring dimensions are replaced where they are, others come first.
+Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
+  std::vector<const Tensor*> indices;
+  Shape found = places.front().second.shape();
+  bool neighbours = true;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    indices.push_back(&places[i].second);
+    if (!(places[i].second.shape() == found)) found = broadcast_shapes(found, places[i].second.shape());
+    neighbours = neighbours && places[i].first == places.front().first + static_cast<int>(i);
+  }
+  const auto is_indexed = [&](int dim) {
+    return std::any_of(places.begin(), places.end(), [dim](const auto& place) { return place.first == dim; });
+  };
+  Shape shape;
+  const auto append = [&](std::int64_t size) { shape.dims[static_cast<std::size_t>(shape.rank++)] = size; };
+  const auto append_found = [&] {
+    for (int i = 0; i < found.rank; ++i) append(found[i]);
+  };
+  if (!neighbours) append_found();
+  for (int dim = 0; dim < x.rank(); ++dim) {
+    if (neighbours && dim == places.front().first) append_found();
+    if (!is_indexed(dim)) append(x.size(dim));
+  }
+  return index(x, indices, shape, found.elements());
+}
+
+void index_put_in_place(const Tensor& x, const Tensor& source) {
+  x.tape().kernel(kIndexPut, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(source.bytes()),
+                  KernelKind::kStrided, static_cast<double>(source.elements()));
 }
 
 Tensor gather(const Tensor& x, const Tensor& index) {
@@ -183,6 +219,49 @@ Tensor roll(const Tensor& x) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(kRollBackward, roll_backward, inputs, 1);
   Tensor result = roll_twice(x);
+  tape.set_history(node, result);
+  return result;
+}
+
+namespace {
+
+void copied_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.gradient().shape(), call.gradient().dtype(), *call.node.name);
+  move_kernel(kRoll, result);
+  call.set(0, std::move(result));
+}
+
+Tensor copied(const Operator& op, const Operator& name, const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(name, copied_backward, inputs, 1);
+  Tensor result = tape.empty(x.shape(), x.dtype(), op);
+  move_kernel(op, result);
+  tape.set_history(node, result);
+  return result;
+}
+
+/// RepeatBackward0: the gradient's parts, summed.
+void repeat_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSum);
+  move_kernel(kSum, call.gradient());
+  call.set(0, std::move(result));
+}
+
+}  // namespace
+
+Tensor roll_once(const Tensor& x) { return copied(kRoll, kRollBackward, x); }
+Tensor flip(const Tensor& x) { return copied(kFlip, kFlipBackward, x); }
+
+Tensor repeat(const Tensor& x, const Shape& times) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kRepeatBackward, repeat_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Shape shape = times;
+  for (int i = 0; i < x.rank(); ++i) shape[times.rank - x.rank() + i] *= x.size(i);
+  Tensor result = tape.empty(shape, x.dtype(), kRepeat);
+  move_kernel(kRepeat, result);
   tape.set_history(node, result);
   return result;
 }

@@ -1,6 +1,9 @@
 // Movements of whole rows and images: what window attention does beside its products.
 #pragma once
 
+#include <span>
+#include <utility>
+
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -9,6 +12,10 @@ namespace memcalc {
 [[nodiscard]] Tensor index_rows(const Tensor& table, const Tensor& rows);
 /// x[first, second] for x [a, b, width] and int64 indices [n]: [n, width].
 [[nodiscard]] Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second);
+/// x[:, places, …] with int64 places at some of its dimensions, which are broadcast against each other.
+[[nodiscard]] Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places);
+/// x[places] = source at some places, of tensors that nobody differentiates.
+void index_put_in_place(const Tensor& x, const Tensor& source);
 /// x.gather(dim, index) for an index with as many dimensions.
 [[nodiscard]] Tensor gather(const Tensor& x, const Tensor& index);
 /// x.masked_fill(mask, number): a filled copy.
@@ -22,5 +29,11 @@ namespace memcalc {
 [[nodiscard]] Tensor index_copy_to_zeros(Arg source, const Tensor& columns, std::int64_t width);
 /// torch.roll over two dimensions: one after the other.
 [[nodiscard]] Tensor roll(const Tensor& x);
+/// torch.roll over one dimension.
+[[nodiscard]] Tensor roll_once(const Tensor& x);
+/// torch.flip: a copy.
+[[nodiscard]] Tensor flip(const Tensor& x);
+/// x.repeat(times): a copy of an expanded view.
+[[nodiscard]] Tensor repeat(const Tensor& x, const Shape& times);
 
 }  // namespace memcalc

@@ -207,10 +207,70 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? add_in_place(product, vector) : product;  // Linear.cpp: a copied input has no fused bias
 }
 
+Tensor batched_product(Arg a, Arg b) {
+  const OperatorCall call(a, b);
+  const Tensor second = autocast_operand(*b);
+  const Tensor first = autocast_operand(*a);
+  return bmm(first, second);
+}
+
+namespace {
+
+Shape without_last(Shape shape, int count) {
+  shape.rank -= count;
+  return shape;
+}
+
+/// LinearAlgebra.cpp, should_fold: a stack times one matrix is one product, unless the stack would have to be copied.
+bool should_fold(const Tensor& stack, const Tensor& matrix) {
+  if (stack.rank() < 3 || matrix.rank() > 2) return false;
+  if (matrix.requires_grad()) return true;
+  return view_strides(stack.shape(), stack.strides(), {stack.elements() / stack.size(-1), stack.size(-1)}).has_value();
+}
+
+/// Stacks whose leading dimensions differ.
+Tensor broadcast_product(const Tensor& a, const Tensor& b) {
+  const Shape batch = broadcast_shapes(without_last(a.shape(), 2), without_last(b.shape(), 2));
+  const auto flat = [&](const Tensor& x) {
+    Shape whole = batch;
+    whole.dims[static_cast<std::size_t>(whole.rank++)] = x.size(-2);
+    whole.dims[static_cast<std::size_t>(whole.rank++)] = x.size(-1);
+    return reshape(expand(x, whole), {batch.elements(), x.size(-2), x.size(-1)});
+  };
+  Shape shape = batch;
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = a.size(-2);
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = b.size(-1);
+  const Tensor first = flat(a);
+  const Tensor second = flat(b);
+  return unsafe_view(bmm(first, second), shape);
+}
+
+/// Of vectors and matrices, of which at least one is a vector: as matrices with one row or column.
+Tensor product_with_vector(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 1) {
+    const Tensor product = matmul(unsqueeze(a, 0), b);
+    return squeeze(product, product.rank() - (b.rank() == 1 ? 1 : 2));
+  }
+  const Tensor product = matmul(a, unsqueeze(b, 1));
+  return squeeze(product, product.rank() - 1);
+}
+
+}  // namespace
+
 Tensor matmul(Arg a, Arg b) {
   const OperatorCall call(a, b);
   const Tensor second = autocast_operand(*b);  // the dispatcher's last argument first
   const Tensor first = autocast_operand(*a);
+  if (first.rank() == 1 || second.rank() == 1) return product_with_vector(first, second);
+  if (first.rank() == 2 && second.rank() == 2) return mm(first, second);
+  if (should_fold(first, second)) {
+    const Tensor flat = reshape(first, {first.elements() / first.size(-1), first.size(-1)});
+    return unsafe_view(mm(flat, second), with_last(first.shape(), second.size(-1)));
+  }
+  if (first.rank() != second.rank() || !(without_last(first.shape(), 2) == without_last(second.shape(), 2)) ||
+      first.rank() > 4) {
+    return broadcast_product(first, second);
+  }
   if (first.rank() == 3) return bmm(first, second);
   const std::int64_t batch = first.size(0) * first.size(1);
   // LinearAlgebra.cpp, _matmul_impl: expand (no change here), then flatten the batch, which copies where the

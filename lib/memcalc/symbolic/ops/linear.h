@@ -12,7 +12,10 @@ inline constexpr char kFloat8ProductName[] = "matmul_with_hp_or_float8_argsBackw
 [[nodiscard]] Tensor linear(Arg x, const Tensor& weight, const Tensor& bias);
 /// bias + a @ b for matrices; 16-bit under autocast.
 [[nodiscard]] Tensor addmm(const Tensor& bias, Arg a, Arg b);
-/// torch.matmul of [.., n, k] and [.., k, m] with equal leading dimensions (rank 3 or 4).
+/// torch.matmul of matrices and stacks of them, whose leading dimensions are broadcast, and of vectors. 16-bit under
+/// autocast.
 [[nodiscard]] Tensor matmul(Arg a, Arg b);
+/// torch.bmm of [batch, n, k] and [batch, k, m]; 16-bit under autocast.
+[[nodiscard]] Tensor batched_product(Arg a, Arg b);
 
 }  // namespace memcalc

@@ -241,11 +241,36 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   return result;
 }
 
+constexpr int kDropped = 1;  // attribute: the dimensions that were not kept, a bit each
+
+/// unsqueeze_multiple: the gradient with the dimensions that the reduction dropped.
+Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    if ((dropped >> dim & 1) != 0) gradient = unsqueeze(std::move(gradient), dim);
+  }
+  return gradient;
+}
+
 void mean_backward(BackwardCall& call) {  // grad.expand(sizes) / n
-  const std::int64_t dropped = call.node.attributes[1];
-  const Tensor kept = dropped > 0 ? unsqueeze(call.gradient(), static_cast<int>(dropped) - 1) : call.gradient();
+  const Tensor kept = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   const Tensor expanded = expand(kept, call.node.shape);
   call.set(0, pointwise(kDiv, {&expanded}, 1));
+}
+
+void sum_backward(BackwardCall& call) {
+  const Tensor gradient = with_dropped(call.take_gradient(), call.node.attributes[kDropped]);
+  call.set(0, expand(gradient, call.node.shape));
+}
+
+Node* record_reduction(const Operator& name, BackwardFunction backward, const Tensor& x, unsigned reduced,
+                       bool keep_dims) {
+  const Tensor* inputs[] = {&x};
+  Node* node = x.tape().record(name, backward, inputs, 1);
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[kDropped] = keep_dims ? 0 : reduced;
+  }
+  return node;
 }
 
 }  // namespace
@@ -267,24 +292,31 @@ void as_strided_backward(BackwardCall& call) {
   call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kNewZeros));
 }
 
-Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims = true) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMeanBackward, mean_backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[1] = keep_dims ? 0 : std::countr_zero(reduced) + 1;  // where backward puts the dimension back
-  }
+}  // namespace
+
+Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims) {
+  Node* node = record_reduction(kMeanBackward, mean_backward, x, reduced, keep_dims);
   Tensor result = reduce(kMean, x, reduced, keep_dims);
-  tape.set_history(node, result);
+  x.tape().set_history(node, result);
   return result;
 }
 
-}  // namespace
+Tensor sum(const Tensor& x, unsigned reduced, bool keep_dims, std::optional<DType> dtype) {
+  Node* node = record_reduction(kSumBackward, sum_backward, x, reduced, keep_dims);
+  // autocast_mode.h, fp32_set_opt_dtype: the kernel converts what it reads.
+  const DType type = dtype.value_or(x.tape().autocast && is_half(x.dtype()) ? DType::kFloat32 : x.dtype());
+  Tensor result = reduce(kSum, x, reduced, keep_dims, type);
+  x.tape().set_history(node, result);
+  return result;
+}
+
+Tensor reduced(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims, std::optional<DType> dtype) {
+  return reduce(op, x, reduced, keep_dims, dtype);
+}
 
 Tensor mean_last(Arg x) {
   const OperatorCall call(x);
-  return mean(*x, 1U << (x->rank() - 1));
+  return mean(*x, 1U << (x->rank() - 1), true);
 }
 
 Tensor mean_over(Arg x, int dim) {
@@ -294,7 +326,7 @@ Tensor mean_over(Arg x, int dim) {
 
 Tensor mean_pixels(Arg x) {
   const OperatorCall call(x);
-  Tensor result = mean(*x, 3U << (x->rank() - 2));
+  Tensor result = mean(*x, 3U << (x->rank() - 2), true);
   // adaptive_avg_pool2d gives channels-last images a channels-last result with as_strided_.
   const bool channels_last = !x->is_contiguous() && x->strides()[1] == 1 && x->size(1) > 1;
   if (!channels_last || !result.requires_grad()) return result;
@@ -305,33 +337,9 @@ Tensor mean_pixels(Arg x) {
   return strided;
 }
 
-namespace {
-
-constexpr int kSummed = 1;  // attribute: the dimension, where it was not kept; else -1
-
-void sum_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[kSummed]);
-  const Tensor gradient = dim < 0 ? call.take_gradient() : unsqueeze(call.take_gradient(), dim);
-  call.set(0, expand(gradient, call.node.shape));
-}
-
-}  // namespace
-
 Tensor sum_over(Arg x, int dim, bool keep_dim) {
   const OperatorCall call(x);
-  if (dim < 0) dim += x->rank();
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kSumBackward, sum_backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x->shape();
-    node->attributes[kSummed] = keep_dim ? -1 : dim;
-  }
-  // autocast_mode.h, fp32_set_opt_dtype: the kernel converts what it reads.
-  const DType dtype = tape.autocast && is_half(x->dtype()) ? DType::kFloat32 : x->dtype();
-  Tensor result = reduce(kSum, *x, 1U << dim, keep_dim, dtype);
-  tape.set_history(node, result);
-  return result;
+  return sum(*x, 1U << (dim < 0 ? dim + x->rank() : dim), keep_dim);
 }
 
 Tensor argmax_last(Arg x) {

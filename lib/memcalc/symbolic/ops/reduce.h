@@ -2,6 +2,8 @@
 // over several thread blocks.
 #pragma once
 
+#include <optional>
+
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -9,6 +11,13 @@ namespace memcalc {
 
 /// at::sum_to: sums the dimensions over which `shape` was broadcast.
 [[nodiscard]] Tensor sum_to(Arg x, const Shape& shape);
+/// x.mean(dims, keepdim), x.sum(dims, keepdim): bit i of `reduced` stands for dimension i. A sum is float32 under
+/// autocast where no type is asked for.
+[[nodiscard]] Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims);
+[[nodiscard]] Tensor sum(const Tensor& x, unsigned reduced, bool keep_dims, std::optional<DType> dtype = std::nullopt);
+/// The reduction kernel by itself, without autograd.
+[[nodiscard]] Tensor reduced(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims,
+                             std::optional<DType> dtype = std::nullopt);
 /// x.mean(-1, keepdim=True)
 [[nodiscard]] Tensor mean_last(Arg x);
 /// x.mean(dim)

@@ -17,6 +17,7 @@ constexpr Operator kSqueezeBackward{"SqueezeBackward1"};
 constexpr Operator kPermuteBackward{"PermuteBackward0"};
 constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitWithSizesBackward0"};
 constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
+constexpr Operator kUnbindBackward{"UnbindBackward0"}, kStack{"aten::stack"}, kZeros{"aten::zeros"};
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
 void move_kernel(Tape& tape, const Operator& op, const Tensor& result, KernelKind kind = KernelKind::kStrided) {
@@ -95,9 +96,30 @@ void select_backward(BackwardCall& call) {
   call.set(0, std::move(result));
 }
 
-void split_backward(BackwardCall& call) {  // undefined gradients would be zeros; a split's parts are all used
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kCat);
+/// A part that nothing was made of has no gradient: zeros stand for it.
+void split_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[1]);
+  DType dtype = DType::kFloat32;
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (call.gradient(i).defined()) dtype = call.gradient(i).dtype();
+  }
+  std::array<Tensor, kMaxOutputs> zeros;
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (call.gradient(i).defined()) continue;
+    Shape part = call.node.shape;
+    const std::int64_t first = call.node.attributes[2], second = call.node.attributes[3];
+    part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
+    zeros[static_cast<std::size_t>(i)] = call.tape.empty(part, dtype, kZeros);
+  }
+  Tensor result = call.tape.empty(call.node.shape, dtype, kCat);
   move_kernel(call.tape, kCat, result);
+  call.set(0, std::move(result));
+  for (Tensor& each : zeros) each.reset();
+}
+
+void unbind_backward(BackwardCall& call) {  // torch.stack of the parts
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kStack);
+  move_kernel(call.tape, kStack, result);
   call.set(0, std::move(result));
 }
 
@@ -207,14 +229,15 @@ Tensor unsqueeze(Arg x, int dim) {
   return record_view(kUnsqueezeBackward, reshape_backward, x, shape, strides);
 }
 
-Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length) {
+Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64_t step) {
   const OperatorCall call(x);
   if (dim < 0) dim += x->rank();
   if (start == 0 && length == x->size(dim))
     return record_view(kViewBackward, reshape_backward, x, x->shape(), x->strides());
-  Shape shape = x->shape();
+  Shape shape = x->shape(), strides = x->strides();
   shape[dim] = length;
-  return record_view(kSliceBackward, slice_backward, x, shape, x->strides(), dim, start);
+  strides[dim] *= step;
+  return record_view(kSliceBackward, slice_backward, x, shape, strides, dim, start);
 }
 
 Tensor select(Arg x, int dim) {
@@ -234,8 +257,11 @@ std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, c
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.record(name, split_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
   if (dim < 0) dim += x.rank();
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes = {0, dim, sizes[0], parts > 1 ? sizes[1] : 0};
+  }
   Shape shape = x.shape();
   std::vector<Tensor> results;
   for (int i = 0; i < parts; ++i) {
@@ -266,6 +292,29 @@ std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first) {
   return {std::move(parts[0]), std::move(parts[1])};
 }
 
+std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const std::int64_t> sizes) {
+  return split_into(kSplitSizesBackward, x, dim, sizes.data(), static_cast<int>(sizes.size()));
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kUnbindBackward, unbind_backward, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Shape shape, strides;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == dim) continue;
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = x.size(i);
+    strides.dims[static_cast<std::size_t>(strides.rank++)] = x.strides()[i];
+  }
+  std::vector<Tensor> results;
+  for (std::int64_t i = 0; i < x.size(dim); ++i) {
+    results.push_back(tape.alias(x, shape, strides, true));
+    tape.set_history(node, results.back());
+  }
+  return results;
+}
+
 Tensor squeeze(Arg x, int dim) {
   const OperatorCall call(x);
   Shape shape, strides;
@@ -290,7 +339,11 @@ Tensor clone(Arg x) {
 
 Tensor contiguous(Arg x) {
   const OperatorCall call(x);
-  if (x->is_contiguous()) return *x;
+  return x->is_contiguous() ? *x : contiguous_copy(*x);
+}
+
+Tensor contiguous_copy(Arg x) {
+  const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
   Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
@@ -345,14 +398,10 @@ Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
 
 Tensor every_second(Arg x, int dim) {
   const OperatorCall call(x);
-  Shape shape = x->shape();
-  Shape strides = x->strides();
-  shape[dim] /= 2;
-  strides[dim] *= 2;
-  return record_view(kSliceBackward, slice_backward, *x, shape, strides, dim, 0);
+  return slice(*x, dim, 0, x->size(dim) / 2, 2);
 }
 
-Tensor permute(Arg x, std::initializer_list<int> order) {
+Tensor permute(Arg x, std::span<const int> order) {
   const OperatorCall call(x);
   Shape shape, strides;
   std::int64_t packed = 0;  // the inverse order, 4 bits a dimension

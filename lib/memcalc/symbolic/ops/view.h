@@ -3,6 +3,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,19 +23,25 @@ namespace memcalc {
 /// Broadcasts without copying; -1 keeps a size.
 [[nodiscard]] Tensor expand(Arg x, Shape shape);
 [[nodiscard]] Tensor unsqueeze(Arg x, int dim);
-/// x[..., start:start+length, ...]
-[[nodiscard]] Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length);
+/// x[..., start:start+length, ...]; with a `step`, `length` elements that lie so far apart.
+[[nodiscard]] Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64_t step = 1);
 /// x[:, index]: drops `dim`.
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
 /// Three parts of these sizes along `dim`.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes);
+/// Up to kMaxOutputs parts of these sizes along `dim`: SplitWithSizesBackward0.
+[[nodiscard]] std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const std::int64_t> sizes);
+/// x.unbind(dim): up to kMaxOutputs parts without that dimension; the backward is one stack.
+[[nodiscard]] std::vector<Tensor> unbind(const Tensor& x, int dim);
 /// Two parts along the last dimension, `first` and the rest.
 [[nodiscard]] std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first);
 /// x.squeeze(dim) of a dimension of size 1.
 [[nodiscard]] Tensor squeeze(Arg x, int dim);
 [[nodiscard]] Tensor clone(Arg x);
+/// Row-major copy, even of what is contiguous: x.clone(memory_format=torch.contiguous_format).
+[[nodiscard]] Tensor contiguous_copy(Arg x);
 /// Row-major copy; x itself where it is contiguous.
 [[nodiscard]] Tensor contiguous(Arg x);
 /// torch.cat of two, of three.
@@ -45,7 +52,10 @@ namespace memcalc {
 /// x[..., start::2, ...]
 [[nodiscard]] Tensor every_second(Arg x, int dim);
 /// x.permute(order)
-[[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> order);
+[[nodiscard]] Tensor permute(Arg x, std::span<const int> order);
+[[nodiscard]] inline Tensor permute(Arg x, std::initializer_list<int> order) {
+  return permute(std::move(x), std::span<const int>(order.begin(), order.size()));
+}
 /// torch.cat([empty, x]) with an empty tensor of `dtype`: the copy that DynamicCache.update makes at its first call.
 [[nodiscard]] Tensor cat_with_empty(Arg x, DType dtype);
 

@@ -1,0 +1,162 @@
+// Program: the forward pass of any torch module as it was recorded (docs/programs.md): calls of torch functions on
+// numbered values, deaths of Python variables, modules entered and left. Plain values; models/program.cc executes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memcalc/base/dtype.h"
+#include "memcalc/spec/json_reader.h"
+
+namespace memcalc {
+
+/// An argument of a call. Which members count follows from `kind`.
+struct ProgramArgument {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kBool,       // integer: 0 or 1
+    kInteger,    // integer
+    kNumber,     // number
+    kText,       // text
+    kDType,      // text: "float32", "weights" (that of the parameters), "compute" (16-bit under autocast)
+    kSymbolic,   // text: an integer as an expression in the program's symbols, "2*batch*sequence"
+    kValue,      // integer: the number of a value of the function
+    kParameter,  // integer: place in ProgramFunction::parameters
+    kSlice,      // items: start, stop, step
+    kEllipsis,
+    kList,    // items
+    kObject,  // something else of Python's, which no operator of the table looks at
+  };
+  Kind kind = Kind::kNone;
+  std::int64_t integer = 0;
+  double number = 0;
+  std::string text{};
+  std::vector<ProgramArgument> items{};
+};
+
+using ProgramKeywords = std::vector<std::pair<std::string, ProgramArgument>>;
+
+/// torch.nn.functional.linear(x, weight, bias): `function` is the last part of the name.
+struct ProgramCall {
+  std::string function;
+  std::vector<ProgramArgument> positional;
+  ProgramKeywords keywords;
+  std::vector<std::int32_t> results;
+  bool depends_on_values = false;  // the shapes of the results
+};
+
+/// Python variables that die, in this order.
+struct ProgramDrop {
+  std::vector<std::int32_t> values;
+};
+
+/// Calls of layers (what may be checkpointed, sharded or compiled by itself), one after the other: `count` of them,
+/// each with the first result of the one before as its first argument. `path` has the index in place of "{}".
+struct ProgramLayers {
+  std::int32_t function = 0;
+  std::string path;
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+  std::vector<ProgramArgument> positional;
+  ProgramKeywords keywords;
+  std::vector<std::int32_t> results;  // of the first; of each further one larger by as many
+  bool drops = false;                 // after each layer but the last its first argument dies
+};
+
+/// A module begins or, without a path, ends.
+struct ProgramModule {
+  std::string path;  // relative to the function's
+  std::string type;
+};
+
+/// A region of torch.autocast or of torch.no_grad() and enable_grad() begins or ends.
+struct ProgramRegion {
+  enum class Kind : std::uint8_t { kAutocast, kGradients };
+  Kind kind = Kind::kAutocast;
+  bool begins = true;
+  bool enabled = false;
+  std::string dtype;  // of autocast; empty: its own
+};
+
+using ProgramInstruction = std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion>;
+
+struct ProgramFunction {
+  std::int32_t inputs = 0;  // values 0 … inputs - 1, by position; those of `keywords` follow
+  std::vector<std::string> keywords;
+  std::vector<std::string> parameters;  // and buffers, by name relative to the path of the module
+  std::vector<ProgramInstruction> body;
+  std::vector<std::int32_t> results;
+  std::int32_t values = 0;  // numbers used
+};
+
+struct ProgramSymbol {
+  std::string name;  // "batch", "sequence", "image", …
+  std::int64_t recorded = 0;
+  std::int64_t multiple = 1;
+  std::string fixed;  // why only the recorded size works; empty: others do
+};
+
+/// A size: a number, or an expression in the symbols.
+struct ProgramTensor {
+  std::string name;
+  std::vector<ProgramArgument> shape;
+  std::string dtype;  // as ProgramArgument::kDType
+  bool frozen = false;
+};
+
+/// What runs: forward(**inputs) in train() or eval(), with or without a cache of keys and values.
+struct ProgramForward {
+  bool training = true;
+  std::optional<bool> cache;            // absent: there is no choice
+  std::vector<std::string> inputs;      // names
+  std::vector<std::string> precisions;  // "float32", "bfloat16", "autocast"; empty: all
+  std::int32_t function = 0;
+  std::vector<std::int32_t> loss;     // the value of the loss; empty: there is none
+  std::vector<std::int32_t> outputs;  // what else the caller is given, in the order in which it dies
+};
+
+struct Program {
+  std::string name;
+  std::string source;  // the class, and the versions it was recorded under
+  std::string task;
+  std::vector<ProgramSymbol> symbols;
+  std::vector<ProgramTensor> inputs;
+  std::vector<ProgramTensor> parameters;  // in the order of module.parameters()
+  std::vector<ProgramTensor> buffers;
+  std::vector<ProgramTensor> constants;                      // tensors that the module holds elsewhere, on the card
+  std::vector<std::pair<std::string, std::string>> tied;     // name, the parameter it is
+  std::vector<std::pair<std::string, std::string>> modules;  // path, class: of those that hold parameters
+  std::vector<ProgramFunction> functions;
+  std::vector<ProgramForward> forwards;
+  std::vector<std::string> assumptions;
+};
+
+/// `path` with `index` in place of "{}".
+[[nodiscard]] std::string path_of_layer(const std::string& path, std::int64_t index);
+
+/// Values of the symbols of one run.
+class SymbolValues {
+ public:
+  void set(std::string name, std::int64_t value) { values_.emplace_back(std::move(name), value); }
+  /// `expression` of numbers, symbols, + - * // and parentheses. Throws Error(kInput) for anything else.
+  [[nodiscard]] std::int64_t evaluate(std::string_view expression) const;
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> values_;
+};
+
+/// Whether an object is a program: "format": "memcalc.program".
+[[nodiscard]] bool is_program_file(const JsonObject& json);
+
+/// The text of a file, *.json or *.json.gz. Throws Error(kInput) where it cannot be read.
+[[nodiscard]] std::string read_program_text(const std::string& path);
+
+/// Throws Error(kInput) with the place of what is wrong. `text`: JSON.
+[[nodiscard]] Program read_program(std::string_view text, const std::string& file);
+
+}  // namespace memcalc

@@ -1,0 +1,616 @@
+// Reads a program (docs/programs.md, docs/program.schema.json).
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <memory>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/spec/json_node.h"
+#include "memcalc/spec/limits.h"
+#include "memcalc/spec/program.h"
+#include "memcalc/spec/user_file.h"
+
+namespace memcalc {
+namespace {
+
+using Kind = JsonNode::Kind;
+using Argument = ProgramArgument;
+
+constexpr std::string_view kFormat = "memcalc.program";
+constexpr std::int64_t kVersion = 1;
+constexpr std::int32_t kMostValues = 1 << 20;  // of one function
+
+/// Where in the file a value stands, for messages.
+class Place {
+ public:
+  Place(const JsonNode& node, std::string pointer, const std::string& file)
+      : node_(&node), pointer_(std::move(pointer)), file_(&file) {}
+
+  [[nodiscard]] const JsonNode& node() const { return *node_; }
+  [[nodiscard]] Kind kind() const { return node_->kind; }
+  [[nodiscard]] std::size_t size() const { return node_->children.size(); }
+  [[nodiscard]] Place at(std::size_t i) const {
+    return {node_->children[i], fmt::format("{}/{}", pointer_, i), *file_};
+  }
+  [[nodiscard]] std::optional<Place> find(std::string_view key) const {
+    expect(Kind::kObject, "an object");
+    for (const JsonNode& child : node_->children) {
+      if (child.key == key) return Place{child, fmt::format("{}/{}", pointer_, key), *file_};
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] Place require(std::string_view key) const {
+    if (std::optional<Place> found = find(key)) return *found;
+    throw error(fmt::format("the key {} is missing", key));
+  }
+  [[nodiscard]] Error error(std::string_view message) const {
+    return {ErrorCode::kInput,
+            fmt::format("{}: {}: {}", shown_path(*file_), pointer_.empty() ? "/" : pointer_, message)};
+  }
+  void expect(Kind kind, std::string_view what) const {
+    if (node_->kind != kind) throw error(fmt::format("expected {}", what));
+  }
+  [[nodiscard]] const std::string& text() const {
+    expect(Kind::kString, "a string");
+    return node_->text;
+  }
+  [[nodiscard]] std::int64_t integer(std::int64_t least = 0) const {
+    expect(Kind::kInteger, "a whole number");
+    if (node_->integer < least) throw error(fmt::format("expected a number from {}", least));
+    return node_->integer;
+  }
+  [[nodiscard]] const std::string& file() const { return *file_; }
+  [[nodiscard]] const Place& array() const {
+    expect(Kind::kArray, "an array");
+    return *this;
+  }
+
+ private:
+  const JsonNode* node_;
+  std::string pointer_;
+  const std::string* file_;
+};
+
+std::int32_t value_number(const Place& place) {
+  const std::int64_t number = place.integer();
+  if (number >= kMostValues) throw place.error("a value's number is too large");
+  return static_cast<std::int32_t>(number);
+}
+
+/// Reads one function: parameters are numbered in the order in which they are met.
+class FunctionReader {
+ public:
+  explicit FunctionReader(const Place& place) : place_(place) {}
+
+  [[nodiscard]] ProgramFunction read() {
+    function_.inputs = value_number(place_.require("inputs"));
+    function_.values = function_.inputs;
+    if (const auto keywords = place_.find("keywords")) {
+      for (std::size_t i = 0; i < keywords->array().size(); ++i) function_.keywords.push_back(keywords->at(i).text());
+      function_.values += static_cast<std::int32_t>(function_.keywords.size());
+    }
+    const Place body = place_.require("body");
+    for (std::size_t i = 0; i < body.array().size(); ++i) read_instruction(body.at(i));
+    if (const auto results = place_.find("results")) function_.results = values_in(*results);
+    return std::move(function_);
+  }
+
+ private:
+  std::int32_t value(const Place& place) {
+    const std::int32_t number = value_number(place);
+    function_.values = std::max(function_.values, number + 1);
+    return number;
+  }
+
+  std::vector<std::int32_t> values_in(const Place& place) {
+    std::vector<std::int32_t> values;
+    for (std::size_t i = 0; i < place.array().size(); ++i) values.push_back(value(place.at(i)));
+    return values;
+  }
+
+  std::vector<Argument> arguments(const Place& place) {
+    std::vector<Argument> items;
+    for (std::size_t i = 0; i < place.array().size(); ++i) items.push_back(argument(place.at(i)));
+    return items;
+  }
+
+  ProgramKeywords keywords(const Place& place) {
+    place.expect(Kind::kObject, "an object");
+    ProgramKeywords items;
+    for (std::size_t i = 0; i < place.size(); ++i) items.emplace_back(place.at(i).node().key, argument(place.at(i)));
+    return items;
+  }
+
+  Argument argument(const Place& place) {
+    const JsonNode& node = place.node();
+    switch (node.kind) {
+      case Kind::kNull: return {};
+      case Kind::kBool: return {.kind = Argument::Kind::kBool, .integer = node.boolean ? 1 : 0};
+      case Kind::kInteger: return {.kind = Argument::Kind::kInteger, .integer = node.integer, .number = node.number};
+      case Kind::kNumber: return {.kind = Argument::Kind::kNumber, .number = node.number};
+      case Kind::kString: return {.kind = Argument::Kind::kText, .text = node.text};
+      case Kind::kArray: return {.kind = Argument::Kind::kList, .items = arguments(place)};
+      case Kind::kObject: break;
+    }
+    if (place.size() != 1) throw place.error("expected an object with one key");
+    const Place inner = place.at(0);
+    const std::string& key = inner.node().key;
+    if (key == "v") return {.kind = Argument::Kind::kValue, .integer = value(inner)};
+    if (key == "p") return {.kind = Argument::Kind::kParameter, .integer = parameter(inner.text())};
+    if (key == "d") return {.kind = Argument::Kind::kDType, .text = inner.text()};
+    if (key == "n") return {.kind = Argument::Kind::kSymbolic, .text = inner.text()};
+    if (key == "ellipsis") return {.kind = Argument::Kind::kEllipsis};
+    if (key == "float") return {.kind = Argument::Kind::kNumber, .number = not_finite(inner)};
+    if (key == "device" || key == "memory_format") return {.kind = Argument::Kind::kText, .text = inner.text()};
+    if (key == "complex" || key == "layout" || key == "dict" || key == "object") {
+      return {.kind = Argument::Kind::kObject};
+    }
+    if (key == "slice") return {.kind = Argument::Kind::kSlice, .items = slice(inner)};
+    throw place.error(fmt::format("unknown kind of argument {}", key));
+  }
+
+  /// "inf", "-inf", "nan": what JSON cannot say.
+  static double not_finite(const Place& place) {
+    const std::string& text = place.text();
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    const double infinity = std::numeric_limits<double>::infinity();
+    return text.starts_with('-') ? -infinity : infinity;
+  }
+
+  std::vector<Argument> slice(const Place& place) {
+    if (place.array().size() != 3) throw place.error("expected start, stop and step");
+    return arguments(place);
+  }
+
+  std::int64_t parameter(const std::string& name) {
+    std::vector<std::string>& names = function_.parameters;
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found != names.end()) return found - names.begin();
+    names.push_back(name);
+    return static_cast<std::int64_t>(names.size()) - 1;
+  }
+
+  static std::string dtype_name(const Place& place) {
+    return place.kind() == Kind::kObject ? place.require("d").text() : place.text();
+  }
+
+  void read_instruction(const Place& place) {
+    if (place.array().size() == 0) throw place.error("expected an instruction");
+    const std::string& word = place.at(0).text();
+    const auto need = [&](std::size_t count) {
+      if (place.size() < count) throw place.error(fmt::format("{} takes {} parts", word, count - 1));
+    };
+    if (word == "call") {
+      need(5);
+      const std::string& name = place.at(1).text();
+      function_.body.emplace_back(ProgramCall{name.substr(name.rfind('.') + 1), arguments(place.at(2).array()),
+                                              keywords(place.at(3)), values_in(place.at(4)), place.size() > 5});
+    } else if (word == "drop") {
+      need(2);
+      function_.body.emplace_back(ProgramDrop{values_in(place.at(1))});
+    } else if (word == "layer") {
+      need(6);
+      function_.body.emplace_back(ProgramLayers{.function = value_number(place.at(1)),
+                                                .path = place.at(2).text(),
+                                                .positional = arguments(place.at(3)),
+                                                .keywords = keywords(place.at(4)),
+                                                .results = values_in(place.at(5))});
+    } else if (word == "layers") {
+      need(8);
+      ProgramLayers layers{value_number(place.at(1)), place.at(2).text(),
+                           place.at(3).integer(),     place.at(4).integer(1),
+                           arguments(place.at(5)),    keywords(place.at(6)),
+                           values_in(place.at(7)),    place.size() > 8 && place.at(8).node().boolean};
+      for (const std::int32_t result : layers.results) {  // those of the last layer
+        const std::int64_t last = result + (layers.count - 1) * static_cast<std::int64_t>(layers.results.size());
+        if (last >= kMostValues) throw place.error("a value's number is too large");
+        function_.values = std::max(function_.values, static_cast<std::int32_t>(last) + 1);
+      }
+      function_.body.emplace_back(std::move(layers));
+    } else if (word == "enter") {
+      need(3);
+      function_.body.emplace_back(ProgramModule{place.at(1).text(), place.at(2).text()});
+    } else if (word == "leave") {
+      function_.body.emplace_back(ProgramModule{});
+    } else if (word == "autocast") {
+      need(4);
+      const bool on_card = place.at(1).kind() != Kind::kString || place.at(1).text().starts_with("cuda");
+      const Place dtype = place.at(3);
+      // A region of another device's autocast changes nothing here.
+      function_.body.emplace_back(ProgramRegion{.begins = true,
+                                                .enabled = on_card ? place.at(2).node().boolean : true,
+                                                .dtype = dtype.kind() == Kind::kNull ? "" : dtype_name(dtype)});
+    } else if (word == "autocast_end") {
+      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kAutocast, false, false, ""});
+    } else if (word == "grad" || word == "set_grad") {
+      need(2);
+      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, true, place.at(1).node().boolean, ""});
+    } else if (word == "grad_end") {
+      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, false, false, ""});
+    } else {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{}: the instruction '{}' of a program is not modelled", shown_path(place.file()), word));
+    }
+  }
+
+  Place place_;
+  ProgramFunction function_;
+};
+
+ProgramTensor tensor_of(const Place& place) {
+  ProgramTensor tensor{.name = place.require("name").text(), .shape = {}, .dtype = place.require("dtype").text()};
+  if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->node().boolean;
+  const Place shape = place.require("shape");
+  for (std::size_t i = 0; i < shape.array().size(); ++i) {
+    const Place size = shape.at(i);
+    if (size.kind() == Kind::kString) {
+      tensor.shape.push_back({.kind = Argument::Kind::kSymbolic, .text = size.text()});
+    } else if (size.kind() == Kind::kObject) {
+      tensor.shape.push_back({.kind = Argument::Kind::kSymbolic, .text = size.require("n").text()});
+    } else {
+      tensor.shape.push_back({.kind = Argument::Kind::kInteger, .integer = size.integer()});
+    }
+  }
+  return tensor;
+}
+
+constexpr std::int64_t kMostRepeats = 100'000;
+
+/// Visits the items of a list in which equal layers stand once: {"repeat": "model.layers.{}", "first": 0, "count": 32,
+/// "items": [...]}. `visit(item, prefix)`: what stands before its name.
+template <typename Visit>
+void for_each_item(const Place& place, const std::string& prefix, std::int64_t& left, const Visit& visit) {
+  for (std::size_t i = 0; i < place.array().size(); ++i) {
+    const Place item = place.at(i);
+    const auto repeat = item.find("repeat");
+    if (!repeat) {
+      if (--left < 0) throw item.error("too many items");
+      visit(item, prefix);
+      continue;
+    }
+    const std::int64_t first = item.require("first").integer(), count = item.require("count").integer(1);
+    for (std::int64_t layer = first; layer < first + count; ++layer) {
+      for_each_item(item.require("items"), prefix + path_of_layer(repeat->text(), layer) + ".", left, visit);
+    }
+  }
+}
+
+std::string joined(const std::string& prefix, const std::string& name) {
+  if (!name.empty() || prefix.empty()) return prefix + name;
+  return prefix.substr(0, prefix.size() - 1);
+}
+
+std::vector<ProgramTensor> tensors_in(const Place& place) {
+  std::vector<ProgramTensor> tensors;
+  std::int64_t left = kMostRepeats;
+  for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
+    ProgramTensor& tensor = tensors.emplace_back(tensor_of(item));
+    tensor.name = joined(prefix, tensor.name);
+  });
+  return tensors;
+}
+
+std::vector<std::pair<std::string, std::string>> modules_in(const Place& place) {
+  std::vector<std::pair<std::string, std::string>> modules;
+  std::int64_t left = kMostRepeats;
+  for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
+    modules.emplace_back(joined(prefix, item.require("name").text()), item.require("class").text());
+  });
+  return modules;
+}
+
+std::vector<std::pair<std::string, std::string>> names_in(const Place& place) {
+  place.expect(Kind::kObject, "an object");
+  std::vector<std::pair<std::string, std::string>> names;
+  for (std::size_t i = 0; i < place.size(); ++i) names.emplace_back(place.at(i).node().key, place.at(i).text());
+  return names;
+}
+
+std::vector<std::string> texts_in(const Place& place) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < place.array().size(); ++i) texts.push_back(place.at(i).text());
+  return texts;
+}
+
+/// Numbers of values in the lists and objects of a forward's outputs, in order.
+void collect(const Place& place, std::vector<std::int32_t>& values) {
+  if (place.kind() == Kind::kInteger) {
+    values.push_back(value_number(place));
+  } else if (place.kind() == Kind::kArray) {
+    for (std::size_t i = 0; i < place.size(); ++i) collect(place.at(i), values);
+  } else if (place.kind() == Kind::kObject && place.find("stride")) {  // alike for each layer
+    std::vector<std::int32_t> first;
+    collect(place.require("first"), first);
+    const std::int64_t stride = place.require("stride").integer(), count = place.require("count").integer();
+    if (count > kMostRepeats || stride > kMostValues) throw place.error("too many values");
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (const std::int32_t value : first) values.push_back(static_cast<std::int32_t>(value + i * stride));
+    }
+  } else if (place.kind() == Kind::kObject) {
+    for (std::size_t i = 0; i < place.size(); ++i) collect(place.at(i), values);
+  }
+}
+
+ProgramForward forward_of(const Place& place) {
+  ProgramForward forward;
+  forward.training = place.require("mode").text() == "train";
+  if (const auto cache = place.find("cache")) forward.cache = cache->node().boolean;
+  if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
+  if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
+  forward.function = value_number(place.require("function"));
+  if (const auto outputs = place.find("outputs")) {
+    outputs->expect(Kind::kObject, "an object");
+    for (std::size_t i = 0; i < outputs->size(); ++i) {
+      const Place output = outputs->at(i);
+      if (output.node().key == "loss") {
+        collect(output, forward.loss);
+        continue;
+      }
+      std::vector<std::int32_t> values;
+      collect(output, values);
+      // A cache's list of layers dies from its end.
+      if (output.node().key == "past_key_values") std::reverse(values.begin(), values.end());
+      forward.outputs.insert(forward.outputs.end(), values.begin(), values.end());
+    }
+  }
+  return forward;
+}
+
+std::string source_of(const Place& place) {
+  std::string text;
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    const JsonNode& node = place.node().children[i];
+    if (node.kind != Kind::kString) continue;
+    text += (text.empty() ? "" : ", ") + (node.key == "class" ? node.text : node.key + " " + node.text);
+  }
+  return text;
+}
+
+/// A function may call later ones only through layers that exist, never itself: execution ends.
+void check_calls(const Program& program, const Place& place) {
+  const auto count = static_cast<std::int32_t>(program.functions.size());
+  std::vector<int> state(program.functions.size());  // 0: not seen, 1: under way, 2: done
+  const auto visit = [&](auto&& self, std::int32_t at) -> void {
+    if (at >= count) throw place.error(fmt::format("there is no function {}", at));
+    int& seen = state[static_cast<std::size_t>(at)];
+    if (seen == 1) throw place.error(fmt::format("function {} calls itself", at));
+    if (seen == 2) return;
+    seen = 1;
+    for (const ProgramInstruction& each : program.functions[static_cast<std::size_t>(at)].body) {
+      if (const auto* layers = std::get_if<ProgramLayers>(&each)) self(self, layers->function);
+    }
+    seen = 2;
+  };
+  for (const ProgramForward& forward : program.forwards) {
+    visit(visit, forward.function);
+    const std::int32_t values = program.functions[static_cast<std::size_t>(forward.function)].values;
+    for (const std::vector<std::int32_t>* outputs : {&forward.loss, &forward.outputs}) {
+      for (const std::int32_t output : *outputs) {
+        if (output >= values) throw place.error(fmt::format("there is no value {}", output));
+      }
+    }
+  }
+}
+
+/// A layer gets as many tensors as its function takes.
+void check_arguments(const Program& program, const Place& place) {
+  const auto is_tensor = [](const Argument& argument) {
+    return argument.kind == Argument::Kind::kValue || argument.kind == Argument::Kind::kParameter;
+  };
+  for (const ProgramFunction& function : program.functions) {
+    for (const ProgramInstruction& each : function.body) {
+      const auto* layers = std::get_if<ProgramLayers>(&each);
+      if (layers == nullptr) continue;
+      const auto at = static_cast<std::size_t>(layers->function);
+      if (at >= program.functions.size()) throw place.error(fmt::format("there is no function {}", at));
+      const ProgramFunction& called = program.functions[at];
+      std::int64_t given = std::count_if(layers->positional.begin(), layers->positional.end(), is_tensor);
+      for (const auto& [keyword, argument] : layers->keywords) given += is_tensor(argument) ? 1 : 0;
+      const bool first = !layers->positional.empty() && is_tensor(layers->positional.front());
+      if (given != called.inputs + std::ssize(called.keywords) || layers->results.empty() || called.results.empty() ||
+          (!first && layers->count > 1) || layers->results.size() > called.results.size()) {
+        throw place.error(fmt::format("layer {} does not fit the function that it calls", layers->path));
+      }
+    }
+  }
+}
+
+/// Recursive descent over "2*batch*(sequence//16)+1".
+class Expression {
+ public:
+  Expression(std::string_view text, const std::vector<std::pair<std::string, std::int64_t>>& values)
+      : text_(text), values_(values) {}
+
+  [[nodiscard]] std::int64_t value() {
+    const std::int64_t result = sum();
+    if (at_ != text_.size()) fail();
+    return result;
+  }
+
+ private:
+  static constexpr int kMostDepth = 64;
+
+  [[noreturn]] void fail() const {
+    throw Error(ErrorCode::kInput, fmt::format("a program's size: cannot read '{}'", text_.substr(0, 80)));
+  }
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool take(std::string_view word) {
+    skip();
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  std::int64_t sum() {
+    std::int64_t result = product();
+    for (;;) {
+      if (take("+")) {
+        result = checked_add(result, product());
+      } else if (take("-")) {
+        result = checked_add(result, checked_multiply(-1, product()));
+      } else {
+        skip();
+        return result;
+      }
+    }
+  }
+  std::int64_t product() {
+    std::int64_t result = factor();
+    for (;;) {
+      if (take("//")) {
+        const std::int64_t divisor = factor();
+        if (divisor <= 0) fail();
+        result = result >= 0 ? result / divisor : -((divisor - 1 - result) / divisor);
+      } else if (take("/")) {  // of sizes that it divides
+        const std::int64_t divisor = factor();
+        if (divisor <= 0) fail();
+        result /= divisor;
+      } else if (take("%")) {
+        const std::int64_t divisor = factor();
+        if (divisor <= 0) fail();
+        result = (result % divisor + divisor) % divisor;
+      } else if (take("*")) {
+        result = checked_multiply(result, factor());
+      } else {
+        return result;
+      }
+    }
+  }
+  std::int64_t factor() {
+    if (++depth_ > kMostDepth) fail();
+    skip();
+    std::int64_t result = 0;
+    if (take("(")) {
+      result = sum();
+      if (!take(")")) fail();
+    } else if (take("-")) {
+      result = checked_multiply(-1, factor());
+    } else if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
+      const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), result);
+      if (status != std::errc()) fail();
+      at_ = static_cast<std::size_t>(end - text_.data());
+    } else if (take("min(")) {
+      result = smaller(true);
+    } else if (take("max(")) {
+      result = smaller(false);
+    } else {
+      result = symbol();
+    }
+    --depth_;
+    return result;
+  }
+  std::int64_t smaller(bool smallest) {
+    const std::int64_t a = sum();
+    if (!take(",")) fail();
+    const std::int64_t b = sum();
+    if (!take(")")) fail();
+    return smallest ? std::min(a, b) : std::max(a, b);
+  }
+  std::int64_t symbol() {
+    const std::size_t start = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
+    for (const auto& [name, value] : values_) {
+      if (name == text_.substr(start, at_ - start)) return value;
+    }
+    fail();
+  }
+
+  std::string_view text_;
+  const std::vector<std::pair<std::string, std::int64_t>>& values_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string path_of_layer(const std::string& path, std::int64_t index) {
+  const std::size_t at = path.find("{}");
+  return at == std::string::npos ? path : path.substr(0, at) + std::to_string(index) + path.substr(at + 2);
+}
+
+std::int64_t SymbolValues::evaluate(std::string_view expression) const {
+  return Expression(expression, values_).value();
+}
+
+std::string read_program_text(const std::string& path) {
+  if (!path.ends_with(".gz")) return read_user_file(path, "a program", kMostJsonBytes);
+  const OpenFile file = open_user_file(path, "a program");  // refuses what is no file
+  const auto closed = [](gzFile handle) { gzclose(handle); };
+  const std::unique_ptr<gzFile_s, decltype(closed)> handle(gzopen(path.c_str(), "rb"), closed);
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  for (int count = 1; count > 0;) {
+    count = handle ? gzread(handle.get(), part.data(), static_cast<unsigned>(part.size())) : -1;
+    if (count < 0) throw Error(ErrorCode::kInput, shown_path(path) + ": damaged, or not compressed by gzip");
+    text.append(part.data(), static_cast<std::size_t>(count));
+    if (std::ssize(text) > kMostJsonBytes) {
+      throw Error(ErrorCode::kInput, fmt::format("{}: more than {} bytes", shown_path(path), kMostJsonBytes));
+    }
+  }
+  return text;
+}
+
+bool is_program_file(const JsonObject& json) {
+  return json.has("format") && json.optional_string("format") == std::string(kFormat);
+}
+
+Program read_program(std::string_view text, const std::string& file) {
+  const JsonNode node = parse_json_text(text, file);
+  const Place root(node, "", file);
+  if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
+  if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
+    throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));
+  }
+  Program program;
+  program.name = root.require("name").text();
+  if (const auto source = root.find("source")) program.source = source_of(*source);
+  if (const auto task = root.find("task")) program.task = task->text();
+  if (const auto symbols = root.find("symbols")) {
+    for (std::size_t i = 0; i < symbols->size(); ++i) {
+      const Place symbol = symbols->at(i);
+      ProgramSymbol made{.name = symbol.node().key, .recorded = symbol.require("default").integer(1), .fixed = {}};
+      if (const auto multiple = symbol.find("multiple")) made.multiple = multiple->integer(1);
+      if (const auto fixed = symbol.find("fixed"); fixed && fixed->node().boolean) {
+        const auto reason = symbol.find("reason");
+        made.fixed = reason ? reason->text() : "recorded at one size";
+      }
+      program.symbols.push_back(std::move(made));
+    }
+  }
+  program.inputs = tensors_in(root.require("inputs"));
+  program.parameters = tensors_in(root.require("parameters"));
+  if (const auto buffers = root.find("buffers")) program.buffers = tensors_in(*buffers);
+  if (const auto constants = root.find("constants")) {
+    for (ProgramTensor& constant : tensors_in(*constants)) program.constants.push_back(std::move(constant));
+  }
+  if (const auto tied = root.find("tied")) program.tied = names_in(*tied);
+  if (const auto modules = root.find("modules")) program.modules = modules_in(*modules);
+  const Place functions = root.require("functions");
+  for (std::size_t i = 0; i < functions.array().size(); ++i) {
+    program.functions.push_back(FunctionReader(functions.at(i)).read());
+  }
+  const Place forwards = root.require("forwards");
+  for (std::size_t i = 0; i < forwards.array().size(); ++i) program.forwards.push_back(forward_of(forwards.at(i)));
+  if (program.forwards.empty()) throw root.error("there is no forward pass");
+  if (const auto assumptions = root.find("assumptions")) {
+    for (std::size_t i = 0; i < assumptions->array().size(); ++i) {
+      const Place each = assumptions->at(i);
+      const std::string& policy = each.require("policy").text();
+      if (std::find(program.assumptions.begin(), program.assumptions.end(), policy) == program.assumptions.end()) {
+        program.assumptions.push_back(policy);
+      }
+    }
+  }
+  check_calls(program, root);
+  check_arguments(program, root);
+  return program;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,35 @@
+// The table of operators by the name of their torch function ("linear", "softmax", "__getitem__"): what a recorded
+// program calls (models/program.cc). Each row has the signature, by which arguments are put in their places, what
+// autocast does to the operands, and the operator itself. `memcalc programs --opaque` counts the names that are
+// missing. Covered by tests/measured/program_test.cc.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "memcalc/symbolic/ops/recorded_call.h"
+
+namespace memcalc {
+
+/// The lists of ATen/autocast_mode.h. Operators that convert their operands themselves stand under kNone.
+enum class AutocastList : std::uint8_t { kNone, kHalf, kFloat32 };
+
+struct OperatorRow {
+  std::string_view name;
+  /// Parameters in their order, parted by spaces: "input dim keepdim". "*sizes" takes all further positional numbers.
+  std::string_view signature;
+  void (*run)(RecordedCall& call) = nullptr;
+  AutocastList autocast = AutocastList::kNone;
+};
+
+/// Null: there is no such operator.
+[[nodiscard]] const OperatorRow* find_operator(std::string_view name);
+
+/// The rows of each group, one file each.
+[[nodiscard]] std::span<const OperatorRow> pointwise_rows();
+[[nodiscard]] std::span<const OperatorRow> view_rows();
+[[nodiscard]] std::span<const OperatorRow> reduction_rows();
+[[nodiscard]] std::span<const OperatorRow> factory_rows();
+[[nodiscard]] std::span<const OperatorRow> layer_rows();
+
+}  // namespace memcalc

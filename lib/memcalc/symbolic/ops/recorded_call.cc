@@ -1,0 +1,98 @@
+#include "memcalc/symbolic/ops/recorded_call.h"
+
+#include <fmt/core.h>
+
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+
+namespace memcalc {
+
+using Kind = BoundArgument::Kind;
+
+void RecordedCall::refuse(std::string_view what) const {
+  throw Error(ErrorCode::kUnsupported, fmt::format("the program calls {} with {}, which is not modelled", name_, what));
+}
+
+const Tensor& RecordedCall::tensor(const BoundArgument& argument) const {
+  for (const auto& [converted, tensor] : converted_) {
+    if (converted == &argument) return tensor;
+  }
+  const auto place = static_cast<std::size_t>(argument.integer);
+  const Tensor* found = nullptr;
+  if (argument.kind == Kind::kValue && place < values_.size()) found = &values_[place];
+  if (argument.kind == Kind::kParameter && place < parameters_.size()) found = &parameters_[place];
+  if (found == nullptr || !found->defined()) {
+    throw Error(ErrorCode::kInput, fmt::format("the program calls {} with a tensor that does not exist", name_));
+  }
+  return *found;
+}
+
+void RecordedCall::convert_to_float32() {
+  std::vector<std::pair<const BoundArgument*, Tensor>> converted;
+  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {  // the dispatcher's last argument first
+    if (!is_tensor(*slot)) continue;
+    const Tensor& operand = tensor(*slot);
+    if (is_half(operand.dtype())) converted.emplace_back(&*slot, to_dtype(operand, DType::kFloat32));
+  }
+  converted_ = std::move(converted);
+}
+
+const Tensor& RecordedCall::tensor_or_none(int i) const {
+  static const Tensor kNone;
+  return has(i) ? tensor(i) : kNone;
+}
+
+std::vector<Tensor> RecordedCall::tensors(int i) const {
+  if (slot(i).kind != Kind::kList) refuse("no list of tensors");
+  std::vector<Tensor> found;
+  for (const BoundArgument& each : slot(i).items) found.push_back(tensor(each));
+  return found;
+}
+
+std::int64_t RecordedCall::integer(const BoundArgument& argument) const {
+  if (argument.kind != Kind::kInteger && argument.kind != Kind::kBool) refuse("an argument that is no whole number");
+  return argument.integer;
+}
+
+double RecordedCall::number_or(int i, double otherwise) const {
+  if (!has(i)) return otherwise;
+  if (!is_number(i)) refuse("an argument that is no number");
+  return slot(i).kind == Kind::kNumber ? slot(i).number : static_cast<double>(slot(i).integer);
+}
+
+bool RecordedCall::boolean_or(int i, bool otherwise) const { return has(i) ? integer(i) != 0 : otherwise; }
+
+std::string_view RecordedCall::text_or(int i, std::string_view otherwise) const {
+  return slot(i).kind == Kind::kText ? std::string_view(slot(i).text) : otherwise;
+}
+
+std::optional<DType> RecordedCall::dtype(int i) const {
+  if (!has(i)) return std::nullopt;
+  if (slot(i).kind != Kind::kDType) refuse("an argument that is no data type");
+  return static_cast<DType>(slot(i).integer);
+}
+
+std::vector<std::int64_t> RecordedCall::integers(int i) const {
+  if (slot(i).kind != Kind::kList) return {integer(i)};
+  std::vector<std::int64_t> numbers;
+  for (const BoundArgument& each : slot(i).items) numbers.push_back(integer(each));
+  return numbers;
+}
+
+Shape RecordedCall::shape(int i) const {
+  Shape shape;
+  for (const std::int64_t size : integers(i)) {
+    if (shape.rank == kMaxDims) refuse(fmt::format("more than {} dimensions", kMaxDims));
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  }
+  return shape;
+}
+
+int RecordedCall::dimension(int i, int rank, int otherwise) const {
+  std::int64_t dim = integer_or(i, otherwise);
+  if (dim < 0) dim += rank;
+  if (dim < 0 || dim >= std::max(rank, 1)) refuse(fmt::format("dimension {} of {}", dim, rank));
+  return static_cast<int>(dim);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,94 @@
+// RecordedCall: what an operator sees of a call that was recorded by its name and arguments (spec/program.h). Arguments
+// stand in the places of the operator's signature, whether they were passed by position or by keyword.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// An argument once the sizes and the precision of the run are known. A tensor is a value of the function that runs
+/// or a parameter of its module.
+struct BoundArgument {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kBool,
+    kInteger,
+    kNumber,
+    kText,
+    kDType,
+    kValue,
+    kParameter,
+    kSlice,
+    kEllipsis,
+    kList
+  };
+  Kind kind = Kind::kNone;
+  std::int64_t integer = 0;  // also: 0 or 1, a DType, the number of a value or parameter
+  double number = 0;         // also of kInteger
+  std::string text{};
+  std::vector<BoundArgument> items{};
+};
+
+class RecordedCall {
+ public:
+  RecordedCall(Tape& tape, std::string_view name, std::span<const BoundArgument> slots, std::span<Tensor> values,
+               std::span<const Tensor> parameters)
+      : tape(tape), name_(name), slots_(slots), values_(values), parameters_(parameters) {}
+
+  [[nodiscard]] std::string_view name() const { return name_; }
+  [[nodiscard]] const BoundArgument& slot(int i) const { return slots_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool has(int i) const { return slot(i).kind != BoundArgument::Kind::kNone; }
+  [[nodiscard]] bool is_tensor(int i) const { return is_tensor(slot(i)); }
+  [[nodiscard]] static bool is_tensor(const BoundArgument& argument) {
+    return argument.kind == BoundArgument::Kind::kValue || argument.kind == BoundArgument::Kind::kParameter;
+  }
+  [[nodiscard]] bool is_number(int i) const {
+    return slot(i).kind == BoundArgument::Kind::kInteger || slot(i).kind == BoundArgument::Kind::kNumber ||
+           slot(i).kind == BoundArgument::Kind::kBool;
+  }
+
+  /// Throws Error(kInput) where the argument is another one.
+  [[nodiscard]] const Tensor& tensor(int i) const { return tensor(slot(i)); }
+  [[nodiscard]] const Tensor& tensor(const BoundArgument& argument) const;
+  /// Undefined where it is None.
+  [[nodiscard]] const Tensor& tensor_or_none(int i) const;
+  [[nodiscard]] std::vector<Tensor> tensors(int i) const;
+  [[nodiscard]] std::int64_t integer(int i) const { return integer(slot(i)); }
+  [[nodiscard]] std::int64_t integer(const BoundArgument& argument) const;
+  [[nodiscard]] std::int64_t integer_or(int i, std::int64_t otherwise) const { return has(i) ? integer(i) : otherwise; }
+  [[nodiscard]] double number_or(int i, double otherwise) const;
+  [[nodiscard]] bool boolean_or(int i, bool otherwise) const;
+  [[nodiscard]] std::string_view text_or(int i, std::string_view otherwise) const;
+  [[nodiscard]] std::optional<DType> dtype(int i) const;
+  /// A list of numbers, or one number.
+  [[nodiscard]] std::vector<std::int64_t> integers(int i) const;
+  [[nodiscard]] Shape shape(int i) const;
+  /// A dimension from 0 on, of a tensor of that rank.
+  [[nodiscard]] int dimension(int i, int rank, int otherwise) const;
+
+  /// What autocast's float32 list does to the operands: those in 16 bits are converted, for as long as the call lasts.
+  void convert_to_float32();
+  void returns(Tensor result) { results.push_back(std::move(result)); }
+  /// This operator is known, this way of calling it is not.
+  [[noreturn]] void refuse(std::string_view what) const;
+
+  Tape& tape;
+  std::vector<Tensor> results;
+
+ private:
+  std::string_view name_;
+  std::span<const BoundArgument> slots_;
+  std::span<Tensor> values_;
+  std::span<const Tensor> parameters_;
+  std::vector<std::pair<const BoundArgument*, Tensor>> converted_;
+};
+
+}  // namespace memcalc

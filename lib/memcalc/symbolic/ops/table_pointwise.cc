@@ -1,0 +1,572 @@
+// Rows of the operator table that go element by element. Derivatives: tools/autograd/derivatives.yaml and
+// torch/csrc/autograd/FunctionsManual.cpp of torch 2.11; autocast's lists: aten/src/ATen/autocast_mode.h.
+#include <array>
+#include <vector>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/complex.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+namespace {
+
+constexpr Operator kMul{"aten::mul"}, kDiv{"aten::div"}, kNeg{"aten::neg"}, kAdd{"aten::add"}, kSgn{"aten::sgn"};
+constexpr Operator kAbs{"aten::abs"}, kAbsBackward{"AbsBackward0"};
+constexpr Operator kLog{"aten::log"}, kLogBackward{"LogBackward0"};
+constexpr Operator kLog1p{"aten::log1p"}, kLog1pBackward{"Log1PBackward0"};
+constexpr Operator kExpm1{"aten::expm1"}, kExpm1Backward{"Expm1Backward0"};
+constexpr Operator kSqrt{"aten::sqrt"}, kSqrtBackward{"SqrtBackward0"};
+constexpr Operator kSin{"aten::sin"}, kSinBackward{"SinBackward0"}, kCos{"aten::cos"}, kCosBackward{"CosBackward0"};
+constexpr Operator kReciprocal{"aten::reciprocal"}, kReciprocalBackward{"ReciprocalBackward0"};
+constexpr Operator kErf{"aten::erf"}, kErfBackward{"ErfBackward0"}, kExp{"aten::exp"}, kPow{"aten::pow"};
+constexpr Operator kLogSigmoid{"aten::log_sigmoid_forward"}, kLogSigmoidBackward{"LogSigmoidBackward0"};
+constexpr Operator kLogSigmoidBackwardOp{"aten::log_sigmoid_backward"};
+constexpr Operator kMaximum{"aten::maximum"}, kMaximumBackward{"MaximumBackward0"};
+constexpr Operator kMinimum{"aten::minimum"}, kMinimumBackward{"MinimumBackward0"};
+constexpr Operator kMaskedFill{"aten::masked_fill"}, kWhere{"aten::where"}, kWhereBackward{"WhereBackward0"};
+constexpr Operator kRsub{"aten::rsub"}, kRsubBackward{"RsubBackward1"}, kEq{"aten::eq"},
+    kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kPowTensorBackward{"PowBackward1"}, kReciprocalMul{"aten::mul"};
+constexpr Operator kAddcmul{"aten::addcmul"}, kAddcmulBackward{"AddcmulBackward0"};
+constexpr Operator kLerp{"aten::lerp"}, kLerpBackward{"LerpBackward0"};
+constexpr Operator kFill{"aten::fill_"}, kCopy{"aten::copy_"}, kZero{"aten::zero_"};
+
+Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops = 1) {
+  return pointwise(op, inputs, flops);
+}
+
+// --- operators of one tensor ---------------------------------------------------------------------------------------
+
+enum class Saves : std::uint8_t { kNothing, kInput, kResult };
+
+struct Unary {
+  const Operator* op;
+  const Operator* node;
+  BackwardFunction backward;
+  Saves saves;
+  int flops;
+};
+
+Tensor apply(const Unary& rule, const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(*rule.node, rule.backward, inputs, 1);
+  if (node != nullptr && rule.saves == Saves::kInput) tape.save(*node, x);
+  Tensor result = pw(*rule.op, {&x}, rule.flops);
+  tape.set_history(node, result);
+  if (node != nullptr && rule.saves == Saves::kResult) tape.save(*node, result);
+  return result;
+}
+
+void abs_backward(BackwardCall& call) {
+  Tensor sign = pw(kSgn, {&call.saved(0)});
+  call.set(0, pw(kMul, {&call.gradient(), &sign}));
+}
+void divided_by_saved(BackwardCall& call) { call.set(0, pw(kDiv, {&call.gradient(), &call.saved(0)})); }
+void log1p_backward(BackwardCall& call) {
+  Tensor more = pw(kAdd, {&call.saved(0)});
+  call.set(0, pw(kDiv, {&call.gradient(), &more}));
+}
+void expm1_backward(BackwardCall& call) {
+  Tensor more = pw(kAdd, {&call.saved(0)});
+  call.set(0, pw(kMul, {&call.gradient(), &more}));
+}
+void sqrt_backward(BackwardCall& call) {  // grad / (2 * result)
+  Tensor twice = pw(kMul, {&call.saved(0)});
+  call.set(0, pw(kDiv, {&call.gradient(), &twice}));
+}
+void sin_backward(BackwardCall& call) {
+  Tensor cosine = pw(kCos, {&call.saved(0)});
+  call.set(0, pw(kMul, {&call.gradient(), &cosine}));
+}
+void cos_backward(BackwardCall& call) {  // grad * -self.sin()
+  Tensor sine = pw(kSin, {&call.saved(0)});
+  Tensor negative = pw(kNeg, {&sine});
+  sine.reset();
+  call.set(0, pw(kMul, {&call.gradient(), &negative}));
+}
+void reciprocal_backward(BackwardCall& call) {  // -grad * (result * result)
+  Tensor negative = pw(kNeg, {&call.gradient()});
+  Tensor squared = pw(kMul, {&call.saved(0), &call.saved(0)});
+  call.set(0, pw(kMul, {&negative, &squared}));
+  drop(squared, negative);
+}
+void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) * grad
+  Tensor squared = pw(kPow, {&call.saved(0)});
+  Tensor negative = pw(kNeg, {&squared});
+  squared.reset();
+  Tensor exponential = pw(kExp, {&negative});
+  negative.reset();
+  Tensor scaled = pw(kMul, {&exponential});
+  exponential.reset();
+  call.set(0, pw(kMul, {&scaled, &call.gradient()}));
+}
+void log_sigmoid_backward(BackwardCall& call) {
+  call.set(0, pw(kLogSigmoidBackwardOp, {&call.gradient(), &call.saved(0)}, 4));
+}
+
+constexpr Unary kAbsRule{&kAbs, &kAbsBackward, abs_backward, Saves::kInput, 1};
+constexpr Unary kLogRule{&kLog, &kLogBackward, divided_by_saved, Saves::kInput, 1};
+constexpr Unary kLog1pRule{&kLog1p, &kLog1pBackward, log1p_backward, Saves::kInput, 1};
+constexpr Unary kExpm1Rule{&kExpm1, &kExpm1Backward, expm1_backward, Saves::kResult, 1};
+constexpr Unary kSqrtRule{&kSqrt, &kSqrtBackward, sqrt_backward, Saves::kResult, 1};
+constexpr Unary kSinRule{&kSin, &kSinBackward, sin_backward, Saves::kInput, 1};
+constexpr Unary kCosRule{&kCos, &kCosBackward, cos_backward, Saves::kInput, 1};
+constexpr Unary kReciprocalRule{&kReciprocal, &kReciprocalBackward, reciprocal_backward, Saves::kResult, 1};
+constexpr Unary kErfRule{&kErf, &kErfBackward, erf_backward, Saves::kInput, 8};
+constexpr Unary kLogSigmoidRule{&kLogSigmoid, &kLogSigmoidBackward, log_sigmoid_backward, Saves::kInput, 4};
+
+template <const Unary& rule>
+void unary(RecordedCall& call) {
+  call.returns(apply(rule, call.tensor(0)));
+}
+
+template <Tensor (*function)(Arg)>
+void of_one(RecordedCall& call) {
+  call.returns(function(call.tensor(0)));
+}
+
+template <Tensor (*function)(Arg), Tensor (*in_place)(const Tensor&)>
+void of_one_or_in_place(RecordedCall& call) {
+  call.returns(call.boolean_or(1, false) ? in_place(call.tensor(0)) : function(call.tensor(0)));
+}
+
+template <Tensor (*in_place)(const Tensor&)>
+void in_place_of_one(RecordedCall& call) {
+  call.returns(in_place(call.tensor(0)));
+}
+
+// --- numbers that nobody differentiates: comparisons, logic, rounding ----------------------------------------------
+
+constexpr Operator kLogic{"aten::logical"}, kRound{"aten::round"};
+
+/// Operands that are tensors.
+std::vector<const Tensor*> operands(RecordedCall& call, int count) {
+  std::vector<const Tensor*> found;
+  for (int i = 0; i < count; ++i) {
+    if (call.is_tensor(i)) found.push_back(&call.tensor(i));
+  }
+  return found;
+}
+
+Tensor undifferentiated(RecordedCall& call, const Operator& op, std::optional<DType> dtype) {
+  const std::vector<const Tensor*> found = operands(call, 2);
+  if (found.empty()) call.refuse("no tensor");
+  return found.size() == 1 ? pointwise(op, {found[0]}, 1, dtype) : pointwise(op, {found[0], found[1]}, 1, dtype);
+}
+
+void compare(RecordedCall& call) { call.returns(undifferentiated(call, kLogic, DType::kBool)); }
+void round(RecordedCall& call) { call.returns(undifferentiated(call, kRound, std::nullopt)); }
+
+// --- operators of two ----------------------------------------------------------------------------------------------
+
+/// A number in the place of a tensor is a scalar of the host's: it saves nothing and takes no memory.
+bool needs_gradient(const Tensor& x) { return x.requires_grad(); }
+
+/// int tensors divided give float32, and an integer tensor with a Python float gives float32.
+std::optional<DType> promoted(const RecordedCall& call, const Tensor& x, int other) {
+  if (is_floating(x.dtype()) || x.dtype() == DType::kComplex64) return std::nullopt;
+  if (call.slot(other).kind == BoundArgument::Kind::kNumber) return DType::kFloat32;
+  return x.dtype() == DType::kBool && call.slot(other).kind == BoundArgument::Kind::kInteger
+             ? std::optional(DType::kInt64)
+             : std::nullopt;
+}
+
+bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
+
+void add_row(RecordedCall& call) {
+  if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(add(call.tensor(0), call.tensor(1)));
+  const Tensor& x = call.tensor(call.is_tensor(0) ? 0 : 1);
+  if (const auto dtype = promoted(call, x, call.is_tensor(0) ? 1 : 0)) {
+    return call.returns(pointwise(kAdd, {&x}, 1, dtype));
+  }
+  call.returns(add_scalar(x));
+}
+
+Tensor reversed_subtraction(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(
+      kRsubBackward, [](BackwardCall& call) { call.set(0, pw(kNeg, {&call.gradient()})); }, inputs, 1);
+  Tensor result = pw(kRsub, {&x});
+  tape.set_history(node, result);
+  return result;
+}
+
+constexpr Operator kSub{"aten::sub"};
+
+void subtract_row(RecordedCall& call) {
+  if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(subtract(call.tensor(0), call.tensor(1)));
+  if (!call.is_tensor(0)) return call.returns(reversed_subtraction(call.tensor(1)));
+  const Tensor& x = call.tensor(0);
+  if (const auto dtype = promoted(call, x, 1)) return call.returns(pointwise(kSub, {&x}, 1, dtype));
+  call.returns(add_scalar(x));
+}
+
+void reversed_subtract_row(RecordedCall& call) {  // other - self
+  if (call.is_tensor(1)) return call.returns(subtract(call.tensor(1), call.tensor(0)));
+  call.returns(reversed_subtraction(call.tensor(0)));
+}
+
+void multiply_row(RecordedCall& call) {
+  if (call.is_tensor(0) && call.is_tensor(1)) {
+    const Tensor &a = call.tensor(0), &b = call.tensor(1);
+    if (is_complex(a) && is_complex(b) && !needs_gradient(b)) return call.returns(multiply_complex(a, b));
+    if (is_complex(a) && is_complex(b) && !needs_gradient(a)) return call.returns(multiply_complex(b, a));
+    return call.returns(multiply(a, b));
+  }
+  const Tensor& x = call.tensor(call.is_tensor(0) ? 0 : 1);
+  if (const auto dtype = promoted(call, x, call.is_tensor(0) ? 1 : 0)) {
+    return call.returns(pointwise(kMul, {&x}, 1, dtype));
+  }
+  call.returns(multiply_scalar(x));
+}
+
+/// number / x: aten::reciprocal, then aten::mul (Tensor.__rtruediv__).
+Tensor number_divided_by(const Tensor& x) { return multiply_scalar(apply(kReciprocalRule, autocast_float32(x))); }
+
+constexpr Operator kDivBackward{"DivBackward0"};
+
+/// grad for the divisor alone: -grad * ((self / other) / other).
+void divisor_backward(BackwardCall& call) {
+  const Tensor& other = call.saved(0);
+  Tensor quotient = pw(kDiv, {&call.saved(1), &other});
+  Tensor again = pw(kDiv, {&quotient, &other});
+  Tensor negative = pw(kNeg, {&call.gradient()});
+  call.set(0, pw(kMul, {&negative, &again}));
+  drop(negative, again, quotient);
+}
+
+Tensor divide_by_differentiated(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  const Tensor* inputs[] = {&b};
+  Node* node = tape.record(kDivBackward, divisor_backward, inputs, 1);
+  if (node != nullptr) {
+    tape.save(*node, b);
+    tape.save(*node, a);
+  }
+  Tensor result = pw(kDiv, {&a, &b});
+  tape.set_history(node, result);
+  return result;
+}
+
+void divide_row(RecordedCall& call) {
+  if (!call.is_tensor(0)) return call.returns(number_divided_by(call.tensor(1)));
+  const Tensor& a = call.tensor(0);
+  const bool rounds = call.has(2);  // rounding_mode
+  const bool whole = !is_floating(a.dtype()) && !is_complex(a);
+  if (rounds || whole) {
+    const std::optional<DType> dtype = rounds ? std::nullopt : std::optional(DType::kFloat32);
+    if (!call.is_tensor(1)) return call.returns(pointwise(kDiv, {&a}, 1, dtype));
+    const bool both = whole && !is_floating(call.tensor(1).dtype());
+    return call.returns(pointwise(kDiv, {&a, &call.tensor(1)}, 1, both ? dtype : std::nullopt));
+  }
+  if (!call.is_tensor(1)) return call.returns(divide_scalar(a));
+  const Tensor& b = call.tensor(1);
+  if (!needs_gradient(b)) return call.returns(divide(a, b));
+  call.returns(needs_gradient(a) ? divide_both(a, b) : divide_by_differentiated(a, b));
+}
+
+/// grad * other ** … and grad * result * log(self), as pow_backward_self and pow_backward_exponent.
+void power_tensor_backward(BackwardCall& call) {  // saved: self, exponent, result
+  const Tensor& exponent = call.saved(1);
+  if (call.needs(0)) {
+    Tensor lower_exponent = pw(kSub, {&exponent});
+    Tensor lower = pw(kPow, {&call.saved(0), &lower_exponent});
+    lower_exponent.reset();
+    Tensor scaled = pw(kMul, {&exponent, &lower});
+    lower.reset();
+    call.set(0, pw(kMul, {&call.gradient(), &scaled}));
+  }
+  if (call.needs(1)) {
+    Tensor logarithm = pw(kLog, {&call.saved(0)});
+    Tensor scaled = pw(kMul, {&call.saved(2), &logarithm});
+    call.set(1, pw(kMul, {&call.gradient(), &scaled}));
+  }
+}
+
+void power_row(RecordedCall& call) {
+  if (call.is_tensor(0) && !call.is_tensor(1)) {
+    const Tensor& x = call.tensor(0);
+    if (!is_floating(x.dtype())) return call.returns(pw(kPow, {&x}));
+    return call.returns(power(x));
+  }
+  Tape& tape = call.tape;
+  const Tensor& exponent = call.tensor(1);
+  if (!call.is_tensor(0)) {  // number ** tensor
+    if (needs_gradient(exponent)) call.refuse("a number to the power of a tensor that is differentiated");
+    const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
+    const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
+    return call.returns(pointwise(kPow, {&exponent}, 1, fractional ? dtype : std::nullopt));
+  }
+  const Tensor& self = call.tensor(0);
+  const Tensor* inputs[] = {&self, &exponent};
+  Node* node = tape.record(kPowTensorBackward, power_tensor_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, self);
+    tape.save(*node, exponent);
+  }
+  Tensor result = pw(kPow, {&self, &exponent});
+  tape.set_history(node, result);
+  if (node != nullptr) tape.save(*node, result);
+  call.returns(std::move(result));
+}
+
+void sqrt_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (!is_floating(x.dtype())) return call.returns(pointwise(kSqrt, {&x}, 1, DType::kFloat32));
+  call.returns(apply(kSqrtRule, x));
+}
+
+/// maximum, minimum: equal values share the gradient (derivatives.yaml): (grad / 2).masked_fill_…
+void extremum_backward(BackwardCall& call) {  // saved: self, other
+  for (int i = 0; i < 2; ++i) {
+    if (!call.needs(i)) continue;
+    Tensor equal = pointwise(kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    Tensor halved = pw(kDiv, {&call.gradient()});
+    Tensor where = pw(kWhere, {&equal, &halved, &call.gradient()});
+    drop(halved, equal);
+    Tensor less = pointwise(kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    call.set(i, pw(kMaskedFill, {&where, &less}));
+  }
+}
+
+template <const Operator& op, const Operator& name>
+void extremum(RecordedCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  Tape& tape = call.tape;
+  const Tensor* inputs[] = {&a, &b};
+  Node* node = tape.record(name, extremum_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.save(*node, a);
+    tape.save(*node, b);
+  }
+  Tensor result = pw(op, {&a, &b});
+  tape.set_history(node, result);
+  call.returns(std::move(result));
+}
+
+// --- of three ------------------------------------------------------------------------------------------------------
+
+/// where(condition, grad, 0), where(condition, 0, grad): the number becomes a scalar on the card.
+void where_backward(BackwardCall& call) {
+  for (int i = 0; i < call.node.edge_count; ++i) {
+    if (!call.needs(i)) continue;
+    const Tensor zero = call.tape.empty({}, call.gradient().dtype(), kScalarTensor);
+    call.set(i, pointwise(kWhere, {&call.saved(0), &call.gradient()}, 1, call.gradient().dtype()));
+  }
+}
+
+void where_row(RecordedCall& call) {
+  if (!call.has(1)) call.refuse("a condition alone (nonzero)");
+  const Tensor& condition = call.tensor(0);
+  Tape& tape = call.tape;
+  const bool first = call.is_tensor(1), second = call.is_tensor(2);
+  if (!first && !second) {
+    // Both numbers become scalars on the card.
+    const DType dtype = call.slot(1).kind == BoundArgument::Kind::kNumber ? DType::kFloat32 : DType::kInt64;
+    const Tensor a = tape.empty({}, dtype, kScalarTensor), b = tape.empty({}, dtype, kScalarTensor);
+    return call.returns(pointwise(kWhere, {&condition, &a, &b}, 1, dtype));
+  }
+  if (first != second) {
+    const Tensor& x = call.tensor(first ? 1 : 2);
+    return call.returns(where(condition, x));
+  }
+  const Tensor &a = call.tensor(1), &b = call.tensor(2);
+  const Tensor* inputs[] = {&a, &b};
+  Node* node = tape.record(kWhereBackward, where_backward, inputs, 2);
+  if (node != nullptr) tape.save(*node, condition);
+  const bool promotes = a.rank() > 0 || b.rank() == 0;
+  Tensor result = pointwise(kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
+  tape.set_history(node, result);
+  call.returns(std::move(result));
+}
+
+void clamp_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.is_tensor(1) && call.is_tensor(2)) return call.returns(clamp(x, call.tensor(1), call.tensor(2)));
+  if (call.is_tensor(1) || call.is_tensor(2)) call.refuse("one bound that is a tensor");
+  call.returns(call.has(1) && call.has(2) ? clamp(x) : clamp_above(x));
+}
+
+void lerp_backward(BackwardCall& call) {
+  if (call.needs(0)) call.set(0, pw(kMul, {&call.gradient()}));
+  if (call.needs(1)) call.set(1, pw(kMul, {&call.gradient()}));
+}
+
+void lerp_row(RecordedCall& call) {
+  if (call.is_tensor(2)) call.refuse("a weight that is a tensor");
+  Tape& tape = call.tape;
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  const Tensor* inputs[] = {&a, &b};
+  Node* node = tape.record(kLerpBackward, lerp_backward, inputs, 2);
+  Tensor result = pw(kLerp, {&a, &b}, 3);
+  tape.set_history(node, result);
+  call.returns(std::move(result));
+}
+
+// --- in place ------------------------------------------------------------------------------------------------------
+
+void add_in_place_row(RecordedCall& call) {
+  call.returns(call.is_tensor(1) ? add_in_place(call.tensor(0), call.tensor(1)) : add_scalar_in_place(call.tensor(0)));
+}
+
+constexpr Operator kMulBackward{"MulBackward0"}, kClone{"aten::clone"};
+
+/// x *= y: where y is differentiated, what x was is cloned first (VariableType).
+void multiply_tensor_in_place_backward(BackwardCall& call) {
+  int next = 0;
+  const int other = call.node.edges[0].node != kNoNode ? next++ : -1;
+  const int self = call.node.edges[1].node != kNoNode ? next++ : -1;
+  if (call.needs(1)) call.set(1, pw(kMul, {&call.gradient(), &call.saved(self)}));
+  if (call.needs(0)) call.set(0, pw(kMul, {&call.gradient(), &call.saved(other)}));
+}
+
+void multiply_in_place_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (!call.is_tensor(1)) return call.returns(multiply_in_place(x));
+  Tape& tape = call.tape;
+  const Tensor& y = call.tensor(1);
+  const Tensor* inputs[] = {&x, &y};
+  Node* node = tape.record(kMulBackward, multiply_tensor_in_place_backward, inputs, 2);
+  if (node != nullptr) {
+    if (x.requires_grad()) tape.save(*node, y);
+    if (y.requires_grad()) tape.save(*node, tape.empty(x.shape(), x.dtype(), kClone));
+  }
+  Tensor result = tape.detach(x);
+  tape.kernel(kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+              static_cast<double>(2 * x.bytes() + y.bytes()));
+  tape.set_history(node, result);
+  call.returns(std::move(result));
+}
+
+void divide_in_place_row(RecordedCall& call) {
+  if (call.is_tensor(1)) return call.returns(divide_in_place(call.tensor(0), call.tensor(1)));
+  call.returns(multiply_in_place(call.tensor(0)));
+}
+
+/// Fills, copies and rounds of tensors that nobody differentiates.
+void overwrite_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("a tensor that is differentiated, in place");
+  call.tape.kernel(kFill, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  call.returns(x);
+}
+
+void dropout_row(RecordedCall& call) {
+  const double probability = call.number_or(1, 0.5);
+  if (!call.boolean_or(2, true)) return call.returns(call.tensor(0));
+  call.returns(call.boolean_or(3, false) ? dropout_in_place(call.tensor(0), probability)
+                                         : dropout(call.tensor(0), probability));
+}
+
+void relu_row(RecordedCall& call) {
+  call.returns(call.boolean_or(1, false) ? relu_in_place(call.tensor(0)) : relu(call.tensor(0)));
+}
+
+void leaky_relu_row(RecordedCall& call) { call.returns(leaky_relu(call.tensor(0))); }
+
+void hardtanh_row(RecordedCall& call) {
+  call.returns(call.boolean_or(3, false) ? relu6_in_place(call.tensor(0)) : relu6(call.tensor(0)));
+}
+
+void masked_fill_row(RecordedCall& call) { call.returns(masked_fill(call.tensor(0), call.tensor(1))); }
+void masked_fill_in_place_row(RecordedCall& call) {
+  call.returns(masked_fill_in_place(call.tensor(0), call.tensor(1)));
+}
+
+constexpr AutocastList kF32 = AutocastList::kFloat32;
+
+constexpr OperatorRow kRows[] = {
+    {"abs", "input", unary<kAbsRule>},
+    {"log", "input", unary<kLogRule>, kF32},
+    {"log1p", "input", unary<kLog1pRule>, kF32},
+    {"expm1", "input", unary<kExpm1Rule>, kF32},
+    {"exp", "input", of_one<exponential>, kF32},
+    {"sqrt", "input", sqrt_row},
+    {"rsqrt", "input", of_one<reciprocal_sqrt>},
+    {"reciprocal", "input", unary<kReciprocalRule>, kF32},
+    {"sin", "input", unary<kSinRule>},
+    {"cos", "input", unary<kCosRule>},
+    {"erf", "input", unary<kErfRule>},
+    {"neg", "input", of_one<negate>},
+    {"tanh", "input", of_one<tanh>},
+    {"sigmoid", "input", of_one<sigmoid>},
+    {"relu", "input inplace", relu_row},
+    {"relu_", "input", in_place_of_one<relu_in_place>},
+    {"silu", "input inplace", of_one_or_in_place<silu, silu_in_place>},
+    {"silu_", "input", in_place_of_one<silu_in_place>},
+    {"gelu", "input approximate", of_one<gelu>},
+    {"mish", "input inplace", of_one<mish>},
+    {"elu", "input alpha inplace", of_one<elu>},
+    {"leaky_relu", "input negative_slope inplace", leaky_relu_row},
+    {"softplus", "input beta threshold", of_one<softplus>, kF32},
+    {"logsigmoid", "input", unary<kLogSigmoidRule>},
+    {"hardswish", "input inplace", of_one_or_in_place<hardswish, hardswish_in_place>},
+    {"hardswish_", "input", in_place_of_one<hardswish_in_place>},
+    {"hardsigmoid", "input inplace", of_one<hardsigmoid>},
+    {"hardtanh", "input min_val max_val inplace", hardtanh_row},
+    {"relu6", "input inplace", of_one_or_in_place<relu6, relu6_in_place>},
+    {"dropout", "input p training inplace", dropout_row},
+    {"add", "input other alpha", add_row},
+    {"add_", "input other alpha", add_in_place_row},
+    {"sub", "input other alpha", subtract_row},
+    {"subtract", "input other alpha", subtract_row},
+    {"rsub", "input other alpha", reversed_subtract_row},
+    {"mul", "input other", multiply_row},
+    {"multiply", "input other", multiply_row},
+    {"mul_", "input other", multiply_in_place_row},
+    {"div", "input other rounding_mode", divide_row},
+    {"divide", "input other rounding_mode", divide_row},
+    {"true_divide", "input other rounding_mode", divide_row},
+    {"div_", "input other rounding_mode", divide_in_place_row},
+    {"pow", "input exponent", power_row},
+    {"square", "input", of_one<power>},
+    {"maximum", "input other", extremum<kMaximum, kMaximumBackward>},
+    {"minimum", "input other", extremum<kMinimum, kMinimumBackward>},
+    {"where", "condition input other", where_row},
+    {"clamp", "input min max", clamp_row},
+    {"clip", "input min max", clamp_row},
+    {"clamp_min", "input min max", clamp_row},
+    {"lerp", "input end weight", lerp_row},
+    {"masked_fill", "input mask value", masked_fill_row},
+    {"masked_fill_", "input mask value", masked_fill_in_place_row},
+    {"eq", "input other", compare},
+    {"ne", "input other", compare},
+    {"lt", "input other", compare},
+    {"le", "input other", compare},
+    {"gt", "input other", compare},
+    {"ge", "input other", compare},
+    {"logical_and", "input other", compare},
+    {"logical_or", "input other", compare},
+    {"logical_xor", "input other", compare},
+    {"logical_not", "input", compare},
+    {"isnan", "input", compare},
+    {"isinf", "input", compare},
+    {"isfinite", "input", compare},
+    {"bitwise_and", "input other", round},
+    {"bitwise_or", "input other", round},
+    {"bitwise_xor", "input other", round},
+    {"bitwise_not", "input", round},
+    {"floor_divide", "input other", round},
+    {"remainder", "input other", round},
+    {"fmod", "input other", round},
+    {"floor", "input", round},
+    {"ceil", "input", round},
+    {"round", "input", round},
+    {"sign", "input", round},
+    {"fill_", "input value", overwrite_row},
+    {"zero_", "input", overwrite_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> pointwise_rows() { return kRows; }
+
+}  // namespace memcalc

@@ -1,0 +1,368 @@
+// Rows of the operator table that reduce, scan, select and order. Derivatives: tools/autograd/derivatives.yaml and
+// torch/csrc/autograd/FunctionsManual.cpp of torch 2.11.
+#include <array>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+namespace {
+
+constexpr Operator kMul{"aten::mul"}, kDiv{"aten::div"}, kSub{"aten::sub"}, kEq{"aten::eq"}, kExp{"aten::exp"};
+constexpr Operator kAmax{"aten::amax"}, kAmaxBackward{"AmaxBackward0"}, kSum{"aten::sum"}, kMean{"aten::mean"};
+constexpr Operator kAny{"aten::any"}, kArgmax{"aten::argmax"}, kProd{"aten::prod"};
+constexpr Operator kVar{"aten::var"}, kVarBackward{"VarBackward0"}, kStdBackward{"StdBackward0"};
+constexpr Operator kNorm{"aten::linalg_vector_norm"}, kNormBackward{"LinalgVectorNormBackward0"};
+constexpr Operator kCumsum{"aten::cumsum"}, kCumsumBackward{"CumsumBackward0"}, kFlip{"aten::flip"};
+constexpr Operator kMaskedFillInPlace{"aten::masked_fill_"};
+constexpr Operator kLogSumExp{"aten::logsumexp"}, kLogSumExpBackward{"LogsumexpBackward0"};
+constexpr Operator kNonzero{"aten::nonzero"}, kSort{"aten::sort"};
+
+constexpr int kDropped = 1;  // attribute of a node: the dimensions that were not kept, a bit each
+
+Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs) { return pointwise(op, inputs, 1); }
+
+/// The dimensions of slot `i`, a bit each; all where it is None or an empty list.
+unsigned dimensions(const RecordedCall& call, int i, const Tensor& x) {
+  unsigned reduced = 0;
+  if (call.has(i)) {
+    for (const std::int64_t dim : call.integers(i)) {
+      const std::int64_t from_front = dim < 0 ? dim + x.rank() : dim;
+      if (from_front < 0 || from_front >= kMaxDims) call.refuse("a dimension that the tensor does not have");
+      reduced |= 1U << from_front;
+    }
+  }
+  return reduced != 0 ? reduced : (1U << x.rank()) - 1;
+}
+
+Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    if ((dropped >> dim & 1) != 0) gradient = unsqueeze(std::move(gradient), dim);
+  }
+  return gradient;
+}
+
+void sum_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  std::optional<DType> dtype = call.dtype(3);
+  if (!dtype && !is_floating(x.dtype())) dtype = DType::kInt64;
+  call.returns(sum(x, dimensions(call, 1, x), call.boolean_or(2, false), dtype));
+}
+
+void mean_row(RecordedCall& call) {
+  const Tensor x = call.dtype(3) ? to_dtype(call.tensor(0), *call.dtype(3)) : call.tensor(0);
+  call.returns(mean(x, dimensions(call, 1, x), call.boolean_or(2, false)));
+}
+
+/// amax, amin: saves self and result; the gradient is shared among equal values.
+void extremum_backward(BackwardCall& call) {
+  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
+  Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  Tensor equal = pointwise(kEq, {&call.saved(0), &result}, 1, DType::kBool);
+  Tensor count = pointwise(kSum, {&result}, 1, DType::kInt64);
+  Tensor scaled = pw(kMul, {&gradient, &equal});
+  call.set(0, pw(kDiv, {&scaled, &count}));
+}
+
+void amax_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const bool keep = call.boolean_or(2, false);
+  const unsigned dims = dimensions(call, 1, x);
+  const Tensor* inputs[] = {&x};
+  Node* node = call.tape.record(kAmaxBackward, extremum_backward, inputs, 1);
+  if (node != nullptr) {
+    node->attributes[kDropped] = keep ? 0 : dims;
+    call.tape.save(*node, x);
+  }
+  Tensor result = reduced(kAmax, x, dims, keep);
+  call.tape.set_history(node, result);
+  if (node != nullptr) call.tape.save(*node, result);
+  call.returns(std::move(result));
+}
+
+/// x.max(): a scalar; x.max(dim): values and places; torch.max(x, y): element by element.
+void max_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (!call.has(1)) {
+    if (x.requires_grad() && call.tape.grad_enabled) call.refuse("everything, differentiated");
+    return call.returns(reduced(kAmax, x, (1U << x.rank()) - 1, false));
+  }
+  if (call.is_tensor(1)) return call.returns(pointwise(kAmax, {&x, &call.tensor(1)}, 1));
+  if (call.dimension(1, x.rank(), -1) != x.rank() - 1) call.refuse("another dimension than the last");
+  Selection found = max_last(x, call.boolean_or(2, false));
+  call.returns(std::move(found.values));
+  call.returns(std::move(found.indices));
+}
+
+void argmax_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.has(1) && call.dimension(1, x.rank(), -1) == x.rank() - 1 && !call.boolean_or(2, false)) {
+    return call.returns(argmax_last(x));
+  }
+  call.returns(reduced(kArgmax, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kInt64));
+}
+
+void any_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(reduced(kAny, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kBool));
+}
+
+void prod_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("what is differentiated");
+  call.returns(reduced(kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
+}
+
+/// var_backward: (2 / n) * grad * (self - self.mean(dim, true))
+void var_backward(BackwardCall& call) {
+  const Tensor& self = call.saved(0);
+  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
+  Tensor scaled = pw(kMul, {&gradient});
+  Tensor average = reduced(kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor centred = pw(kSub, {&self, &average});
+  average.reset();
+  call.set(0, pw(kMul, {&scaled, &centred}));
+  drop(centred, scaled);
+}
+
+/// std_backward: var_backward of grad / (2 * result), zero where the result is zero.
+void std_backward(BackwardCall& call) {  // saved: self, result
+  const Tensor& self = call.saved(0);
+  Tensor twice = pw(kMul, {&call.saved(1)});
+  Tensor quotient = pw(kDiv, {&call.gradient(), &twice});
+  Tensor zero = pointwise(kEq, {&call.saved(1)}, 1, DType::kBool);
+  Tensor gradient = with_dropped(quotient, call.node.attributes[kDropped]);
+  drop(zero, twice);
+  Tensor scaled = pw(kMul, {&gradient});
+  Tensor average = reduced(kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor centred = pw(kSub, {&self, &average});
+  average.reset();
+  call.set(0, pw(kMul, {&scaled, &centred}));
+  drop(centred, scaled, gradient, quotient);
+}
+
+Tensor variance(RecordedCall& call, bool root) {
+  const Tensor& x = call.tensor(0);
+  const unsigned dims = dimensions(call, 1, x);
+  const bool keep = call.boolean_or(4, false);
+  const Tensor* inputs[] = {&x};
+  Node* node = call.tape.record(root ? kStdBackward : kVarBackward, root ? std_backward : var_backward, inputs, 1);
+  if (node != nullptr) {
+    node->attributes[kDropped] = keep ? 0 : dims;
+    node->attributes[2] = dims;
+    call.tape.save(*node, x);
+  }
+  Tensor result = reduced(kVar, x, dims, keep);
+  call.tape.set_history(node, result);
+  if (node != nullptr && root) call.tape.save(*node, result);
+  return result;
+}
+
+void var_row(RecordedCall& call) { call.returns(variance(call, false)); }
+void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
+
+/// norm_backward for 2: self * (grad / norm).masked_fill_(norm == 0, 0)
+void norm_backward(BackwardCall& call) {  // saved: self, result
+  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
+  Tensor norm = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  Tensor quotient = pw(kDiv, {&gradient, &norm});
+  { const Tensor zero = pointwise(kEq, {&norm}, 1, DType::kBool); }
+  call.set(0, pw(kMul, {&call.saved(0), &quotient}));
+}
+
+Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
+  const Tensor* inputs[] = {&x};
+  Node* node = call.tape.record(kNormBackward, norm_backward, inputs, 1);
+  if (node != nullptr) {
+    node->attributes[kDropped] = keep ? 0 : dims;
+    call.tape.save(*node, x);
+  }
+  Tensor result = reduced(kNorm, x, dims, keep);
+  call.tape.set_history(node, result);
+  if (node != nullptr) call.tape.save(*node, result);
+  return result;
+}
+
+void norm_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(norm_of(call, x, dimensions(call, 2, x), call.boolean_or(3, false)));
+}
+
+/// The gradient from its other end: flip, cumsum, flip.
+void cumsum_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Tensor flipped = call.tape.empty(gradient.shape(), gradient.dtype(), kFlip);
+  Tensor summed = call.tape.empty(gradient.shape(), gradient.dtype(), kCumsum);
+  flipped.reset();
+  call.set(0, call.tape.empty(gradient.shape(), gradient.dtype(), kFlip));
+  summed.reset();
+}
+
+void cumsum_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  Tape& tape = call.tape;
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.record(kCumsumBackward, cumsum_backward, inputs, 1);
+  const bool whole = !is_floating(x.dtype());
+  const bool widens = tape.autocast && is_half(x.dtype());
+  const DType dtype = call.dtype(2).value_or(whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype());
+  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
+  {
+    Tensor converted;
+    if (dtype != x.dtype()) converted = tape.empty(x.shape(), dtype, kCumsum);
+    const int dim = call.dimension(1, x.rank(), 0);
+    if (x.rank() > 0 && x.elements() == x.size(dim)) tape.scratch(scan_bytes(x.elements()), kCumsum);
+  }
+  tape.kernel(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  tape.set_history(node, result);
+  call.returns(std::move(result));
+}
+
+/// Not along the last dimension: the same memory, which is all that is modelled of it.
+void softmax_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  std::optional<DType> dtype = call.dtype(3);
+  if (!dtype && call.slot(2).kind == BoundArgument::Kind::kDType) dtype = call.dtype(2);
+  call.returns(dtype ? softmax(x, *dtype) : softmax(x));
+}
+
+void log_softmax_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  std::optional<DType> dtype = call.dtype(3);
+  if (!dtype && call.slot(2).kind == BoundArgument::Kind::kDType) dtype = call.dtype(2);
+  if (!dtype && call.tape.autocast && is_half(x.dtype())) dtype = DType::kFloat32;
+  call.returns(log_softmax(dtype ? to_dtype(x, *dtype) : x));
+}
+
+/// grad * (self - result).exp()
+void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
+  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
+  Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  Tensor difference = pw(kSub, {&call.saved(0), &result});
+  Tensor exponential = pw(kExp, {&difference});
+  difference.reset();
+  call.set(0, pw(kMul, {&gradient, &exponential}));
+}
+
+void log_sum_exp_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const bool keep = call.boolean_or(2, false);
+  const unsigned dims = dimensions(call, 1, x);
+  const Tensor* inputs[] = {&x};
+  Node* node = call.tape.record(kLogSumExpBackward, log_sum_exp_backward, inputs, 1);
+  if (node != nullptr) {
+    node->attributes[kDropped] = keep ? 0 : dims;
+    call.tape.save(*node, x);
+  }
+  // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.
+  Tensor largest = reduced(kAmax, x, dims, true);
+  Tensor result;
+  {
+    Tensor shifted = pw(kSub, {&x, &largest});
+    Tensor exponential = pw(kExp, {&shifted});
+    shifted.reset();
+    result = reduced(kSum, exponential, dims, keep);
+  }
+  largest.reset();
+  call.tape.set_history(node, result);
+  if (node != nullptr) call.tape.save(*node, result);
+  call.returns(std::move(result));
+}
+
+void topk_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.dimension(2, x.rank(), -1) != x.rank() - 1) call.refuse("another dimension than the last");
+  Selection found = topk(x, call.integer(1));
+  call.returns(std::move(found.values));
+  call.returns(std::move(found.indices));
+}
+
+/// Values and places of a sort along rows: cuda/Sort.cpp sorts short rows in place, a block each.
+Selection sorted(RecordedCall& call, const Tensor& x) {
+  if (x.rank() == 1) return sort(x);
+  Tensor values = call.tape.empty(x.shape(), x.dtype(), kSort);
+  Tensor places = call.tape.empty(x.shape(), DType::kInt64, kSort);
+  call.tape.kernel(kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
+  return {std::move(values), std::move(places)};
+}
+
+void sort_row(RecordedCall& call) {
+  Selection found = sorted(call, call.tensor(0));
+  call.returns(std::move(found.values));
+  call.returns(std::move(found.indices));
+}
+
+void argsort_row(RecordedCall& call) { call.returns(sorted(call, call.tensor(0)).indices); }
+
+/// ReduceOps.cpp, diff: what stands before is joined to it for a while, then neighbours are subtracted.
+void diff_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.integer_or(1, 1) != 1 || call.has(4)) call.refuse("another order, or something appended");
+  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("what is differentiated");
+  const int dim = call.dimension(2, x.rank(), -1);
+  const Tensor joined = call.has(3) ? cat(call.tensor(3), x, dim) : x;
+  const std::int64_t count = std::max<std::int64_t>(joined.size(dim) - 1, 0);
+  const Tensor later = slice(joined, dim, 1, count);
+  const Tensor earlier = slice(joined, dim, 0, count);
+  call.returns(pw(kSub, {&later, &earlier}));
+}
+
+void gather_row(RecordedCall& call) { call.returns(gather(call.tensor(0), call.tensor(2))); }
+
+void index_select_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const std::pair<int, Tensor> places[] = {{call.dimension(1, x.rank(), 0), call.tensor(2)}};
+  call.returns(index(x, places));
+}
+
+/// What the host waits for: .item(), bool(tensor).
+void synchronize_row(RecordedCall& call) { call.tape.synchronize(kNonzero); }
+
+constexpr OperatorRow kRows[] = {
+    {"sum", "input dim keepdim dtype", sum_row},
+    {"mean", "input dim keepdim dtype", mean_row},
+    {"amax", "input dim keepdim", amax_row},
+    {"amin", "input dim keepdim", amax_row},
+    {"max", "input dim keepdim", max_row},
+    {"min", "input dim keepdim", max_row},
+    {"argmax", "input dim keepdim", argmax_row},
+    {"argmin", "input dim keepdim", argmax_row},
+    {"any", "input dim keepdim", any_row},
+    {"all", "input dim keepdim", any_row},
+    {"prod", "input dim keepdim dtype", prod_row},
+    {"var", "input dim unbiased correction keepdim", var_row},
+    {"std", "input dim unbiased correction keepdim", std_row},
+    {"norm", "input p dim keepdim dtype", norm_row},
+    {"vector_norm", "input ord dim keepdim dtype", norm_row},
+    {"cumsum", "input dim dtype", cumsum_row},
+    {"softmax", "input dim _stacklevel dtype", softmax_row},
+    {"log_softmax", "input dim _stacklevel dtype", log_softmax_row},
+    {"logsumexp", "input dim keepdim", log_sum_exp_row, AutocastList::kFloat32},
+    {"topk", "input k dim largest sorted", topk_row},
+    {"sort", "input dim descending stable", sort_row},
+    {"argsort", "input dim descending stable", argsort_row},
+    {"diff", "input n dim prepend append", diff_row},
+    {"gather", "input dim index", gather_row},
+    {"index_select", "input dim index", index_select_row},
+    {"item", "input", synchronize_row},
+    {"tolist", "input", synchronize_row},
+    {"__bool__", "input", synchronize_row},
+    {"__int__", "input", synchronize_row},
+    {"__float__", "input", synchronize_row},
+    {"__index__", "input", synchronize_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> reduction_rows() { return kRows; }
+
+}  // namespace memcalc

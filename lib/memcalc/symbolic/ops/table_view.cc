@@ -1,0 +1,455 @@
+// Rows of the operator table that look at a tensor in another way, or copy what they see.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/complex.h"
+#include "memcalc/symbolic/ops/concatenate.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+namespace {
+
+using Kind = BoundArgument::Kind;
+
+void view_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.slot(1).kind == Kind::kDType) {  // x.view(dtype): the same bytes
+    const auto dtype = static_cast<DType>(call.slot(1).integer);
+    if (size_of(dtype) != size_of(x.dtype())) call.refuse("a data type of another size");
+    Tensor result = x.tape().alias(x, x.shape(), x.strides(), true);
+    result.impl()->dtype = dtype;
+    return call.returns(std::move(result));
+  }
+  call.returns(view(x, call.shape(1)));
+}
+
+void reshape_row(RecordedCall& call) { call.returns(reshape(call.tensor(0), call.shape(1))); }
+void view_as_row(RecordedCall& call) { call.returns(view(call.tensor(0), call.tensor(1).shape())); }
+void reshape_as_row(RecordedCall& call) { call.returns(reshape(call.tensor(0), call.tensor(1).shape())); }
+
+void flatten_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const int first = call.dimension(1, x.rank(), 0);
+  const int last = call.dimension(2, x.rank(), -1);
+  if (first == last) return call.returns(x);
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i > first && i <= last) {
+      shape.dims[static_cast<std::size_t>(shape.rank - 1)] *= x.size(i);
+    } else {
+      shape.dims[static_cast<std::size_t>(shape.rank++)] = x.size(i);
+    }
+  }
+  call.returns(reshape(x, shape));
+}
+
+void unflatten_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const int dim = call.dimension(1, x.rank(), 0);
+  const std::vector<std::int64_t> sizes = call.integers(2);
+  std::int64_t known = 1;
+  for (const std::int64_t size : sizes) known *= size > 0 ? size : 1;
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != dim) {
+      shape.dims[static_cast<std::size_t>(shape.rank++)] = x.size(i);
+      continue;
+    }
+    for (const std::int64_t size : sizes) {
+      shape.dims[static_cast<std::size_t>(shape.rank++)] = size > 0 ? size : x.size(i) / known;
+    }
+  }
+  call.returns(view(x, shape));
+}
+
+void transpose_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(transpose(x, call.dimension(1, x.rank(), 0), call.dimension(2, x.rank(), 0)));
+}
+
+void t_row(RecordedCall& call) { call.returns(call.tensor(0).rank() < 2 ? call.tensor(0) : t(call.tensor(0))); }
+void mt_row(RecordedCall& call) {
+  call.returns(transpose(call.tensor(0), call.tensor(0).rank() - 2, call.tensor(0).rank() - 1));
+}
+
+Tensor permuted(const Tensor& x, const std::vector<std::int64_t>& order) {
+  std::vector<int> dims;
+  for (const std::int64_t dim : order) dims.push_back(static_cast<int>(dim < 0 ? dim + x.rank() : dim));
+  return permute(x, dims);
+}
+
+void permute_row(RecordedCall& call) {
+  if (static_cast<int>(call.integers(1).size()) != call.tensor(0).rank()) call.refuse("another number of dimensions");
+  call.returns(permuted(call.tensor(0), call.integers(1)));
+}
+
+void movedim_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const std::vector<std::int64_t> from = call.integers(1), to = call.integers(2);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(x.rank()), -1);
+  std::vector<bool> used(order.size());
+  const auto place = [&](std::int64_t dim) { return static_cast<std::size_t>(dim < 0 ? dim + x.rank() : dim); };
+  for (std::size_t i = 0; i < from.size() && i < to.size(); ++i) {
+    order[place(to[i])] = static_cast<std::int64_t>(place(from[i]));
+    used[place(from[i])] = true;
+  }
+  std::size_t next = 0;
+  for (std::int64_t& dim : order) {
+    if (dim >= 0) continue;
+    while (used[next]) ++next;
+    dim = static_cast<std::int64_t>(next++);
+  }
+  call.returns(permuted(x, order));
+}
+
+void expand_row(RecordedCall& call) { call.returns(expand(call.tensor(0), call.shape(1))); }
+void expand_as_row(RecordedCall& call) { call.returns(expand(call.tensor(0), call.tensor(1).shape())); }
+
+void unsqueeze_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(unsqueeze(x, call.dimension(1, x.rank() + 1, 0)));
+}
+
+void squeeze_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  std::vector<std::int64_t> dims;
+  if (call.has(1)) {
+    for (const std::int64_t dim : call.integers(1)) dims.push_back(dim < 0 ? dim + x.rank() : dim);
+  } else {
+    for (int i = 0; i < x.rank(); ++i) dims.push_back(i);
+  }
+  std::sort(dims.rbegin(), dims.rend());
+  Tensor result = x;
+  bool any = false;
+  for (const std::int64_t dim : dims) {
+    if (result.size(static_cast<int>(dim)) != 1) continue;
+    result = squeeze(result, static_cast<int>(dim));
+    any = true;
+  }
+  call.returns(any || x.rank() == 0 ? result : slice(x, 0, 0, x.size(0)));
+}
+
+struct Cut {
+  std::int64_t start = 0, length = 0, step = 1;
+};
+
+Cut cut_of(const RecordedCall& call, const BoundArgument& slice, std::int64_t size) {
+  const auto number = [&](std::size_t i, std::int64_t otherwise) {
+    return slice.items[i].kind == Kind::kNone ? otherwise : call.integer(slice.items[i]);
+  };
+  const std::int64_t step = number(2, 1);
+  if (step <= 0) call.refuse("a slice of negative step");
+  const auto inside = [size](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
+  const std::int64_t start = inside(number(0, 0)), stop = inside(number(1, size));
+  return {start, std::max<std::int64_t>(0, (stop - start + step - 1) / step), step};
+}
+
+/// python_variable_indexing.cpp: integers, slices, None and the ellipsis one after the other; tensors together at last.
+struct Indexed {
+  Tensor view;
+  std::vector<std::pair<int, Tensor>> indices;  // dimension of the view, the tensor of places
+};
+
+Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgument& argument) {
+  const std::vector<BoundArgument> parts =
+      argument.kind == Kind::kList ? argument.items : std::vector<BoundArgument>{argument};
+  int specified = 0;
+  for (const BoundArgument& part : parts) {
+    if (part.kind == Kind::kNone || part.kind == Kind::kEllipsis || part.kind == Kind::kBool) continue;
+    specified +=
+        RecordedCall::is_tensor(part) && call.tensor(part).dtype() == DType::kBool ? call.tensor(part).rank() : 1;
+  }
+  Indexed result{x, {}};
+  int dim = 0;
+  for (const BoundArgument& part : parts) {
+    switch (part.kind) {
+      case Kind::kInteger: result.view = select(result.view, dim); break;
+      case Kind::kSlice: {
+        const Cut cut = cut_of(call, part, result.view.size(dim));
+        if (cut.start != 0 || cut.length != result.view.size(dim) || cut.step != 1) {
+          result.view = slice(result.view, dim, cut.start, cut.length, cut.step);
+        }
+        ++dim;
+        break;
+      }
+      case Kind::kNone: result.view = unsqueeze(result.view, dim++); break;
+      case Kind::kEllipsis: dim += x.rank() - specified; break;
+      case Kind::kValue:
+      case Kind::kParameter:
+        result.indices.emplace_back(dim, call.tensor(part));
+        dim += call.tensor(part).dtype() == DType::kBool ? call.tensor(part).rank() : 1;
+        break;
+      case Kind::kList: call.refuse("a list of places"); break;
+      default: call.refuse("an index of an unknown kind");
+    }
+  }
+  return result;
+}
+
+void getitem_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  Indexed indexed = index_into(call, x, call.slot(1));
+  if (indexed.indices.empty()) {
+    const bool same = indexed.view.impl() == x.impl();
+    return call.returns(same ? slice(x, 0, 0, x.size(0)) : std::move(indexed.view));  // at::alias
+  }
+  call.returns(index(indexed.view, indexed.indices));
+}
+
+constexpr Operator kCopy{"aten::copy_"}, kFill{"aten::fill_"};
+
+void setitem_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const bool differentiated =
+      call.tape.grad_enabled && (x.requires_grad() || (call.is_tensor(2) && call.tensor(2).requires_grad()));
+  const Indexed indexed = index_into(call, x, call.slot(1));
+  if (differentiated) call.refuse("a tensor that is differentiated");
+  if (!call.is_tensor(2) || indexed.indices.empty()) {
+    x.tape().kernel(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
+                    static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
+    return;
+  }
+  index_put_in_place(indexed.view, call.tensor(2));
+}
+
+void select_row(RecordedCall& call) {
+  call.returns(select(call.tensor(0), call.dimension(1, call.tensor(0).rank(), 0)));
+}
+
+void narrow_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(slice(x, call.dimension(1, x.rank(), 0), call.integer(2), call.integer(3)));
+}
+
+void return_all(RecordedCall& call, std::vector<Tensor> parts) {
+  for (Tensor& part : parts) call.returns(std::move(part));
+}
+
+/// torch.split(x, size or sizes, dim): SplitBackward0 for one size, SplitWithSizesBackward0 for several.
+void split_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const int dim = call.dimension(2, x.rank(), 0);
+  std::vector<std::int64_t> sizes;
+  if (call.slot(1).kind == Kind::kList) {
+    sizes = call.integers(1);
+  } else {
+    const std::int64_t size = call.integer(1);
+    if (size <= 0) call.refuse("parts without elements");
+    for (std::int64_t left = x.size(dim); left > 0; left -= size) sizes.push_back(std::min(left, size));
+  }
+  return_all(call, split_with_sizes(x, dim, sizes));
+}
+
+void chunk_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const int dim = call.dimension(2, x.rank(), 0);
+  const std::int64_t size = ceil_div(x.size(dim), std::max<std::int64_t>(call.integer(1), 1));
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t left = x.size(dim); left > 0; left -= size) sizes.push_back(std::min(left, size));
+  return_all(call, split_with_sizes(x, dim, sizes));
+}
+
+void unbind_row(RecordedCall& call) {
+  return_all(call, unbind(call.tensor(0), call.dimension(1, call.tensor(0).rank(), 0)));
+}
+
+void contiguous_row(RecordedCall& call) {
+  const std::string_view format = call.text_or(1, "contiguous_format");
+  const Tensor& x = call.tensor(0);
+  if (format.ends_with("channels_last") && x.rank() == 4) {
+    const bool already = x.strides()[1] == 1 && x.strides()[3] == x.size(1) && x.strides()[2] == x.size(1) * x.size(3);
+    if (already) return call.returns(x);
+    // As .contiguous() of the images with their channels last.
+    const Tensor seen = permute(x, {0, 2, 3, 1});
+    return call.returns(permute(seen.is_contiguous() ? clone(seen) : contiguous(seen), {0, 3, 1, 2}));
+  }
+  call.returns(contiguous(x));
+}
+
+void clone_row(RecordedCall& call) { call.returns(clone(call.tensor(0))); }
+
+void detach_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(x.tape().detach(x));
+}
+
+/// x.to(…): the data type among its arguments, that of another tensor, or none.
+void to_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  std::optional<DType> dtype = call.dtype(2);
+  const auto look_at = [&](const BoundArgument& argument) {
+    if (argument.kind == Kind::kDType) dtype = static_cast<DType>(argument.integer);
+    if (RecordedCall::is_tensor(argument)) dtype = call.tensor(argument).dtype();
+  };
+  if (call.slot(1).kind == Kind::kList) {
+    for (const BoundArgument& argument : call.slot(1).items) look_at(argument);
+  } else {
+    look_at(call.slot(1));
+  }
+  if (call.has(3)) look_at(call.slot(3));
+  const bool copies = call.boolean_or(5, false);
+  if (copies && (!dtype || *dtype == x.dtype())) return call.returns(clone(x));
+  call.returns(dtype ? to_dtype(x, *dtype) : x);
+}
+
+template <DType dtype>
+void convert(RecordedCall& call) {
+  call.returns(to_dtype(call.tensor(0), dtype));
+}
+
+void type_as_row(RecordedCall& call) { call.returns(to_dtype(call.tensor(0), call.tensor(1).dtype())); }
+
+void cat_row(RecordedCall& call) {
+  std::vector<Tensor> parts = call.tensors(0);
+  if (parts.empty()) call.refuse("nothing");
+  // An empty tensor of one dimension is left out (TensorShape.cpp, legacy_cat_wrap_dim), but its type counts.
+  DType widest = parts.front().dtype();
+  bool differ = false;
+  for (const Tensor& part : parts) {
+    if (part.dtype() == widest) continue;
+    differ = true;
+    if (is_floating(part.dtype()) && (!is_floating(widest) || size_of(part.dtype()) >= size_of(widest))) {
+      widest = part.dtype();
+    }
+  }
+  std::vector<Tensor> whole;
+  for (const Tensor& part : parts) {
+    if (part.elements() > 0 || part.rank() > 1) whole.push_back(part);
+  }
+  if (whole.empty()) return call.returns(parts.front());
+  const int dim = call.dimension(1, whole.front().rank(), 0);
+  if (whole.size() == 1 && parts.size() == 2) return call.returns(cat_with_empty(whole.front(), widest));
+  if (differ) {
+    // autocast's "promote" list converts first; without it the kernel does.
+    for (Tensor& part : whole) part = to_dtype(part, widest);
+  }
+  parts.clear();
+  if (whole.size() == 2) return call.returns(cat(whole[0], whole[1], dim));
+  call.returns(concatenate(whole, dim));
+}
+
+void stack_row(RecordedCall& call) {
+  std::vector<Tensor> parts = call.tensors(0);
+  if (parts.empty()) call.refuse("nothing");
+  const int dim = call.dimension(1, parts.front().rank() + 1, 0);
+  for (Tensor& part : parts) part = unsqueeze(part, dim);
+  call.returns(parts.size() == 2 ? cat(parts[0], parts[1], dim) : concatenate(parts, dim));
+}
+
+void roll_row(RecordedCall& call) {
+  const std::size_t times = call.has(2) ? call.integers(2).size() : 1;
+  if (times == 2) return call.returns(roll(call.tensor(0)));
+  call.returns(roll_once(call.tensor(0)));
+}
+
+/// F.pad: sizes from the last dimension on, before and behind.
+void pad_row(RecordedCall& call) {
+  if (call.text_or(2, "constant") != "constant") call.refuse("another mode than constant");
+  const Tensor& x = call.tensor(0);
+  const std::vector<std::int64_t> sizes = call.integers(1);
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i + 1 < sizes.size(); i += 2) {
+    const int dim = x.rank() - 1 - static_cast<int>(i / 2);
+    shape[dim] += sizes[i] + sizes[i + 1];
+  }
+  call.returns(pad_to(x, shape));
+}
+
+void real_row(RecordedCall& call) { call.returns(view_as_real(call.tensor(0))); }
+void complex_row(RecordedCall& call) { call.returns(view_as_complex(call.tensor(0))); }
+
+/// x.repeat(*times): expanded to a strided view, and copied.
+void repeat_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const Shape times = call.shape(1);
+  call.returns(repeat(x, times));
+}
+
+void repeat_interleave_row(RecordedCall& call) {
+  if (call.is_tensor(1)) call.refuse("repeats that are a tensor");
+  const Tensor& x = call.tensor(0);
+  const std::int64_t times = call.integer(1);
+  const int dim = call.has(2) ? call.dimension(2, x.rank(), 0) : 0;
+  // TensorShape.cpp, repeat_interleave_symint with a number: unsqueeze, expand, clone, flatten.
+  const Tensor flat = call.has(2) ? x : reshape(x, {x.elements()});
+  Shape wide;
+  for (int i = 0; i < flat.rank(); ++i) {
+    wide.dims[static_cast<std::size_t>(wide.rank++)] = flat.size(i);
+    if (i == dim) wide.dims[static_cast<std::size_t>(wide.rank++)] = times;
+  }
+  Shape shape = flat.shape();
+  shape[dim] *= times;
+  const Tensor copied = contiguous_copy(expand(unsqueeze(flat, dim + 1), wide));
+  call.returns(reshape(copied, shape));
+}
+
+void flip_row(RecordedCall& call) { call.returns(flip(call.tensor(0))); }
+
+constexpr OperatorRow kRows[] = {
+    {"view", "input *shape", view_row},
+    {"reshape", "input *shape", reshape_row},
+    {"view_as", "input other", view_as_row},
+    {"reshape_as", "input other", reshape_as_row},
+    {"flatten", "input start_dim end_dim", flatten_row},
+    {"unflatten", "input dim sizes", unflatten_row},
+    {"transpose", "input dim0 dim1", transpose_row},
+    {"swapaxes", "input axis0 axis1", transpose_row},
+    {"swapdims", "input dim0 dim1", transpose_row},
+    {"t", "input", t_row},
+    {"T", "input", t_row},
+    {"mT", "input", mt_row},
+    {"permute", "input *dims", permute_row},
+    {"movedim", "input source destination", movedim_row},
+    {"moveaxis", "input source destination", movedim_row},
+    {"expand", "input *size", expand_row},
+    {"broadcast_to", "input *size", expand_row},
+    {"expand_as", "input other", expand_as_row},
+    {"unsqueeze", "input dim", unsqueeze_row},
+    {"squeeze", "input dim", squeeze_row},
+    {"__getitem__", "input index", getitem_row},
+    {"__setitem__", "input index value", setitem_row},
+    {"select", "input dim index", select_row},
+    {"narrow", "input dim start length", narrow_row},
+    {"split", "input split_size_or_sections dim", split_row},
+    {"split_with_sizes", "input split_sizes dim", split_row},
+    {"chunk", "input chunks dim", chunk_row},
+    {"unbind", "input dim", unbind_row},
+    {"contiguous", "input memory_format", contiguous_row},
+    {"clone", "input memory_format", clone_row},
+    {"detach", "input", detach_row},
+    {"to", "input *args dtype other non_blocking copy device memory_format", to_row},
+    {"type", "input *args dtype other non_blocking copy device memory_format", to_row},
+    {"cuda", "input *args dtype other non_blocking copy device memory_format", to_row},
+    {"float", "input memory_format", convert<DType::kFloat32>},
+    {"double", "input memory_format", convert<DType::kFloat64>},
+    {"half", "input memory_format", convert<DType::kFloat16>},
+    {"bfloat16", "input memory_format", convert<DType::kBFloat16>},
+    {"long", "input memory_format", convert<DType::kInt64>},
+    {"int", "input memory_format", convert<DType::kInt32>},
+    {"bool", "input memory_format", convert<DType::kBool>},
+    {"type_as", "input other", type_as_row},
+    {"cat", "tensors dim", cat_row},
+    {"concat", "tensors dim", cat_row},
+    {"stack", "tensors dim", stack_row},
+    {"roll", "input shifts dims", roll_row},
+    {"pad", "input pad mode value", pad_row},
+    {"view_as_real", "input", real_row},
+    {"view_as_complex", "input", complex_row},
+    {"repeat", "input *sizes", repeat_row},
+    {"tile", "input *dims", repeat_row},
+    {"repeat_interleave", "input repeats dim output_size", repeat_interleave_row},
+    {"flip", "input *dims", flip_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> view_rows() { return kRows; }
+
+}  // namespace memcalc
