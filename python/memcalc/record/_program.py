@@ -113,7 +113,9 @@ def _other_sizes(name: str, default: int, multiple: int, fixed: Mapping[str, lis
     if multiple > 1:
         steps = [n for n in (11, 7, 5, 3, 2, 13) if n * multiple != default]
         return [n * multiple for n in sorted(steps, key=lambda n: abs(n * multiple / default - 0.7))[:3]]
-    prime = lambda n: all(n % d for d in range(2, int(n**0.5) + 1))  # noqa: E731
+
+    def prime(n: int) -> bool: return all(n % d for d in range(2, int(n**0.5) + 1))
+
     found: list[int] = []
     for share in (0.65, 0.41, 0.29) if multiple == 1 else (0.65, 0.79, 1.3):  # longer ones for loops with few runs
         n = int(default * share)
@@ -136,7 +138,7 @@ def _points(defaults: Sizes, free: list[str], others: dict[str, list[int]]) -> l
 
 
 class _Recordings:
-    """Makes recordings, building the module where that is needed."""
+    """Makes recordings of a module, which is built once for each type of weights."""
 
     def __init__(self, make: Any, policies: dict[str, Any], loss: Any) -> None:
         self.make, self.policies, self.loss = make, policies, loss
@@ -535,10 +537,10 @@ def _folded(items: list[Json]) -> list[Json]:
         if match is None:
             blocks.append((None, 0, [item]))
             continue
-        head, number, tail = match.group(1), int(match.group(2)), match.group(3) or ""
-        inner = {**item, "name": tail}
-        if blocks and blocks[-1][0] == head and blocks[-1][1] == number: blocks[-1][2].append(inner)
-        else: blocks.append((head, number, [inner]))
+        start, index, tail = match.group(1), int(match.group(2)), match.group(3) or ""
+        entry = {**item, "name": tail}
+        if blocks and blocks[-1][0] == start and blocks[-1][1] == index: blocks[-1][2].append(entry)
+        else: blocks.append((start, index, [entry]))
     folded: list[Json] = []
     i = 0
     while i < len(blocks):

@@ -385,18 +385,19 @@ class Recorder(TorchFunctionMode):
         if fill is not None and len(outputs) == 1:
             with unset_fake_temporarily():
                 return [Known(torch.full(outputs[0].shape, fill, dtype=outputs[0].dtype))]
-        complete = all(info is not None and info.known is not None for info in infos)
-        if (infos and complete) or (not infos and last in _FACTORIES):
+        knowns = [info.known for info in infos if info is not None and info.known is not None]
+        if (infos and len(knowns) == len(infos)) or (not infos and last in _FACTORIES):
             made = self._compute(function, name, args, kwargs, must=False)
             if made is None: return None
-            origins = frozenset().union(*(info.known.origins for info in infos)) if infos else frozenset()
+            origins: frozenset[str] = frozenset().union(*(known.origins for known in knowns))
             found = tensors_in(made)
             if len(found) != len(outputs): return None
             return [Known(value, origins) if value.shape == out.shape else None for value, out in zip(found, outputs)]
         return self._by_policy(last, args, kwargs, outputs)
 
     def _by_policy(self, last: str, args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Known | None] | None:
-        allowed = lambda policy: self.policies.get(policy, True)  # noqa: E731
+        def allowed(policy: str) -> bool: return bool(self.policies.get(policy, True))
+
         with unset_fake_temporarily():
             if last in _PICKS and allowed("balanced_routing") and args and isinstance(args[0], torch.Tensor):
                 given = args[0]

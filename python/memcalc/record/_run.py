@@ -6,6 +6,7 @@ import gc
 import inspect
 import random
 import warnings
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
@@ -117,7 +118,7 @@ def _checkpointing_layers(module: torch.nn.Module) -> set[int]:
 
 def _state(module: torch.nn.Module) -> list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]:
     """Attributes of all parts, and the content of those that are dictionaries (hooks, buffers) or lists."""
-    return [(part, dict(vars(part)), [(item, copy.copy(item)) for item in vars(part).values() if isinstance(item, (dict, list))])
+    return [(part, dict(vars(part)), [(item, copy.copy(item)) for item in vars(part).values() if type(item) in (dict, OrderedDict, list)])
             for part in module.modules()]
 
 

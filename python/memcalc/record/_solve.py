@@ -76,10 +76,10 @@ def _text(terms: list[tuple[tuple[str, ...], Fraction]]) -> str:
     denominator = 1
     for _, c in terms: denominator = denominator * c.denominator // _gcd(denominator, c.denominator)
     for product, coefficient in terms:
-        c = int(coefficient * denominator)
-        if c == 0: continue
-        factors = [str(abs(c))] if abs(c) != 1 or not product else []
-        text += ("-" if c < 0 else "+" if text else "") + "*".join(factors + list(product))
+        whole = int(coefficient * denominator)
+        if whole == 0: continue
+        factors = [str(abs(whole))] if abs(whole) != 1 or not product else []
+        text += ("-" if whole < 0 else "+" if text else "") + "*".join(factors + list(product))
     text = text or "0"
     return text if denominator == 1 else f"({text})//{denominator}"
 
