@@ -147,6 +147,22 @@ def test_the_calls_of_a_bert_are_those_of_its_source():
 
 
 @transformers
+def test_construction_is_in_the_order_of_registration():
+    """RoBERTa's __init__ makes its position embeddings behind the norm and the buffers; a tied decoder is made too."""
+    import transformers as library
+    from memcalc.record import _sources
+
+    config = library.AutoConfig.for_model("roberta", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
+    source = _sources.transformers(config, "mlm", batch=8, sequence=64)
+    content = record(source.make, source.example, symbols=source.symbols, variants=source.variants[:1], name="roberta").to_dict()
+    check_schema(content)
+    names = [item["name"] for item in content["construction"] if "name" in item]
+    place = {name.rsplit("roberta.embeddings.", 1)[-1]: i for i, name in enumerate(names)}
+    assert place["LayerNorm.bias"] < place["position_ids"] < place["token_type_ids"] < place["position_embeddings.weight"]
+    assert "lm_head.decoder.weight" in names and "lm_head.decoder.weight" in content["tied"]
+
+
+@transformers
 def test_equal_layers_are_stored_once():
     sizes = [len(gzip.compress(of_transformers("llama", variants=1, num_hidden_layers=n).to_json().encode(), mtime=0))
              for n in (12, 24)]

@@ -118,6 +118,12 @@ def patched(recorder: Recorder) -> Iterator[None]:
             if buffer is not None: module._buffers[key] = change(buffer)
         return module
 
+    def registered(original: Any) -> Any:
+        def register(module: Any, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> None:
+            if not recorder.recording and tensor is not None: recorder.created.append((module, name))
+            original(module, name, tensor, *args, **kwargs)
+        return register
+
     def script_function(self: Any, *args: Any, **kwargs: Any) -> Any:
         original = getattr(self, "_torchdynamo_inline", None)
         return original(*args, **kwargs) if original is not None else script_call(self, *args, **kwargs)
@@ -139,6 +145,8 @@ def patched(recorder: Recorder) -> Iterator[None]:
     holders = [module for module in list(sys.modules.values()) if vars(module).get("checkpoint") is checkpointing]
     changes = [(torch.autograd.Function, "apply", classmethod(function_apply)),
                *((module, "checkpoint", checkpoint) for module in holders),
+               *((torch.nn.Module, name, registered(getattr(torch.nn.Module, name)))
+                 for name in ("register_parameter", "register_buffer")),
                (torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),
                (autocast, "__enter__", autocast_enter),
                (autocast, "__exit__", autocast_exit), (torch, "is_autocast_enabled", autocast_is_enabled),

@@ -505,6 +505,8 @@ def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str,
         if name in passing: entry["persistent"] = False
         if buffer.device.type != "cuda": entry["device"] = buffer.device.type
         described["buffers"].append(entry)
+    construction = _construction(recordings.built(precisions[0]).recorder, some)
+    if construction: described["construction"] = construction
     tied: dict[str, str] = {}
     first_name = {id(p): name for name, p in some.named_parameters()}
     for name, parameter in some.named_parameters(remove_duplicate=False):
@@ -518,6 +520,17 @@ def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str,
                   not any(True for _ in m.children()) and any(True for _ in m.parameters(recurse=False))))]
     described["modules"] = _folded(leaves)
     return described
+
+
+def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:
+    """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it."""
+    paths: dict[int, str] = {}
+    for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
+    seen = dict.fromkeys(paths[id(part)] + key for part, key in recorder.created
+                         if id(part) in paths and (key in part._parameters or key in part._buffers))
+    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
+    if any(name not in seen for name in names) or list(seen) == names: return []
+    return _folded([{"name": name} for name in seen])
 
 
 def _layers(module: torch.nn.Module) -> set[int]:

@@ -130,6 +130,7 @@ class Recorder(TorchFunctionMode):
         self.constants: list[dict[str, Json]] = []
         self.paths: dict[int, str] = {}
         self.layers: set[int] = set()
+        self.created: list[tuple[torch.nn.Module, str]] = []  # parameters and buffers as they were registered
         self.next = 0
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
