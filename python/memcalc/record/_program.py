@@ -1,4 +1,3 @@
-# mypy: disable-error-code="union-attr,no-untyped-call,assignment,comparison-overlap,arg-type"
 """A program: what `record` makes, and how it is written."""
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="union-attr,no-untyped-call,assignment,comparison-overlap,arg-type"
 """One forward pass, watched: calls of torch functions on numbered values, the deaths of Python variables, modules.
 
 Tensors are fake (no data, `cuda:0` without a card). Autograd is left out below the Python functions: a graph would keep

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="union-attr,no-untyped-call,assignment,comparison-overlap,arg-type"
 """Several recordings of one module as one: integers that differ by size become polynomials of the symbols, data types
 that differ by precision become `weights` or `compute`."""
 from __future__ import annotations
