@@ -450,6 +450,10 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   bind_sizes();
   choose_forward();
   make_parameters(b);
+  // A module that returns one tensor, or nothing that is called a loss: its first output is what backward starts from.
+  if (run.trains() && forward_->loss.empty() && forward_->outputs.empty()) {
+    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns nothing to start backward from");
+  }
   main_ = instance(forward_->function, "");
   for (const ProgramTensor& input : program_->inputs) {
     const bool passed =
@@ -552,11 +556,16 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);
   for (const std::int32_t value : forward_->outputs) {
     Tensor& tensor = values[static_cast<std::size_t>(value)];
-    if (!output.logits.defined()) {
+    if (run_.trains() && !output.loss.defined()) {
+      output.loss = std::move(tensor);
+    } else if (!output.logits.defined()) {
       output.logits = std::move(tensor);
     } else {
       output.others.push_back(std::move(tensor));
     }
+  }
+  if (run_.trains() && (!output.loss.defined() || output.loss.elements() != 1 || !output.loss.requires_grad())) {
+    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns no loss, a differentiated scalar");
   }
   return output;
 }
