@@ -18,8 +18,9 @@ MEMCALC_FUZZ_TARGET(operator_timings) {
     for (const memcalc::OperatorTiming& timing : memcalc::read_operator_timings(std::string(text), "rows.jsonl")) {
       double seconds = 0;
       for (const memcalc::Kernel& kernel : timing.kernels) {
-        seconds += kernel.collective != memcalc::Collective::kNone ? memcalc::collective_seconds(kernel, device, {})
-                                                                   : memcalc::kernel_seconds(kernel, device, {});
+        const auto* communication = kernel.as<memcalc::work::Communication>();
+        seconds += communication != nullptr ? memcalc::collective_seconds(*communication, device, {})
+                                            : memcalc::kernel_seconds(kernel, device, {});
       }
       if (!std::isfinite(std::log(seconds / timing.seconds))) std::abort();
     }

@@ -53,11 +53,11 @@ std::string dump(const Trace& trace, std::size_t first_event) {
 }
 
 void TapeBench::warm_up() {
-  const Phase before = std::exchange(tape.phase, Phase::kForward);
-  tape.use_cublas(true);
-  tape.phase = Phase::kBackward;
-  tape.use_cublas(true);
-  tape.phase = before;
+  const Phase before = std::exchange(tape.moment.phase, Phase::kForward);
+  tape.memory.use_cublas(true);
+  tape.moment.phase = Phase::kBackward;
+  tape.memory.use_cublas(true);
+  tape.moment.phase = before;
 }
 
 Tensor TapeBench::input(const Shape& shape, DType dtype, bool needs_gradient) {
@@ -73,19 +73,19 @@ Tensor TapeBench::strided_input(const Shape& shape, const Shape& strides, DType 
     source_.impl()->requires_grad = true;
   }
   const Tensor* inputs[] = {&source_};
-  Node* node = tape.record(kInput, capture, inputs, 1);
+  Node* node = tape.autograd.record(kInput, capture, inputs, 1);
   node->attributes[kCaptures] = reinterpret_cast<std::int64_t>(&gradients);  // NOLINT
   node->attributes[kIndex] = static_cast<std::int64_t>(gradients.size());
   gradients.emplace_back();
-  tape.set_history(node, tensor);
+  tape.autograd.set_history(node, tensor);
   return tensor;
 }
 
 std::vector<Bytes> TapeBench::requests() const {
   std::vector<Bytes> result;
-  for (std::size_t i = first_event_; i < tape.trace.events.size(); ++i) {
-    const Event& event = tape.trace.events[i];
-    const Bytes bytes = tape.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+  for (std::size_t i = first_event_; i < tape.memory.trace.events.size(); ++i) {
+    const Event& event = tape.memory.trace.events[i];
+    const Bytes bytes = tape.memory.trace.blocks[static_cast<std::size_t>(event.block)].requested;
     result.push_back(event.kind == EventKind::kFree ? -bytes : bytes);
   }
   return result;
@@ -96,9 +96,9 @@ void TapeBench::backward(const Tensor& output, Tensor gradient) {
     gradient = tape.empty_strided(output.shape(), output.strides(), output.dtype(), kGradient);
   }
   start();
-  const Phase before = std::exchange(tape.phase, Phase::kBackward);
-  tape.backward(output, gradient);
-  tape.phase = before;
+  const Phase before = std::exchange(tape.moment.phase, Phase::kBackward);
+  tape.autograd.backward(output, gradient);
+  tape.moment.phase = before;
   held_.push_back(std::move(gradient));
 }
 

@@ -29,10 +29,10 @@ class TapeBench {
   [[nodiscard]] Tensor strided_input(const Shape& shape, const Shape& strides, DType dtype = DType::kFloat32,
                                      bool needs_gradient = true);
   /// What comes from here on is in requests() and events().
-  void start() { first_event_ = tape.trace.events.size(); }
+  void start() { first_event_ = tape.memory.trace.events.size(); }
   /// Bytes, negative for a free.
   [[nodiscard]] std::vector<Bytes> requests() const;
-  [[nodiscard]] std::string events() const { return dump(tape.trace, first_event_); }
+  [[nodiscard]] std::string events() const { return dump(tape.memory.trace, first_event_); }
   /// What autograd.grad requests and frees, the gradient of `output` not counted: it has the output's layout, or
   /// `gradient` is given.
   void backward(const Tensor& output, Tensor gradient = {});

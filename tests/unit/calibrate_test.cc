@@ -42,9 +42,11 @@ TEST(Calibrate, ReadsASweep) {
       "{\"kind\": \"softmax\", \"op\": \"softmax_bwd\", \"dtype\": \"fp32\", \"rows\": 8, \"h\": 16, \"ms\": 0.1}\n";
   const std::vector<OperatorTiming> timings = read_operator_timings(rows, "rows");
   ASSERT_EQ(timings.size(), 2);
-  EXPECT_EQ(timings[0].kernels.at(0).m, 768);  // dW[N, K] = g^T[N, M] x[M, K]
-  EXPECT_EQ(timings[0].kernels.at(0).k, 64);
-  EXPECT_EQ(timings[0].kernels.at(0).transposed, Transposed::kFirst);
+  const auto* product = timings[0].kernels.at(0).as<work::Product>();
+  ASSERT_NE(product, nullptr);
+  EXPECT_EQ(product->m, 768);  // dW[N, K] = g^T[N, M] x[M, K]
+  EXPECT_EQ(product->k, 64);
+  EXPECT_EQ(product->transposed, Transposed::kFirst);
   EXPECT_EQ(timings[1].kernels.size(), 2);  // the product of gradient and result, then the kernel itself
   EXPECT_THROW((void)read_operator_timings("{\"kind\": \"gemm\", \"dtype\": \"bf16\"}\n", "rows"), Error);
 }

@@ -127,31 +127,30 @@ TEST_F(CheckpointTest, TheRecomputationHasAnAutocastCacheOfItsOwn) {
   const Tensor weight = tape_.parameter(kSquare, DType::kFloat32);
   const Tensor x = bench_.input(kSquare, DType::kBFloat16);
   bench_.warm_up();
-  tape_.autocast = DType::kBFloat16;
+  std::optional<Autocasting> region(std::in_place, tape_.modes.autocast, DType::kBFloat16);
   bench_.start();
   const Tensor y =
       run_checkpointed({x}, 1, [&weight](const KeptTensors& kept) { return gelu(linear(kept[0], weight, {})); });
   EXPECT_EQ(bench_.events(), "+2048 _to_copy; +2048 mm; +2048 gelu; -2048");
-  tape_.autocast.reset();
-  tape_.clear_cast_cache();
+  region.reset();
   bench_.backward(y);
-  EXPECT_FALSE(tape_.autocast.has_value());
+  EXPECT_FALSE(tape_.modes.autocast.is_on());
   EXPECT_EQ(bench_.events().substr(0, 25), "+2048 _to_copy; +2048 mm;") << "the weight is cast again";
 }
 
 TEST_F(CheckpointTest, RecomputedNodesAreMarked) {
-  tape_.record_kernels = true;
+  tape_.kernels.recording = true;
   const Tensor x = bench_.input(kSquare);
   const Tensor y = run_checkpointed({x}, 1, region);
   const auto operators = [this](bool recomputed) {  // without the work of the host alone
-    return std::count_if(tape_.kernels.begin(), tape_.kernels.end(), [recomputed](const Kernel& kernel) {
-      return kernel.recomputed == recomputed && !host_work_of(kernel);
+    return std::count_if(tape_.kernels.list().begin(), tape_.kernels.list().end(), [recomputed](const Kernel& kernel) {
+      return kernel.recomputed == recomputed && !kernel.as<work::OfHost>();
     });
   };
   ASSERT_EQ(operators(false), 3);
   bench_.backward(y);
   EXPECT_EQ(operators(true), 3) << "neg, gelu, relu";
-  EXPECT_FALSE(tape_.recomputing);
+  EXPECT_FALSE(tape_.moment.recomputing);
 }
 
 }  // namespace

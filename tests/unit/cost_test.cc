@@ -84,6 +84,7 @@ TEST(Cost, AfterASynchronizationTheQueueIsEmpty) {
   KernelList list = repeated(10, 1e9);
   Kernel wait = kernel(0);
   wait.kind = KernelKind::kSynchronize;
+  wait.work = work::Wait{};
   list.push_back(wait);
   // The card idles while the host issues the first kernel after it: 10 us for .item() itself, 10 us for the kernel.
   const StepTime time = cost(list, device(), rates());
@@ -132,18 +133,17 @@ TEST(Cost, TheHostKeepsItsLeadOverMicroBatchesThatAreNotExecuted) {
 
 TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   Kernel reduced = kernel(0, Phase::kBackward);
-  reduced.collective = Collective::kReduceScatter;
   reduced.stream = CudaStream::kReduceScatter;
-  reduced.collective_bytes = 4e7;  // of 2 ranks: half crosses 1e11 B/s in 0.2 ms
-  reduced.group_size = 2;
+  // Of 2 ranks: half crosses 1e11 B/s in 0.2 ms.
+  reduced.work = work::Communication{.kind = Collective::kReduceScatter, .bytes = 4e7, .ranks = 2};
   KernelList list;
   list.push_back(reduced);
   for (int i = 0; i < 10; ++i) list.push_back(kernel(1e9, Phase::kBackward));
   list.push_back(kernel(1e6, Phase::kOptimizer));
   EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6, 1e-8);
-  list[0].collective = Collective::kAllGather;
   list[0].stream = CudaStream::kAllGather;
-  list[0].collective_bytes = 4e11;  // 2 s: longer than what runs before it
+  // 2 s: longer than what runs before it.
+  list[0].work = work::Communication{.kind = Collective::kAllGather, .bytes = 4e11, .ranks = 2};
   EXPECT_GT(seconds_of(cost(list, device(), rates()), TimeClass::kCommunication), 1.9);
 }
 
@@ -163,18 +163,16 @@ TEST(Cost, TheQueueHoldsSoManyLaunchesOfOneOperator) {
 TEST(Cost, HostWorkTakesTheHostAndNothingOfTheCard) {
   DeviceRates slow = rates();
   slow.host.trainer_tensor_us = 3;
-  Kernel work = kernel(0);
-  work.kind = KernelKind::kPartOfPrevious;
-  work.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kTrainerTensor)];
-  work.m = 100;
-  EXPECT_EQ(host_work_of(work), HostWork::kTrainerTensor);
-  EXPECT_NEAR(host_seconds(work, slow.host), 300e-6, 1e-12);
+  Kernel python = kernel(0);
+  python.kind = KernelKind::kPartOfPrevious;
+  python.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kTrainerTensor)];
+  python.work = work::OfHost{.what = HostWork::kTrainerTensor, .times = 100};
+  EXPECT_NEAR(host_seconds(python, slow.host), 300e-6, 1e-12);
   KernelList list = repeated(1, 1e6);
-  list.push_back(work);
+  list.push_back(python);
   const StepTime time = cost(list, device(), slow);
   EXPECT_NEAR(time.step_seconds, 310e-6, 1e-9);
   EXPECT_EQ(time.kernels, 1);
-  EXPECT_EQ(host_work_of(kernel(1e6)), std::nullopt);
 }
 
 // Python of 2 us a tensor, then 4 passes over 100 tensors of 1 us each: the card, 1 ms long, starts with the first.
@@ -186,16 +184,17 @@ TEST(Cost, TheCardStartsWithTheFirstPassOverAList) {
   Kernel loop = kernel(0, Phase::kOptimizer);
   loop.kind = KernelKind::kPartOfPrevious;
   loop.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kOptimizerTensor)];
-  loop.m = 100;
+  loop.work = work::OfHost{.what = HostWork::kOptimizerTensor, .times = 100};
   Kernel step = kernel(1e9, Phase::kOptimizer);
   step.kind = KernelKind::kMultiTensor;
   step.elements = 1e9 / 4 / 4;  // float32
-  step.m = 100;
+  step.work = work::TensorList{.tensors = 100};
   KernelList list;
   list.push_back(loop);
   list.push_back(step);
   Kernel wait = kernel(0);
   wait.kind = KernelKind::kSynchronize;
+  wait.work = work::Wait{};
   list.push_back(wait);
   const double issuing = 10e-6 + 400e-6;
   EXPECT_NEAR(host_seconds(step, slow.host), issuing, 1e-12);
@@ -207,11 +206,11 @@ TEST(Cost, TheHostWaitsForAnEarlierKernel) {
   KernelList list = repeated(2, 1e9);
   Kernel wait = kernel(0);
   wait.kind = KernelKind::kSynchronize;
-  wait.m = 1;
+  wait.work = work::Wait{.kernels = 1};
   list.push_back(wait);
   const double limited = cost(list, device(), rates()).step_seconds;
   EXPECT_NEAR(limited, 2e-3, 1e-6) << "the second kernel runs meanwhile";
-  list[2].m = 2;
+  list[2].work = work::Wait{.kernels = 2};
   EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 2e-3 + 10e-6, 1e-6) << "now the card runs dry";
 }
 
@@ -219,10 +218,9 @@ TEST(Cost, AKernelIsSlowerBesideACollective) {
   DeviceRates shared = rates();
   shared.link.memory_contention = 0.2;
   Kernel reduced = kernel(0, Phase::kBackward);
-  reduced.collective = Collective::kReduceScatter;
   reduced.stream = CudaStream::kReduceScatter;
-  reduced.collective_bytes = 1e9;  // of 2 ranks over 1e11 B/s: 5 ms
-  reduced.group_size = 2;
+  // Of 2 ranks over 1e11 B/s: 5 ms.
+  reduced.work = work::Communication{.kind = Collective::kReduceScatter, .bytes = 1e9, .ranks = 2};
   KernelList list;
   list.push_back(reduced);
   for (int i = 0; i < 10; ++i) list.push_back(kernel(1e9, Phase::kBackward));
@@ -239,11 +237,11 @@ TEST(Cost, CopiesTakeTheBusAndPageableOnesTheHostToo) {
   Kernel copy = kernel(1e8);
   copy.kind = KernelKind::kCopyToHost;
   copy.operator_class = OperatorClass::kMovement;
-  copy.flag = true;
+  copy.work = work::HostCopy{.pinned = true};
   KernelList list = repeated(1, 1e6);
   list.push_back(copy);
   EXPECT_NEAR(seconds_of(cost(list, device(), bus), TimeClass::kMovement), 10e-3, 1e-9);
-  list[1].flag = false;
+  list[1].work = work::HostCopy{.pinned = false};
   const StepTime time = cost(list, device(), bus);
   EXPECT_NEAR(seconds_of(time, TimeClass::kMovement), 20e-3, 1e-9);
   EXPECT_NEAR(seconds_of(time, TimeClass::kHost), 10e-6, 1e-9) << "nothing is queued when the copy is done";
@@ -259,10 +257,8 @@ TEST(Cost, RanksWaitForTheSlowestHost) {
   KernelList list = repeated(100, 1e6);  // 1 us each; the host takes 10
   const double alone = cost(list, device(), rates()).step_seconds;
   Kernel reduced = kernel(0, Phase::kBackward);
-  reduced.collective = Collective::kReduceScatter;
   reduced.stream = CudaStream::kReduceScatter;
-  reduced.collective_bytes = 1;
-  reduced.group_size = 4;
+  reduced.work = work::Communication{.kind = Collective::kReduceScatter, .bytes = 1, .ranks = 4};
   list.push_back(reduced);
   EXPECT_NEAR(cost(list, device(), rates()).step_seconds, slowest_of(4, 0.2) * alone, 0.02 * alone);
 }
@@ -275,9 +271,9 @@ TEST(Cost, OptimizersOverDTensorsCostMore) {
   Kernel list_kernel = kernel(4e3, Phase::kOptimizer);
   list_kernel.kind = KernelKind::kMultiTensor;
   list_kernel.elements = 1000;  // float32: one pass
-  list_kernel.m = 5;
+  list_kernel.work = work::TensorList{.tensors = 5};
   EXPECT_NEAR(host_seconds(list_kernel, sharded.host), (10 + 5 * 1) * 1e-6, 1e-12);
-  list_kernel.flag = true;
+  list_kernel.work = work::TensorList{.tensors = 5, .of_dtensors = true};
   EXPECT_NEAR(host_seconds(list_kernel, sharded.host), (10 + 5 * 10) * 1e-6, 1e-12);
   list_kernel.launches = 4;
   EXPECT_NEAR(host_seconds(list_kernel, sharded.host), 4 * 50 * 1e-6, 1e-12);
@@ -289,7 +285,7 @@ TEST(Attention, WithoutKeysTakesItsLaunch) {
   nothing.dtype = DType::kBFloat16;
   AttentionRates attention;
   attention.launch_us = 2;
-  EXPECT_NEAR(attention_seconds(nothing, device(), attention), 2e-6, 1e-12);
+  EXPECT_NEAR(attention_seconds(nothing, {}, device(), attention), 2e-6, 1e-12);
 }
 
 TEST(Cost, ClassesSumToTheStep) {
@@ -308,35 +304,29 @@ TEST(Cost, ClassesSumToTheStep) {
 TEST(Collectives, BetweenHostsByHand) {
   LinkRates link = rates().link;
   link.network_bytes_per_second = 10e9;
-  Kernel gather = kernel(0);
-  gather.collective = Collective::kAllGather;
-  gather.collective_bytes = 1e9;
-  gather.group_size = 16;
+  work::Communication gather{.kind = Collective::kAllGather, .bytes = 1e9, .ranks = 16};
   EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 80e9, 1e-9);
-  gather.k = 2;  // every second rank: 4 of a host's 8
+  gather.distance = 2;  // every second rank: 4 of a host's 8
   EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 40e9, 1e-9);
-  gather.k = 8;
+  gather.distance = 8;
   EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
   link.network_us = 5;  // 15 times it leaves a host
   EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9 + 15 * 5e-6, 1e-9);
-  Kernel message = gather;
-  message.collective = Collective::kSend;
-  message.group_size = 2;
+  work::Communication message = gather;
+  message.kind = Collective::kSend;
+  message.ranks = 2;
   EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 10e9 + 5e-6, 1e-9);
-  message.k = 1;  // neighbours
+  message.distance = 1;  // neighbours
   EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
 }
 
 TEST(Collectives, RingsByHand) {
-  Kernel all_reduce = kernel(0);
-  all_reduce.collective = Collective::kAllReduce;
-  all_reduce.collective_bytes = 1e9;
-  all_reduce.group_size = 4;
+  work::Communication all_reduce{.kind = Collective::kAllReduce, .bytes = 1e9, .ranks = 4};
   // 2 (n - 1) / n of 1 GB over 100 GB/s: 15 ms.
   EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 15e-3, 1e-9);
-  all_reduce.collective = Collective::kAllGather;
+  all_reduce.kind = Collective::kAllGather;
   EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 7.5e-3, 1e-9);
-  all_reduce.group_size = 1;
+  all_reduce.ranks = 1;
   EXPECT_EQ(collective_seconds(all_reduce, device(), rates().link), 0);
 }
 
@@ -346,14 +336,11 @@ TEST(Softmax, LongRowsAreReadAgain) {
   const auto seconds = [](std::int64_t rows, std::int64_t length, bool backward) {
     Kernel softmax = kernel(static_cast<double>(rows * length * 4 * (backward ? 3 : 2)));
     softmax.kind = KernelKind::kRowwise;
-    softmax.flag = true;
-    softmax.backward = backward;
-    softmax.m = rows;
-    softmax.n = length;
     DeviceRates cached = rates();
     cached.softmax = cached.vectorized;
     cached.cache = {.bytes = 50e6, .read_share = 0.4, .source = ""};
-    return softmax_seconds(softmax, device(), cached);
+    return softmax_seconds(softmax, {.count = rows, .width = length, .softmax = true, .backward = backward}, device(),
+                           cached);
   };
   EXPECT_NEAR(seconds(10'000, 1'000, false), 80e-6, 1e-12);
   EXPECT_NEAR(seconds(10, 1'000'000, false), 160e-6, 1e-12);
@@ -381,39 +368,31 @@ TEST(MemoryScaling, ByHand) {
 
 // 256 x 128 tiles without prologue: one wave of 100 tiles of 2 * 256 * 128 * 4096 FLOPs each on 1/100 of 1 PFLOP/s.
 TEST(Products, OneWaveByHand) {
-  Kernel product = kernel(0);
-  product.kind = KernelKind::kMatrixProduct;
-  product.dtype = DType::kBFloat16;
-  product.m = 2560;
-  product.n = 1280;
-  product.k = 4096;
-  product.batch = 1;
+  Kernel of_product = kernel(0);
+  of_product.dtype = DType::kBFloat16;
+  work::Product product{.batch = 1, .m = 2560, .n = 1280, .k = 4096};
   ProductRates r;
   r.launch_us = 0;
   r.tile_us = 1e-9;
   r.ragged = 1;
   r.narrow = 1;  // no smaller tile pays
-  EXPECT_NEAR(product_seconds(product, device(), r), 2.0 * 256 * 128 * 4096 / 1e13, 1e-9);
+  EXPECT_NEAR(product_seconds(of_product, product, device(), r), 2.0 * 256 * 128 * 4096 / 1e13, 1e-9);
   product.m += 1;  // a second wave for one row of tiles
-  EXPECT_GT(product_seconds(product, device(), r), 1.3 * 2.0 * 256 * 128 * 4096 / 1e13);
+  EXPECT_GT(product_seconds(of_product, product, device(), r), 1.3 * 2.0 * 256 * 128 * 4096 / 1e13);
 }
 
 TEST(Products, OddRowsLoseTheTensorMemoryAccelerator) {
-  Kernel product = kernel(0);
-  product.kind = KernelKind::kMatrixProduct;
-  product.dtype = DType::kBFloat16;
-  product.m = 8192;
-  product.n = 50304;
-  product.k = 768;
-  product.transposed = Transposed::kSecond;
+  Kernel of_product = kernel(0);
+  of_product.dtype = DType::kBFloat16;
+  work::Product product{.m = 8192, .n = 50304, .k = 768, .transposed = Transposed::kSecond};
   ProductRates r;
   r.misaligned = 0.1;
   r.half_misaligned = 0.3;
-  const double aligned = product_seconds(product, device(), r);
+  const double aligned = product_seconds(of_product, product, device(), r);
   product.n = 50257;  // GPT-2's vocabulary
-  EXPECT_GT(product_seconds(product, device(), r), 5 * aligned);
+  EXPECT_GT(product_seconds(of_product, product, device(), r), 5 * aligned);
   product.n = 30522;  // BERT's
-  EXPECT_LT(product_seconds(product, device(), r), 4 * aligned);
+  EXPECT_LT(product_seconds(of_product, product, device(), r), 4 * aligned);
 }
 
 }  // namespace

@@ -91,12 +91,12 @@ TEST(GroupedMm, OtherTypesAndCardsLoopOverTheGroups) {
 
 TEST(GroupedMm, EveryRowIsMultipliedOnce) {
   TapeBench bench;
-  bench.tape.record_kernels = true;
+  bench.tape.kernels.recording = true;
   const Tensor x = bench.input({64, 32}, kBfloat), weight = bench.input({8, 32, 16}, kBfloat);
   const Tensor y = grouped_mm(x, weight, bench.input({8}, DType::kInt32, false));
   bench.backward(y);
   ASSERT_EQ(bench.tape.kernels.size(), 3U);
-  for (const Kernel& kernel : bench.tape.kernels) {
+  for (const Kernel& kernel : bench.tape.kernels.list()) {
     EXPECT_EQ(kernel.operator_class, OperatorClass::kContraction);
     EXPECT_EQ(kernel.flops, 2.0 * 64 * 32 * 16);
     EXPECT_EQ(kernel.bytes, 2.0 * (64 * (32 + 16) + 8 * 32 * 16));
@@ -237,7 +237,7 @@ TEST(Reductions, SumOverADimensionIsFloat32UnderAutocast) {
   const auto call = [](bool autocast) {
     return [=](TapeBench& bench) {
       const Tensor x = bench.input({64, 2, 16}, kBfloat);
-      if (autocast) bench.tape.autocast = kBfloat;
+      if (autocast) bench.tape.modes.autocast.dtype = kBfloat;
       bench.start();
       return sum_over(x, 1, false);
     };

@@ -62,7 +62,7 @@ Peaks peaks_of(const ModelSpec& model, const RunSpec& run, std::int64_t most_lay
   Tape tape(device);
   const std::unique_ptr<Model> built = build_model(model, run, tape, DType::kBFloat16);
   const InferenceCalls calls = run_inference(tape, *built, run, model.model_type, most_layer_tokens);
-  const ReplayResult result = replay(tape.trace, {.peaks_from = calls.second_call});
+  const ReplayResult result = replay(tape.memory.trace, {.peaks_from = calls.second_call});
   return {result.exact_peak, result.peak_allocated, result.peak_reserved};
 }
 

@@ -18,7 +18,7 @@ constexpr Bytes kTokenBytes = kBatch * kHeads * kDim * 2;  // one token's keys, 
 
 class KvCache : public ::testing::Test {
  protected:
-  KvCache() : tape_(device()) { tape_.grad_enabled = false; }
+  KvCache() : tape_(device()) {}
 
   static const DeviceSpec& device() {
     static const DeviceSpec spec = SpecRegistry(test::specs_dir().string()).device("h100-sxm");
@@ -40,18 +40,20 @@ class KvCache : public ::testing::Test {
   }
   /// Bytes of the cache's category that are alive.
   [[nodiscard]] Bytes alive() const {
-    std::vector<bool> live(tape_.trace.blocks.size());
-    for (const Event& event : tape_.trace.events) {
+    std::vector<bool> live(tape_.memory.trace.blocks.size());
+    for (const Event& event : tape_.memory.trace.events) {
       live[static_cast<std::size_t>(event.block)] = event.kind == EventKind::kAllocate;
     }
     Bytes sum = 0;
     for (std::size_t i = 0; i < live.size(); ++i) {
-      if (live[i] && tape_.trace.blocks[i].category == Category::kKeyValueCache) sum += tape_.trace.blocks[i].requested;
+      if (live[i] && tape_.memory.trace.blocks[i].category == Category::kKeyValueCache)
+        sum += tape_.memory.trace.blocks[i].requested;
     }
     return sum;
   }
 
   Tape tape_;
+  NoGrad no_grad_{tape_.modes};
 };
 
 TEST_F(KvCache, GrowsByACopyInEveryPass) {
@@ -75,14 +77,14 @@ TEST_F(KvCache, GrowsByACopyInEveryPass) {
 TEST_F(KvCache, OneCopyAtATime) {
   KeyValueCache cache;
   pass(cache, 4, 100);
-  const std::size_t first = tape_.trace.events.size();
+  const std::size_t first = tape_.memory.trace.events.size();
   Tensor key = states(1), value = states(1);
   cache.rewind();
   cache.update(key, value);
   std::vector<Bytes> blocks;
-  for (std::size_t i = first + 2; i < tape_.trace.events.size(); ++i) {
-    const Event& event = tape_.trace.events[i];
-    const Bytes bytes = tape_.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+  for (std::size_t i = first + 2; i < tape_.memory.trace.events.size(); ++i) {
+    const Event& event = tape_.memory.trace.events[i];
+    const Bytes bytes = tape_.memory.trace.blocks[static_cast<std::size_t>(event.block)].requested;
     blocks.push_back(event.kind == EventKind::kAllocate ? bytes : -bytes);
   }
   const Bytes old = 100 * kTokenBytes, grown = 101 * kTokenBytes;
@@ -105,9 +107,9 @@ TEST_F(KvCache, WindowKeepsOneTokenLess) {
 TEST_F(KvCache, ReorderingCopiesEveryLayer) {
   KeyValueCache cache;
   pass(cache, 2, 5);
-  const std::size_t first = tape_.trace.blocks.size();
+  const std::size_t first = tape_.memory.trace.blocks.size();
   cache.reorder();
-  EXPECT_EQ(tape_.trace.blocks.size() - first, 4U);
+  EXPECT_EQ(tape_.memory.trace.blocks.size() - first, 4U);
   EXPECT_EQ(alive(), 2 * 2 * 5 * kTokenBytes);
 }
 
@@ -132,10 +134,10 @@ TEST_F(KvCache, CrossAttentionIsReadAfterTheFirstPass) {
   cache.rewind();
   ASSERT_TRUE(cache.is_filled());
   Tensor key, value;
-  const std::size_t events = tape_.trace.events.size();
+  const std::size_t events = tape_.memory.trace.events.size();
   cache.read(key, value);
   EXPECT_EQ(key.size(2), 6);
-  EXPECT_EQ(tape_.trace.events.size(), events) << "reading asks for nothing";
+  EXPECT_EQ(tape_.memory.trace.events.size(), events) << "reading asks for nothing";
 }
 
 }  // namespace

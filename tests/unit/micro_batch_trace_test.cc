@@ -23,7 +23,7 @@ class Loop {
   void run(const PipelineStep& step) {
     const Bytes size = 512 * (step.chunk + 1);
     if (step.action == PipelineAction::kForward) {
-      tape_.scratch(size, kScratch);
+      tape_.memory.scratch(size, kScratch);
       kept_[{step.chunk, step.micro_batch}] = tape_.empty({size}, DType::kUInt8, kForward);
       return;
     }
@@ -62,11 +62,11 @@ std::string events_of(const Pipeline& pipeline, std::int64_t stage, std::int32_t
   trace.stitch(pipeline_steps(pipeline, stage));
   std::map<BlockId, int> names;
   std::string text;
-  for (const Event& event : bench.tape.trace.events) {
+  for (const Event& event : bench.tape.memory.trace.events) {
     const auto [name, is_new] = names.emplace(event.block, static_cast<int>(names.size()));
     text += event.kind == EventKind::kAllocate ? " +" : " -";
     text += std::to_string(name->second) + ":" +
-            std::to_string(bench.tape.trace.blocks[static_cast<std::size_t>(event.block)].requested);
+            std::to_string(bench.tape.memory.trace.blocks[static_cast<std::size_t>(event.block)].requested);
   }
   return text;
 }

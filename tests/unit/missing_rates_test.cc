@@ -45,7 +45,7 @@ Kernel product(DType dtype, bool tf32 = false, KernelKind kind = KernelKind::kMa
   kernel.op = &kOp;
   kernel.kind = kind;
   kernel.dtype = dtype;
-  kernel.flag = tf32;
+  kernel.work = work::Product{.tf32 = tf32};
   return kernel;
 }
 
@@ -110,12 +110,11 @@ TEST(MissingRates, OfTypesThatTheCardHasNoUnitsFor) {
 TEST(MissingRates, OfTheWayBetweenCards) {
   DeviceSpec device = card(9, 0);
   Kernel all_reduce = product(DType::kFloat32);
-  all_reduce.collective = Collective::kAllReduce;
-  all_reduce.group_size = 2;
+  all_reduce.work = work::Communication{.kind = Collective::kAllReduce, .ranks = 2};
   EXPECT_EQ(missing(all_reduce, device), Names{});
   device.pcie_bytes_per_second = 0;
   EXPECT_EQ(missing(all_reduce, device), Names{"bytes/s between cards (NVLink or PCIe)"});
-  all_reduce.group_size = 1;
+  all_reduce.work = work::Communication{.kind = Collective::kAllReduce, .ranks = 1};
   EXPECT_EQ(missing(all_reduce, device), Names{});
 }
 
@@ -137,10 +136,9 @@ TEST(Tf32, RunsAsFloat32WhereTheCardHasNone) {
   DeviceRates rates;
   rates.tf32.plain = 0.1;
   const DeviceSpec turing = card(7, 5);
-  Kernel tf32 = product(DType::kFloat32, true);
-  tf32.m = tf32.n = tf32.k = 4096;
-  Kernel fp32 = tf32;
-  fp32.flag = false;
+  Kernel tf32 = product(DType::kFloat32, true), fp32 = product(DType::kFloat32, false);
+  tf32.work = work::Product{.m = 4096, .n = 4096, .k = 4096, .tf32 = true};
+  fp32.work = work::Product{.m = 4096, .n = 4096, .k = 4096, .tf32 = false};
   EXPECT_EQ(kernel_seconds(tf32, turing, rates), kernel_seconds(fp32, turing, rates));
   EXPECT_EQ(peak_flops(tf32, turing), turing.fp32_flops_per_second);
   EXPECT_EQ(peak_flops(tf32, card(8, 0)), 5e13);

@@ -124,9 +124,9 @@ TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
   OptimizerSteps paged(bench_.tape,
                        RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = Optimizer::kPagedAdamW}}, {all()});
   EXPECT_EQ(step_of(paged), "");
-  EXPECT_EQ(bench_.tape.managed_bytes, 800000);
+  EXPECT_EQ(bench_.tape.memory.managed_bytes, 800000);
   (void)step_of(paged);
-  EXPECT_EQ(bench_.tape.managed_bytes, 800000) << "made once";
+  EXPECT_EQ(bench_.tape.memory.managed_bytes, 800000) << "made once";
 }
 
 // AdEMAMix's scales come first, and its first state holds two averages (ademamix.py).

@@ -267,7 +267,7 @@ TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {
       tensor(kMiB / 2, DType::kBFloat16), tensor(3 * kMiB, DType::kFloat32)};
   EXPECT_THAT(bucket_assignment(tensors, std::array{kFirstBucketBytes, kBucketBytes}),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4), ElementsAre(6), ElementsAre(5)));
-  tape.stop();
+  tape.memory.stop();
 }
 
 RunOptions adapters_under_ddp() {

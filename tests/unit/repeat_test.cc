@@ -25,14 +25,14 @@ class RepeatedStep : public ::testing::Test {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { visit(carried_variable); };
     carried.place(bench_.tape, variables);
-    const std::size_t first_event = bench_.tape.trace.events.size();
-    const std::size_t first_block = bench_.tape.trace.blocks.size();
+    const std::size_t first_event = bench_.tape.memory.trace.events.size();
+    const std::size_t first_block = bench_.tape.memory.trace.blocks.size();
     bench_.start();
     step();
     carried.collect(variables);
     repeat_step(bench_.tape, first_event, first_block, carried, 2);
     std::string events = bench_.events();
-    bench_.tape.stop();
+    bench_.tape.memory.stop();
     return events;
   }
 
@@ -64,7 +64,7 @@ TEST_F(RepeatedStep, AMarkedTemporaryIsOfTheFirstStepAlone) {
   EXPECT_EQ(steps(gradient,
                   [&] {
                     const Tensor initial = make(4);
-                    bench_.tape.only_once(initial);
+                    bench_.tape.memory.only_once(initial.block());
                     gradient = make(2);
                   }),
             "+4 make; +2 make; -4; +2 make; -2; +2 make; -2");

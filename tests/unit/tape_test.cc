@@ -31,7 +31,7 @@ class TapeTest : public ::testing::Test {
   [[nodiscard]] Tensor parameter(const Shape& shape = kSquare) { return tape_.parameter(shape, DType::kFloat32); }
   /// root.backward() as a loop calls it: the gradient given, of the root's layout, dies when all is done.
   void backward(const Tensor& root) {
-    tape_.backward(root, tape_.empty_strided(root.shape(), root.strides(), root.dtype(), kMade));
+    tape_.autograd.backward(root, tape_.empty_strided(root.shape(), root.strides(), root.dtype(), kMade));
   }
 
   TapeBench bench_;
@@ -78,20 +78,20 @@ TEST_F(TapeTest, ViewsShareAStorage) {
 TEST_F(TapeTest, NothingIsRequestedForNoElements) {
   bench_.start();
   { const Tensor none = plain({0, 32}); }
-  tape_.scratch(0, kMade);
+  tape_.memory.scratch(0, kMade);
   EXPECT_EQ(bench_.events(), "");
 }
 
 TEST_F(TapeTest, ScratchComesAndGoes) {
   bench_.start();
-  tape_.scratch(100, kMade);
+  tape_.memory.scratch(100, kMade);
   EXPECT_EQ(bench_.events(), "+100 made; -100");
 }
 
 TEST_F(TapeTest, AfterTheEndNothingIsRecorded) {
   Tensor a = plain();
   bench_.start();
-  tape_.stop();
+  tape_.memory.stop();
   a.reset();
   EXPECT_EQ(bench_.events(), "");
 }
@@ -125,7 +125,7 @@ TEST_F(TapeTest, SavedTensorsCountAsActivations) {
   const Tensor h = negate(x);
   const Tensor y = gelu(h);
   const auto category = [&](const Tensor& tensor) {
-    return tape_.trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category;
+    return tape_.memory.trace.blocks[static_cast<std::size_t>(tensor.block())].category;
   };
   EXPECT_EQ(category(h), Category::kActivations);
   EXPECT_EQ(category(y), Category::kTemporaries);
@@ -140,19 +140,19 @@ TEST_F(TapeTest, NoGradSavesNothing) {
   const Tensor x = bench_.input(kSquare);
   bench_.start();
   {
-    const NoGrad no_grad(tape_);
+    const NoGrad no_grad(tape_.modes);
     const Tensor y = gelu(negate(x));
     EXPECT_FALSE(y.requires_grad());
     EXPECT_EQ(bench_.events(), "+4096 neg; +4096 gelu; -4096");
   }
-  EXPECT_TRUE(tape_.grad_enabled);
+  EXPECT_TRUE(tape_.modes.grad_enabled);
 }
 
 TEST_F(TapeTest, WithoutAnInputThatNeedsAGradientNothingIsRecorded) {
   const Tensor x = plain();
   const Tensor frozen = tape_.parameter(kSquare, DType::kFloat32, false);
   EXPECT_FALSE(multiply(x, frozen).requires_grad());
-  EXPECT_THROW(tape_.backward(x, plain()), Error);
+  EXPECT_THROW(tape_.autograd.backward(x, plain()), Error);
 }
 
 TEST_F(TapeTest, OnlyWhatAGradientNeedsIsSaved) {
@@ -266,8 +266,8 @@ TEST_F(TapeTest, ALeafStealsAGradientOfItsOwn) {
   backward(y);
   EXPECT_EQ(bench_.events(), "+4096 made; +4096 gelu_backward; -4096");
   ASSERT_TRUE(weight.impl()->grad.defined());
-  const auto block = static_cast<std::size_t>(weight.impl()->grad.impl()->block);
-  EXPECT_EQ(tape_.trace.blocks[block].category, Category::kGradients);
+  const auto block = static_cast<std::size_t>(weight.impl()->grad.block());
+  EXPECT_EQ(tape_.memory.trace.blocks[block].category, Category::kGradients);
 }
 
 TEST_F(TapeTest, ALeafClonesASharedGradient) {
@@ -276,7 +276,7 @@ TEST_F(TapeTest, ALeafClonesASharedGradient) {
   const Tensor y = add(a, b);
   const Tensor given = plain();
   bench_.start();
-  tape_.backward(y, given);
+  tape_.autograd.backward(y, given);
   EXPECT_EQ(bench_.events(), "+4096 clone; +4096 clone") << "both are the gradient given, which the caller keeps";
 }
 
@@ -320,7 +320,7 @@ TEST_F(TapeTest, AutocastCastsAWeightOnceARegion) {
   const Tensor weight = parameter();
   const Tensor x = plain();
   bench_.warm_up();
-  tape_.autocast = DType::kBFloat16;
+  std::optional<Autocasting> region(std::in_place, tape_.modes.autocast, DType::kBFloat16);
   bench_.start();
   Tensor y = linear(x, weight, {});
   EXPECT_EQ(bench_.events(), "+2048 _to_copy; +2048 _to_copy; +2048 mm") << "the weight, then x";
@@ -329,8 +329,7 @@ TEST_F(TapeTest, AutocastCastsAWeightOnceARegion) {
       << "x again, the weight from the cache";
   drop(y, z);
   bench_.start();
-  tape_.autocast.reset();
-  tape_.clear_cast_cache();
+  region.reset();
   EXPECT_EQ(bench_.events(), "-2048") << "no graph holds the copy any more";
 }
 
@@ -338,11 +337,10 @@ TEST_F(TapeTest, AGraphKeepsTheCopyAfterTheRegion) {
   const Tensor weight = parameter();
   const Tensor x = bench_.input(kSquare);
   bench_.warm_up();
-  tape_.autocast = DType::kFloat16;
+  std::optional<Autocasting> region(std::in_place, tape_.modes.autocast, DType::kFloat16);
   const Tensor y = linear(x, weight, {});  // needs the 16-bit weight for x's gradient
-  tape_.autocast.reset();
   bench_.start();
-  tape_.clear_cast_cache();
+  region.reset();
   EXPECT_EQ(bench_.events(), "");
 }
 
@@ -350,7 +348,7 @@ TEST_F(TapeTest, AutocastDoesNotCacheWhatIsFrozenOrNoParameter) {
   const Tensor frozen = tape_.parameter(kSquare, DType::kFloat32, false);
   const Tensor x = plain(kSquare, DType::kBFloat16);
   bench_.warm_up();
-  tape_.autocast = DType::kBFloat16;
+  const Autocasting autocasting(tape_.modes.autocast, DType::kBFloat16);
   bench_.start();
   { const Tensor y = linear(x, frozen, {}); }
   EXPECT_EQ(bench_.events(), "+2048 _to_copy; +2048 mm; -2048; -2048");
@@ -362,7 +360,7 @@ TEST_F(TapeTest, EachThreadTakesItsWorkspaceAfterItsFirstProduct) {
   const Tensor x = bench_.input({32, 32});
   const Tensor weight = parameter();
   const Tensor bias = parameter({32});
-  tape_.phase = Phase::kForward;
+  tape_.moment.phase = Phase::kForward;
   bench_.start();
   const Tensor y = linear(x, weight, bias);
   EXPECT_EQ(bench_.events(), "+4096 addmm; +33554432 cublas_workspace; +1048576 cublaslt_workspace");

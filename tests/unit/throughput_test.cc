@@ -61,7 +61,7 @@ Kernel product(DType dtype, double flops) {
 TEST(StepFlops, FlopsAboveTheDiagonal) {
   KernelList list = {product(DType::kBFloat16, 100), product(DType::kBFloat16, 50), product(DType::kBFloat16, 50),
                      product(DType::kBFloat16, 40)};
-  list[0].causal = true;
+  list[0].work = work::Attention{.causal = true};
   list[1].kind = list[2].kind = KernelKind::kPartOfPrevious;
   list[2].recomputed = list[3].recomputed = true;
   const StepTime time = cost(list, card(1e15), DeviceRates{});

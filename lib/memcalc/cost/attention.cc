@@ -7,26 +7,27 @@
 
 namespace memcalc {
 
-double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates) {
+double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
+                         const AttentionRates& rates) {
   constexpr double kMicrosecond = 1e-6, kBlock = 128;
-  const auto heads = static_cast<double>(kernel.batch);  // of the whole batch
-  const auto queries = static_cast<double>(kernel.m), keys = static_cast<double>(kernel.n);
-  const auto width = static_cast<double>(kernel.k);
+  const auto heads = static_cast<double>(attention.heads);
+  const auto queries = static_cast<double>(attention.queries), keys = static_cast<double>(attention.keys);
+  const auto width = static_cast<double>(attention.width);
   double share = 1;
-  if (kernel.causal) share = std::min(1.0, 0.5 + 0.5 * rates.causal * kBlock / std::max(keys, 1.0));
-  const double products = kernel.backward ? 5 : 2;
+  if (attention.causal) share = std::min(1.0, 0.5 + 0.5 * rates.causal * kBlock / std::max(keys, 1.0));
+  const double products = attention.backward ? 5 : 2;
   const double flops = products * 2 * heads * queries * keys * width * share;
   const double blocks = heads * std::ceil(queries / kBlock);
   const double waves = std::max(1.0, device.multiprocessors / std::max(blocks, 1.0));
   const double ramp = width / (width + rates.head) * keys / (keys + rates.keys);
-  const double peak = peak_flops(kernel, device) * (kernel.backward ? rates.backward : rates.forward) * ramp;
+  const double peak = peak_flops(kernel, device) * (attention.backward ? rates.backward : rates.forward) * ramp;
   double seconds = flops > 0 ? flops * waves / peak : 0;  // without keys there is no rate, and nothing to do
-  if (kernel.dropout && !kernel.backward) seconds *= rates.dropout;
-  if (kernel.backward) {
+  if (attention.dropout && !attention.backward) seconds *= rates.dropout;
+  if (attention.backward) {
     const double gradient_bytes = 4 * heads * queries * width;
     seconds += rates.passes * gradient_bytes / device.memory_bandwidth_bytes_per_second;
   }
-  return rates.launch_us * kMicrosecond * (kernel.backward ? 3 : 1) + seconds;
+  return rates.launch_us * kMicrosecond * (attention.backward ? 3 : 1) + seconds;
 }
 
 }  // namespace memcalc

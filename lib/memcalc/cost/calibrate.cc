@@ -20,8 +20,9 @@ namespace {
 double predicted_seconds(const OperatorTiming& timing, const DeviceSpec& device, const DeviceRates& rates) {
   double seconds = 0;
   for (const Kernel& kernel : timing.kernels) {
-    seconds += kernel.collective != Collective::kNone ? collective_seconds(kernel, device, rates.link)
-                                                      : kernel_seconds(kernel, device, rates);
+    const auto* communication = kernel.as<work::Communication>();
+    seconds += communication != nullptr ? collective_seconds(*communication, device, rates.link)
+                                        : kernel_seconds(kernel, device, rates);
   }
   return seconds;
 }

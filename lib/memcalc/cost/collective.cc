@@ -10,32 +10,33 @@ namespace {
 constexpr double kMicrosecond = 1e-6;
 
 /// Members of a group in one host, where ranks are numbered host by host.
-std::int64_t members_in_host(const Kernel& kernel, const LinkRates& rates) {
-  const std::int64_t in_host = std::max<std::int64_t>(rates.gpus_per_host / std::max<std::int64_t>(kernel.k, 1), 1);
-  return std::min(kernel.group_size, in_host);
+std::int64_t members_in_host(const work::Communication& group, const LinkRates& rates) {
+  const std::int64_t in_host =
+      std::max<std::int64_t>(rates.gpus_per_host / std::max<std::int64_t>(group.distance, 1), 1);
+  return std::min(group.ranks, in_host);
 }
 
 }  // namespace
 
-double collective_seconds(const Kernel& kernel, const DeviceSpec& device, const LinkRates& rates) {
-  const std::int64_t members = std::max<std::int64_t>(kernel.group_size, 1);
+double collective_seconds(const work::Communication& communication, const DeviceSpec& device, const LinkRates& rates) {
+  const std::int64_t members = std::max<std::int64_t>(communication.ranks, 1);
   if (members < 2) return 0;
   const auto ranks = static_cast<double>(members);
   // Without NVLink, peers reach each other over PCIe.
   const double link = device.link_bytes_per_second > 0 ? device.link_bytes_per_second : device.pcie_bytes_per_second;
-  double sent = kernel.collective_bytes * (ranks - 1) / ranks;
+  double sent = communication.bytes * (ranks - 1) / ranks;
   double passes = 1;
-  switch (kernel.collective) {
+  switch (communication.kind) {
     case Collective::kAllReduce: passes = 2; break;
     case Collective::kBroadcast:
-    case Collective::kSend: sent = kernel.collective_bytes; break;
+    case Collective::kSend: sent = communication.bytes; break;
     default: break;
   }
-  const bool is_message = kernel.collective == Collective::kBroadcast || kernel.collective == Collective::kSend;
+  const bool is_message = communication.kind == Collective::kBroadcast || communication.kind == Collective::kSend;
   double hops = is_message ? 1 : passes * (ranks - 1);
   double rate = rates.bandwidth * link;
   double seconds = rates.start_us * kMicrosecond;
-  const std::int64_t in_host = members_in_host(kernel, rates);
+  const std::int64_t in_host = members_in_host(communication, rates);
   if (in_host < members) {
     const double hosts = ranks / static_cast<double>(in_host);
     const double crossings = is_message ? 1 : passes * (hosts - 1);
@@ -49,17 +50,23 @@ double collective_seconds(const Kernel& kernel, const DeviceSpec& device, const 
 }
 
 double copy_seconds(const Kernel& kernel, const TransferRates& rates) {
+  const auto* copy = kernel.as<work::HostCopy>();
+  const bool pinned = copy != nullptr && copy->pinned;
   return rates.latency_us * kMicrosecond +
-         kernel.bytes / (kernel.flag ? rates.pinned_bytes_per_second : rates.pageable_bytes_per_second);
+         kernel.bytes / (pinned ? rates.pinned_bytes_per_second : rates.pageable_bytes_per_second);
 }
 
-bool is_needed_at_once(const Kernel& kernel) { return kernel.collective == Collective::kAllGather; }
+bool is_needed_at_once(const Kernel& kernel) {
+  const auto* communication = kernel.as<work::Communication>();
+  return communication != nullptr && communication->kind == Collective::kAllGather;
+}
 
 bool runs_beside(const Kernel& kernel) {
-  if (kernel.collective == Collective::kNone) return false;
+  const auto* communication = kernel.as<work::Communication>();
+  if (communication == nullptr) return false;
   // DDP's reducer issues its buckets in backward from AccumulateGrad's hooks; a row-parallel layer's all-reduce is
   // issued in forward, or by the node of its operand.
-  const bool bucket = kernel.collective == Collective::kAllReduce && kernel.phase == Phase::kBackward &&
+  const bool bucket = communication->kind == Collective::kAllReduce && kernel.phase == Phase::kBackward &&
                       kernel.node != nullptr &&
                       std::string_view(kernel.node->name).find("AccumulateGrad") != std::string_view::npos;
   return kernel.stream != CudaStream::kDefault || bucket;

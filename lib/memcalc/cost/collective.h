@@ -8,17 +8,17 @@
 
 namespace memcalc {
 
-/// Seconds of a collective of kernel.group_size ranks, as NCCL's rings take them: a rank sends (n - 1) / n of the
-/// bytes, twice for an all-reduce, to its neighbour in the host or, where the group spans hosts, at the rate at which
-/// the adapters of its members in one host send together. kernel.k: how far apart the numbers of neighbouring ranks of
-/// the group are (0: 1); ranks are numbered host by host. Pre: the card's link or PCIe rate is known.
-[[nodiscard]] double collective_seconds(const Kernel& kernel, const DeviceSpec& device, const LinkRates& rates);
+/// Seconds of a collective, as NCCL's rings take them: a rank sends (n - 1) / n of the bytes, twice for an all-reduce,
+/// to its neighbour in the host or, where the group spans hosts, at the rate at which the adapters of its members in
+/// one host send together. Ranks are numbered host by host. Pre: the card's link or PCIe rate is known.
+[[nodiscard]] double collective_seconds(const work::Communication& communication, const DeviceSpec& device,
+                                        const LinkRates& rates);
 
 /// Who waits for a collective that runs beside the compute stream: what is gathered is needed by the next kernel, what
 /// is reduced by the optimizer.
 [[nodiscard]] bool is_needed_at_once(const Kernel& kernel);
 
-/// Seconds of a copy between host and card, kernel.bytes long; kernel.flag: the host's memory is pinned.
+/// Seconds of a copy between host and card, kernel.bytes long.
 [[nodiscard]] double copy_seconds(const Kernel& kernel, const TransferRates& rates);
 
 /// Runs on a stream of its own: FSDP's, and DDP's buckets, which NCCL's process group puts on one.

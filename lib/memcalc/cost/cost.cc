@@ -26,6 +26,11 @@ bool is_copy(const Kernel& kernel) {
   return kernel.kind == KernelKind::kCopyToDevice || kernel.kind == KernelKind::kCopyToHost;
 }
 
+bool is_pinned_copy(const Kernel& kernel) {
+  const auto* copy = kernel.as<work::HostCopy>();
+  return copy != nullptr && copy->pinned;
+}
+
 /// A foreach or fused step over a list of tensors: one kernel stands for its passes.
 bool is_list(const Kernel& kernel) {
   return kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0;
@@ -82,12 +87,13 @@ class RepeatedProducts {
  public:
   /// Null for another kind of kernel, or one that is not remembered.
   [[nodiscard]] const double* find(const Kernel& kernel) const {
-    if (kernel.kind != KernelKind::kMatrixProduct) return nullptr;
-    const Entry& entry = entries_[place_of(kernel)];
+    const work::Product* product = remembered(kernel);
+    if (product == nullptr) return nullptr;
+    const Entry& entry = entries_[place_of(*product)];
     return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
   }
   void add(const Kernel& kernel, double seconds) {
-    if (kernel.kind == KernelKind::kMatrixProduct) entries_[place_of(kernel)] = {&kernel, seconds};
+    if (const work::Product* product = remembered(kernel)) entries_[place_of(*product)] = {&kernel, seconds};
   }
 
  private:
@@ -97,15 +103,17 @@ class RepeatedProducts {
   };
   static constexpr std::size_t kPlaces = 64;
 
-  static std::size_t place_of(const Kernel& k) {
-    const std::uint64_t mixed = static_cast<std::uint64_t>(k.m) * 31 + static_cast<std::uint64_t>(k.n) * 1009 +
-                                static_cast<std::uint64_t>(k.k) * 65537 + static_cast<std::uint64_t>(k.transposed);
+  static const work::Product* remembered(const Kernel& kernel) {
+    return kernel.kind == KernelKind::kMatrixProduct ? kernel.as<work::Product>() : nullptr;
+  }
+  static std::size_t place_of(const work::Product& p) {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(p.m) * 31 + static_cast<std::uint64_t>(p.n) * 1009 +
+                                static_cast<std::uint64_t>(p.k) * 65537 + static_cast<std::uint64_t>(p.transposed);
     return (mixed * 0x9E3779B97F4A7C15U) >> 58U;
   }
   /// In all that kernel_seconds() asks of a product.
   static bool is_same(const Kernel& a, const Kernel& b) {
-    return a.m == b.m && a.n == b.n && a.k == b.k && a.batch == b.batch && a.dtype == b.dtype && a.flag == b.flag &&
-           a.transposed == b.transposed && a.bytes == b.bytes;
+    return *a.as<work::Product>() == *b.as<work::Product>() && a.dtype == b.dtype && a.bytes == b.bytes;
   }
 
   std::array<Entry, kPlaces> entries_{};
@@ -115,7 +123,7 @@ class RepeatedProducts {
 std::int64_t ranks_of(const KernelList& kernels) {
   std::int64_t ranks = 1;
   for (const Kernel& kernel : kernels) {
-    if (kernel.collective != Collective::kNone) ranks = std::max(ranks, kernel.group_size);
+    if (const auto* group = kernel.as<work::Communication>()) ranks = std::max(ranks, group->ranks);
   }
   return ranks;
 }
@@ -149,8 +157,8 @@ class Timeline {
     RepeatedProducts products;
     const double gap = rates.host.gap_us * kMicrosecond;
     for (const Kernel& kernel : kernels) {
-      if (kernel.collective != Collective::kNone) {
-        seconds_.push_back(collective_seconds(kernel, device, rates.link));
+      if (const auto* communication = kernel.as<work::Communication>()) {
+        seconds_.push_back(collective_seconds(*communication, device, rates.link));
       } else if (is_copy(kernel)) {
         seconds_.push_back(copy_seconds(kernel, rates.transfer));
       } else {
@@ -239,12 +247,12 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   phase_ = kernel.phase;
   issuing *= slowest_;
   part.host_seconds += issuing;
-  const bool launches_kernels = runs_on_card(kernel) && kernel.collective == Collective::kNone;
+  const bool launches_kernels = runs_on_card(kernel) && !kernel.communicates();
   if (!launches_kernels) host_ += issuing;
-  if (kernel.kind == KernelKind::kSynchronize) {
-    host_ = std::max(host_, kernel.m > 0 ? finished_[static_cast<std::size_t>(kernel.m - 1)] : compute_);
+  if (const auto* wait = kernel.as<work::Wait>()) {
+    host_ = std::max(host_, wait->kernels > 0 ? finished_[static_cast<std::size_t>(wait->kernels - 1)] : compute_);
   }
-  if (kernel.collective != Collective::kNone) return communicate(i, part);
+  if (kernel.communicates()) return communicate(i, part);
   if (!launches_kernels) return;
   if (kernel.phase == Phase::kOptimizer) advance(communication_, TimeClass::kCommunication, kernel, part);
   part.kernels += kernel.launches;
@@ -259,7 +267,8 @@ void Timeline::issue(std::size_t i, StepTime& part) {
   const double first = is_list(kernel) ? issuing / list_passes(kernel) : issuing;
   for (std::int32_t n = 0; n < kernel.launches; ++n) launch(first / launches, seconds_[i] / launches, kernel, part);
   host_ += issuing - first;
-  if (is_copy(kernel) && !kernel.flag) host_ = std::max(host_, compute_);  // of pageable memory the driver waits
+  if (is_copy(kernel) && !is_pinned_copy(kernel))
+    host_ = std::max(host_, compute_);  // of pageable memory the driver waits
 }
 
 // The queue holds so many launches; the host waits for room. A kernel is slower while a collective runs beside it.
@@ -318,13 +327,14 @@ bool StepTime::host_bound() const {
 }
 
 double host_seconds(const Kernel& kernel, const HostRates& rates) {
-  const bool of_dtensors = kernel.kind == KernelKind::kMultiTensor && kernel.flag;
-  const double call = kernel.collective != Collective::kNone ? rates.collective_us
-                      : of_dtensors && kernel.launches > 1   ? rates.sharded_operator_us
-                                                             : host_microseconds(kernel.kind, rates);
+  const auto* list = kernel.as<work::TensorList>();
+  const bool of_dtensors = list != nullptr && list->of_dtensors;
+  const double call = kernel.communicates()                ? rates.collective_us
+                      : of_dtensors && kernel.launches > 1 ? rates.sharded_operator_us
+                                                           : host_microseconds(kernel.kind, rates);
   double microseconds = kernel.launches * call + kernel.views * rates.view_us;
-  if (const std::optional<HostWork> work = host_work_of(kernel)) {
-    microseconds += static_cast<double>(kernel.m) * host_work_microseconds(*work, rates);
+  if (const auto* work = kernel.as<work::OfHost>()) {
+    microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
   if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++.
@@ -332,7 +342,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
-    microseconds += static_cast<double>(kernel.m) * list_passes(kernel) * per_pass;
+    const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);
+    microseconds += tensors * list_passes(kernel) * per_pass;
   }
   return microseconds * kMicrosecond;
 }
@@ -343,7 +354,10 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
   std::map<double, double> flops_at;  // by the datasheet's rate of their type
   bool causal = false;                // the kernel that this one is a part of, or itself
   for (const Kernel& kernel : kernels) {
-    if (kernel.kind != KernelKind::kPartOfPrevious) causal = kernel.causal;
+    if (kernel.kind != KernelKind::kPartOfPrevious) {
+      const auto* attention = kernel.as<work::Attention>();
+      causal = attention != nullptr && attention->causal;
+    }
     if (kernel.operator_class != OperatorClass::kContraction) continue;
     const double flops = kernel.flops * static_cast<double>(kernel.repeats);
     const double masked = causal ? flops / 2 : 0;

@@ -1,6 +1,7 @@
 #include "memcalc/cost/kernel_time.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace memcalc {
 
@@ -30,6 +31,12 @@ bool emulates_bfloat16(const DeviceSpec& device) {
   return device.compute_capability_major > 0 && device.compute_capability_major < 8;
 }
 
+bool allows_tf32(const Kernel& kernel) {
+  if (const auto* product = kernel.as<work::Product>()) return product->tf32;
+  const auto* convolution = kernel.as<work::Convolution>();
+  return convolution != nullptr && convolution->tf32;
+}
+
 bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device) {
   switch (kernel.kind) {
     case KernelKind::kMatrixProduct:
@@ -43,7 +50,7 @@ bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device) {
   if (kernel.dtype == DType::kBFloat16) return !emulates_bfloat16(device);
   if (kernel.dtype == DType::kFloat16) return has_tensor_cores(device);
   if (size_of(kernel.dtype) == 1) return has_int8_tensor_cores(device);
-  return kernel.flag && computes_tf32(device);
+  return allows_tf32(kernel) && computes_tf32(device);
 }
 
 double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
@@ -51,7 +58,7 @@ double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
   if (kernel.dtype == DType::kFloat16) return device.fp16_flops_per_second;
   // Products of 8-bit integers run at least at the 16-bit rate.
   if (size_of(kernel.dtype) == 1) return std::max(device.fp16_flops_per_second, device.bf16_flops_per_second);
-  return kernel.flag && computes_tf32(device) ? device.tf32_flops_per_second : device.fp32_flops_per_second;
+  return allows_tf32(kernel) && computes_tf32(device) ? device.tf32_flops_per_second : device.fp32_flops_per_second;
 }
 
 double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
@@ -62,10 +69,11 @@ double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const Memo
 
 // cuda/SoftMax.cu reads a row again for each reduction (a maximum and a sum; in backward one sum) where it is longer
 // than a block's shared memory. Meanwhile the cache holds it if all rows at work fit.
-double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                       const DeviceRates& rates) {
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
-  const double inputs = kernel.backward ? 2 : 1, again = kernel.backward ? 1 : 2;
-  const double row = static_cast<double>(kernel.n) * static_cast<double>(size_of(kernel.dtype));
+  const double inputs = rows.backward ? 2 : 1, again = rows.backward ? 1 : 2;
+  const double row = static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
   if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
   const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
   Kernel reread = kernel;
@@ -75,16 +83,18 @@ double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const Dev
 
 // cuda/Embedding.cu: few indices are scattered by one kernel; many are sorted first and summed by segments. The table
 // of gradients is zeroed before.
-double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device,
+                         const DeviceRates& rates) {
   constexpr std::int64_t kSortAbove = 3072;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   Kernel zeros = kernel;
-  zeros.bytes = real(kernel.k) * real(kernel.n) * real(size_of(kernel.dtype));
-  zeros.elements = real(kernel.k) * real(kernel.n);
+  zeros.bytes = real(gradient.table_rows) * real(gradient.width) * real(size_of(kernel.dtype));
+  zeros.elements = real(gradient.table_rows) * real(gradient.width);
   const double zeroing = memory_seconds(zeros, device, rates.vectorized);
-  if (kernel.m <= kSortAbove) return zeroing + rates.embedding.scatter_us * kMicrosecond * real(kernel.m);
+  if (gradient.indices <= kSortAbove)
+    return zeroing + rates.embedding.scatter_us * kMicrosecond * real(gradient.indices);
   return zeroing + rates.embedding.sort_us * kMicrosecond +
-         real(kernel.m) * real(kernel.n) / (rates.embedding.elements * device.fp32_flops_per_second);
+         real(gradient.indices) * real(gradient.width) / (rates.embedding.elements * device.fp32_flops_per_second);
 }
 
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
@@ -105,7 +115,7 @@ const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) 
 
 const ProductRates& product_rates(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   if (is_half(kernel.dtype) || size_of(kernel.dtype) == 1) return rates.half;
-  return kernel.flag && computes_tf32(device) ? rates.tf32 : rates.float32;
+  return allows_tf32(kernel) && computes_tf32(device) ? rates.tf32 : rates.float32;
 }
 
 const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& rates) {
@@ -118,25 +128,50 @@ const AttentionRates& attention_rates(const Kernel& kernel, const DeviceRates& r
 
 const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   if (is_half(kernel.dtype)) return rates.convolution_half;
-  return kernel.flag && computes_tf32(device) ? rates.convolution_tf32 : rates.convolution_float32;
+  return allows_tf32(kernel) && computes_tf32(device) ? rates.convolution_tf32 : rates.convolution_float32;
 }
+
+namespace {
+
+/// Its seconds by the model of what it works on; where that has none, by what it reads and writes.
+struct SecondsOf {
+  const Kernel& kernel;
+  const DeviceSpec& device;
+  const DeviceRates& rates;
+
+  double operator()(const work::Product& product) const {
+    return product_seconds(kernel, product, device, product_rates(kernel, device, rates));
+  }
+  double operator()(const work::Attention& attention) const {
+    return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
+  }
+  double operator()(const work::Convolution& convolution) const {
+    if (kernel.kind == KernelKind::kDepthwiseConvolution) return by_memory();
+    return convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
+  }
+  double operator()(const work::EmbeddingGradient& gradient) const {
+    return embedding_seconds(kernel, gradient, device, rates);
+  }
+  double operator()(const work::Rows& of) const {
+    if (of.softmax) return softmax_seconds(kernel, of, device, rates);
+    return by_memory();
+  }
+  template <typename Other>
+  double operator()(const Other& /*other*/) const {
+    return by_memory();
+  }
+  [[nodiscard]] double by_memory() const { return memory_seconds(kernel, device, memory_rates(kernel, rates)); }
+};
+
+}  // namespace
 
 double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   switch (kernel.kind) {
-    case KernelKind::kMatrixProduct:
-    case KernelKind::kGroupedProduct: return product_seconds(kernel, device, product_rates(kernel, device, rates));
-    case KernelKind::kCudnnAttention:
-    case KernelKind::kFlashAttention:
-    case KernelKind::kEfficientAttention: return attention_seconds(kernel, device, attention_rates(kernel, rates));
-    case KernelKind::kConvolution: return convolution_seconds(kernel, device, convolution_rates(kernel, device, rates));
-    case KernelKind::kEmbeddingBackward: return embedding_seconds(kernel, device, rates);
-    case KernelKind::kRowwise:
-      return kernel.flag ? softmax_seconds(kernel, device, rates) : memory_seconds(kernel, device, rates.rowwise);
     case KernelKind::kPartOfPrevious:
     case KernelKind::kSynchronize:
     case KernelKind::kCopyToDevice:
     case KernelKind::kCopyToHost: return 0;
-    default: return memory_seconds(kernel, device, memory_rates(kernel, rates));
+    default: return std::visit(SecondsOf{kernel, device, rates}, kernel.work);
   }
 }
 

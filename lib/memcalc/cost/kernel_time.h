@@ -16,17 +16,25 @@ namespace memcalc {
 
 /// The same by class.
 [[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
-[[nodiscard]] double softmax_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
-[[nodiscard]] double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates);
-[[nodiscard]] double attention_seconds(const Kernel& kernel, const DeviceSpec& device, const AttentionRates& rates);
-[[nodiscard]] double convolution_seconds(const Kernel& kernel, const DeviceSpec& device, const ConvolutionRates& rates);
-[[nodiscard]] double embedding_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
+[[nodiscard]] double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                                     const DeviceRates& rates);
+[[nodiscard]] double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                                     const ProductRates& rates);
+[[nodiscard]] double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
+                                       const AttentionRates& rates);
+[[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                         const DeviceSpec& device, const ConvolutionRates& rates);
+[[nodiscard]] double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient,
+                                       const DeviceSpec& device, const DeviceRates& rates);
 
 /// The units that a card has. A card that is no CUDA device has what its spec gives a rate for.
 [[nodiscard]] bool has_tensor_cores(const DeviceSpec& device);
 [[nodiscard]] bool has_int8_tensor_cores(const DeviceSpec& device);
 [[nodiscard]] bool computes_tf32(const DeviceSpec& device);
 [[nodiscard]] bool emulates_bfloat16(const DeviceSpec& device);
+
+/// A product or convolution of float32 operands that may run in TF32, where the card has it.
+[[nodiscard]] bool allows_tf32(const Kernel& kernel);
 
 /// The datasheet's FLOP/s for a product of this type; TF32 where the kernel asks for it and the card has it, else
 /// float32. Zero where the datasheet has none.

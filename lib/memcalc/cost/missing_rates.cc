@@ -45,7 +45,7 @@ std::string rate_of_products(const Kernel& kernel, const DeviceSpec& device) {
     return has_tensor_cores(device) ? "float16 FLOP/s" : "FLOP/s of float16 summed in float32 without tensor cores";
   }
   if (size_of(kernel.dtype) == 1) return "8-bit FLOP/s";
-  return kernel.flag && computes_tf32(device) ? "TF32 FLOP/s" : "float32 FLOP/s";
+  return allows_tf32(kernel) && computes_tf32(device) ? "TF32 FLOP/s" : "float32 FLOP/s";
 }
 
 /// False where the datasheet has no figure, or one that such kernels cannot reach.
@@ -73,12 +73,13 @@ std::vector<std::string> missing_rates(const KernelList& kernels, const DeviceSp
   const bool knows_float32 = device.fp32_flops_per_second > 0;
   std::bitset<std::size_t{1} << 14U> seen;  // kinds of kernels in their types: each asks for the same rates always
   for (const Kernel& kernel : kernels) {
-    if (kernel.collective != Collective::kNone) {
-      if (!knows_links && kernel.group_size > 1) miss("bytes/s between cards (NVLink or PCIe)");
+    if (const auto* communication = kernel.as<work::Communication>()) {
+      if (!knows_links && communication->ranks > 1) miss("bytes/s between cards (NVLink or PCIe)");
       continue;
     }
     const std::size_t sort = (static_cast<std::size_t>(kernel.kind) << 8U) |
-                             (static_cast<std::size_t>(kernel.dtype) << 1U) | static_cast<std::size_t>(kernel.flag);
+                             (static_cast<std::size_t>(kernel.dtype) << 1U) |
+                             static_cast<std::size_t>(allows_tf32(kernel));
     if (seen.test(sort)) continue;
     seen.set(sort);
     if (!runs_on_card(kernel)) continue;
@@ -117,7 +118,7 @@ std::vector<std::string> substituted_types(const KernelList& kernels, const Devi
   // Convolutions carry the flag by torch's own default; a product's says that TF32 was asked for.
   // transformers/utils/import_utils.py, is_torch_tf32_available(), wants compute capability 8.0.
   if (!computes_tf32(device) && device.compute_capability_major > 0 &&
-      any([](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct && kernel.flag; })) {
+      any([](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct && allows_tf32(kernel); })) {
     notes.push_back(
         fmt::format("TF32 on {}: computed in float32, as hardware has TF32 from compute capability 8.0 on and this "
                     "card has {}; transformers' Trainer refuses tf32=True there",

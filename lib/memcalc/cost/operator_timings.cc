@@ -38,7 +38,6 @@ Kernel kernel_of(const Row& row, KernelKind kind, double elements, double bytes)
   Kernel kernel;
   kernel.kind = kind;
   kernel.dtype = row.dtype;
-  kernel.flag = row.tf32;
   kernel.elements = elements;
   kernel.bytes = bytes;
   return kernel;
@@ -48,11 +47,7 @@ Kernel product(const Row& row, std::int64_t m, std::int64_t n, std::int64_t k, T
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   Kernel kernel = kernel_of(row, KernelKind::kMatrixProduct, 0,
                             row.itemsize() * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n)));
-  kernel.m = m;
-  kernel.n = n;
-  kernel.k = k;
-  kernel.batch = 1;
-  kernel.transposed = transposed;
+  kernel.work = work::Product{.batch = 1, .m = m, .n = n, .k = k, .transposed = transposed, .tf32 = row.tf32};
   kernel.flops = 2 * real(m) * real(n) * real(k);
   return kernel;
 }
@@ -80,16 +75,12 @@ std::vector<Kernel> elementwise(const Row& row) {
 
 Kernel rows_kernel(const Row& row, KernelKind kind, double tensors) {
   const double elements = row.real("rows") * row.real("h");
-  Kernel kernel = kernel_of(row, kind, elements, elements * row.itemsize() * tensors);
-  kernel.m = row.count("rows");
-  kernel.n = row.count("h");
-  return kernel;
+  return kernel_of(row, kind, elements, elements * row.itemsize() * tensors);
 }
 
 Kernel softmax(const Row& row, bool backward) {
   Kernel kernel = rows_kernel(row, KernelKind::kRowwise, backward ? 3 : 2);
-  kernel.flag = true;
-  kernel.backward = backward;
+  kernel.work = work::Rows{.count = row.count("rows"), .width = row.count("h"), .softmax = true, .backward = backward};
   return kernel;
 }
 
@@ -116,9 +107,8 @@ std::vector<Kernel> embedding(const Row& row) {
     return {kernel_of(row, KernelKind::kIndexed, elements, 2 * elements * row.itemsize())};
   }
   Kernel kernel = kernel_of(row, KernelKind::kEmbeddingBackward, 0, 0);
-  kernel.m = row.count("rows");
-  kernel.n = row.count("h");
-  kernel.k = row.count("v");
+  kernel.work =
+      work::EmbeddingGradient{.indices = row.count("rows"), .width = row.count("h"), .table_rows = row.count("v")};
   return {kernel};
 }
 
@@ -128,12 +118,14 @@ Kernel attention_kernel(const Row& row, bool backward) {
                           : backend == "flash" ? KernelKind::kFlashAttention
                                                : KernelKind::kEfficientAttention;
   Kernel kernel = kernel_of(row, kind, 0, 0);
-  kernel.batch = checked_multiply(row.size("B"), row.size("H"));
-  kernel.m = kernel.n = row.size("S");
-  kernel.k = row.size("D");
-  kernel.causal = row.json.required_bool("causal");
-  kernel.dropout = row.json.optional_bool("dropout").value_or(false);
-  kernel.backward = backward;
+  const std::int64_t heads = checked_multiply(row.size("B"), row.size("H")), length = row.size("S");
+  kernel.work = work::Attention{.heads = heads,
+                                .queries = length,
+                                .keys = length,
+                                .width = row.size("D"),
+                                .causal = row.json.required_bool("causal"),
+                                .dropout = row.json.optional_bool("dropout").value_or(false),
+                                .backward = backward};
   return kernel;
 }
 
@@ -148,15 +140,18 @@ std::vector<Kernel> convolutions(const Row& row, bool backward) {
   const double bytes = row.itemsize() * (batch * in_channels * real(size) * real(size) + out_channels * pixels +
                                          out_channels * real(depth));
   Kernel kernel = kernel_of(row, KernelKind::kConvolution, 0, bytes);
-  kernel.batch = 1;
-  kernel.m = windows;
-  kernel.n = row.size("co");
-  kernel.k = depth;
-  kernel.elements = in_channels;
+  work::Convolution convolution{.groups = 1,
+                                .pixels = windows,
+                                .channels = row.size("co"),
+                                .depth = depth,
+                                .group_channels = in_channels,
+                                .tf32 = row.tf32};
+  kernel.work = convolution;
   kernel.flops = 2 * pixels * out_channels * real(depth);
   if (!backward) return {kernel};
   Kernel gradient = kernel;
-  gradient.backward = true;
+  convolution.backward = true;
+  gradient.work = convolution;
   return {kernel, gradient, gradient};
 }
 
@@ -238,15 +233,15 @@ constexpr std::int64_t kLeastCollectiveBytes = 4 << 20;
 void append_collective(std::vector<OperatorTiming>& timings, const JsonObject& json) {
   const std::string op = json.required_string("op");
   Kernel kernel;
-  kernel.collective = op == "all_reduce"       ? Collective::kAllReduce
-                      : op == "all_gather"     ? Collective::kAllGather
-                      : op == "reduce_scatter" ? Collective::kReduceScatter
-                      : op == "all_to_all"     ? Collective::kAllToAll
-                                               : Collective::kSend;
+  const Collective kind = op == "all_reduce"       ? Collective::kAllReduce
+                          : op == "all_gather"     ? Collective::kAllGather
+                          : op == "reduce_scatter" ? Collective::kReduceScatter
+                          : op == "all_to_all"     ? Collective::kAllToAll
+                                                   : Collective::kSend;
   const std::int64_t bytes = json.required_int("bytes", {0, std::int64_t{1} << 50U});
   if (bytes < kLeastCollectiveBytes) return;
-  kernel.collective_bytes = static_cast<double>(bytes);
-  kernel.group_size = json.required_int("world", {1, 1'000'000});
+  kernel.work = work::Communication{
+      .kind = kind, .bytes = static_cast<double>(bytes), .ranks = json.required_int("world", {1, 1'000'000})};
   const double seconds = seconds_of(json, "ms");
   if (seconds >= kLeastSeconds) timings.push_back({op, {kernel}, seconds});
 }

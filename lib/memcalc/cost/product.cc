@@ -27,22 +27,22 @@ double ceil_of(double a, double b) { return std::ceil(a / b); }
 
 /// Share of the rate that misaligned rows leave. A row of 16-byte multiples can be fetched by the tensor memory
 /// accelerator and by 128-bit loads; rows at odd elements need one load an element.
-double alignment_share(const Kernel& kernel, const ProductRates& rates) {
-  const bool first = kernel.transposed == Transposed::kFirst || kernel.transposed == Transposed::kBoth;
-  const bool second = kernel.transposed == Transposed::kSecond || kernel.transposed == Transposed::kBoth;
-  const std::int64_t row_a = first ? kernel.m : kernel.k;
-  const std::int64_t row_b = second ? kernel.k : kernel.n;
-  if (size_of(kernel.dtype) != 2) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
+double alignment_share(const work::Product& product, DType dtype, const ProductRates& rates) {
+  const bool first = product.transposed == Transposed::kFirst || product.transposed == Transposed::kBoth;
+  const bool second = product.transposed == Transposed::kSecond || product.transposed == Transposed::kBoth;
+  const std::int64_t row_a = first ? product.m : product.k;
+  const std::int64_t row_b = second ? product.k : product.n;
+  if (size_of(dtype) != 2) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
   const auto aligned_to = [&](std::int64_t elements) {
-    return row_a % elements == 0 && row_b % elements == 0 && kernel.n % elements == 0;
+    return row_a % elements == 0 && row_b % elements == 0 && product.n % elements == 0;
   };
   if (aligned_to(8)) return 1;
   if (aligned_to(4)) return std::sqrt(rates.half_misaligned);  // between the two: not measured
   return aligned_to(2) ? rates.half_misaligned : rates.misaligned;
 }
 
-double efficiency(const Kernel& kernel, const ProductRates& rates) {
-  switch (kernel.transposed) {
+double efficiency(const work::Product& product, const ProductRates& rates) {
+  switch (product.transposed) {
     case Transposed::kNone: return rates.plain;
     case Transposed::kFirst: return rates.first;
     case Transposed::kSecond: return rates.second;
@@ -53,11 +53,14 @@ double efficiency(const Kernel& kernel, const ProductRates& rates) {
 
 }  // namespace
 
-double product_seconds(const Kernel& kernel, const DeviceSpec& device, const ProductRates& rates) {
-  const auto m = static_cast<double>(kernel.m), n = static_cast<double>(kernel.n), k = static_cast<double>(kernel.k);
-  const double batch = std::max<double>(1, static_cast<double>(kernel.batch));
+double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                       const ProductRates& rates) {
+  const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
+  const auto k = static_cast<double>(product.k);
+  const double batch = std::max<double>(1, static_cast<double>(product.batch));
   const double multiprocessors = device.multiprocessors;
-  const double peak = peak_flops(kernel, device) * efficiency(kernel, rates) * alignment_share(kernel, rates);
+  const double peak =
+      peak_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, kernel.dtype, rates);
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   double best = std::numeric_limits<double>::max();

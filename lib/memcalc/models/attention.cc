@@ -111,8 +111,8 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 AttentionResult attention_interface(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const AttentionOptions& options, const Tensor& position_bias) {
-  if (const std::int64_t ranks = query.tape().sequence_ranks; ranks > 1) {
-    return ulysses_attention(query, key, value, ranks, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (const std::optional<UlyssesRanks>& ulysses = query.tape().modes.ulysses) {
+    return ulysses_attention(query, key, value, ulysses->ranks, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
       return sdpa_attention(q, k, v, {}, options, {});
     });
   }
@@ -125,20 +125,19 @@ AttentionResult attention_interface(const Tensor& query, const Tensor& key, cons
 
 RotaryAngles::RotaryAngles(const Tensor& inverse_frequencies, const Tensor& position_ids) {
   Tape& tape = position_ids.tape();
-  const NoGrad no_grad(tape);
-  const auto autocast = std::exchange(tape.autocast, std::nullopt);
+  const NoGrad no_grad(tape.modes);
+  const WithoutAutocast without_autocast(tape.modes.autocast);
   const std::int64_t batch = position_ids.size(0);
   const std::int64_t sequence = position_ids.size(1);
   const std::int64_t count = inverse_frequencies.size(0);
   const Tensor expanded = expand(view(inverse_frequencies, {1, count, 1}), {batch, count, 1});
   positions = to_dtype(position_ids, DType::kFloat32);
   freqs = transpose(matmul(expanded, view(positions, {batch, 1, sequence})), 1, 2);
-  tape.autocast = autocast;
 }
 
 std::pair<Tensor, Tensor> rotary_embedding(const Tensor& x, const Tensor& inverse_frequencies,
                                            const Tensor& position_ids, std::optional<DType> dtype) {
-  const NoGrad no_grad(x.tape());
+  const NoGrad no_grad(x.tape().modes);
   RotaryAngles angles(inverse_frequencies, position_ids);
   Tensor emb = cat(angles.freqs, angles.freqs, -1);
   Tensor cos = multiply_scalar(cosine(emb));
@@ -179,14 +178,15 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   Tensor upcast = to_dtype(logits, DType::kFloat32);
   Tensor padded;
   Tensor shifted = labels;
-  if (tape.sequence_ranks == 1) {  // else they were shifted before they were cut (shift_labels)
+  if (!tape.modes.ulysses) {  // else they were shifted before they were cut (shift_labels)
     padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
     shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
   }
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
-  Tensor loss = tape.loss_parallel ? loss_parallel_cross_entropy(upcast, shifted, tape.split_sequence_ranks)
-                                   : cross_entropy(upcast, shifted);
+  const std::optional<SequenceSplit>& split = tape.modes.sequence_split;
+  Tensor loss = split && split->loss_parallel ? loss_parallel_cross_entropy(upcast, shifted, split->ranks)
+                                              : cross_entropy(upcast, shifted);
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;
@@ -195,11 +195,11 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
 /// By itself, or as a graph of its own where the run compiles it.
 Tensor compiled_loss(const KeptTensors& arguments, const std::function<Tensor(const KeptTensors&)>& loss) {
   const Tape& tape = arguments.front().tape();
-  const bool compiles =
-      tape.compiler != nullptr && tape.capture == nullptr && tape.compiler->compiles(RegionCompiler::kLoss);
+  const bool compiles = tape.modes.compiler != nullptr && tape.modes.capture == nullptr &&
+                        tape.modes.compiler->compiles(RegionCompiler::kLoss);
   if (!compiles) return loss(arguments);
   const auto region = [&loss](const KeptTensors& traced) { return RegionResults{{loss(traced)}, {}}; };
-  return std::move(tape.compiler->run(RegionCompiler::kLoss, arguments, region, true)->read.front());
+  return std::move(tape.modes.compiler->run(RegionCompiler::kLoss, arguments, region, true)->read.front());
 }
 
 }  // namespace

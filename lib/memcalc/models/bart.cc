@@ -52,7 +52,7 @@ struct BartLayer : Seq2SeqLayer {
     magnitude.reset();
     const Tensor finite = tape.empty(x.shape(), DType::kBool, kIsFinite);
     bounded.reset();
-    tape.scratch(1, kAll);
+    tape.memory.scratch(1, kAll);
   }
 };
 

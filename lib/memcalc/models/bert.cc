@@ -71,7 +71,7 @@ struct Embeddings {
     Tensor counted = make(DType::kInt64, kCumsum);
     {
       const Tensor converted = make(DType::kInt64, kToCopy);
-      if (shape[0] == 1) tape.scratch(scan_bytes(shape[1]), kCumsum);
+      if (shape[0] == 1) tape.memory.scratch(scan_bytes(shape[1]), kCumsum);
     }
     Tensor like_mask = make(DType::kInt32, kToCopy);
     counted.reset();
@@ -219,7 +219,7 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
             return 0;
           });
   // _init_weights writes torch.arange into the position buffer.
-  b.tape.scratch(spec.max_position_embeddings * 8, kArange);
+  b.tape.memory.scratch(spec.max_position_embeddings * 8, kArange);
   build_head(b);
 }
 

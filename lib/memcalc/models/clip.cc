@@ -130,7 +130,7 @@ struct TextModel {
         pools_at_highest_id(spec.pools_at_highest_id) {
     encoder.emplace_back(b, run, spec.text, true);
     final_layer_norm = LayerNorm(b, "final_layer_norm", spec.text.hidden_size);
-    b.tape.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
+    b.tape.memory.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
   }
 
   /// The place of each sequence's end token.
@@ -186,7 +186,7 @@ struct VisionModel {
     pre_layrnorm = LayerNorm(b, "pre_layrnorm", spec.vision.hidden_size);
     encoder.emplace_back(b, run, spec.vision, false);
     post_layernorm = LayerNorm(b, "post_layernorm", spec.vision.hidden_size);
-    b.tape.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
+    b.tape.memory.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
   }
 
   [[nodiscard]] Tensor embeddings(const Tensor& pixel_values) const {

@@ -291,7 +291,7 @@ class Repeated : public CustomModule {
   [[nodiscard]] Tensor forward(const Tensor& x) const override {
     Tensor input = x;
     for (const CustomChain& block : blocks_) {
-      if (GraphCapture* capture = input.tape().capture; checkpoint_ && capture != nullptr) {
+      if (GraphCapture* capture = input.tape().modes.capture; checkpoint_ && capture != nullptr) {
         const CapturedCheckpoint checkpoint(*capture, Recomputes::kAll);  // a part of the graph
         input = block.forward(input);
       } else if (checkpoint_) {

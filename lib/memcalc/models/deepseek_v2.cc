@@ -17,7 +17,7 @@ struct DeepseekV2Rotary : RotaryEmbedding {
 
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids, std::optional<DType>) const {
     Tape& tape = x.tape();
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     RotaryAngles angles(inverse_frequencies, position_ids);
     const Tensor& freqs = angles.freqs;
     Tensor freqs_cis;

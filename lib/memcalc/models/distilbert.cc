@@ -104,7 +104,7 @@ class DistilBertModel : public Model {
       }
       return 0;
     });
-    b.tape.scratch(spec.max_position_embeddings * 8, kArange);  // _init_weights writes the positions again
+    b.tape.memory.scratch(spec.max_position_embeddings * 8, kArange);  // _init_weights writes the positions again
     switch (run.task) {
       case Task::kSequenceClassification:
         dense_ = Linear(b, "pre_classifier", spec.dim, spec.dim);

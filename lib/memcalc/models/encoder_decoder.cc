@@ -91,8 +91,8 @@ Seq2SeqLayer::Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec
 Tensor shift_right(const Tensor& labels) {
   Tape& tape = labels.tape();
   Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kNewZeros);
-  tape.scratch(8 * labels.size(0) * (labels.size(1) - 1), kClone);  // labels[..., :-1].clone()
-  tape.scratch(labels.elements(), kEq);                             // shifted == -100
+  tape.memory.scratch(8 * labels.size(0) * (labels.size(1) - 1), kClone);  // labels[..., :-1].clone()
+  tape.memory.scratch(labels.elements(), kEq);                             // shifted == -100
   return shifted;
 }
 

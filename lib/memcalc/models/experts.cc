@@ -38,10 +38,10 @@ Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
 
 Tensor inverse_permutation(const Tensor& perm) {
   Tensor inverse = perm.tape().empty(perm.shape(), DType::kInt64, kEmptyLike);
-  perm.tape().scratch(perm.bytes(), kArange);
+  perm.tape().memory.scratch(perm.bytes(), kArange);
   const auto bytes = static_cast<double>(perm.bytes());
-  perm.tape().kernel(kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
-  perm.tape().kernel(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
+  perm.tape().kernels.add(kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
+  perm.tape().kernels.add(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
   return inverse;
 }
 
@@ -132,7 +132,7 @@ Routing Experts::local(Routing routing) const {
 
 // MoeExpertsParallel: every rank has all tokens; what its experts make of theirs is summed.
 Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights) const {
-  const bool decodes = hidden_states.tape().phase == Phase::kDecode;
+  const bool decodes = hidden_states.tape().moment.phase == Phase::kDecode;
   if (packed && packed->gate_up_proj.kind == Quantization::kFp8) {
     return decodes ? forward_batched_fp8(hidden_states, top_k_index, top_k_weights)
                    : forward_grouped_fp8(hidden_states, top_k_index, top_k_weights);

@@ -34,12 +34,12 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
   if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks);
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
-  Node* node = tape.record(kFromTorchTensor, &sum_gradient, inputs, 1);
+  Node* node = tape.autograd.record(kFromTorchTensor, &sum_gradient, inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
   record_host_work(tape, HostWork::kDistributedLinear);
   if (node == nullptr) return output;
   node->attributes[0] = ranks;
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 
@@ -47,15 +47,16 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
 Tensor FineTunedLinear::leaving(Tensor partial) const {
   if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks);
   const Tensor* const inputs[] = {&partial};
-  Node* node = partial.tape().record(kRedistribute, &pass_gradient, inputs, 1);
+  Node* node = partial.tape().autograd.record(kRedistribute, &pass_gradient, inputs, 1);
   record_host_work(partial.tape(), HostWork::kDistributedLinear);
   Tensor output = all_reduce(partial, ranks);
-  partial.tape().set_history(node, output);
+  partial.tape().autograd.set_history(node, output);
   return output;
 }
 
 Tensor FineTunedLinear::gathered(const Tensor& outputs) const {
-  if (sequence != SequencePlan::kHead || outputs.tape().loss_parallel) return outputs;
+  const std::optional<SequenceSplit>& split = outputs.tape().modes.sequence_split;
+  if (sequence != SequencePlan::kHead || (split && split->loss_parallel)) return outputs;
   return gather_for_all(outputs, -1, ranks);
 }
 
@@ -70,7 +71,7 @@ Tensor FineTunedLinear::hooked_low_rank_product(ModuleHooks& hooks, const Tensor
 }
 
 Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
-  ModuleHooks* hooks = x.tape().module_hooks;
+  ModuleHooks* hooks = x.tape().modes.module_hooks;
   if (hooks != nullptr && hooks->hooks_adapters()) return hooked_low_rank_product(*hooks, x);
   Tensor low = linear(dropout(x, lora_dropout), lora_a, {});
   if (split == LinearSplit::kColumns) low = entering(low);
@@ -88,7 +89,7 @@ Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   }
   // lora.Linear4bit and Linear8bitLt: under autocast nothing is converted.
   if (quantized.kind != Quantization::kInt8) result = clone(result);
-  const bool requires_conversion = !x.tape().autocast.has_value();
+  const bool requires_conversion = !x.tape().modes.autocast.is_on();
   Tensor input = requires_conversion ? to_dtype(x, lora_a.dtype()) : x;
   Tensor output = low_rank_product(input);
   if (requires_conversion) output = to_dtype(output, result_dtype);

@@ -106,7 +106,7 @@ class Gpt2LmHeadModel : public Model {
     classifier_ = sequence_classifier(b, run, spec.n_embd, spec.num_labels);
     if (classifier_) return;
     if (spec.tie_word_embeddings) {  // lm_head's own weight lives until it is tied
-      b.tape.scratch(wte_.weight.bytes(), kTiedWeight, Category::kWeights);
+      b.tape.memory.scratch(wte_.weight.bytes(), kTiedWeight, Category::kWeights);
       lm_head_.weight = wte_.weight;
     } else {
       lm_head_ = Linear(b, "lm_head", spec.n_embd, spec.vocab_size, false);
@@ -124,7 +124,7 @@ class Gpt2LmHeadModel : public Model {
     output.logits = lm_head_(kept_positions(hidden_states, batch));
     if (batch.labels.defined()) {
       // loss_function warns that it knows no loss of this class's name, and a warning breaks the graph.
-      if (GraphCapture* capture = output.logits.tape().capture) capture->break_graph(output.logits);
+      if (GraphCapture* capture = output.logits.tape().modes.capture) capture->break_graph(output.logits);
       output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
     }
     return output;

@@ -20,7 +20,7 @@ struct GptOssRotary : RotaryEmbedding {
   using RotaryEmbedding::RotaryEmbedding;
 
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids, std::optional<DType>) const {
-    const NoGrad no_grad(x.tape());
+    const NoGrad no_grad(x.tape().modes);
     RotaryAngles angles(inverse_frequencies, position_ids);
     Tensor cos = multiply_scalar(cosine(angles.freqs));
     Tensor sin = multiply_scalar(sine(angles.freqs));

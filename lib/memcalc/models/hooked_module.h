@@ -23,7 +23,7 @@ template <typename Forward>
 template <typename Module, typename Forward>
 [[nodiscard]] Tensor hooked_module(const Module& module, std::initializer_list<const Tensor*> parameters,
                                    const Tensor& x, const Forward& forward) {
-  ModuleHooks* hooks = module.weight.tape().module_hooks;
+  ModuleHooks* hooks = module.weight.tape().modes.module_hooks;
   return hooks == nullptr ? forward(x) : between_hooks(*hooks, &module, parameters, x, forward);
 }
 

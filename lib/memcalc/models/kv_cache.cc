@@ -23,7 +23,7 @@ Tensor appended(const Tensor& kept, const Tensor& added, std::int64_t skipped) {
 /// In training, what the cache holds is an activation as far as autograd saves it.
 void own(const Tensor& states) {
   Tape& tape = states.tape();
-  if (!tape.grad_enabled) tape.set_category(states, Category::kKeyValueCache);
+  if (!tape.modes.grad_enabled) tape.memory.set_category(states.block(), Category::kKeyValueCache);
 }
 
 }  // namespace

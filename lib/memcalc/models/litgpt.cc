@@ -293,7 +293,7 @@ class LitGpt : public Model, public OwnAdapters {
 
   static void keep_until_backward_is_done(const Tensor& loss, const std::vector<Tensor>& logits) {
     if (!loss.requires_grad()) return;
-    loss.tape().at_end_of_backward([logits] {});
+    loss.tape().autograd.at_end_of_backward([logits] {});
   }
 
   bool finetunes_adapters_;

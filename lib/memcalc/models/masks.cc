@@ -29,12 +29,12 @@ void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequ
   Tensor packed = tape.empty({batch, sequence}, DType::kInt64, kCumsum);
   {
     const Tensor converted = tape.empty({batch, sequence}, DType::kInt64, kToCopy);
-    if (batch == 1) tape.scratch(scan_bytes(sequence), kCumsum);
+    if (batch == 1) tape.memory.scratch(scan_bytes(sequence), kCumsum);
   }
   restarts.reset();
   Tensor single = tape.empty({batch}, DType::kBool, kEq);
   Tensor all = tape.empty({}, DType::kBool, kAll);
-  if (tape.capture == nullptr) tape.synchronize(kAll);
+  if (tape.modes.capture == nullptr) tape.kernels.synchronize(kAll);
   drop(single, all, first_dummy, difference, packed);
 }
 
@@ -42,7 +42,7 @@ void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequ
 void fast_all(const Tensor& mask) {
   Tensor counted = count(mask);
   Tensor equal = mask.tape().empty({}, DType::kBool, kEq);
-  mask.tape().synchronize(kEq);
+  mask.tape().kernels.synchronize(kEq);
   drop(counted, equal);
 }
 
@@ -175,14 +175,14 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
                           std::optional<std::int64_t> sliding_window) {
   if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
-  const NoGrad no_grad(tape);
+  const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = keys_of(queries, past, sliding_window);
   const Tensor padding = boolean_padding(inputs.attention_mask);
   if (!padding.defined() && !past.cached) look_for_packed_sequences(tape, batch, queries);
   const bool eager = run.attention == Attention::kEager;
-  const bool tracing = tape.capture != nullptr;
+  const bool tracing = tape.modes.capture != nullptr;
   if (!eager && !tracing && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
   const Pattern pattern{{1, 1, queries, keys}, sliding_window ? 2 : 1};
   const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding.defined());
@@ -194,15 +194,15 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   if (run.attention == Attention::kFlash) return {};
   const Tensor padding = boolean_padding(inputs.attention_mask);
   Tape& tape = inputs_embeds.tape();
-  const bool tracing = tape.capture != nullptr;
+  const bool tracing = tape.modes.capture != nullptr;
   if (!padding.defined() && !tracing) return {};
-  const NoGrad no_grad(tape);
+  const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
   if (!tracing) {
-    tape.scratch(1, kAll);  // padding_mask.all(), which Python waits for
-    tape.synchronize(kAll);
+    tape.memory.scratch(1, kAll);  // padding_mask.all(), which Python waits for
+    tape.kernels.synchronize(kAll);
     if (!inputs.padded) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.

@@ -71,7 +71,7 @@ class SelfAttention : public MegatronAttentionLayer {
   /// Of every position's angles, times mscale, in the type of the heads.
   template <typename Function>
   [[nodiscard]] Tensor of_angles(Function function, DType dtype) const {
-    const NoGrad no_grad(memory_.tape);
+    const NoGrad no_grad(memory_.tape.modes);
     return to_dtype(multiply_scalar(function(memory_.rotary_angles)), dtype);
   }
 
@@ -147,7 +147,7 @@ Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor
   }
   // dot_product_attention/utils.py, get_qkv_layout: views of one product are taken as they are only where all three
   // are; else each is made contiguous.
-  const bool interleaved = query.impl()->block == key.impl()->block && query.impl()->block == value.impl()->block;
+  const bool interleaved = query.block() == key.block() && query.block() == value.block();
   const TeAttention options{config.parallel.context, context_type(config.parallel), config.attention_dropout};
   if (interleaved) return te_fused_attention(options, query, key, value);
   const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(value);

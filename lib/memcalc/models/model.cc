@@ -92,7 +92,7 @@ std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTen
     }
     return results;
   };
-  std::optional<RegionResults> results = tape.compiler->run(index, arguments, region, !byproducts.caches.empty());
+  std::optional<RegionResults> results = tape.modes.compiler->run(index, arguments, region, !byproducts.caches.empty());
   if (!results) return std::nullopt;
   for (std::size_t i = 0; i < byproducts.shared.size(); ++i) *byproducts.shared[i] = std::move(results->read[i + 1]);
   for (std::size_t i = 0; i + 1 < results->kept.size(); i += 2) {
@@ -106,12 +106,13 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   builder.keeps_linear_layers = run.parallel.tensor > 1;
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing() != Checkpointing::kNone;
   const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
-  tape.on_meta_device = offloads_weights || run.fine_tuning.quantization != Quantization::kNone;  // as from_pretrained
+  std::optional<OnMetaDevice> on_meta;  // as from_pretrained
+  on_meta.emplace(tape.memory, offloads_weights || run.fine_tuning.quantization != Quantization::kNone);
   std::unique_ptr<Model> model =
       spec.model_type == kLitGptType
           ? build_litgpt(spec, run, builder)
           : std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
-  tape.on_meta_device = false;
+  on_meta.reset();
   model->parameters = std::move(builder.parameters);
   model->inactive_parameters = builder.inactive_parameters;
   model->buffers = std::move(builder.buffers);

@@ -136,10 +136,10 @@ class Model {
   return run.checkpointing() == Checkpointing::kSelective ? Recomputes::kSelected : Recomputes::kAll;
 }
 
-/// Runs a layer, the module around it that a wrapper hooks into (Tape::layer_hooks), under torch.utils.checkpoint where
-/// the run asks for it (of every N-th the first): it then runs a second time in backward. The layer gets `positional`
-/// and then `keywords`, which are kept until the layer's backward is done, and must need nothing else that could die
-/// before (GradientCheckpointingLayer.__call__).
+/// Runs a layer, the module around it that a wrapper hooks into (Modes::layer_hooks), under torch.utils.checkpoint
+/// where the run asks for it (of every N-th the first): it then runs a second time in backward. The layer gets
+/// `positional` and then `keywords`, which are kept until the layer's backward is done, and must need nothing else that
+/// could die before (GradientCheckpointingLayer.__call__).
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed_layer(const RunSpec& run, std::int64_t index, KeptTensors positional,
                                         const KeptTensors& keywords, Layer layer) {
@@ -160,7 +160,7 @@ template <typename Layer>
                                   const Layer& layer) {
   if (run.checkpointing() == Checkpointing::kNone || index % run.training().checkpoint_every != 0)
     return layer(arguments);
-  const CapturedCheckpoint checkpoint(*arguments.front().tape().capture, recomputes_of(run));
+  const CapturedCheckpoint checkpoint(*arguments.front().tape().modes.capture, recomputes_of(run));
   return layer(arguments);
 }
 
@@ -181,7 +181,7 @@ struct Byproducts {
   }
 };
 
-/// tape.compiler's call of a layer; nothing where it gives up on the layer, which is then to be run as it is.
+/// tape.modes.compiler's call of a layer; nothing where it gives up on the layer, which is then to be run as it is.
 [[nodiscard]] std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTensors& arguments,
                                                  const Byproducts& byproducts,
                                                  const std::function<Tensor(const KeptTensors&)>& layer);
@@ -192,30 +192,30 @@ template <typename Layer>
                                     const KeptTensors& keywords, const Layer& layer, const Byproducts& byproducts) {
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   Tape& tape = positional.front().tape();
-  if (tape.capture != nullptr) return traced_layer(run, index, positional, layer);
+  if (tape.modes.capture != nullptr) return traced_layer(run, index, positional, layer);
   const auto compiled = [&](const KeptTensors& arguments) {
     std::optional<Tensor> result = run_compiled(tape, index, arguments, byproducts, [&](const KeptTensors& traced) {
       return traced_layer(run, index, traced, layer);
     });
     return result ? std::move(*result) : checkpointed_layer(run, index, arguments, {}, layer);
   };
-  if (tape.layer_hooks == nullptr) return compiled(positional);
-  return hooked(*tape.layer_hooks, index, compiled)(positional);
+  if (tape.modes.layer_hooks == nullptr) return compiled(positional);
+  return hooked(*tape.modes.layer_hooks, index, compiled)(positional);
 }
 
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords, Layer layer,
                                   const Byproducts& byproducts = {}) {
   Tape& tape = positional.front().tape();
-  const std::int64_t index = tape.checkpointable_layers++;
-  if (tape.capture != nullptr || (tape.compiler != nullptr && tape.compiler->compiles(index))) {
+  const std::int64_t index = tape.modes.checkpointable_layers++;
+  if (tape.modes.capture != nullptr || (tape.modes.compiler != nullptr && tape.modes.compiler->compiles(index))) {
     return compiled_layer(run, index, std::move(positional), keywords, layer, byproducts);
   }
-  if (tape.layer_hooks == nullptr) {
+  if (tape.modes.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }
   return checkpointed_layer(run, index, std::move(positional), keywords,
-                            hooked(*tape.layer_hooks, index, std::move(layer)));
+                            hooked(*tape.modes.layer_hooks, index, std::move(layer)));
 }
 
 /// The families' builders.

@@ -17,18 +17,6 @@ namespace memcalc {
 namespace {
 constexpr Operator kBuffer{"buffer"}, kTied{"tied parameter"};
 
-/// Recomputation may leave it in the middle.
-class OnDtensors {
- public:
-  explicit OnDtensors(Tape& tape) : tape_(tape) { tape.on_dtensors = true; }
-  ~OnDtensors() { tape_.on_dtensors = false; }
-  OnDtensors(const OnDtensors&) = delete;
-  OnDtensors& operator=(const OnDtensors&) = delete;
-
- private:
-  Tape& tape_;
-};
-
 }  // namespace
 
 Tensor ModuleBuilder::parameter(std::string_view name, const Shape& shape, bool decays) {
@@ -102,7 +90,7 @@ namespace {
 /// A layer with an adapter: peft's module around the layer's own one, both hooked.
 template <typename Layer, typename Product>
 Tensor hooked_base(const Layer& layer, const Tensor& x, const Product& product) {
-  ModuleHooks& hooks = *layer.weight.tape().module_hooks;
+  ModuleHooks& hooks = *layer.weight.tape().modes.module_hooks;
   const FineTunedLinear& tuned = *layer.fine_tuned;
   return tuned.forward_hooked(hooks, x, [&](const Tensor& input) {
     return between_hooks(hooks, &layer, {&layer.weight, &layer.bias}, input, [&](const Tensor& hooked_x) {
@@ -122,7 +110,7 @@ Linear::Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Linear::hooked_forward(const Tensor& x) const {
-  ModuleHooks& hooks = *weight.tape().module_hooks;
+  ModuleHooks& hooks = *weight.tape().modes.module_hooks;
   const auto plain = [&](const Tensor& input) { return hooks.linear(input, weight, bias); };
   if (fine_tuned && hooks.hooks_adapters()) return hooked_base(*this, x, plain);
   return hooked_module(*this, {&weight, &bias}, x, [&](const Tensor& hooked_x) {
@@ -155,7 +143,7 @@ Conv1D::Conv1D(ModuleBuilder& builder, std::string_view name, std::int64_t in, s
 }
 
 Tensor Conv1D::operator()(const Tensor& x) const {
-  ModuleHooks* hooks = weight.tape().module_hooks;
+  ModuleHooks* hooks = weight.tape().modes.module_hooks;
   if (fine_tuned && hooks != nullptr && hooks->hooks_adapters()) {
     return hooked_base(*this, x, [this](const Tensor& input) { return product(input); });
   }
@@ -183,10 +171,10 @@ Tensor Embedding::operator()(const Tensor& indices) const {
 }
 
 Tensor Embedding::look_up(const Tensor& indices) const {
-  const std::int64_t ranks = weight.tape().split_sequence_ranks;
-  Tensor rows = ranks > 1 ? vocabulary_parallel_embedding(weight, indices, ranks) : embedding(weight, indices);
-  if (output_requires_grad && weight.tape().grad_enabled && !rows.requires_grad()) {
-    weight.tape().require_gradient(rows);
+  const std::optional<SequenceSplit>& split = weight.tape().modes.sequence_split;
+  Tensor rows = split ? vocabulary_parallel_embedding(weight, indices, split->ranks) : embedding(weight, indices);
+  if (output_requires_grad && weight.tape().modes.grad_enabled && !rows.requires_grad()) {
+    weight.tape().autograd.require_gradient(rows);
   }
   return rows;
 }
@@ -209,8 +197,8 @@ Tensor RmsNorm::operator()(const Tensor& x) const {
 
 Tensor RmsNorm::normalize(const Tensor& x) const {
   if (liger) return liger_rms_norm(x, weight);
-  if (weight.tape().split_sequence_ranks > 1 && !weight.tape().on_dtensors) {  // SequenceParallel
-    const OnDtensors on_dtensors(weight.tape());
+  if (weight.tape().modes.sequence_split && !weight.tape().modes.on_dtensors) {  // SequenceParallel
+    const Scoped on_dtensors(weight.tape().modes.on_dtensors, true);  // recomputation may leave it in the middle
     return normalize(distributed(x));
   }
   const DType input_dtype = x.dtype();

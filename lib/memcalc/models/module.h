@@ -88,7 +88,7 @@ struct Linear {
   Linear() = default;
   Linear(ModuleBuilder& builder, std::string_view name, std::int64_t in, std::int64_t out, bool with_bias = true);
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    if (weight.tape().module_hooks != nullptr) return hooked_forward(x);
+    if (weight.tape().modes.module_hooks != nullptr) return hooked_forward(x);
     return fine_tuned ? fine_tuned_forward(x) : linear(x, weight, bias);
   }
 
@@ -129,7 +129,7 @@ struct LayerNorm {
   LayerNorm() = default;
   LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
   [[nodiscard]] Tensor operator()(Arg x) const {
-    if (weight.tape().module_hooks != nullptr) return hooked_forward(*x);
+    if (weight.tape().modes.module_hooks != nullptr) return hooked_forward(*x);
     return layer_norm(std::move(x), weight, bias);
   }
 

@@ -120,7 +120,7 @@ class OptForCausalLm : public Model {
     const Shape shape = attention_mask.shape();
     const DType dtype = attention_mask.dtype();
     Tensor position_ids = tape.empty(shape, dtype, kCumsum);
-    if (shape[0] == 1) tape.scratch(scan_bytes(shape[1]), kCumsum);
+    if (shape[0] == 1) tape.memory.scratch(scan_bytes(shape[1]), kCumsum);
     Tensor product = tape.empty(shape, dtype, kMul);
     Tensor numbered = tape.empty(shape, dtype, kSub);
     product.reset();

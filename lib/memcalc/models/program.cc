@@ -214,13 +214,13 @@ class Regions {
 
   void run(const ProgramRegion& region, const Binding& binding) {
     if (!region.begins) return close(region.kind);
-    open_.push_back({region.kind, tape_.autocast, tape_.grad_enabled});
+    open_.push_back({region.kind, tape_.modes.autocast.dtype, tape_.modes.grad_enabled});
     if (region.kind == ProgramRegion::Kind::kGradients) {
-      tape_.grad_enabled = region.enabled && (tape_.grad_enabled || tape_.training);
+      tape_.modes.grad_enabled = region.enabled && (tape_.modes.grad_enabled || tape_.modes.training);
     } else if (!region.enabled) {
-      tape_.autocast.reset();
-    } else if (!region.dtype.empty() && tape_.autocast) {
-      tape_.autocast = binding.dtype(region.dtype);
+      tape_.modes.autocast.dtype.reset();
+    } else if (!region.dtype.empty() && tape_.modes.autocast.dtype) {
+      tape_.modes.autocast.dtype = binding.dtype(region.dtype);
     }
   }
 
@@ -235,9 +235,9 @@ class Regions {
     const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& each) { return each.kind == kind; });
     if (found == open_.rend()) return;  // that of the loop around the module
     if (kind == ProgramRegion::Kind::kGradients) {
-      tape_.grad_enabled = found->gradients;
+      tape_.modes.grad_enabled = found->gradients;
     } else {
-      tape_.autocast = found->autocast;
+      tape_.modes.autocast.dtype = found->autocast;
     }
     open_.erase(std::next(found).base());
   }
@@ -479,7 +479,7 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
     recorded.returns(
         linear->forward(recorded.tensor(0), bias, [&](const Tensor& x) { return memcalc::linear(x, weight, bias); }));
   } else {
-    if (tape_.autocast && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
+    if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
     call.row->run(recorded);
   }
   const std::vector<std::int32_t>& results = *call.results;
@@ -514,7 +514,7 @@ void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, c
           Variables variables(function);
           std::copy(kept.begin(), kept.end(), variables.values().begin());
           run_body(instance, variables.values());
-          if (others != nullptr && !tape_.recomputing) {
+          if (others != nullptr && !tape_.moment.recomputing) {
             for (std::size_t i = 1; i < function.results.size(); ++i) {
               others->push_back(variables.take(function.results[i]));
             }

@@ -26,7 +26,7 @@ struct Frequencies {
     Tensor quotient = make(kDiv);
     range.reset();
     Tensor result = make(kPow);
-    tape.scratch(8, kPow);
+    tape.memory.scratch(8, kPow);
     return result;
   }
   /// number / x
@@ -77,7 +77,7 @@ Tensor yarn_rope_parameters(const Frequencies& f) {
 Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
   const Frequencies frequencies{tape, half};
   Tensor inverse = yarn ? yarn_rope_parameters(frequencies) : default_rope_parameters(frequencies);
-  tape.set_category(inverse, Category::kWeights);
+  tape.memory.set_category(inverse.block(), Category::kWeights);
   return inverse;
 }
 
@@ -197,9 +197,9 @@ Tensor GatedMlp::forward(const Tensor& x) const {
 }
 
 const Tensor& input_of(const Tensor& x, Tensor& gathered) {
-  const std::int64_t ranks = x.tape().split_sequence_ranks;
-  if (ranks == 1) return x;
-  gathered = gather_for_products(x, 1, ranks);
+  const std::optional<SequenceSplit>& split = x.tape().modes.sequence_split;
+  if (!split) return x;
+  gathered = gather_for_products(x, 1, split->ranks);
   return gathered;
 }
 
@@ -207,7 +207,7 @@ Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool ti
                            std::int64_t vocabulary, bool bias) {
   if (!tied) return Linear(b, "lm_head", in, vocabulary, bias);
   Linear head;
-  b.tape.scratch(embedding.weight.bytes(), kTiedWeight, Category::kWeights);  // its own, until it is tied
+  b.tape.memory.scratch(embedding.weight.bytes(), kTiedWeight, Category::kWeights);  // its own, until it is tied
   head.weight = embedding.weight;
   if (bias) head.bias = b.parameter("lm_head.bias", {vocabulary}, false);
   return head;

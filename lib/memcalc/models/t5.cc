@@ -171,7 +171,7 @@ struct T5Attention {
   [[nodiscard]] Tensor zero_bias(const Tensor& query, std::int64_t keys) const {
     Tape& tape = query.tape();
     Tensor zeros = tape.empty({1, heads, query.size(2), keys}, query.dtype(), kZeros);
-    if (checkpointing) tape.require_gradient(zeros);
+    if (checkpointing) tape.autograd.require_gradient(zeros);
     return zeros;
   }
 
@@ -313,7 +313,7 @@ struct T5Stack {
       const auto run_layer = [&layer, shared, cache](const KeptTensors& kept) {
         BlockOutputs made;
         Tensor result = layer.forward(kept, made, cache);
-        if (!result.tape().recomputing) *shared = std::move(made);
+        if (!result.tape().moment.recomputing) *shared = std::move(made);
         return result;
       };
       hidden_states =

@@ -22,10 +22,10 @@ struct GatheredPositions {
     for (std::int64_t i = 0; i < ranks; ++i) of_ranks.push_back(tape.empty(shape, DType::kInt64, kEmptyLike));
     {
       const Tensor flat = tape.empty({ranks, batch, positions}, DType::kInt64, kGather, Category::kCommunication);
-      tape.collective(kGather, Collective::kAllGather, DType::kInt64, flat.bytes(), ranks);
+      tape.kernels.collective(kGather, Collective::kAllGather, DType::kInt64, flat.bytes(), ranks);
     }
     all = tape.empty({batch, ranks * positions}, DType::kInt64, kCat);
-    tape.kernel(kCat, OperatorClass::kMovement, DType::kInt64, 0, 2.0 * static_cast<double>(all.bytes()));
+    tape.kernels.add(kCat, OperatorClass::kMovement, DType::kInt64, 0, 2.0 * static_cast<double>(all.bytes()));
   }
   void drop_list() {
     for (Tensor& each : of_ranks) each.reset();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string_view>
+#include <variant>
 
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
@@ -16,14 +17,40 @@ namespace {
 std::string_view type_of(const Kernel& kernel) {
   if (kernel.dtype == DType::kBFloat16) return "bf16";
   if (kernel.dtype == DType::kFloat16) return "fp16";
-  return kernel.flag ? "tf32" : "fp32";
+  return allows_tf32(kernel) ? "tf32" : "fp32";
 }
+
+/// The columns m, n, k and batch: what a kernel's shape is made of.
+struct SizesOf {
+  using Sizes = std::array<std::int64_t, 4>;
+
+  Sizes operator()(const work::Rows& rows) const { return {rows.count, rows.width, 0, 0}; }
+  Sizes operator()(const work::EmbeddingGradient& gradient) const {
+    return {gradient.indices, gradient.width, gradient.table_rows, 0};
+  }
+  Sizes operator()(const work::TensorList& list) const { return {list.tensors, 0, 0, 0}; }
+  Sizes operator()(const work::Product& product) const { return {product.m, product.n, product.k, product.batch}; }
+  Sizes operator()(const work::Attention& attention) const {
+    return {attention.queries, attention.keys, attention.width, attention.heads};
+  }
+  Sizes operator()(const work::Convolution& convolution) const {
+    return {convolution.pixels, convolution.channels, convolution.depth, convolution.groups};
+  }
+  Sizes operator()(const work::Wait& wait) const { return {wait.kernels, 0, 0, 0}; }
+  Sizes operator()(const work::Communication& communication) const { return {0, 0, communication.distance, 0}; }
+  template <typename Other>
+  Sizes operator()(const Other& /*other*/) const {
+    return {};
+  }
+};
 
 void append_kernel(const Kernel& kernel, double seconds, std::string& out) {
   constexpr std::array<std::string_view, 4> kTransposed = {"none", "first", "second", "both"};
   out.append("k ").append(name_of(kernel.kind)).append(" ").append(type_of(kernel));
-  out.append(" ").append(kTransposed.at(static_cast<std::size_t>(kernel.transposed)));
-  for (const std::int64_t size : {kernel.m, kernel.n, kernel.k, kernel.batch}) out += " " + std::to_string(size);
+  const auto* product = kernel.as<work::Product>();
+  const Transposed transposed = product != nullptr ? product->transposed : Transposed::kNone;
+  out.append(" ").append(kTransposed.at(static_cast<std::size_t>(transposed)));
+  for (const std::int64_t size : std::visit(SizesOf{}, kernel.work)) out += " " + std::to_string(size);
   out += " " + format_fixed(kernel.elements, 0) + " " + format_fixed(kernel.bytes, 0);
   out += " " + std::to_string(kernel.repeats) + " " + format_fixed(seconds * 1e6, 3) + " ";
   out.append(kernel.op->name).append("\n");

@@ -16,10 +16,70 @@ namespace memcalc {
 namespace {
 constexpr Operator kAccumulateGrad{"torch::autograd::AccumulateGrad"};
 constexpr Operator kAdd{"aten::add"};
-constexpr Operator kClone{"aten::clone"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kClone{"aten::clone"};
+
+bool was_released(const Node& node) {
+  return node.edge_count == 0 && node.saved_count == 0 && node.output_count == 0 && node.variable == nullptr;
+}
 }  // namespace
 
-NodeId Tape::new_node() {
+void Autograd::clear() {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (was_released(node)) continue;  // most were, and hold nothing
+    for (SavedTensor& saved : node.saved) saved.reset();
+    for (Tensor& gradient : node.buffer) gradient.reset();
+    node.edges = {};
+    node.owner.reset();
+    node.kept.reset();
+    node.edge_count = node.saved_count = node.output_count = 0;
+    node.variable = nullptr;
+    node.context = nullptr;
+  }
+  hooks_.clear();
+  final_callbacks_.clear();
+}
+
+void Autograd::add_accumulator(const Tensor& parameter) {
+  TensorImpl& impl = *parameter.impl();
+  impl.grad_accumulator = new_node();
+  Node& node = node_of(impl.grad_accumulator);
+  node.references = 1;  // owned by the parameter
+  node.variable = &impl;
+  node.sequence = UINT64_MAX;  // engine.cpp: AccumulateGrad runs as soon as it is ready
+  node.output_count = 1;
+  node.outputs_differ = false;
+  node.output = {impl.shape, impl.dtype};
+}
+
+void Autograd::require_gradient(const Tensor& tensor) {
+  TensorImpl& impl = *tensor.impl();
+  impl.requires_grad = true;
+  impl.grad_accumulator = new_node();
+  Node& node = node_of(impl.grad_accumulator);
+  node.references = 0;
+  node.variable = &impl;
+  node.saved_count = 1;
+  node.saved[0].tensor = tensor;  // accumulate_grad.h: the node owns its variable, the variable only points back
+  node.sequence = UINT64_MAX;
+  node.output_count = 1;
+  node.output = {impl.shape, impl.dtype};
+}
+
+OutputMetadata* Autograd::expected_gradient(const TensorImpl& leaf) {
+  return leaf.grad_accumulator == kNoNode ? nullptr : &node_of(leaf.grad_accumulator).output;
+}
+
+void Autograd::accept_whole_gradient(const Tensor& parameter) {
+  node_of(parameter.impl()->grad_accumulator).outputs_differ = true;
+}
+
+void Autograd::keep(Node& node, const Tensor& tensor) {
+  node.kept = tensor;
+  tape_.memory.mark_saved(tensor.block());
+}
+
+NodeId Autograd::new_node() {
   NodeId id = kNoNode;
   if (free_nodes_.empty()) {
     nodes_.grow();
@@ -28,8 +88,8 @@ NodeId Tape::new_node() {
     id = free_nodes_.back();
     free_nodes_.pop_back();
   }
-  // release_node() and the destructor have emptied it; what else is left of the last node in its place:
-  Node& node = nodes_[static_cast<std::size_t>(id)];
+  // release() and the destructor have emptied it; what else is left of the last node in its place:
+  Node& node = node_of(id);
   node.name = nullptr;
   node.backward = nullptr;
   node.hook = -1;
@@ -38,22 +98,22 @@ NodeId Tape::new_node() {
   return id;
 }
 
-void Tape::release_node(NodeId id) {
-  if (closing_) return;
-  if (--nodes_[static_cast<std::size_t>(id)].references > 0) return;
+void Autograd::release(NodeId id) {
+  if (tape_.memory.is_stopped()) return;
+  if (--node_of(id).references > 0) return;
   release_stack_.push_back(id);
   if (releasing_) return;  // the loop below is at work further up the call stack
   releasing_ = true;
   while (!release_stack_.empty()) {
     const NodeId dead = release_stack_.back();
     release_stack_.pop_back();
-    Node& node = nodes_[static_cast<std::size_t>(dead)];
+    Node& node = node_of(dead);
     for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
     for (int i = 0; i < node.output_count; ++i) node.buffer[static_cast<std::size_t>(i)].reset();
     for (int i = 0; i < node.edge_count; ++i) {
       const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
       node.edges[static_cast<std::size_t>(i)] = Edge{};
-      if (next != kNoNode && --nodes_[static_cast<std::size_t>(next)].references == 0) release_stack_.push_back(next);
+      if (next != kNoNode && --node_of(next).references == 0) release_stack_.push_back(next);
     }
     node.edge_count = node.saved_count = node.output_count = 0;
     node.variable = nullptr;
@@ -65,95 +125,61 @@ void Tape::release_node(NodeId id) {
   releasing_ = false;
 }
 
-Edge Tape::gradient_edge(const Tensor& tensor) {
+Edge Autograd::gradient_edge(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.grad_fn != kNoNode) return {impl.grad_fn, impl.output_index};
   if (impl.requires_grad) return {impl.grad_accumulator, 0};
   return {};
 }
 
-Node* Tape::record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count) {
-  if (!grad_enabled) return nullptr;
+Node* Autograd::record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count) {
+  if (!tape_.modes.grad_enabled) return nullptr;
   bool any = false;
   for (int i = 0; i < count; ++i) any = any || inputs[i]->requires_grad();
-  if (capture != nullptr) capture->record(name, inputs, count, any);
+  if (tape_.modes.capture != nullptr) tape_.modes.capture->record(name, inputs, count, any);
   if (!any) return nullptr;
   const NodeId id = new_node();
-  Node& node = nodes_[static_cast<std::size_t>(id)];
+  Node& node = node_of(id);
   node.name = &name;
   node.backward = backward;
   node.sequence = next_sequence_++;
   node.references = 0;
   node.edge_count = static_cast<std::uint8_t>(count);
-  node.recomputed = recomputing;
-  node.sums_anew = on_dtensors;
+  node.recomputed = tape_.moment.recomputing;
+  node.sums_anew = tape_.modes.on_dtensors;
   for (int i = 0; i < count; ++i) {
     const Edge edge = gradient_edge(*inputs[i]);
     node.edges[static_cast<std::size_t>(i)] = edge;
-    if (edge.node != kNoNode) ++nodes_[static_cast<std::size_t>(edge.node)].references;
+    if (edge.node != kNoNode) ++node_of(edge.node).references;
   }
   // `shape`, `attributes` and `scalar` are set by the operator that reads them.
   node.id = id;
-  if (capture != nullptr) capture->opened(node);
+  if (tape_.modes.capture != nullptr) tape_.modes.capture->opened(node);
   pending_node_ = id;
   return &node;
 }
 
-void Tape::save(Node& node, const Tensor& tensor) {
-  if (capture != nullptr) capture->save(node, tensor);
+void Autograd::save(Node& node, const Tensor& tensor) {
+  if (tape_.modes.capture != nullptr) tape_.modes.capture->save(node, tensor);
   SavedTensor& saved = node.saved[node.saved_count++];
-  if (checkpoint) return checkpoint->pack(tensor, saved);
-  if (offload_saved) {
-    saved.tensor = to_host(tensor);
+  if (tape_.modes.checkpoint) return tape_.modes.checkpoint->pack(tensor, saved);
+  if (tape_.modes.offload_saved) {
+    saved.tensor = tape_.to_host(tensor);
     saved.on_host = true;
     return;
   }
   // An output of the node itself is kept without its history, which would be a cycle (saved_variable.cpp).
-  saved.tensor = tensor.impl()->grad_fn == node.id ? detach(tensor) : tensor;
-  mark_saved(tensor);
+  saved.tensor = tensor.impl()->grad_fn == node.id ? tape_.detach(tensor) : tensor;
+  tape_.memory.mark_saved(tensor.block());
 }
 
-void Tape::mark_saved(const Tensor& tensor) {
-  if (tensor.impl()->block == kNoBlock) return;
-  Category& category = trace.blocks[static_cast<std::size_t>(tensor.impl()->block)].category;
-  if (category == Category::kTemporaries) category = Category::kActivations;
-}
-
-Tensor Tape::unpack(SavedTensor& saved) {
+Tensor Autograd::unpack(SavedTensor& saved) {
   if (saved.frame) return saved.frame->unpack(saved);
-  return saved.on_host ? from_host(saved.tensor) : saved.tensor;
+  return saved.on_host ? tape_.from_host(saved.tensor) : saved.tensor;
 }
 
-Tensor Tape::to_host(const Tensor& tensor) {
-  // Copy.cu, copy_requires_temporaries: the host's copy is contiguous, so another layout is made so on the card first.
-  if (!tensor.is_contiguous()) scratch(tensor.bytes(), kClone);
-  const Bytes bytes = tensor.bytes();
-  ++host_copies.count;
-  host_copies.bytes = checked_add(host_copies.bytes, bytes);
-  kernel(kToCopy, OperatorClass::kMovement, tensor.dtype(), 0, static_cast<double>(bytes), KernelKind::kCopyToHost);
-  if (Kernel* last = last_kernel()) last->flag = true;  // pinned
-  // CachingHostAllocator.h: blocks are powers of two.
-  host_copies.pinned_bytes = checked_add(host_copies.pinned_bytes, power_of_two_from(bytes));
-  TensorImpl* copy = new_impl();
-  copy->dtype = tensor.dtype();
-  copy->shape = tensor.shape();
-  copy->strides = contiguous_strides(tensor.shape());
-  copy->elements = tensor.elements();
-  copy->requires_grad = tensor.requires_grad();
-  return Tensor(copy);
-}
-
-Tensor Tape::from_host(const Tensor& copy) {
-  Tensor tensor = empty(copy.shape(), copy.dtype(), kToCopy, Category::kActivations);
-  kernel(kToCopy, OperatorClass::kMovement, tensor.dtype(), 0, static_cast<double>(tensor.bytes()),
-         KernelKind::kCopyToDevice);
-  if (Kernel* last = last_kernel()) last->flag = true;
-  tensor.impl()->requires_grad = copy.requires_grad();
-  return tensor;
-}
-
-void Tape::set_history(Node* node, Tensor& output) {
-  if (capture != nullptr && grad_enabled) capture->set_output(node, output);
+void Autograd::set_history(Node* node, Tensor& output) {
+  if (tape_.modes.capture != nullptr && tape_.modes.grad_enabled) tape_.modes.capture->set_output(node, output);
   if (node == nullptr) return;
   TensorImpl& impl = *output.impl();
   impl.requires_grad = true;
@@ -167,27 +193,27 @@ void Tape::set_history(Node* node, Tensor& output) {
     node->outputs_differ = node->outputs_differ || !(impl.shape == node->output.shape);
   }
   ++node->output_count;
-  if (former != kNoNode) release_node(former);
+  if (former != kNoNode) release(former);
 }
 
-void Tape::abandon_pending_node() {
+void Autograd::abandon_pending_node() {
   if (pending_node_ == kNoNode) return;
-  nodes_[static_cast<std::size_t>(pending_node_)].references = 1;
-  release_node(std::exchange(pending_node_, kNoNode));
+  node_of(pending_node_).references = 1;
+  release(std::exchange(pending_node_, kNoNode));
 }
 
-std::int32_t Tape::add_hook(std::function<void()> hook) {
+std::int32_t Autograd::add_hook(std::function<void()> hook) {
   hooks_.push_back(std::move(hook));
   return static_cast<std::int32_t>(hooks_.size() - 1);
 }
 
-void Tape::before_backward_of(const Tensor& output, std::function<void()> hook) {
+void Autograd::before_backward_of(const Tensor& output, std::function<void()> hook) {
   NodeId id = output.impl()->grad_fn;
   // Tensor.register_hook of a leaf runs as its gradient arrives: the embedding's output under peft's
   // enable_input_require_grads.
   if (id == kNoNode && output.requires_grad()) id = output.impl()->grad_accumulator;
   if (id == kNoNode) throw Error(ErrorCode::kInternal, "a hook on a tensor without history");
-  Node& node = nodes_[static_cast<std::size_t>(id)];
+  Node& node = node_of(id);
   if (node.hook >= 0) {  // hooks run in the order in which they were registered
     hook = [before = hooks_[static_cast<std::size_t>(node.hook)], after = std::move(hook)] {
       before();
@@ -197,27 +223,27 @@ void Tape::before_backward_of(const Tensor& output, std::function<void()> hook) 
   node.hook = add_hook(std::move(hook));
 }
 
-void Tape::after_gradient_of(const Tensor& parameter, std::function<void()> hook) {
-  nodes_[static_cast<std::size_t>(parameter.impl()->grad_accumulator)].hook = add_hook(std::move(hook));
+void Autograd::after_gradient_of(const Tensor& parameter, std::function<void()> hook) {
+  node_of(parameter.impl()->grad_accumulator).hook = add_hook(std::move(hook));
 }
 
-void Tape::push_ready(NodeId id) {
-  ready_.emplace_back(nodes_[static_cast<std::size_t>(id)].sequence, id);
+void Autograd::push_ready(NodeId id) {
+  ready_.emplace_back(node_of(id).sequence, id);
   std::push_heap(ready_.begin(), ready_.end());
 }
 
-void Tape::count_dependencies(NodeId root) {
+void Autograd::count_dependencies(NodeId root) {
   visited_.clear();
   visit_stack_.assign(1, root);
-  nodes_[static_cast<std::size_t>(root)].visited = true;
+  node_of(root).visited = true;
   visited_.push_back(root);
   while (!visit_stack_.empty()) {
-    const Node& node = nodes_[static_cast<std::size_t>(visit_stack_.back())];
+    const Node& node = node_of(visit_stack_.back());
     visit_stack_.pop_back();
     for (int i = 0; i < node.edge_count; ++i) {
       const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
       if (next == kNoNode) continue;
-      Node& target = nodes_[static_cast<std::size_t>(next)];
+      Node& target = node_of(next);
       if (!target.visited) {
         target.visited = true;
         target.dependencies = 0;
@@ -227,51 +253,51 @@ void Tape::count_dependencies(NodeId root) {
       ++target.dependencies;
     }
   }
-  for (const NodeId id : visited_) nodes_[static_cast<std::size_t>(id)].visited = false;
+  for (const NodeId id : visited_) node_of(id).visited = false;
 }
 
-void Tape::backward(const Tensor& root, Tensor root_gradient) {
+void Autograd::backward(const Tensor& root, Tensor root_gradient) {
   const NodeId first = root.impl()->grad_fn;
   if (first == kNoNode) throw Error(ErrorCode::kInternal, "backward from a tensor without history");
-  const NoGrad no_grad(*this);
+  const NoGrad no_grad(tape_.modes);
   count_dependencies(first);
-  nodes_[static_cast<std::size_t>(first)].buffer[root.impl()->output_index] = root_gradient;
+  node_of(first).buffer[root.impl()->output_index] = root_gradient;
   // Called inside of backward(), by a reentrant checkpoint, it has a queue of its own.
-  ++backward_depth_;
+  ++depth_;
   const auto outer_ready = std::exchange(ready_, {});
-  const Operator* const outer_node = current_node;
-  const std::int64_t outer_call = std::exchange(backward_call, ++backward_calls_);
+  const Operator* const outer_node = tape_.moment.node;
+  const std::int64_t outer_call = std::exchange(call_, ++calls_);
   run_ready(first);
-  backward_call = outer_call;
+  call_ = outer_call;
   ready_ = outer_ready;
-  current_node = outer_node;
-  if (--backward_depth_ > 0) return;
+  tape_.moment.node = outer_node;
+  if (--depth_ > 0) return;
   for (const std::function<void()>& callback : std::exchange(final_callbacks_, {})) callback();
 }
 
-void Tape::run_ready(NodeId first) {
+void Autograd::run_ready(NodeId first) {
   push_ready(first);
   while (!ready_.empty()) {
     std::pop_heap(ready_.begin(), ready_.end());
     const NodeId id = ready_.back().second;
     ready_.pop_back();
-    current_node = nodes_[static_cast<std::size_t>(id)].name;
-    ++pending_nodes;
+    tape_.moment.node = node_of(id).name;
+    tape_.kernels.pass_node();
     evaluate(id);
   }
 }
 
-void Tape::evaluate(NodeId id) {
-  Node& node = nodes_[static_cast<std::size_t>(id)];
+void Autograd::evaluate(NodeId id) {
+  Node& node = node_of(id);
   if (node.variable != nullptr) {
-    current_node = &kAccumulateGrad;
+    tape_.moment.node = &kAccumulateGrad;
     accumulate_gradient(node, std::move(node.buffer[0]));
     if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
     return;
   }
   if (node.hook >= 0) hooks_[static_cast<std::size_t>(node.hook)]();
-  if (capture != nullptr) capture->evaluating(node);
-  BackwardCall call(*this, node);
+  if (tape_.modes.capture != nullptr) tape_.modes.capture->evaluating(node);
+  BackwardCall call(tape_, node);
   if (node.defers && deferred_ != nullptr) {  // its prehook
     for (DeferredNode& each : *deferred_) {
       if (each.node == id) each.gradient = node.buffer[0];
@@ -300,17 +326,17 @@ void Tape::evaluate(NodeId id) {
   }
 }
 
-void Tape::validate(const Edge& edge, Tensor& gradient) {
+void Autograd::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
-  const Node& node = nodes_[static_cast<std::size_t>(edge.node)];
+  const Node& node = node_of(edge.node);
   const OutputMetadata& expected = node.output;
   if (!node.outputs_differ && !(gradient.shape() == expected.shape))
     gradient = sum_to(std::move(gradient), expected.shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }
 
-void Tape::deliver(const Edge& edge, Tensor gradient) {
-  Node& target = nodes_[static_cast<std::size_t>(edge.node)];
+void Autograd::deliver(const Edge& edge, Tensor gradient) {
+  Node& target = node_of(edge.node);
   if (gradient.defined()) {
     Tensor& waiting = target.buffer[edge.input];
     if (!waiting.defined()) {
@@ -319,12 +345,11 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
       // input_buffer.cpp, accumulate: in place only where the buffer is the sole owner of tensor and storage.
       const TensorImpl& impl = *waiting.impl();
       const bool in_place = !target.sums_anew && impl.references == 1 && !impl.is_view &&
-                            block_references_[static_cast<std::size_t>(impl.block)] == 1 &&
-                            is_dense(impl.shape, impl.strides);
+                            tape_.memory.has_one_owner(impl.block) && is_dense(impl.shape, impl.strides);
       if (in_place) {
-        kernel(kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
-               3.0 * static_cast<double>(waiting.bytes()), elementwise_kind(waiting, {&gradient}),
-               static_cast<double>(waiting.elements()));
+        tape_.kernels.add(kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
+                          3.0 * static_cast<double>(waiting.bytes()), elementwise_kind(waiting, {&gradient}),
+                          static_cast<double>(waiting.elements()));
       } else {
         waiting = add(waiting, gradient);
       }
@@ -334,13 +359,13 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
   if (--target.dependencies == 0) push_ready(edge.node);
 }
 
-void Tape::accumulate_gradient(Node& node, Tensor gradient) {
+void Autograd::accumulate_gradient(Node& node, Tensor gradient) {
   if (!gradient.defined()) return;  // accumulate_grad.cpp: what a function did not compute changes nothing
   TensorImpl& variable = *node.variable;
   if (variable.grad.defined()) {  // a later micro-batch: grad += new
-    kernel(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
-           3.0 * static_cast<double>(gradient.bytes()), elementwise_kind(variable.grad, {&gradient}),
-           static_cast<double>(gradient.elements()));
+    tape_.kernels.add(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
+                      3.0 * static_cast<double>(gradient.bytes()), elementwise_kind(variable.grad, {&gradient}),
+                      static_cast<double>(gradient.elements()));
     return;
   }
   const TensorImpl& impl = *gradient.impl();
@@ -348,13 +373,14 @@ void Tape::accumulate_gradient(Node& node, Tensor gradient) {
       !is_dense(variable.shape, variable.strides) || impl.strides == variable.strides ||
       (is_contiguous(impl.shape, impl.strides) && is_contiguous(variable.shape, variable.strides));
   if (impl.references == 1 && obeys_layout) {
-    variable.grad = detach(gradient);  // stolen
+    variable.grad = tape_.detach(gradient);  // stolen
   } else {
-    variable.grad = empty_strided(variable.shape, variable.strides, variable.dtype, kClone);
-    kernel(kClone, OperatorClass::kMovement, variable.dtype, 0, 2.0 * static_cast<double>(gradient.bytes()),
-           obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided, static_cast<double>(gradient.elements()));
+    variable.grad = tape_.empty_strided(variable.shape, variable.strides, variable.dtype, kClone);
+    tape_.kernels.add(kClone, OperatorClass::kMovement, variable.dtype, 0, 2.0 * static_cast<double>(gradient.bytes()),
+                      obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided,
+                      static_cast<double>(gradient.elements()));
   }
-  set_category(variable.grad, Category::kGradients);
+  tape_.memory.set_category(variable.grad.block(), Category::kGradients);
   if (variable.drops_gradient) {  // register_post_accumulate_grad_hook
     gradient.reset();
     variable.grad.reset();

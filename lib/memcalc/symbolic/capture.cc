@@ -45,7 +45,7 @@ void GraphCapture::record(const Operator& name, const Tensor* const* inputs, int
     made.checkpoint = checkpoints_;
     made.selective = *recomputes_ == Recomputes::kSelected;
   }
-  if (count > 0 && inputs[0]->tape().autocast) autocast = inputs[0]->tape().autocast;
+  if (count > 0 && inputs[0]->tape().modes.autocast.dtype) autocast = inputs[0]->tape().modes.autocast.dtype;
   if (count > 0) made.first_kernel = inputs[0]->tape().kernels.size();
   for (int i = 0; i < count; ++i) {
     const std::int32_t value = value_of(*inputs[i]);  // may grow `values`, not `operators`

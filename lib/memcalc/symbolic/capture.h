@@ -11,6 +11,7 @@
 
 #include "memcalc/spec/float8.h"
 #include "memcalc/symbolic/checkpoint.h"
+#include "memcalc/symbolic/memory.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
 
@@ -43,7 +44,7 @@ struct CapturedOperator {
   std::int32_t checkpoint = 0;   // the region that it ran in (ac_graph_id); 0: none
 };
 
-class GraphCapture {
+class GraphCapture final : public ScratchMeter {
  public:
   /// An operator begins. It may call others before it says what it made.
   void record(const Operator& name, const Tensor* const* inputs, int count, bool differentiable);
@@ -54,7 +55,7 @@ class GraphCapture {
   void set_output(const Node* node, const Tensor& output);
   /// Backward has come to the node of an operator.
   void evaluating(const Node& node);
-  void scratch(Bytes bytes);
+  void scratch(Bytes bytes) override;
   /// Python runs between what made this and what reads it: two graphs, and the second hands its gradient to the first.
   void break_graph(const Tensor& tensor) { breaks.push_back(value_of(tensor)); }
   /// Operators from here on run in a checkpointed region, which torch.compile traces as such
@@ -80,6 +81,28 @@ class GraphCapture {
   std::int32_t checkpoints_ = 0;
   std::int64_t products_ = 0;               // of that region
   std::vector<std::int32_t> without_node_;  // operators begun that have no node and made nothing yet
+};
+
+/// Until the scope ends, `capture` writes down what runs on the tape, nothing of which is an event of its trace. A
+/// tracer casts without autocast's weight cache (proxy_tensor.py, disable_autocast_cache): what was cast before stays
+/// out.
+class Capturing {
+ public:
+  Capturing(Tape& tape, GraphCapture& capture)
+      : modes_(tape.modes), unrecorded_(tape.memory, capture), cast_before_(modes_.autocast.take_cache()) {
+    modes_.capture = &capture;
+  }
+  ~Capturing() {
+    modes_.capture = nullptr;
+    modes_.autocast.give_back(std::move(cast_before_));
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+ private:
+  Modes& modes_;
+  UnrecordedRequests unrecorded_;
+  Autocast::Cache cast_before_;
 };
 
 /// A checkpointed region of a captured pass.

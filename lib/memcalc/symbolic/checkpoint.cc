@@ -4,23 +4,6 @@
 
 namespace memcalc {
 
-namespace {
-
-/// Numbers what autograd saves from here to the end of the scope.
-class FrameScope {
- public:
-  FrameScope(Tape& tape, FrameHandle frame) : tape_(tape), outer_(std::exchange(tape.checkpoint, std::move(frame))) {}
-  ~FrameScope() { tape_.checkpoint = std::move(outer_); }
-  FrameScope(const FrameScope&) = delete;
-  FrameScope& operator=(const FrameScope&) = delete;
-
- private:
-  Tape& tape_;
-  FrameHandle outer_;
-};
-
-}  // namespace
-
 FrameHandle::FrameHandle(CheckpointFrame* frame) : frame_(frame) {
   if (frame_ != nullptr) ++frame_->references_;
 }
@@ -48,7 +31,7 @@ void CheckpointFrame::store(ListedOperator op, const Tensor& output) {
   std::vector<Tensor>& outputs = stored_[static_cast<std::size_t>(op)].outputs;
   if (!output.defined()) return outputs.emplace_back(), void();
   outputs.push_back(output.tape().detach(output));
-  output.tape().mark_saved(output);
+  output.tape().memory.mark_saved(output.block());
 }
 
 Tensor CheckpointFrame::recall(ListedOperator op) {
@@ -58,14 +41,14 @@ Tensor CheckpointFrame::recall(ListedOperator op) {
 
 Tensor CheckpointFrame::run() {
   Tape& tape = kept_.front().tape();
-  autocast_ = tape.autocast;
-  arguments_on_host_ = tape.offload_saved;  // _NoopSaveInputs: positional arguments are saved as autograd saves
+  autocast_ = tape.modes.autocast.dtype;
+  arguments_on_host_ = tape.modes.offload_saved;  // _NoopSaveInputs: positional arguments are saved as autograd saves
   KeptTensors arguments;
   for (std::size_t i = 0; arguments_on_host_ && i < kept_.size(); ++i) {
     arguments.push_back(kept_[i]);
     if (i < positional_count_ && kept_[i].defined()) kept_[i] = tape.to_host(kept_[i]);
   }
-  const FrameScope scope(tape, FrameHandle(this));
+  const Scoped in_frame(tape.modes.checkpoint, FrameHandle(this));  // numbers what autograd saves
   record_host_work(tape, HostWork::kCheckpointForward);
   Tensor result = region_(arguments_on_host_ ? arguments : kept_);
   record_host_work(tape, HostWork::kPackedTensor, static_cast<std::int64_t>(wanted_.size()));
@@ -83,19 +66,19 @@ void CheckpointFrame::pack(const Tensor& tensor, SavedTensor& saved) {
   std::vector<Tensor>& recomputed = recomputed_.back().tensors;
   recomputed.push_back(wanted_[recomputed.size()] ? tape.detach(tensor) : Tensor());
   saved.tensor = tape.detach(tensor);
-  tape.mark_saved(tensor);
+  tape.memory.mark_saved(tensor.block());
   if (recomputed.size() == wanted_.size()) {
     // The exception's traceback keeps Python's locals alive until autocast's exit has emptied its cache.
-    tape.clear_cast_cache();
+    tape.modes.autocast.clear_cache();
     throw StopRecomputation{};
   }
 }
 
 Tensor CheckpointFrame::unpack(SavedTensor& saved) {
   Tape& tape = kept_.front().tape();
-  if (recomputed_.empty() || recomputed_.back().backward != tape.backward_call) {
+  if (recomputed_.empty() || recomputed_.back().backward != tape.autograd.call()) {
     recomputing_ = true;
-    recomputed_.push_back({tape.backward_call, {}});
+    recomputed_.push_back({tape.autograd.call(), {}});
     recomputed_.back().tensors.reserve(wanted_.size());
     recompute(tape);
   }
@@ -111,29 +94,25 @@ void CheckpointFrame::forget(std::int32_t slot) {
 }
 
 void CheckpointFrame::recompute(Tape& tape) {
-  const FrameScope scope(tape, FrameHandle(this));
+  const Scoped in_frame(tape.modes.checkpoint, FrameHandle(this));  // numbers what autograd saves
   products_ = 0;
   KeptTensors arguments;
   for (std::size_t i = 0; arguments_on_host_ && i < kept_.size(); ++i) {
     const bool on_host = i < positional_count_ && kept_[i].defined();
     arguments.push_back(on_host ? tape.from_host(kept_[i]) : kept_[i]);
   }
-  const bool grad_before = std::exchange(tape.grad_enabled, true);
-  const bool recomputing_before = std::exchange(tape.recomputing, true);
+  const EnableGrad enable_grad(tape.modes);
+  const Recomputing recomputing(tape.moment);
   // A region of its own. The engine's thread counts no other around it, so that its end empties the weight cache.
-  const std::optional<DType> autocast_before = std::exchange(tape.autocast, autocast_);
+  const Autocasting autocasting(tape.modes.autocast, autocast_);
   record_host_work(tape, HostWork::kCheckpointBackward);
   record_host_work(tape, HostWork::kUnpackedTensor, static_cast<std::int64_t>(wanted_.size()));
   try {
     const Tensor result = region_(arguments_on_host_ ? arguments : kept_);
   } catch (const StopRecomputation&) {
     // The usual end: nothing after the last saved tensor is needed.
-    tape.abandon_pending_node();
+    tape.autograd.abandon_pending_node();
   }
-  tape.autocast = autocast_before;
-  tape.clear_cast_cache();
-  tape.grad_enabled = grad_before;
-  tape.recomputing = recomputing_before;
 }
 
 Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region,

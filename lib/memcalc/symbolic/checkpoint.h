@@ -66,7 +66,7 @@ class CheckpointFrame {
 
   /// Each call of backward recomputes for itself (checkpoint.py, by graph task), and what it did not ask for stays.
   struct Recomputation {
-    std::int64_t backward = 0;  // Tape::backward_call
+    std::int64_t backward = 0;  // Autograd::call()
     std::vector<Tensor> tensors;
   };
 
@@ -105,14 +105,14 @@ struct ReentrantRegion {
                                       Recomputes recomputes = Recomputes::kAll);
 
 [[nodiscard]] inline bool in_selective_region(const Tape& tape) {
-  return tape.checkpoint && tape.checkpoint->recomputes() == Recomputes::kSelected;
+  return tape.modes.checkpoint && tape.modes.checkpoint->recomputes() == Recomputes::kSelected;
 }
 
 /// The outputs of a listed operator's kernel: of its first run, where a selective region around it has kept them.
 template <std::size_t kCount, typename Kernel>
 [[nodiscard]] std::array<Tensor, kCount> run_or_recall(Tape& tape, ListedOperator op, Kernel kernel) {
-  if (!tape.checkpoint || !tape.checkpoint->keeps_output(op)) return kernel();
-  const FrameHandle frame = tape.checkpoint;
+  if (!tape.modes.checkpoint || !tape.modes.checkpoint->keeps_output(op)) return kernel();
+  const FrameHandle frame = tape.modes.checkpoint;
   std::array<Tensor, kCount> outputs;
   if (frame->recomputing()) {
     for (Tensor& output : outputs) output = frame->recall(op);

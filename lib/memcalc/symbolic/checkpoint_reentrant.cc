@@ -23,23 +23,22 @@ void reentrant_backward(BackwardCall& call) {
     if (given) {
       places[static_cast<std::size_t>(edge)] = inputs.size();
       inputs.push_back(tape.detach(call.saved(edge)));
-      if (call.needs(edge)) tape.require_gradient(inputs.back());
+      if (call.needs(edge)) tape.autograd.require_gradient(inputs.back());
       ++edge;
     } else {
       inputs.emplace_back();
     }
   }
   inputs.insert(inputs.end(), region.keywords.begin(), region.keywords.end());
-  const bool recomputing_before = std::exchange(tape.recomputing, true);
-  tape.grad_enabled = true;
-  tape.autocast = region.autocast;
-  record_host_work(tape, HostWork::kCheckpointBackward);
-  Tensor output = region.run(inputs);
-  tape.autocast.reset();
-  tape.clear_cast_cache();
-  tape.grad_enabled = false;
-  tape.recomputing = recomputing_before;
-  tape.backward(output, call.gradient());
+  Tensor output;
+  {
+    const EnableGrad enable_grad(tape.modes);
+    const Recomputing recomputing(tape.moment);
+    const Autocasting autocasting(tape.modes.autocast, region.autocast);
+    record_host_work(tape, HostWork::kCheckpointBackward);
+    output = region.run(inputs);
+  }
+  tape.autograd.backward(output, call.gradient());
   for (int i = 0; i < call.node.edge_count; ++i) {
     if (call.needs(i)) call.set(i, inputs[places[static_cast<std::size_t>(i)]].impl()->grad);
   }
@@ -58,22 +57,22 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
     kept_region->given.push_back(kept[i].defined());
     if (kept[i].defined()) inputs[static_cast<std::size_t>(count++)] = &kept[i];
   }
-  kept_region->autocast = tape.autocast;
+  kept_region->autocast = tape.modes.autocast.dtype;
   kept_region->keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(kept_region->given.size()), kept.end());
   kept_region->run = region;
-  Node* node = tape.record(kCheckpointFunction, reentrant_backward, inputs.data(), count);
+  Node* node = tape.autograd.record(kCheckpointFunction, reentrant_backward, inputs.data(), count);
   if (node != nullptr) {
     node->context = kept_region.get();
     node->owner = kept_region;
-    for (int i = 0; i < count; ++i) tape.save(*node, *inputs[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < count; ++i) tape.autograd.save(*node, *inputs[static_cast<std::size_t>(i)]);
   }
   Tensor output;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     record_host_work(tape, HostWork::kCheckpointForward);
     output = region(kept);
   }
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 

@@ -6,9 +6,9 @@ namespace memcalc {
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times) {
   if (times == 0) return;
-  tape.kernel(kHostWorkOperators[static_cast<std::size_t>(work)], OperatorClass::kMovement, DType::kFloat32, 0, 0,
-              KernelKind::kPartOfPrevious);
-  if (Kernel* kernel = tape.last_kernel()) kernel->m = times;
+  tape.kernels.add(kHostWorkOperators[static_cast<std::size_t>(work)], OperatorClass::kMovement, DType::kFloat32, 0, 0,
+                   KernelKind::kPartOfPrevious);
+  tape.kernels.describe(work::OfHost{.what = work, .times = times});
 }
 
 }  // namespace memcalc

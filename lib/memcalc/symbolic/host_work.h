@@ -6,9 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
-#include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
 
@@ -34,8 +33,7 @@ enum class HostWork : std::uint8_t {
 };
 inline constexpr std::size_t kHostWorkCount = 16;
 
-/// In the KernelList host work is an operator of these: it has no kernel of its own (KernelKind::kPartOfPrevious) and
-/// happens `m` times.
+/// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
     {{"Trainer: between two steps"},
      {"Trainer.training_step"},
@@ -55,14 +53,5 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"Optimizer.zero_grad"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
-
-/// Nothing where a kernel is none.
-[[nodiscard]] inline std::optional<HostWork> host_work_of(const Kernel& kernel) {
-  const Operator* const first = kHostWorkOperators.data();
-  if (kernel.kind != KernelKind::kPartOfPrevious || kernel.op < first || kernel.op >= first + kHostWorkCount) {
-    return std::nullopt;
-  }
-  return static_cast<HostWork>(kernel.op - first);
-}
 
 }  // namespace memcalc

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include "memcalc/base/dtype.h"
 #include "memcalc/base/kept_vector.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -23,10 +25,10 @@ enum class KernelKind : std::uint8_t {
   kColumnSum,          // reduces outer dimensions: gradients of biases
   kImage,              // batch norm, pooling: a plane or channel a block
   kIndexed,            // gathers rows
-  kEmbeddingBackward,  // m indices, n wide
+  kEmbeddingBackward,  // a table's gradient
   kMultiTensor,        // foreach and fused kernels over lists of parameters
   kMatrixProduct,
-  kGroupedProduct,  // batch: groups; m: rows of an average one
+  kGroupedProduct,  // of groups of rows, each with a matrix of its own
   kCudnnAttention,
   kFlashAttention,
   kEfficientAttention,
@@ -46,6 +48,86 @@ enum class KernelKind : std::uint8_t {
 /// kNone, its weight gradient kFirst.
 enum class Transposed : std::uint8_t { kNone, kFirst, kSecond, kBoth };
 
+/// What a kernel works on, beside its elements and bytes: what the models of cost/ ask.
+namespace work {
+
+/// kRowwise
+struct Rows {
+  std::int64_t count = 0, width = 0;
+  bool softmax = false;  // may read a row more than once
+  bool backward = false;
+};
+
+/// kEmbeddingBackward
+struct EmbeddingGradient {
+  std::int64_t indices = 0, width = 0, table_rows = 0;
+};
+
+/// kMultiTensor
+struct TensorList {
+  std::int64_t tensors = 0;
+  bool of_dtensors = false;
+};
+
+/// kMatrixProduct, kGroupedProduct (`batch` groups, `m` rows of an average one), and as kPartOfPrevious the products
+/// inside of fused attention: C[batch, m, n] += A[batch, m, k] B[batch, k, n].
+struct Product {
+  std::int64_t batch = 0, m = 0, n = 0, k = 0;
+  Transposed transposed = Transposed::kNone;
+  bool tf32 = false;  // of float32 operands
+
+  [[nodiscard]] bool operator==(const Product&) const = default;
+};
+
+/// kCudnnAttention, kFlashAttention, kEfficientAttention. They do not ask whether TF32 is allowed.
+struct Attention {
+  std::int64_t heads = 0;  // of the whole batch
+  std::int64_t queries = 0, keys = 0, width = 0;
+  bool causal = false;  // the upper half of the scores is not computed
+  bool dropout = false;
+  bool backward = false;
+};
+
+/// kConvolution, kDepthwiseConvolution, as an implicit product of pixels, output channels and windows, in each group.
+struct Convolution {
+  std::int64_t groups = 0, pixels = 0, channels = 0, depth = 0;
+  double group_channels = 0;  // input channels of a group
+  bool tf32 = false;          // of float32 images
+  bool backward = false;
+};
+
+/// kCopyToDevice, kCopyToHost
+struct HostCopy {
+  bool pinned = false;  // the host's memory
+};
+
+/// kSynchronize
+struct Wait {
+  std::int64_t kernels = 0;  // for as many, from the step's first on; 0: for all that were issued
+};
+
+/// Work of the host alone, which issues nothing.
+struct OfHost {
+  HostWork what = HostWork::kTrainerStep;
+  std::int64_t times = 0;
+};
+
+/// A collective or a message. Bytes as nccl-tests count them: the whole tensor (what is gathered, what is to be
+/// scattered); of a message what is sent.
+struct Communication {
+  Collective kind = Collective::kAllReduce;
+  double bytes = 0;
+  std::int64_t ranks = 1;     // that take part
+  std::int64_t distance = 0;  // between the numbers of neighbouring ones; 0: as of 1
+};
+
+}  // namespace work
+
+/// std::monostate: element-wise, and whatever else its elements and bytes say all of.
+using Work =
+    std::variant<std::monostate, work::Rows, work::EmbeddingGradient, work::TensorList, work::Product, work::Attention,
+                 work::Convolution, work::HostCopy, work::Wait, work::OfHost, work::Communication>;
+
 /// One operator call of one optimizer step.
 struct Kernel {
   const Operator* op = nullptr;
@@ -53,29 +135,24 @@ struct Kernel {
   OperatorClass operator_class = OperatorClass::kElementwise;
   Phase phase = Phase::kForward;
   KernelKind kind = KernelKind::kVectorized;
-  Transposed transposed = Transposed::kNone;
-  bool recomputed = false;   // part of a checkpoint's second forward
-  bool causal = false;       // attention: the upper half of the scores is not computed
-  bool dropout = false;      // attention: with random numbers
-  bool backward = false;     // attention, convolution: the gradient's kernels
-  bool flag = false;         // products and convolutions: float32 in TF32;
-                             // copies: the host's memory is pinned
-  std::int64_t repeats = 1;  // calls like this one in a step: micro-batches that were not executed
+  bool recomputed = false;  // part of a checkpoint's second forward
   DType dtype = DType::kFloat32;
+  CudaStream stream = CudaStream::kDefault;  // on which it runs beside the others
+  std::int64_t repeats = 1;                  // calls like this one in a step: micro-batches that were not executed
   std::int32_t views = 0;     // operators without a kernel (views) that the host called since the kernel before
   std::int32_t nodes = 0;     // autograd nodes that it evaluated since the kernel before
   std::int32_t launches = 1;  // kernels that the operator puts on the queue
-  double elements = 0;        // element-wise: iterated over; convolutions: input channels of a group
+  double elements = 0;        // iterated over
   double flops = 0;  // of one call; a multiply-add counts 2; contractions counted as torch.utils.flop_counter does
   double bytes = 0;  // read and written by an ideal kernel
-  CudaStream stream = CudaStream::kDefault;  // on which it runs beside the others
-  Collective collective = Collective::kNone;
-  /// Collectives only: bytes as nccl-tests count them (the whole tensor: what is gathered, what is to be scattered; of
-  /// a message what is sent), and the ranks that take part.
-  double collective_bytes = 0;
-  std::int64_t group_size = 1;
-  /// Contractions: C[batch, m, n] += A[batch, m, k] B[batch, k, n]. kRowwise: m rows of n. kMultiTensor: m tensors.
-  std::int64_t m = 0, n = 0, k = 0, batch = 0;
+  Work work;
+
+  /// Null where it is other work.
+  template <typename T>
+  [[nodiscard]] const T* as() const {
+    return std::get_if<T>(&work);
+  }
+  [[nodiscard]] bool communicates() const { return std::holds_alternative<work::Communication>(work); }
 };
 
 using KernelList = KeptVector<Kernel>;

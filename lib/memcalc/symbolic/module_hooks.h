@@ -1,6 +1,6 @@
 // ModuleHooks: what a wrapper of the model does around each module that holds parameters itself (nn.Linear, a norm, an
 // embedding), as forward hooks and hooks on its inputs and outputs do: DeepSpeed's ZeRO-3, FSDP2's units of single
-// modules. Modules without parameters of their own have none. Tape::module_hooks says where they are.
+// modules. Modules without parameters of their own have none. Modes::module_hooks says where they are.
 #pragma once
 
 #include <span>

@@ -10,6 +10,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
+#include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
 
@@ -43,10 +44,8 @@ struct Shape {
   }
 };
 
-using NodeId = std::int32_t;   // index into the tape's nodes; kNoNode: none
-using BlockId = std::int32_t;  // index into Trace::blocks; kNoBlock: a tensor without elements
+using NodeId = std::int32_t;  // index into the tape's nodes; kNoNode: none
 inline constexpr NodeId kNoNode = -1;
-inline constexpr BlockId kNoBlock = -1;
 
 struct TensorImpl;
 
@@ -63,6 +62,8 @@ class Tensor {
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
   [[nodiscard]] TensorImpl* impl() const { return impl_; }
   [[nodiscard]] Tape& tape() const;
+  /// Of its storage; kNoBlock: it has no elements, or none here (on the meta device, on the host).
+  [[nodiscard]] BlockId block() const;
   [[nodiscard]] const Shape& shape() const;
   [[nodiscard]] const Shape& strides() const;
   [[nodiscard]] std::int64_t size(int dim) const { return shape()[dim]; }
@@ -107,6 +108,7 @@ inline const Shape& Tensor::strides() const { return impl_->strides; }
 inline std::int64_t Tensor::elements() const { return impl_->elements; }
 inline DType Tensor::dtype() const { return impl_->dtype; }
 inline bool Tensor::requires_grad() const { return impl_->requires_grad; }
+inline BlockId Tensor::block() const { return impl_->block; }
 inline Tape& Tensor::tape() const { return *impl_->tape; }
 inline Tensor::Tensor(const Tensor& other) : impl_(other.impl_) {
   if (impl_ != nullptr) ++impl_->references;

@@ -81,11 +81,14 @@ inline constexpr std::size_t kStreamCount = 7;
 /// kReturn: other streams are done with a block that was freed before (Block::waits_for_streams).
 enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache, kReturn };
 
-/// One request. `block` indexes Trace::blocks (-1 for kEmptyCache).
+using BlockId = std::int32_t;  // index into Trace::blocks
+inline constexpr BlockId kNoBlock = -1;
+
+/// One request.
 struct Event {
   const Operator* op = nullptr;    // the innermost operator that asked; null: a Python variable died
   const Operator* node = nullptr;  // the autograd node or optimizer around it; null in forward
-  std::int32_t block = -1;
+  BlockId block = kNoBlock;        // none for kEmptyCache
   EventKind kind = EventKind::kAllocate;
   Phase phase = Phase::kBuild;
   std::int16_t step = -1;  // 0, 1, 2; -1 while the model is built

@@ -72,7 +72,7 @@ void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
     originals.push_back({parameter->name + " (original)",
                          tape.empty(parameter->tensor.shape(), parameter->tensor.dtype(), kClone, Category::kWeights),
                          parameter->decays});
-    tape.set_trainable(parameter->tensor, true);
+    tape.autograd.set_trainable(parameter->tensor, true);
   }
   parameters.insert(first, originals.begin(), originals.end());
 }
@@ -82,11 +82,11 @@ void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
 void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   const Lora& lora = *run.fine_tuning.lora;
   if (const auto* own = dynamic_cast<const OwnAdapters*>(&model)) {  // mark_only_lora_as_trainable
-    for (const Parameter& each : model.parameters) tape.set_trainable(each.tensor, own->is_adapter(each.name));
+    for (const Parameter& each : model.parameters) tape.autograd.set_trainable(each.tensor, own->is_adapter(each.name));
     return;
   }
   check_targets(lora, model);
-  for (const Parameter& parameter : model.parameters) tape.set_trainable(parameter.tensor, false);
+  for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   const bool trains_head =
       lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);
   std::vector<FineTunedLinear*> adapted;

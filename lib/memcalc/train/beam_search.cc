@@ -218,7 +218,7 @@ Tensor Generation::beam_search(const Batch& batch) {
     check_early_stop(s, beams);
     look_for_unfinished(s);
   }
-  tape_.kernel_repeats = 1;
+  tape_.kernels.repeats = 1;
   Tensor result;
   {  // the best beam of each sequence; how long it became is counted in its beam indices
     const Tensor present = s.make({s.batch, max_length - prompt}, DType::kInt32, kAdd);

@@ -21,7 +21,7 @@ void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>&
     for (const Parameter& parameter : model.parameters) {
       if (parameter.name.find(fragment) == std::string::npos) continue;
       found = true;
-      tape.set_trainable(parameter.tensor, false);
+      tape.autograd.set_trainable(parameter.tensor, false);
     }
     if (!found) throw refusal(rules::kFreezeName, {one_line(fragment), model.parameters.front().name});
   }

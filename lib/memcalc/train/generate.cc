@@ -21,7 +21,9 @@ constexpr Operator kFull{"aten::full"}, kOr{"aten::bitwise_or"}, kAnd{"aten::bit
 constexpr Operator kRepeat{"aten::repeat_interleave"};
 
 /// A scalar on the card that dies at once: what `if tensor` and .item() read.
-void read_scalar(Tape& tape, const Operator& op, DType dtype = DType::kBool) { tape.scratch(size_of(dtype), op); }
+void read_scalar(Tape& tape, const Operator& op, DType dtype = DType::kBool) {
+  tape.memory.scratch(size_of(dtype), op);
+}
 
 }  // namespace
 
@@ -162,7 +164,7 @@ Tensor Generation::position_ids_for(const Tensor& attention_mask) const {
   Tensor position_ids;
   {
     const Tensor sums = tape_.empty(shape, DType::kInt64, kCumsum);
-    if (shape[0] == 1) tape_.scratch(scan_bytes(shape[1]), kCumsum);
+    if (shape[0] == 1) tape_.memory.scratch(scan_bytes(shape[1]), kCumsum);
     position_ids = tape_.empty(shape, DType::kInt64, kSub);
   }
   Tensor masked = tape_.empty(shape, DType::kBool, kEq);
@@ -296,8 +298,8 @@ std::vector<ExecutedToken> Generation::tokens_to_execute() const {
 }
 
 void Generation::begin_token(const ExecutedToken& token) {
-  tape_.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
-  tape_.kernel_repeats = token.skipped + 1;
+  tape_.moment.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
+  tape_.kernels.repeats = token.skipped + 1;
   cache_.self_attention.skip(token.skipped);
 }
 
@@ -341,7 +343,7 @@ Tensor Generation::sample(const Batch& batch) {
     outputs.clear();
   }
   Tensor result = input_ids_;
-  tape_.kernel_repeats = 1;
+  tape_.kernels.repeats = 1;
   drop(attention_mask_, position_ids_, unfinished_sequences);
   drop(ids_of(model_inputs), model_inputs.position_ids, model_inputs.attention_mask);
   drop(next_token_logits, next_token_scores, next_tokens);

@@ -40,7 +40,7 @@ void GradScaler::step(OptimizerSteps& optimizer) {
   const bool unscaled_before = found_inf_.defined();
   if (!optimizer.takes_loss_scale()) {
     unscale(optimizer);
-    tape_.synchronize(kItem);  // _maybe_opt_step: sum(v.item() for v in found_inf_per_device)
+    tape_.kernels.synchronize(kItem);  // _maybe_opt_step: sum(v.item() for v in found_inf_per_device)
     if (steps_++ >= skipped_steps_) optimizer.step();
     return;
   }

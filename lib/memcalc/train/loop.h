@@ -59,11 +59,11 @@ struct InferenceCalls {
 class ForwardPass {
  public:
   ForwardPass(Tape& tape, const RunSpec& run) : tape_(tape) {
-    tape.checkpointable_layers = 0;
-    tape.host_copies = {};
-    tape.offload_saved = run.trains() && run.training().offload_activations;
+    tape.modes.checkpointable_layers = 0;
+    tape.memory.host_copies = {};
+    tape.modes.offload_saved = run.trains() && run.training().offload_activations;
   }
-  ~ForwardPass() { tape_.offload_saved = false; }
+  ~ForwardPass() { tape_.modes.offload_saved = false; }
   ForwardPass(const ForwardPass&) = delete;
   ForwardPass& operator=(const ForwardPass&) = delete;
 

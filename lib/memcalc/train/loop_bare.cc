@@ -112,7 +112,7 @@ std::vector<ExecutedMicroBatch> executed_micro_batches(std::int64_t accumulation
 
 void backward_from(const Tensor& loss) {
   Tape& tape = loss.tape();
-  tape.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
+  tape.autograd.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
 }
 
 namespace {
@@ -132,7 +132,7 @@ class BareLoop {
     if (run.training().compiled_parts == CompiledParts::kModel) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
     } else {
-      tape.float8 = run.training().float8;
+      tape.modes.float8 = run.training().float8;
       regions_.emplace(tape, run.training().compiled_parts == CompiledParts::kLayersAndLoss);
     }
   }
@@ -165,7 +165,7 @@ class BareLoop {
 };
 
 ModelOutput BareLoop::call_model() {
-  tape_.autocast = autocast_dtype(run_.precision);
+  const Autocasting autocasting(tape_.modes.autocast, autocast_dtype(run_.precision));
   const ForwardPass pass(tape_, run_);
   const auto module = [this](const Batch& batch) { return model_.forward(batch); };
   const auto run_module = [&](const Batch& batch) {
@@ -180,8 +180,6 @@ ModelOutput BareLoop::call_model() {
   } else {
     output = run_module(batch_);
   }
-  tape_.autocast.reset();
-  tape_.clear_cast_cache();
   return output;
 }
 
@@ -197,7 +195,7 @@ Tensor BareLoop::forward() {
 }
 
 void BareLoop::step() {
-  tape_.phase = Phase::kZero;
+  tape_.moment.phase = Phase::kZero;
   if (wrapper_ != nullptr) {
     zero_grad(model_);
     record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
@@ -206,10 +204,10 @@ void BareLoop::step() {
   }
   const std::vector<ExecutedMicroBatch> micro_batches = executed_micro_batches(run_.training().accumulation_steps);
   for (const ExecutedMicroBatch& micro_batch : micro_batches) {
-    tape_.kernel_repeats = micro_batch.stands_for;
-    tape_.phase = Phase::kForward;
+    tape_.kernels.repeats = micro_batch.stands_for;
+    tape_.moment.phase = Phase::kForward;
     Tensor loss = forward();
-    tape_.phase = Phase::kBackward;
+    tape_.moment.phase = Phase::kBackward;
     {
       Tensor averaged = averaged_loss(loss);
       const Tensor scaled = scaler_.scale(averaged);
@@ -217,11 +215,11 @@ void BareLoop::step() {
       backward_from(scaled);
       if (wrapper_ != nullptr) wrapper_->after_backward(&micro_batch == &micro_batches.back());
     }
-    tape_.phase = Phase::kDelete;
+    tape_.moment.phase = Phase::kDelete;
     loss.reset();
   }
-  tape_.kernel_repeats = 1;
-  tape_.phase = Phase::kOptimizer;
+  tape_.kernels.repeats = 1;
+  tape_.moment.phase = Phase::kOptimizer;
   if (wrapper_ != nullptr && wrapper_->step()) return;
   if (run_.training().max_grad_norm) {
     scaler_.unscale(optimizer_);
@@ -249,32 +247,32 @@ void zero_grad(const Model& model) {
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
   const Batch batch = make_batch(tape, model, run, kRandint);
-  tape.empty_cache();
+  tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
   if (wrapper != nullptr) {
     wrapper->wrap(model);
-    if (wrapper->empties_cache) tape.empty_cache();
+    if (wrapper->empties_cache) tape.memory.empty_cache();
   }
   BareLoop loop(tape, model, run, wrapper, batch);
-  tape.record_kernels = true;
-  tape.step = 0;
+  tape.kernels.recording = true;
+  tape.moment.step = 0;
   if (run.training().skipped_steps > 0 || wrapper != nullptr) {  // the steps differ
-    for (; tape.step < kSteps; ++tape.step) {
-      tape.record_kernels = tape.step == kSteps - 1;
+    for (; tape.moment.step < kSteps; ++tape.moment.step) {
+      tape.kernels.recording = tape.moment.step == kSteps - 1;
       loop.step();
     }
-    tape.stop();
+    tape.memory.stop();
     return;
   }
   CarriedVariables carried;
   const auto variables = [&](auto visit) { loop.visit_carried(visit); };
   carried.place(tape, variables);
-  const std::size_t first_event = tape.trace.events.size();
-  const std::size_t first_block = tape.trace.blocks.size();
+  const std::size_t first_event = tape.memory.trace.events.size();
+  const std::size_t first_block = tape.memory.trace.blocks.size();
   loop.step();
   carried.collect(variables);
   repeat_step(tape, first_event, first_block, carried, kSteps - 1);
-  tape.stop();
+  tape.memory.stop();
 }
 
 }  // namespace memcalc

@@ -12,20 +12,20 @@ constexpr int kCalls = 2;
 
 /// One forward pass. Its output is the caller's.
 KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
-  tape.phase = Phase::kForward;
+  tape.moment.phase = Phase::kForward;
   ModelOutput output = model.forward(batch);
   const KeyValueCacheSize size = output.past_key_values.size();
-  tape.phase = Phase::kDelete;
+  tape.moment.phase = Phase::kDelete;
   output.clear();
   return size;
 }
 
 KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
                                 std::int64_t most_layer_tokens, const Batch& batch) {
-  tape.phase = Phase::kForward;
+  tape.moment.phase = Phase::kForward;
   Generation generation(tape, model, run, tokens, most_layer_tokens);
   Tensor sequences = generation.run(batch);
-  tape.phase = Phase::kDelete;
+  tape.moment.phase = Phase::kDelete;
   sequences.reset();
   return generation.cache_size();
 }
@@ -35,27 +35,26 @@ KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, co
 InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type,
                              std::int64_t most_layer_tokens) {
   Batch batch = make_batch(tape, model, run, kRandint);
-  tape.empty_cache();
-  tape.phase = Phase::kForward;
-  tape.step = 0;
+  tape.memory.empty_cache();
+  tape.moment.phase = Phase::kForward;
+  tape.moment.step = 0;
   batch.labels.reset();
-  const NoGrad no_grad(tape);
-  tape.training = false;
-  tape.autocast = autocast_dtype(run.precision);  // around both calls: copies of the weights stay between them
+  const NoGrad no_grad(tape.modes);
+  const Scoped eval(tape.modes.training, false);
+  // Around both calls: copies of the weights stay between them.
+  const Autocasting autocasting(tape.modes.autocast, autocast_dtype(run.precision));
   InferenceCalls calls;
   KeyValueCacheSize cache;
-  for (; tape.step < kCalls; ++tape.step) {
-    tape.record_kernels = tape.step == kCalls - 1;
-    calls.second_call = tape.trace.events.size();
+  for (; tape.moment.step < kCalls; ++tape.moment.step) {
+    tape.kernels.recording = tape.moment.step == kCalls - 1;
+    calls.second_call = tape.memory.trace.events.size();
     if (run.inference()->new_tokens == 0) {
       cache = call_forward(tape, model, batch);
     } else {
       cache = call_generate(tape, model, run, special_tokens_of(model_type), most_layer_tokens, batch);
     }
   }
-  tape.stop();
-  tape.autocast.reset();
-  tape.clear_cast_cache();
+  tape.memory.stop();
   if (cache.layers > 0) calls.cache = cache;
   return calls;
 }

@@ -38,11 +38,11 @@ class MegatronStep {
   MegatronStep(Tape& tape, const MegatronConfig& config, DType dtype) : tape_(tape), config_(config), dtype_(dtype) {}
 
   void forward(Chunk& chunk) {
-    tape_.phase = Phase::kForward;
+    tape_.moment.phase = Phase::kForward;
     const MegatronChunk& place = chunk.model->chunk();
     if (!place.embeds) {
       Tensor received = receive();
-      tape_.require_gradient(received);
+      tape_.autograd.require_gradient(received);
       chunk.input = std::move(received);
     }
     const MegatronBatch batch = make_batch(place);
@@ -54,7 +54,7 @@ class MegatronStep {
   }
 
   void backward(Chunk& chunk, std::size_t micro_batch) {
-    tape_.phase = Phase::kBackward;
+    tape_.moment.phase = Phase::kBackward;
     const bool has_loss = chunk.model->chunk().predicts;
     if (!has_loss) chunk.output_gradient = receive();
     chunk.input = std::move(chunk.inputs[micro_batch]);
@@ -62,7 +62,7 @@ class MegatronStep {
     if (has_loss) {
       backward_from(output);
     } else {
-      tape_.backward(output, chunk.output_gradient);
+      tape_.autograd.backward(output, chunk.output_gradient);
     }
     if (chunk.input.defined()) chunk.input_gradient = chunk.input.impl()->grad;
   }
@@ -76,8 +76,8 @@ class MegatronStep {
   /// p2p_communication.py: a message of the neighbouring stage.
   [[nodiscard]] Tensor receive() const {
     Tensor received = tape_.empty(boundary(), dtype_, kReceive, Category::kCommunication);
-    tape_.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2);
-    if (Kernel* kernel = tape_.last_kernel()) kernel->k = config_.parallel.gpus / config_.parallel.pipeline;
+    tape_.kernels.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2,
+                             config_.parallel.gpus / config_.parallel.pipeline);
     return received;
   }
 
@@ -124,19 +124,19 @@ void forward_backward(MegatronMemory& memory, const MegatronConfig& config, DTyp
   const auto repeats = [&](std::int32_t m) { return m + 1 < executed ? 1 : micro_batches - (executed - 1); };
   const auto count = static_cast<std::int32_t>(chunks.size());
   for (std::int32_t m = 0; m < executed; ++m) {
-    tape.kernel_repeats = repeats(m);
+    tape.kernels.repeats = repeats(m);
     for (std::int32_t c = 0; c < count; ++c) {
       trace.record({PipelineAction::kForward, c, m}, [&] { step.forward(chunks[static_cast<std::size_t>(c)]); });
     }
   }
   for (std::int32_t m = 0; m < executed; ++m) {
-    tape.kernel_repeats = repeats(m);
+    tape.kernels.repeats = repeats(m);
     for (std::int32_t c = count; c-- > 0;) {
       trace.record({PipelineAction::kBackward, c, m},
                    [&] { step.backward(chunks[static_cast<std::size_t>(c)], static_cast<std::size_t>(m)); });
     }
   }
-  tape.kernel_repeats = 1;
+  tape.kernels.repeats = 1;
   trace.record_end([&] {
     drain_head_gradients(memory);
     for (Chunk& chunk : chunks) drop(chunk.input, chunk.output_gradient, chunk.input_gradient);
@@ -278,23 +278,23 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     for (const std::vector<Parameter>& of_chunk : parameters) optimizer.wrap(of_chunk);
     optimizer.construct();
 
-    tape.record_kernels = true;
-    tape.step = 0;
-    const std::size_t first_event = tape.trace.events.size();
-    const std::size_t first_block = tape.trace.blocks.size();
+    tape.kernels.recording = true;
+    tape.moment.step = 0;
+    const std::size_t first_event = tape.memory.trace.events.size();
+    const std::size_t first_block = tape.memory.trace.blocks.size();
     // What is put off grows with the micro-batches.
     const bool all = config.options.defers_head_gradient && config.options.deferral_limit == 0;
     forward_backward(memory, config, dtype, chunks, all ? asked : shortened(asked), asked.micro_batches, stage);
-    tape.phase = Phase::kOptimizer;
+    tape.moment.phase = Phase::kOptimizer;
     optimizer.step();
     const CarriedVariables none;
     repeat_step(tape, first_event, first_block, none, kMegatronSteps - 1);
 
     result.parameters = parameters_of(parameters);
     result.held = optimizer.held();
-    result.trace = std::move(tape.trace);
-    result.kernels = std::move(tape.kernels);
-    tape.stop();
+    result.trace = std::move(tape.memory.trace);
+    result.kernels = tape.kernels.take();
+    tape.memory.stop();
   }
   const MegatronCount count = count_parameters(config);
   result.parameters_of_model = result.trainable_of_model = count.total;

@@ -69,7 +69,7 @@ void run_schedule(std::deque<PipelineStageRun>& stages, const std::vector<Pipeli
     const Batch local = context->enter(whole);
     batch = {local.input_ids, local.labels};
   }
-  tape.autocast = autocast_dtype(precision);
+  std::optional<Autocasting> autocasting(std::in_place, tape.modes.autocast, autocast_dtype(precision));
   for (PipelineStageRun& each : stages) each.clear();
   if (!stages.front().is_prepared()) initialize(stages, pipeline.micro_batches);
   for (const PipelineStep& step : steps) {
@@ -91,8 +91,7 @@ void run_schedule(std::deque<PipelineStageRun>& stages, const std::vector<Pipeli
   }
   if (!runs_in_actions(pipeline)) stages.front().reduce_gradients();
   for (PipelineStageRun& each : stages) each.finish();
-  tape.autocast.reset();
-  tape.clear_cast_cache();
+  autocasting.reset();
   if (context) context->leave();
 }
 
@@ -201,7 +200,7 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
   Batch batch;
   batch.input_ids = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
   batch.labels = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
-  tape.empty_cache();
+  tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
   WrappedStages wrapped;
   for (const Parameter& each : model.parameters) {
@@ -231,7 +230,7 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
   rest.reset();
   std::optional<ContextParallelism> context;
   if (run.parallel.context > 1) context.emplace(tape, run, rank, nullptr);
-  tape.empty_cache();
+  tape.memory.empty_cache();
   for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
     if (own[i].first_layer + own[i].layers == own[i + 1].first_layer) stages[i].next_is_here(stages[i + 1]);
   }
@@ -239,18 +238,18 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
   const std::int64_t stage = rank / (run.parallel.gpus / run.parallel.pipeline);
   const std::vector<PipelineStep> steps =
       runs_in_actions(pipeline) ? pipeline_actions(pipeline, stage) : pipeline_steps(pipeline, stage);
-  for (tape.step = 0; tape.step < kSteps; ++tape.step) {
-    tape.record_kernels = tape.step == kSteps - 1;
-    tape.phase = Phase::kZero;
+  for (tape.moment.step = 0; tape.moment.step < kSteps; ++tape.moment.step) {
+    tape.kernels.recording = tape.moment.step == kSteps - 1;
+    tape.moment.phase = Phase::kZero;
     optimizer.zero_grad();
-    tape.phase = Phase::kForward;
+    tape.moment.phase = Phase::kForward;
     run_schedule(stages, steps, pipeline, context, batch, tape, run.precision);
-    tape.phase = Phase::kOptimizer;
+    tape.moment.phase = Phase::kOptimizer;
     if (run.training().max_grad_norm) clip_grad_norm(tape, model.parameters);
     optimizer.step();
     for (PipelineStageRun& each : stages) each.after_step();
   }
-  tape.stop();
+  tape.memory.stop();
   return wrapped;
 }
 

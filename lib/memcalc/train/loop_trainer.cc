@@ -55,15 +55,13 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
   // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters. DeepSpeed has cast them itself.
   const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
   const auto module = [&](const Batch& batch) {
-    tape.autocast = autocasts ? autocast_dtype(run.precision) : std::nullopt;
+    const std::optional<DType> dtype = autocasts ? autocast_dtype(run.precision) : std::nullopt;
     ModelOutput outputs = [&] {
+      const Autocasting autocasting(tape.modes.autocast, dtype);
       const ForwardPass pass(tape, run);
       return model.forward(batch);
     }();
-    const bool mixed = tape.autocast.has_value();
-    tape.autocast.reset();
-    tape.clear_cast_cache();
-    if (mixed && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    if (dtype && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
     return outputs;
   };
   return wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
@@ -72,11 +70,11 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
 /// The Trainer's logging filter: isnan(loss) or isinf(loss).
 void look_for_infinities(const Tensor& loss) {
   Tape& tape = loss.tape();
-  tape.scratch(1, kIsNan);
+  tape.memory.scratch(1, kIsNan);
   Tensor magnitude = tape.empty({}, loss.dtype(), kAbs);
   Tensor infinite = tape.empty({}, DType::kBool, kIsInf);
   drop(magnitude, infinite);
-  tape.synchronize(kIsInf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
+  tape.kernels.synchronize(kIsInf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
 }
 
 /// Weights first, then biases and norms, which are not decayed.
@@ -98,7 +96,7 @@ class TrainerLoop {
         wrapper_(wrapper),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
-    tape.phase = Phase::kForward;
+    tape.moment.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
     if (run.compiles()) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
@@ -155,7 +153,7 @@ Tensor TrainerLoop::compute_loss(bool sync) {
 }
 
 void TrainerLoop::step(bool padded) {
-  tape_.phase = Phase::kForward;
+  tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerStep);
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
@@ -168,13 +166,13 @@ void TrainerLoop::step(bool padded) {
   batches_ = std::move(next);
   items_ = std::move(next_items);
   for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.training().accumulation_steps)) {
-    tape_.kernel_repeats = executed.stands_for;
+    tape_.kernels.repeats = executed.stands_for;
     micro_batch(batches_[static_cast<std::size_t>(executed.index)],
                 executed.index == run_.training().accumulation_steps - 1);
   }
-  tape_.kernel_repeats = 1;
+  tape_.kernels.repeats = 1;
   if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
-  tape_.phase = Phase::kOptimizer;
+  tape_.moment.phase = Phase::kOptimizer;
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
@@ -183,7 +181,7 @@ void TrainerLoop::step(bool padded) {
   scaler_.step(optimizer_);
   scaler_.update();
   if (wrapper_ != nullptr) wrapper_->after_step();
-  tape_.phase = Phase::kZero;
+  tape_.moment.phase = Phase::kZero;
   zero_grad(model_);
   record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
 }
@@ -197,18 +195,18 @@ void TrainerLoop::call_engine(const Tensor& loss, bool sync) {
     wrapper_->after_backward(sync);
   }
   if (!sync) return;
-  tape_.phase = Phase::kOptimizer;
+  tape_.moment.phase = Phase::kOptimizer;
   (void)wrapper_->step();
 }
 
 void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   inputs_ = batch;
   inputs_.number_of_items = items_;
-  tape_.phase = Phase::kForward;
+  tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerBatch);
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   Tensor loss = compute_loss(sync);
-  tape_.phase = Phase::kBackward;
+  tape_.moment.phase = Phase::kBackward;
   {
     if (!model_.accepts_loss_kwargs) loss = divide_scalar(loss);  // training_step: by the accumulation steps
     if (is_deepspeed(run_)) {
@@ -221,7 +219,7 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
     }
   }
   inputs_.number_of_items.reset();
-  tape_.phase = Phase::kDelete;
+  tape_.moment.phase = Phase::kDelete;
   loss_of_step_ = tape_.detach(loss);
   loss.reset();
   look_for_infinities(loss_of_step_);
@@ -230,29 +228,29 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
-  tape.empty_cache();
+  tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
   if (wrapper != nullptr) wrapper->wrap(model);
   TrainerLoop loop(tape, model, run, wrapper);
-  tape.record_kernels = true;
-  tape.step = 0;
+  tape.kernels.recording = true;
+  tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
   if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);
-    const std::size_t first_event = tape.trace.events.size();
-    const std::size_t first_block = tape.trace.blocks.size();
+    const std::size_t first_event = tape.memory.trace.events.size();
+    const std::size_t first_block = tape.memory.trace.blocks.size();
     loop.step(true);
     carried.collect(variables);
     repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   } else {
-    for (; tape.step < kSteps; ++tape.step) {
-      tape.record_kernels = tape.step == kSteps - 1;
-      loop.step(tape.step >= without_padding);
+    for (; tape.moment.step < kSteps; ++tape.moment.step) {
+      tape.kernels.recording = tape.moment.step == kSteps - 1;
+      loop.step(tape.moment.step >= without_padding);
     }
   }
-  tape.stop();
+  tape.memory.stop();
 }
 
 }  // namespace memcalc

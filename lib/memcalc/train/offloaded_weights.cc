@@ -25,10 +25,10 @@ OffloadedWeights::OffloadedWeights(Tape& tape, const Model& model) : tape_(tape)
     Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), kEmptyLike, Category::kWeights);
     tape.take_storage(buffer, storage);
   }
-  tape.module_hooks = this;
+  tape.modes.module_hooks = this;
 }
 
-OffloadedWeights::~OffloadedWeights() { tape_.module_hooks = nullptr; }
+OffloadedWeights::~OffloadedWeights() { tape_.modes.module_hooks = nullptr; }
 
 // pre_forward. set_module_tensor_to_device empties the allocator's cache after each tensor (clear_cache).
 Tensor OffloadedWeights::before_module(const void* /*module*/, std::span<const Tensor* const> parameters,
@@ -37,7 +37,7 @@ Tensor OffloadedWeights::before_module(const void* /*module*/, std::span<const T
     if (!each->defined()) continue;
     Tensor storage = tape_.empty(each->shape(), each->dtype(), kToDevice, Category::kWeights);
     tape_.take_storage(*each, storage);
-    tape_.empty_cache();
+    tape_.memory.empty_cache();
     loaded_.push_back(*each);
     seen_.insert(each->impl());
   }

@@ -63,7 +63,7 @@ OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<Param
 }
 
 void OptimizerSteps::step() {
-  memory_.tape.current_node = &kStep;
+  memory_.tape.moment.node = &kStep;
   memory_.begin_step();
   for (const ParameterGroup& group : groups_) {
     const ParameterGroup stepped = with_gradient(group);
@@ -73,7 +73,7 @@ void OptimizerSteps::step() {
     record_cost(stepped);
   }
   memory_.end_step();
-  memory_.tape.current_node = nullptr;
+  memory_.tape.moment.node = nullptr;
 }
 
 void OptimizerSteps::record_cost(const ParameterGroup& group) {
@@ -98,14 +98,14 @@ void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) 
     double elements = 0;
     for (const Parameter* each : params) elements += static_cast<double>(each->tensor.elements());
     const DType dtype = params.front()->tensor.dtype();
-    memory_.tape.kernel(kStep, OperatorClass::kOptimizer, dtype, rule_.flops * elements,
-                        rule_.bytes_moved(static_cast<double>(size_of(dtype))) * elements, KernelKind::kMultiTensor,
-                        elements);
-    if (Kernel* kernel = memory_.tape.last_kernel()) {
-      kernel->m = static_cast<std::int64_t>(params.size());
-      kernel->flag = of_dtensors;
+    memory_.tape.kernels.add(kStep, OperatorClass::kOptimizer, dtype, rule_.flops * elements,
+                             rule_.bytes_moved(static_cast<double>(size_of(dtype))) * elements,
+                             KernelKind::kMultiTensor, elements);
+    if (Kernel* kernel = memory_.tape.kernels.last()) {
+      const auto tensors = static_cast<std::int64_t>(params.size());
+      kernel->work = work::TensorList{.tensors = tensors, .of_dtensors = of_dtensors};
       if (rule_.operators > 0) {
-        kernel->launches = static_cast<std::int32_t>(std::min<std::int64_t>(kernel->m * rule_.operators, 1 << 30));
+        kernel->launches = static_cast<std::int32_t>(std::min<std::int64_t>(tensors * rule_.operators, 1 << 30));
       }
     }
   }

@@ -187,19 +187,19 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
     total = checked_add(total, is_split ? bytes / run.parallel.gpus : bytes);
   }
   const bool lightning = is_lightning(model);
-  if (!lightning) tape.scratch(total, kWarmup);
+  if (!lightning) tape.memory.scratch(total, kWarmup);
   for (const LoadedParameter& loaded : order) {
     const Tensor& parameter = loaded.parameter->tensor;
     if (std::optional<Tensor> packed = load_native(tape, loaded)) {
       tape.take_storage(parameter, *packed);
       parameter.impl()->dtype = DType::kUInt8;
-      tape.set_trainable(parameter, false);
+      tape.autograd.set_trainable(parameter, false);
       continue;
     }
     if (loaded.quantized != nullptr && is_marlin(loaded.quantized->quantized.kind)) {
       load_marlin(tape, loaded.quantized->quantized);
       parameter.impl()->dtype = DType::kUInt8;
-      tape.set_trainable(parameter, false);
+      tape.autograd.set_trainable(parameter, false);
       continue;
     }
     const DType source_dtype = lightning && loaded.quantized != nullptr ? DType::kFloat16 : parameter.dtype();
@@ -209,7 +209,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
       source.reset();
       tape.take_storage(parameter, packed);
       parameter.impl()->dtype = DType::kUInt8;
-      tape.set_trainable(parameter, false);
+      tape.autograd.set_trainable(parameter, false);
     } else {
       tape.take_storage(parameter, source);
     }
@@ -219,15 +219,15 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
     tape.take_storage(buffer, storage);
   }
   repack_prequantized(tape, model);
-  if (run.fine_tuning.quantization == Quantization::kMxfp4) tape.empty_cache();  // quantizer_mxfp4.py
+  if (run.fine_tuning.quantization == Quantization::kMxfp4) tape.memory.empty_cache();  // quantizer_mxfp4.py
 }
 
 void prepare_for_kbit_training(Tape& tape, Model& model) {
-  for (const Parameter& parameter : model.parameters) tape.set_trainable(parameter.tensor, false);
+  for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   for (const Parameter& parameter : model.parameters) {
     if (is_half(parameter.tensor.dtype())) tape.convert(parameter.tensor, DType::kFloat32, kToDevice);
   }
-  tape.empty_cache();
+  tape.memory.empty_cache();
 }
 
 }  // namespace memcalc

@@ -158,7 +158,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
       group.first *= tensor;
       if (tensor > 1) group.name = "data-parallel " + group.name;
     }
-    tape.stop();
+    tape.memory.stop();
     if (!groups.empty()) return groups;
   }
   if (run.parallel.context > 1 && run.parallel.framework() != Framework::kDeepSpeed) return context_ranks(run.parallel);

@@ -17,7 +17,7 @@ enum class Fate : std::uint8_t { kTransient, kCarried, kOnce };
 
 void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, const CarriedVariables& carried,
                  int copies) {
-  Trace& trace = tape.trace;
+  Trace& trace = tape.memory.trace;
   const auto begin = trace.events.begin() + static_cast<std::ptrdiff_t>(first_event);
   const std::span<const Event> step(begin, trace.events.end());
   const std::size_t count = trace.blocks.size() - first_block;
@@ -39,7 +39,7 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
     if (left != kNoBlock) fate(left) = Fate::kCarried;
   }
 
-  for (const BlockId block : tape.blocks_only_once) fate(block) = Fate::kOnce;
+  for (const BlockId block : tape.memory.blocks_only_once()) fate(block) = Fate::kOnce;
 
   // The second step: without what is asked for once, with the frees of what the first one left.
   KeptVector<Event> second;

@@ -1,5 +1,5 @@
 // All steps of a run but the first ask for memory in the same order, and the first differs from them only in what it
-// allocates for good (optimizer states, workspaces) or is marked to take alone (Tape::only_once), and in that nothing
+// allocates for good (optimizer states, workspaces) or is marked to take alone (Memory::only_once), and in that nothing
 // is left over from a step before it. So one step is executed and the others are copied from it.
 #pragma once
 
@@ -20,7 +20,7 @@ class CarriedVariables {
   void place(Tape& tape, Visit visit) {
     visit([&](Tensor& variable) {
       variable = tape.placeholder();
-      pairs_.emplace_back(variable.impl()->block, kNoBlock);
+      pairs_.emplace_back(variable.block(), kNoBlock);
     });
   }
   /// After the step: what each variable holds now is what the next step will drop.
@@ -29,7 +29,7 @@ class CarriedVariables {
     std::size_t i = 0;
     visit([&](Tensor& variable) {
       // Nothing where the variable was never assigned, or is empty: a parameter that the loss does not depend on.
-      const BlockId block = variable.defined() ? variable.impl()->block : kNoBlock;
+      const BlockId block = variable.defined() ? variable.block() : kNoBlock;
       auto& [placeholder, left] = pairs_[i++];
       left = block == placeholder ? kNoBlock : block;
     });

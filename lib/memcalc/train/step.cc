@@ -134,14 +134,7 @@ void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
 // torch.backends.cuda.matmul.allow_tf32 stays off where nobody asks for TF32, whatever convolutions may use.
 void keep_products_in_float32(KernelList& kernels) {
   for (Kernel& kernel : kernels) {
-    switch (kernel.kind) {
-      case KernelKind::kMatrixProduct:
-      case KernelKind::kGroupedProduct:
-      case KernelKind::kCudnnAttention:
-      case KernelKind::kFlashAttention:
-      case KernelKind::kEfficientAttention: kernel.flag = false; break;
-      default: break;
-    }
+    if (auto* product = std::get_if<work::Product>(&kernel.work)) product->tf32 = false;
   }
 }
 
@@ -155,7 +148,7 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
   Tape tape(device);
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
-  tape.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
+  tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
   SymbolicRun result;
   result.rank = rank;
   bool uses_sdpa = true;
@@ -201,16 +194,16 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
     uses_sdpa = model->uses_sdpa;
-    result.host_copies = tape.host_copies;
+    result.host_copies = tape.memory.host_copies;
     if (run.trains() && run.training().offload_optimizer) result.host_optimizer = host_optimizer_of(model->parameters);
     for (const BatchTensor& each : batch_tensors(*model, run)) {
       result.batch_tensors.push_back(checked_multiply(each.shape.elements(), size_of(each.dtype)));
     }
-    result.trace = std::move(tape.trace);
-    result.kernels = std::move(tape.kernels);
+    result.trace = std::move(tape.memory.trace);
+    result.kernels = tape.kernels.take();
     if (run.precision != Precision::kTf32) keep_products_in_float32(result.kernels);
-    result.managed_bytes = tape.managed_bytes;
-    tape.stop();
+    result.managed_bytes = tape.memory.managed_bytes;
+    tape.memory.stop();
   }
   if (uses_sdpa) tell_attention_kernel(run, device, result);
   if (!is_measured(spec, run.task)) {

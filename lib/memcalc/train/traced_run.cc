@@ -163,9 +163,9 @@ class TracedModule {
 
   void compute(const TracedEvent& event) {
     const Operator& op = *operators_[index(event.operator_index)];
-    if (event.cublas != TracedCublas::kNone) tape_.use_cublas(event.cublas == TracedCublas::kWithLt);
-    tape_.kernel(op, event.is_contraction ? OperatorClass::kContraction : OperatorClass::kElementwise, event.dtype,
-                 event.flops, static_cast<double>(event.bytes));
+    if (event.cublas != TracedCublas::kNone) tape_.memory.use_cublas(event.cublas == TracedCublas::kWithLt);
+    tape_.kernels.add(op, event.is_contraction ? OperatorClass::kContraction : OperatorClass::kElementwise, event.dtype,
+                      event.flops, static_cast<double>(event.bytes));
   }
 
   /// As ops/conv.cc: cuDNN's workspace lives while the result is computed.
@@ -185,8 +185,9 @@ class TracedModule {
                                  .channels_last = call.channels_last};
     if (uses_depthwise_kernel(shape, call.dtype)) return;
     const auto pass = static_cast<ConvolutionPass>(call.pass);
-    tape_.scratch(convolution_workspace(shape, pass, call.dtype, tape_.allow_tf32),
-                  pass == ConvolutionPass::kForward ? kConvolution : kConvolutionBackward, Category::kWorkspaces);
+    tape_.memory.scratch(convolution_workspace(shape, pass, call.dtype, tape_.kernels.allow_tf32),
+                         pass == ConvolutionPass::kForward ? kConvolution : kConvolutionBackward,
+                         Category::kWorkspaces);
   }
 
   /// AccumulateGrad: the first gradient is taken over, a later one added to it.
@@ -213,15 +214,15 @@ class TracedModule {
 /// As loop_bare.cc: optimizer.zero_grad(); loss = module(…); loss.backward(); (clip); optimizer.step().
 void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   module.take_batch();
-  tape.empty_cache();
+  tape.memory.empty_cache();
   ParameterGroup all;
   for (const Parameter& parameter : module.parameters) {
     if (parameter.tensor.requires_grad()) all.push_back(&parameter);
   }
   OptimizerSteps optimizer(tape, run, {std::move(all)});
   GradScaler scaler(tape, run.precision == Precision::kAmpFp16, 0);
-  tape.record_kernels = true;
-  tape.step = 0;
+  tape.kernels.recording = true;
+  tape.moment.step = 0;
   CarriedVariables carried;
   const auto variables = [&](auto visit) {
     for (const Parameter& parameter : module.parameters) {
@@ -230,26 +231,26 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
     optimizer.visit_carried(visit);
   };
   carried.place(tape, variables);
-  const std::size_t first_event = tape.trace.events.size();
-  const std::size_t first_block = tape.trace.blocks.size();
-  tape.phase = Phase::kZero;
+  const std::size_t first_event = tape.memory.trace.events.size();
+  const std::size_t first_block = tape.memory.trace.blocks.size();
+  tape.moment.phase = Phase::kZero;
   optimizer.zero_grad();
   for (const ExecutedMicroBatch& micro_batch : executed_micro_batches(run.training().accumulation_steps)) {
-    tape.kernel_repeats = micro_batch.stands_for;
-    tape.phase = Phase::kForward;
+    tape.kernels.repeats = micro_batch.stands_for;
+    tape.moment.phase = Phase::kForward;
     Tensor loss = module.forward();
-    tape.phase = Phase::kBackward;
+    tape.moment.phase = Phase::kBackward;
     {
       Tensor averaged = run.training().accumulation_steps > 1 ? divide_scalar(loss) : loss;
       const Tensor scaled = scaler.scale(averaged);
       averaged.reset();
       module.backward();
     }
-    tape.phase = Phase::kDelete;
+    tape.moment.phase = Phase::kDelete;
     loss.reset();
   }
-  tape.kernel_repeats = 1;
-  tape.phase = Phase::kOptimizer;
+  tape.kernels.repeats = 1;
+  tape.moment.phase = Phase::kOptimizer;
   if (run.training().max_grad_norm) {
     scaler.unscale(optimizer);
     clip_grad_norm(tape, module.parameters);
@@ -258,7 +259,7 @@ void run_loop(Tape& tape, TracedModule& module, const RunSpec& run) {
   scaler.update();
   carried.collect(variables);
   repeat_step(tape, first_event, first_block, carried, kSteps - 1);
-  tape.stop();
+  tape.memory.stop();
 }
 
 }  // namespace
@@ -292,7 +293,7 @@ ResolvedRun resolve(const TracedStep& traced, const RunOptions& options) {
 SymbolicRun run_symbolically(const TracedStep& traced, const RunSpec& run, const DeviceSpec& device) {
   check(traced);
   Tape tape(device);
-  tape.allow_tf32 = run.precision == Precision::kTf32;
+  tape.kernels.allow_tf32 = run.precision == Precision::kTf32;
   SymbolicRun result;
   {
     TracedModule module(tape, traced);
@@ -302,10 +303,10 @@ SymbolicRun run_symbolically(const TracedStep& traced, const RunSpec& run, const
                                    parameter.tensor.requires_grad(), parameter.tensor.shape(), false});
     }
     result.batch_tensors = traced.inputs;
-    result.trace = std::move(tape.trace);
-    result.kernels = std::move(tape.kernels);
-    result.managed_bytes = tape.managed_bytes;
-    tape.stop();
+    result.trace = std::move(tape.memory.trace);
+    result.kernels = tape.kernels.take();
+    result.managed_bytes = tape.memory.managed_bytes;
+    tape.memory.stop();
   }
   result.assumptions.emplace_back("operators and lifetimes are those that PyTorch showed for this module");
   result.not_modelled = {

@@ -119,7 +119,7 @@ Operation cumulative_sum(TapeBench& bench, const OpCase& each) {  // over the la
     Tensor result = bench.tape.empty(x.shape(), DType::kInt64, kReduction);
     Tensor converted;
     if (x.dtype() != DType::kInt64) converted = bench.tape.empty(x.shape(), DType::kInt64, kReduction);
-    if (x.size(0) == 1) bench.tape.scratch(scan_bytes(x.size(1)), kReduction);
+    if (x.size(0) == 1) bench.tape.memory.scratch(scan_bytes(x.size(1)), kReduction);
     return result;
   };
   return operation;

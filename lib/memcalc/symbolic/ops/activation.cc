@@ -44,21 +44,21 @@ void exponential_backward(BackwardCall& call) {  // grad * result
 }
 
 void in_place_kernel(const Operator& op, const Tensor& x, int tensors) {
-  x.tape().kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-                  tensors * static_cast<double>(x.bytes()));
+  x.tape().kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                       tensors * static_cast<double>(x.bytes()));
 }
 
 Tensor in_place_with_copy(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
   if (node != nullptr) {
     // VariableType: an in-place operator whose derivative reads its operand clones it first.
-    tape.save(*node, tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op));
+    tape.autograd.save(*node, tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op));
   }
   Tensor result = tape.detach(x);
   in_place_kernel(op, x, 2);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -66,11 +66,11 @@ Tensor saving(const Operator& op, const Operator& node_name, BackwardFunction ba
               bool saves_result) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
-  if (node != nullptr && !saves_result) tape.save(*node, x);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
+  if (node != nullptr && !saves_result) tape.autograd.save(*node, x);
   Tensor result = pointwise(op, {&x}, 3);
-  tape.set_history(node, result);
-  if (node != nullptr && saves_result) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr && saves_result) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -104,11 +104,11 @@ void dropout_in_place_backward(BackwardCall& call) {
 Tensor relu_in_place(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kReluBackward, backward_from_saved<kThresholdBackward>, inputs, 1);
+  Node* node = tape.autograd.record(kReluBackward, backward_from_saved<kThresholdBackward>, inputs, 1);
   Tensor result = tape.detach(x);
   in_place_kernel(kRelu, x, 2);
-  tape.set_history(node, result);
-  if (node != nullptr) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -172,31 +172,31 @@ Tensor exponential(Arg x) {
 Tensor add_in_place(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.record(kAddBackward, add_in_place_backward, inputs, 2);
+  Node* node = tape.autograd.record(kAddBackward, add_in_place_backward, inputs, 2);
   Tensor result = tape.detach(a);
   in_place_kernel(kAdd, a, 3);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor dropout_in_place(const Tensor& x, double probability) {
   Tape& tape = x.tape();
-  if (probability == 0 || !tape.training) return x;
+  if (probability == 0 || !tape.modes.training) return x;
   const Tensor noise = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kDropout);
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMulBackward, dropout_in_place_backward, inputs, 1);
+  Node* node = tape.autograd.record(kMulBackward, dropout_in_place_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kOfView] = x.impl()->is_view ? 1 : 0;
-    tape.save(*node, noise);
+    tape.autograd.save(*node, noise);
   }
   Tensor result = tape.detach(x);
   in_place_kernel(kDropout, x, 3);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor stochastic_depth(const Tensor& x, double probability) {
-  if (probability == 0 || !x.tape().training) return x;
+  if (probability == 0 || !x.tape().modes.training) return x;
   Shape rows = x.shape();
   for (int i = 1; i < rows.rank; ++i) rows[i] = 1;
   const Tensor noise = x.tape().empty(rows, x.dtype(), kBernoulli);

@@ -16,7 +16,8 @@ void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
 
 void sum_gradient(BackwardCall& call) {
   Tensor gradient = contiguous(call.take_gradient());
-  call.tape.collective(kAllReduce, Collective::kAllReduce, gradient.dtype(), gradient.bytes(), call.node.attributes[0]);
+  call.tape.kernels.collective(kAllReduce, Collective::kAllReduce, gradient.dtype(), gradient.bytes(),
+                               call.node.attributes[0]);
   call.set(0, std::move(gradient));
 }
 
@@ -24,18 +25,18 @@ void sum_gradient(BackwardCall& call) {
 Tensor same_with_node(const Tensor& x, const Operator& name, BackwardFunction backward, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
-  Node* node = tape.record(name, backward, inputs, 1);
+  Node* node = tape.autograd.record(name, backward, inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
   if (node == nullptr) return output;
   node->attributes[0] = ranks;
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 
 }  // namespace
 
 Tensor all_reduce_forward(const Tensor& x, std::int64_t ranks) {
-  x.tape().collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
+  x.tape().kernels.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
   return same_with_node(x, kForwardNode, &pass_gradient, ranks);
 }
 

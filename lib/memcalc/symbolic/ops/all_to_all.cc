@@ -12,7 +12,7 @@ constexpr Operator kNode{"deepspeed_dim_zero_all_to_allBackward"};
 
 Tensor exchanged(const Tensor& x, std::int64_t ranks) {
   Tensor output = x.tape().empty(x.shape(), x.dtype(), kAllToAll);
-  x.tape().collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
+  x.tape().kernels.collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
   return output;
 }
 
@@ -27,10 +27,10 @@ Tensor dim_zero_all_to_all(const Tensor& x, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor input = contiguous(x);
   const Tensor* const inputs[] = {&input};
-  Node* node = tape.record(kNode, exchange_gradient, inputs, 1);
+  Node* node = tape.autograd.record(kNode, exchange_gradient, inputs, 1);
   if (node != nullptr) node->attributes[0] = ranks;
   Tensor output = exchanged(input, ranks);
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 

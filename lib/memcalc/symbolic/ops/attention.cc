@@ -57,18 +57,18 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
                        const SdpaOptions& options) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.record(kCudnnNode, cudnn_backward, inputs, 3);
+  Node* node = tape.autograd.record(kCudnnNode, cudnn_backward, inputs, 3);
   remember(node, options.causal, options.dropout);
   if (node != nullptr) {
-    if (bias.defined()) tape.save(*node, bias);
-    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+    if (bias.defined()) tape.autograd.save(*node, bias);
+    for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }
   auto [seed, offset, out, logsumexp] = run_or_recall<4>(tape, ListedOperator::kFusedAttention, [&] {
     return cudnn_forward(query, key, value, node != nullptr, options);
   });
-  tape.set_history(node, out);
+  tape.autograd.set_history(node, out);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&logsumexp, &out, &offset, &seed}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&logsumexp, &out, &offset, &seed}) tape.autograd.save(*node, *tensor);
   }
   drop(logsumexp, offset, seed);
   return std::move(out);
@@ -163,7 +163,7 @@ std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, 
   if (computes_logsumexp) {
     logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
   }
-  if (is_half(query.dtype()) && s.dim > 128) tape.scratch(4 * query.elements(), kEfficient);
+  if (is_half(query.dtype()) && s.dim > 128) tape.memory.scratch(4 * query.elements(), kEfficient);
   attention_contractions(tape, kEfficient, KernelKind::kEfficientAttention, s, query.dtype(), false, options.causal,
                          options.dropout > 0);
   return {std::move(out), std::move(logsumexp)};
@@ -174,19 +174,19 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value, &bias};
   const bool learns_bias = bias.defined() && bias.requires_grad();
-  Node* node = tape.record(kEfficientNode, efficient_backward, inputs, learns_bias ? 4 : 3);
+  Node* node = tape.autograd.record(kEfficientNode, efficient_backward, inputs, learns_bias ? 4 : 3);
   remember(node, options.causal, options.dropout);
   if (node != nullptr) {
-    if (bias.defined()) tape.save(*node, bias);
-    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+    if (bias.defined()) tape.autograd.save(*node, bias);
+    for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }
   auto [out, logsumexp] = run_or_recall<2>(tape, ListedOperator::kFusedAttention, [&] {
     return efficient_forward(query, key, value, node != nullptr, options);
   });
-  tape.set_history(node, out);
+  tape.autograd.set_history(node, out);
   if (node != nullptr) {
-    tape.save(*node, logsumexp);
-    tape.save(*node, out);
+    tape.autograd.save(*node, logsumexp);
+    tape.autograd.save(*node, out);
   }
   logsumexp.reset();
   return std::move(out);
@@ -208,17 +208,17 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
                        bool listed) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.record(kFlashNode, flash_backward, inputs, 3);
+  Node* node = tape.autograd.record(kFlashNode, flash_backward, inputs, 3);
   remember(node, causal, dropout);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&key, &query, &value}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }
   const auto forward = [&] { return flash_forward(query, key, value, dropout, causal); };
   auto [out, logsumexp, rng_state, unused] =
       listed ? run_or_recall<4>(tape, ListedOperator::kFusedAttention, forward) : forward();
-  tape.set_history(node, out);
+  tape.autograd.set_history(node, out);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&logsumexp, &out, &rng_state, &unused}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&logsumexp, &out, &rng_state, &unused}) tape.autograd.save(*node, *tensor);
   }
   drop(unused, rng_state, logsumexp);
   return std::move(out);
@@ -237,7 +237,7 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
                       const SdpaOptions& options) {
   Tape& tape = query.tape();
   // The dispatcher has cast the arguments of the whole; its parts run without autocast (autocast_mode.h, no_autocast).
-  const auto autocast = std::exchange(tape.autocast, std::nullopt);
+  const WithoutAutocast without_autocast(tape.modes.autocast);
   // 16-bit inputs are computed in float32 (allow_fp16_bf16_reduction_math_sdp is off).
   const DType precise = is_half(query.dtype()) ? DType::kFloat32 : query.dtype();
   Tensor precise_query = to_dtype(query, precise);
@@ -267,7 +267,6 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
   Tensor weights = to_dtype(scores, query.dtype());  // the second result, which nobody takes
   Tensor out = to_dtype(matmul(scores, v), query.dtype());
   drop(scores, v, k, q, bias, precise_value, precise_key, precise_query, weights);
-  tape.autocast = autocast;
   return out;
 }
 
@@ -275,12 +274,12 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
 Tensor additive_mask(const Tensor& mask, DType dtype) {
   Tape& tape = mask.tape();
   const Tensor* inputs[] = {&mask};
-  Node* node = tape.record(kConvertMask, nullptr, inputs, 1);  // a mask needs no gradient: for a capture only
+  Node* node = tape.autograd.record(kConvertMask, nullptr, inputs, 1);  // a mask needs no gradient: for a capture only
   Tensor zero = tape.empty({}, dtype, kConvertMask);
   Tensor minus_infinity = tape.empty({}, dtype, kConvertMask);
   Tensor additive = tape.empty(mask.shape(), dtype, kConvertMask);
   drop(minus_infinity, zero);
-  tape.set_history(node, additive);
+  tape.autograd.set_history(node, additive);
   return additive;
 }
 
@@ -337,7 +336,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   SdpaOptions chosen = options;
   chosen.grouped_heads = q.size(1) != k.size(1);
   const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
-  if (q.tape().context_ranks > 1) return ring_attention(q, k, v, bias, options, backend);
+  if (q.tape().modes.context) return ring_attention(q, k, v, bias, options, backend);
   if (boolean) bias = additive_mask(mask, q.dtype());
   switch (backend) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);

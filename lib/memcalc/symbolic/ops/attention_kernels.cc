@@ -24,17 +24,19 @@ void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, con
                             bool backward, bool causal, bool dropout) {
   constexpr KernelKind kSame = KernelKind::kPartOfPrevious;
   const std::int64_t batch = s.batch * s.heads;
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.dim, kind);  // q k^T
-  if (Kernel* kernel = tape.last_kernel()) {
-    kernel->causal = causal;
-    kernel->dropout = dropout;
-    kernel->backward = backward;
-  }
-  if (!backward) return tape.contraction(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
-  tape.contraction(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
-  tape.contraction(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv
-  tape.contraction(op, dtype, batch, s.queries, s.dim, s.keys, kSame);        // dq
-  tape.contraction(op, dtype, batch, s.keys, s.dim, s.queries, kSame);        // dk
+  tape.kernels.attention(op, dtype, kind,  // q k^T
+                         {.heads = batch,
+                          .queries = s.queries,
+                          .keys = s.keys,
+                          .width = s.dim,
+                          .causal = causal,
+                          .dropout = dropout,
+                          .backward = backward});
+  if (!backward) return tape.kernels.product(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
+  tape.kernels.product(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
+  tape.kernels.product(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv
+  tape.kernels.product(op, dtype, batch, s.queries, s.dim, s.keys, kSame);        // dq
+  tape.kernels.product(op, dtype, batch, s.keys, s.dim, s.queries, kSame);        // dk
 }
 
 // --- cuDNN
@@ -61,7 +63,7 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
   shape[3] = value.size(3);
   outputs[2] = tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), kCudnn);
   if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
-  if (shape[2] > 1) tape.scratch(256, kCudnn, Category::kWorkspaces);
+  if (shape[2] > 1) tape.memory.scratch(256, kCudnn, Category::kWorkspaces);
   attention_contractions(tape, kCudnn, KernelKind::kCudnnAttention, shape_of(query, key, value), query.dtype(), false,
                          options.causal, options.dropout > 0);
   return outputs;
@@ -75,7 +77,7 @@ AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kCudnnBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
-  tape.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
+  tape.memory.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
   attention_contractions(tape, kCudnnBackward, KernelKind::kCudnnAttention, s, query.dtype(), true, causal, dropout);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
@@ -142,7 +144,7 @@ std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, cons
   }
   outputs[2] = tape.empty({2}, DType::kInt64, kFlash);
   outputs[3] = tape.empty({}, DType::kInt64, kFlash);
-  if (dropout > 0) tape.scratch(16, kFlash);  // the generator's seed and offset
+  if (dropout > 0) tape.memory.scratch(16, kFlash);  // the generator's seed and offset
   drop(partial_logsumexp, partial_out);
   attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout > 0);
   return outputs;

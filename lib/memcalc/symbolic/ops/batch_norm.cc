@@ -64,8 +64,8 @@ void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
     dx = like_input();
   }
   drop(sum_dy_x, sum_dy);
-  tape.kernel(op, OperatorClass::kNormalization, x.dtype(), 14.0 * static_cast<double>(x.elements()),
-              5.0 * static_cast<double>(x.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
+  tape.kernels.add(op, OperatorClass::kNormalization, x.dtype(), 14.0 * static_cast<double>(x.elements()),
+                   5.0 * static_cast<double>(x.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
@@ -84,26 +84,26 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const bool cudnn = uses_cudnn(*x, weight);
   const Operator& op = cudnn ? kCudnn : kNative;
   const Tensor* inputs[] = {&*x, &weight, &bias};
-  Node* node =
-      tape.record(cudnn ? kCudnnBackward : kNativeBackward,
-                  cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs, 3);
+  Node* node = tape.autograd.record(
+      cudnn ? kCudnnBackward : kNativeBackward,
+      cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs, 3);
   if (node != nullptr) {
-    tape.save(*node, *x);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, *x);
+    tape.autograd.save(*node, weight);
   }
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), op);
   Tensor mean, invstd;
-  if (tape.training) {  // else the running statistics serve
+  if (tape.modes.training) {  // else the running statistics serve
     mean = tape.empty({x->size(1)}, DType::kFloat32, op);
     invstd = tape.empty({x->size(1)}, DType::kFloat32, op);
   }
-  if (tape.training && !cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
-  tape.kernel(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
-              3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
-  tape.set_history(node, result);
+  if (tape.modes.training && !cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
+  tape.kernels.add(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
+                   3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
+  tape.autograd.set_history(node, result);
   if (node != nullptr) {
-    tape.save(*node, mean);
-    tape.save(*node, invstd);
+    tape.autograd.save(*node, mean);
+    tape.autograd.save(*node, invstd);
   }
   drop(invstd, mean);
   return result;

@@ -39,7 +39,7 @@ Tensor merged(Tape& tape, const ExpertMatrices& matrices, std::int64_t rows, std
 void tune(Tape& tape, bool& is_tuned, const Operator& op) {
   if (is_tuned) return;
   is_tuned = true;
-  tape.scratch(Bytes{256} << 20, op, Category::kWorkspaces);
+  tape.memory.scratch(Bytes{256} << 20, op, Category::kWorkspaces);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Tensor block_fp8_linear(const Tensor& x, const QuantizedWeight& weight, const Te
   shape[-1] = weight.out_features;
   Tensor result = tape.empty(shape, x.dtype(), kMatmul);
   tune(tape, weight.is_tuned, kMatmul);
-  tape.contraction(kMatmul, x.dtype(), 1, x.elements() / x.size(-1), weight.out_features, weight.in_features);
+  tape.kernels.product(kMatmul, x.dtype(), 1, x.elements() / x.size(-1), weight.out_features, weight.in_features);
   (void)bias;  // output.add_(bias)
   return result;
 }
@@ -87,8 +87,8 @@ Tensor block_fp8_grouped_mm(const Tensor& rows, const ExpertMatrices& matrices, 
   const Tensor offsets = tape.empty(tiles.shape(), DType::kInt32, kToDevice);
   ends.reset();
   tune(tape, matrices.is_tuned, kGrouped);
-  tape.grouped_contraction(kGrouped, rows.dtype(), matrices.experts, rows.size(0), matrices.in_features,
-                           matrices.out_features);
+  tape.kernels.grouped_product(kGrouped, rows.dtype(), matrices.experts, rows.size(0), matrices.in_features,
+                               matrices.out_features);
   return result;
 }
 
@@ -96,7 +96,7 @@ Tensor block_fp8_batched_mm(const Tensor& rows, const ExpertMatrices& matrices) 
   Tape& tape = rows.tape();
   Tensor result = tape.empty({rows.size(0), matrices.out_features}, rows.dtype(), kBatched);
   tune(tape, matrices.is_tuned_for_decode, kBatched);
-  tape.contraction(kBatched, rows.dtype(), rows.size(0), 1, matrices.out_features, matrices.in_features);
+  tape.kernels.product(kBatched, rows.dtype(), rows.size(0), 1, matrices.out_features, matrices.in_features);
   return result;
 }
 

@@ -43,9 +43,9 @@ void multiply_complex_backward(BackwardCall& call) {
 
 Tensor record_reinterpret(const Operator& name, BackwardFunction backward, const Arg& x, DType dtype) {
   const Tensor* inputs[] = {&*x};
-  Node* node = x->tape().record(name, backward, inputs, 1);
+  Node* node = x->tape().autograd.record(name, backward, inputs, 1);
   Tensor result = reinterpret(*x, dtype);
-  x->tape().set_history(node, result);
+  x->tape().autograd.set_history(node, result);
   return result;
 }
 
@@ -65,10 +65,10 @@ Tensor multiply_complex(Arg x, const Tensor& y) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kMulBackward, multiply_complex_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, y);
+  Node* node = tape.autograd.record(kMulBackward, multiply_complex_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, y);
   Tensor result = pointwise(kMul, {&*x, &y}, 6);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

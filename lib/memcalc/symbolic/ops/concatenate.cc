@@ -51,7 +51,7 @@ Node* record(std::span<const Tensor> parts, int dim) {
     Node* node = record(group, dim);
     const Shape shape = joined(group, dim);
     groups[i] = group.front().tape().alias(group.front(), shape, contiguous_strides(shape), true);
-    group.front().tape().set_history(node, groups[i]);
+    group.front().tape().autograd.set_history(node, groups[i]);
   }
   std::array<const Tensor*, kEdges> inputs{};
   Shape sizes;
@@ -59,7 +59,8 @@ Node* record(std::span<const Tensor> parts, int dim) {
     inputs[i] = &groups[i];
     sizes.dims[static_cast<std::size_t>(sizes.rank++)] = groups[i].size(dim);
   }
-  Node* node = parts.front().tape().record(kCatBackward, concatenate_backward, inputs.data(), static_cast<int>(count));
+  Node* node =
+      parts.front().tape().autograd.record(kCatBackward, concatenate_backward, inputs.data(), static_cast<int>(count));
   if (node != nullptr) {
     node->shape = sizes;
     node->attributes[kDim] = dim;
@@ -73,8 +74,8 @@ Tensor concatenate(std::span<const Tensor> parts, int dim) {
   Tape& tape = parts.front().tape();
   Node* node = record(parts, dim);
   Tensor result = tape.empty(joined(parts, dim), parts.front().dtype(), kCat);
-  tape.kernel(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -59,21 +59,22 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, s
 /// One GEMM a group: rows are pixels.
 void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s, bool depthwise,
                   bool backward) {
-  tape.contraction(op, dtype, s.groups, s.batch * s.out_height * s.out_width, s.out_channels / s.groups,
-                   s.in_channels / s.groups * s.kernel_height * s.kernel_width,
-                   depthwise ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution);
-  Kernel* kernel = tape.last_kernel();
-  if (kernel == nullptr) return;
-  kernel->backward = backward;
-  kernel->elements = static_cast<double>(s.in_channels / s.groups);
   const auto pixels = [](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
     return static_cast<double>(a * b) * static_cast<double>(c * d);
   };
   // Not the unfolded matrix: each image is read once.
-  kernel->bytes =
+  const double bytes =
       static_cast<double>(size_of(dtype)) *
       (pixels(s.batch, s.in_channels, s.height, s.width) + pixels(s.batch, s.out_channels, s.out_height, s.out_width) +
        pixels(s.out_channels, s.in_channels / s.groups, s.kernel_height, s.kernel_width));
+  tape.kernels.convolution(op, dtype, depthwise ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution,
+                           {.groups = s.groups,
+                            .pixels = s.batch * s.out_height * s.out_width,
+                            .channels = s.out_channels / s.groups,
+                            .depth = s.in_channels / s.groups * s.kernel_height * s.kernel_width,
+                            .group_channels = static_cast<double>(s.in_channels / s.groups),
+                            .backward = backward},
+                           bytes);
 }
 
 /// In the layout that cuDNN computes in; itself where it has it.
@@ -114,8 +115,8 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
         kConvolutionBackwardOp);
     if (kind == ConvolutionPass::kInputGradient) rows = in_layout(dy, channels_last, kContiguous);
     const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
-    tape.scratch(convolution_workspace(shape, kind, dtype, tape.allow_tf32), kConvolutionBackwardOp,
-                 Category::kWorkspaces);
+    tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), kConvolutionBackwardOp,
+                        Category::kWorkspaces);
     count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, true);
     call.set(input, std::move(result));
   };
@@ -152,13 +153,13 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
   const Tensor image = autocast_operand(*x);
   Tape& tape = image.tape();
   const Tensor* inputs[] = {&image, &filter, &vector};
-  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
+  Node* node = tape.autograd.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     node->attributes[kStride] = options.stride;
     node->attributes[kPadding] = options.padding;
     node->attributes[kGroups] = options.groups;
-    tape.save(*node, image);
-    tape.save(*node, filter);
+    tape.autograd.save(*node, image);
+    tape.autograd.save(*node, filter);
   }
   const auto out_size = [&](int dim) {
     return window_count(image.size(dim), filter.size(dim), options.stride, options.padding);
@@ -177,11 +178,11 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
     result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
                                 image.dtype(), kConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
-    tape.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.allow_tf32), kConvolution,
-                 Category::kWorkspaces);
+    tape.memory.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.kernels.allow_tf32),
+                        kConvolution, Category::kWorkspaces);
     count_kernel(tape, kConvolution, image.dtype(), shape, false, false);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -33,9 +33,10 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
 }
 
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
-  tape.scratch(sequence_convolution_workspace(s, pass, dtype, tape.allow_tf32), op, Category::kWorkspaces);
-  tape.contraction(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
-                   s.in_channels / s.groups * s.kernel_width);
+  tape.memory.scratch(sequence_convolution_workspace(s, pass, dtype, tape.kernels.allow_tf32), op,
+                      Category::kWorkspaces);
+  tape.kernels.product(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
+                       s.in_channels / s.groups * s.kernel_width);
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
@@ -72,23 +73,23 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   const Tensor input = autocast_operand(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &filter, &vector};
-  Node* node = tape.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
+  Node* node = tape.autograd.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     node->attributes[kStride] = stride;
     node->attributes[kPadding] = padding;
-    tape.save(*node, input);
-    tape.save(*node, filter);
+    tape.autograd.save(*node, input);
+    tape.autograd.save(*node, filter);
   }
   const std::int64_t length = window_count(input.size(2), filter.size(2), stride, padding);
   Tensor row_major;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     row_major = contiguous(input);
   }
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
   run_pass(tape, kConvolution, shape_of(input.shape(), filter.shape(), result.shape(), stride, padding),
            ConvolutionPass::kForward, input.dtype());
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr Operator kCopy{"aten::copy_"}, kCopySlices{"CopySlices"}, kClone{"aten::clone"}, kZeros{"aten::zeros_like"};
 
 void move_kernel(const Tensor& x) {
-  x.tape().kernel(kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+  x.tape().kernels.add(kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
 constexpr int kSourceDtype = 1;  // attribute
@@ -38,14 +38,14 @@ Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& s
   if (start + source.size(-1) > base.size(-1)) throw Error(ErrorCode::kInternal, "copied columns do not fit");
   Tape& tape = base.tape();
   const Tensor* inputs[] = {&base, &source};
-  Node* node = tape.record(kCopySlices, copy_slices_backward, inputs, 2);
+  Node* node = tape.autograd.record(kCopySlices, copy_slices_backward, inputs, 2);
   if (node != nullptr) {
     node->shape = source.shape();
     node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.dtype());
   }
   Tensor result = tape.detach(base);
   move_kernel(source);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -15,7 +15,7 @@ constexpr Operator kBackward{"LinearFunctionForZeroStage3Backward"};
 Tensor as_matrix(const Tensor& x) { return reshape(x, {x.elements() / x.size(-1), x.size(-1)}); }
 
 void linear_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
-  const NoGrad no_grad(call.tape);
+  const NoGrad no_grad(call.tape.modes);
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
   Tensor x_gradient, weight_gradient, bias_gradient;
@@ -28,7 +28,7 @@ void linear_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x
 }
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const NoGrad no_grad(x.tape());
+  const NoGrad no_grad(x.tape().modes);
   if (x.rank() == 2 && bias.defined()) return addmm(bias, x, t(weight));
   Tensor output = linear(x, weight, {});
   return bias.defined() ? add_in_place(output, bias) : output;
@@ -39,13 +39,13 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor deepspeed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &weight, &bias};
-  Node* node = tape.record(kBackward, linear_backward, inputs, bias.defined() ? 3 : 2);
+  Node* node = tape.autograd.record(kBackward, linear_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
-    tape.save(*node, x);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, weight);
   }
   Tensor output = forward(x, weight, bias);
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 

@@ -30,8 +30,8 @@ int place(const Tensor& x, int dim) { return dim < 0 ? x.rank() + dim : dim; }
 
 Tensor new_copy(const Tensor& x, const Shape& shape, const Operator& op) {
   Tensor copy = x.tape().empty(shape, x.dtype(), op);
-  x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2 * real(copy.bytes()), KernelKind::kVectorized,
-                  real(copy.elements()));
+  x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2 * real(copy.bytes()), KernelKind::kVectorized,
+                       real(copy.elements()));
   return copy;
 }
 
@@ -44,8 +44,8 @@ Tensor all_gather(const Tensor& x, int dim, std::int64_t ranks) {
   std::int64_t in_front = 1;
   for (int i = 0; i < dim; ++i) in_front *= part.size(i);
   Tensor gathered = tape.empty(whole, part.dtype(), kGather, Category::kCommunication);
-  tape.collective(kGather, Collective::kAllGather, part.dtype(), gathered.bytes(), ranks);
-  tape.set_category(gathered, Category::kTemporaries);
+  tape.kernels.collective(kGather, Collective::kAllGather, part.dtype(), gathered.bytes(), ranks);
+  tape.memory.set_category(gathered.block(), Category::kTemporaries);
   return in_front == 1 ? gathered : new_copy(gathered, whole, kCat);
 }
 
@@ -55,8 +55,8 @@ Tensor reduce_scatter(const Tensor& x, int dim, std::int64_t ranks) {
   const Tensor by_rank = dim == 0 ? x : new_copy(x, x.shape(), kCat);
   Tensor part =
       tape.empty(with_size(x.shape(), dim, x.size(dim) / ranks), x.dtype(), kScatter, Category::kCommunication);
-  tape.collective(kScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
-  tape.set_category(part, Category::kTemporaries);
+  tape.kernels.collective(kScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
+  tape.memory.set_category(part.block(), Category::kTemporaries);
   return part;
 }
 
@@ -77,14 +77,14 @@ template <Move kThere, Move kBack>
 Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew) {
   const int along = place(x, dim);
   const Tensor* const inputs[] = {&x};
-  Node* node = x.tape().record(kRedistribute, &move_back<kBack>, inputs, 1);
+  Node* node = x.tape().autograd.record(kRedistribute, &move_back<kBack>, inputs, 1);
   if (node != nullptr) {
     node->attributes[0] = along;
     node->attributes[1] = ranks;
     node->sums_anew = sums_anew;
   }
   Tensor result = kThere(x, along, ranks);
-  x.tape().set_history(node, result);
+  x.tape().autograd.set_history(node, result);
   return result;
 }
 
@@ -140,8 +140,8 @@ void loss_backward(BackwardCall& call) {  // saved: targets, total weight, log-p
   Tensor sum = tape.empty(result.shape(), DType::kFloat32, kLoss);
   exponentials.reset();
   Tensor gradient = tape.empty(result.shape(), DType::kFloat32, kLoss);
-  tape.kernel(kLoss, OperatorClass::kElementwise, DType::kFloat32, 3 * real(result.elements()),
-              8 * real(result.bytes()), KernelKind::kVectorized, real(result.elements()));
+  tape.kernels.add(kLoss, OperatorClass::kElementwise, DType::kFloat32, 3 * real(result.elements()),
+                   8 * real(result.bytes()), KernelKind::kVectorized, real(result.elements()));
   drop(sum, by_row, safe_target, grad_input, masked.mask, masked.ids, update, range);
   call.set(0, std::move(gradient));
 }
@@ -153,18 +153,18 @@ void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
 Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
   Tape& tape = x.tape();
   Tensor sum = tape.empty(x.shape(), x.dtype(), kReduce, Category::kCommunication);
-  tape.collective(kReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
-  tape.set_category(sum, Category::kTemporaries);
+  tape.kernels.collective(kReduce, Collective::kAllReduce, x.dtype(), x.bytes(), ranks);
+  tape.memory.set_category(sum.block(), Category::kTemporaries);
   return sum;
 }
 
 Tensor distributed(const Tensor& x) {
   const Tensor* const inputs[] = {&x};
-  Node* node = x.tape().record(kFromLocal, &pass_gradient, inputs, 1);
+  Node* node = x.tape().autograd.record(kFromLocal, &pass_gradient, inputs, 1);
   Tensor same = x.tape().alias(x, x.shape(), x.strides(), true);
   if (node == nullptr) return same;
   node->sums_anew = true;
-  x.tape().set_history(node, same);
+  x.tape().autograd.set_history(node, same);
   return same;
 }
 
@@ -183,28 +183,28 @@ Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks) {
 Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, std::int64_t ranks) {
   Tape& tape = weight.tape();
   const Tensor* const inputs[] = {&weight};
-  Node* node = tape.record(kLookUpNode, &embedding_backward, inputs, 1);
+  Node* node = tape.autograd.record(kLookUpNode, &embedding_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = {weight.size(0) * ranks, weight.size(1)};
     node->attributes[0] = ranks;
-    tape.save(*node, ids);
+    tape.autograd.save(*node, ids);
   }
   Tensor partial;
   {
     const Masked masked = mask_ids(tape, ids.shape());
     partial = tape.empty({ids.size(0), ids.size(1), weight.size(1)}, weight.dtype(), kLookUp);
-    tape.kernel(kLookUp, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(partial.bytes()), KernelKind::kIndexed,
-                real(partial.elements()));
+    tape.kernels.add(kLookUp, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(partial.bytes()),
+                     KernelKind::kIndexed, real(partial.elements()));
   }
   Tensor rows = reduce_scatter(partial, 1, ranks);
-  tape.set_history(node, rows);
+  tape.autograd.set_history(node, rows);
   return rows;
 }
 
 Tensor loss_parallel_cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ranks) {
   Tape& tape = logits.tape();
   const Tensor* const inputs[] = {&logits};
-  Node* node = tape.record(kLossNode, &loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(kLossNode, &loss_backward, inputs, 1);
   const Shape column{logits.size(0), 1}, rows{logits.size(0)};
   const auto make = [&](const Shape& shape, DType dtype = DType::kFloat32) { return tape.empty(shape, dtype, kLoss); };
   Tensor result;
@@ -218,8 +218,8 @@ Tensor loss_parallel_cross_entropy(const Tensor& logits, const Tensor& targets, 
     sums = all_reduce(sums, ranks);
     Tensor logarithms = make(column);
     result = make(logits.shape());
-    tape.kernel(kLoss, OperatorClass::kNormalization, DType::kFloat32, 5 * real(logits.elements()),
-                8 * real(logits.bytes()), KernelKind::kVectorized, real(logits.elements()));
+    tape.kernels.add(kLoss, OperatorClass::kNormalization, DType::kFloat32, 5 * real(logits.elements()),
+                     8 * real(logits.bytes()), KernelKind::kVectorized, real(logits.elements()));
     drop(shifted, maximum, sums, logarithms);
   }
   Tensor total_weight, loss;
@@ -243,11 +243,11 @@ Tensor loss_parallel_cross_entropy(const Tensor& logits, const Tensor& targets, 
     drop(sum, of_row, safe_target, masked.ids, picked, reduced);
   }
   if (node != nullptr) {
-    tape.save(*node, targets);
-    tape.save(*node, total_weight);
-    tape.save(*node, result);
+    tape.autograd.save(*node, targets);
+    tape.autograd.save(*node, total_weight);
+    tape.autograd.save(*node, result);
   }
-  tape.set_history(node, loss);
+  tape.autograd.set_history(node, loss);
   return loss;
 }
 

@@ -135,10 +135,10 @@ void dropout_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   Tensor result = call.tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
                                           gradient.dtype(), kDropoutBackwardOp);
-  call.tape.kernel(kDropoutBackwardOp, OperatorClass::kElementwise, gradient.dtype(),
-                   2.0 * static_cast<double>(gradient.elements()),
-                   static_cast<double>(2 * gradient.bytes() + mask.bytes()), KernelKind::kVectorized,
-                   static_cast<double>(gradient.elements()));
+  call.tape.kernels.add(kDropoutBackwardOp, OperatorClass::kElementwise, gradient.dtype(),
+                        2.0 * static_cast<double>(gradient.elements()),
+                        static_cast<double>(2 * gradient.bytes() + mask.bytes()), KernelKind::kVectorized,
+                        static_cast<double>(gradient.elements()));
   call.set(0, std::move(result));
 }
 
@@ -153,9 +153,9 @@ Tensor unary(const Operator& op, const Operator& node_name, BackwardFunction bac
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
   Tensor result = pointwise(op, {&*x}, 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -165,11 +165,11 @@ Tensor activation(const Operator& op, const Operator& node_name, BackwardFunctio
                   int flops) {
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
-  if (node != nullptr && saves == Saves::kInput) tape.save(*node, *x);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
+  if (node != nullptr && saves == Saves::kInput) tape.autograd.save(*node, *x);
   Tensor result = pointwise(op, {&*x}, flops);
-  tape.set_history(node, result);
-  if (node != nullptr && saves == Saves::kResult) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr && saves == Saves::kResult) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -179,9 +179,9 @@ Tensor add(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kAddBackward, pass_gradient, inputs, 2);
+  Node* node = tape.autograd.record(kAddBackward, pass_gradient, inputs, 2);
   Tensor result = pointwise(kAdd, {&*a, &*b}, 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -189,13 +189,13 @@ Tensor multiply(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kMulBackward, multiply_backward, inputs, 2);
+  Node* node = tape.autograd.record(kMulBackward, multiply_backward, inputs, 2);
   if (node != nullptr) {
-    if (a->requires_grad()) tape.save(*node, *b);
-    if (b->requires_grad()) tape.save(*node, *a);
+    if (a->requires_grad()) tape.autograd.save(*node, *b);
+    if (b->requires_grad()) tape.autograd.save(*node, *a);
   }
   Tensor result = pointwise(kMul, {&*a, &*b}, 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -203,10 +203,10 @@ Tensor divide(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a};
-  Node* node = tape.record(kDivBackward, divide_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, *b);
+  Node* node = tape.autograd.record(kDivBackward, divide_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, *b);
   Tensor result = pointwise(kDiv, {&*a, &*b}, 1, a->dtype());
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -214,13 +214,13 @@ Tensor divide_both(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kDivBackward, divide_both_backward, inputs, 2);
+  Node* node = tape.autograd.record(kDivBackward, divide_both_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, *b);
-    tape.save(*node, *a);
+    tape.autograd.save(*node, *b);
+    tape.autograd.save(*node, *a);
   }
   Tensor result = pointwise(kDiv, {&*a, &*b}, 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -228,43 +228,43 @@ Tensor subtract(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kSubBackward, subtract_backward, inputs, 2);
+  Node* node = tape.autograd.record(kSubBackward, subtract_backward, inputs, 2);
   Tensor result = pointwise(kSub, {&*a, &*b}, 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor divide_in_place(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.record(kDivBackward, divide_both_backward, inputs, 2);
+  Node* node = tape.autograd.record(kDivBackward, divide_both_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, b);
+    tape.autograd.save(*node, b);
     // VariableType: an in-place operator whose derivative reads its operand clones it first.
-    tape.save(*node, tape.empty(a.shape(), a.dtype(), kClone));
+    tape.autograd.save(*node, tape.empty(a.shape(), a.dtype(), kClone));
   }
   Tensor result = tape.detach(a);
-  tape.kernel(kDiv, OperatorClass::kElementwise, a.dtype(), static_cast<double>(a.elements()),
-              static_cast<double>(2 * a.bytes() + b.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kDiv, OperatorClass::kElementwise, a.dtype(), static_cast<double>(a.elements()),
+                   static_cast<double>(2 * a.bytes() + b.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor multiply_in_place(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMulBackward, multiply_scalar_backward, inputs, 1);
+  Node* node = tape.autograd.record(kMulBackward, multiply_scalar_backward, inputs, 1);
   Tensor result = tape.detach(x);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor add_scalar_in_place(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kAddBackward, pass_gradient, inputs, 1);
+  Node* node = tape.autograd.record(kAddBackward, pass_gradient, inputs, 1);
   Tensor result = tape.detach(x);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -272,10 +272,10 @@ Tensor where(const Tensor& condition, Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kWhereBackward, where_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, condition);
+  Node* node = tape.autograd.record(kWhereBackward, where_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, condition);
   Tensor result = where_kernel(condition, *x);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -293,12 +293,12 @@ Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kClampBackward, clamp_backward, inputs, 1);
+  Node* node = tape.autograd.record(kClampBackward, clamp_backward, inputs, 1);
   if (node != nullptr) {  // alphabetical: max, min, self
-    for (const Tensor* saved : {&highest, &lowest, &*x}) tape.save(*node, *saved);
+    for (const Tensor* saved : {&highest, &lowest, &*x}) tape.autograd.save(*node, *saved);
   }
   Tensor result = pointwise(kClamp, {&*x}, 2);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -350,17 +350,17 @@ Tensor gelu(Arg x) {
 Tensor dropout(Arg x, double probability) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
-  if (probability == 0 || !tape.training) return *x;
+  if (probability == 0 || !tape.modes.training) return *x;
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kDropoutBackward, dropout_backward, inputs, 1);
+  Node* node = tape.autograd.record(kDropoutBackward, dropout_backward, inputs, 1);
   const Shape strides = like_strides(x->shape(), x->strides());
   const Tensor mask = tape.empty_strided(x->shape(), strides, DType::kBool, kDropout);
   Tensor result = tape.empty_strided(x->shape(), strides, x->dtype(), kDropout);
-  tape.kernel(kDropout, OperatorClass::kElementwise, x->dtype(), 2.0 * static_cast<double>(x->elements()),
-              static_cast<double>(2 * x->bytes() + mask.bytes()), KernelKind::kRandom,
-              static_cast<double>(x->elements()));
-  tape.set_history(node, result);
-  if (node != nullptr) tape.save(*node, mask);
+  tape.kernels.add(kDropout, OperatorClass::kElementwise, x->dtype(), 2.0 * static_cast<double>(x->elements()),
+                   static_cast<double>(2 * x->bytes() + mask.bytes()), KernelKind::kRandom,
+                   static_cast<double>(x->elements()));
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, mask);
   return result;
 }
 
@@ -369,35 +369,34 @@ Tensor to_dtype(Arg x, DType dtype) {
   if (x->dtype() == dtype) return *x;
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kToCopyBackward, to_copy_backward, inputs, 1);
+  Node* node = tape.autograd.record(kToCopyBackward, to_copy_backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x->dtype());
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), dtype, kToCopy);
-  tape.kernel(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()),
-              copy_kind(*x, result), static_cast<double>(x->elements()));
-  tape.set_history(node, result);
+  tape.kernels.add(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()),
+                   copy_kind(*x, result), static_cast<double>(x->elements()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor autocast_operand(const Tensor& x) {
   Tape& tape = x.tape();
-  if (!tape.autocast || x.dtype() != DType::kFloat32) {
+  if (!tape.modes.autocast.dtype || x.dtype() != DType::kFloat32) {
     // The 16-bit list also brings the other 16-bit type to autocast's.
-    return tape.autocast && is_half(x.dtype()) ? to_dtype(x, *tape.autocast) : x;
+    return tape.modes.autocast.dtype && is_half(x.dtype()) ? to_dtype(x, *tape.modes.autocast.dtype) : x;
   }
   // autocast_mode.cpp, cached_cast: leaves that require a gradient and are no views.
   const bool cacheable = x.impl()->is_parameter && x.requires_grad();
-  if (!cacheable) return to_dtype(x, *tape.autocast);
-  if (const Tensor* cached = tape.find_cached_cast(*x.impl())) return *cached;
-  const bool grad_enabled = std::exchange(tape.grad_enabled, true);  // it may be used where gradients are on
-  Tensor copy = to_dtype(x, *tape.autocast);
-  tape.grad_enabled = grad_enabled;
-  tape.set_category(copy, Category::kAutocastCopies);
-  tape.cache_cast(*x.impl(), copy);
+  if (!cacheable) return to_dtype(x, *tape.modes.autocast.dtype);
+  if (const Tensor* cached = tape.modes.autocast.find(*x.impl())) return *cached;
+  const EnableGrad enable_grad(tape.modes);  // it may be used where gradients are on
+  Tensor copy = to_dtype(x, *tape.modes.autocast.dtype);
+  tape.memory.set_category(copy.block(), Category::kAutocastCopies);
+  tape.modes.autocast.add(*x.impl(), copy);
   return copy;
 }
 
 Tensor autocast_float32(const Tensor& x) {
-  return x.tape().autocast && is_half(x.dtype()) ? to_dtype(x, DType::kFloat32) : x;
+  return x.tape().modes.autocast.dtype && is_half(x.dtype()) ? to_dtype(x, DType::kFloat32) : x;
 }
 
 }  // namespace memcalc

@@ -25,17 +25,17 @@ Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& tab
   Tensor sorted = integers(n), original = integers(n);
   {
     const Tensor range = integers(n);
-    tape.scratch(radix_sort_bytes(n), kDenseBackward);
+    tape.memory.scratch(radix_sort_bytes(n), kDenseBackward);
   }
   Tensor result = tape.empty(table, dtype, kDenseBackward);
   const std::int64_t segments = std::min(n, table[0]);  // distinct indices, at most
   Tensor segment_offsets = integers(n), segment_count = integers(1);
   {
     const Tensor positions = integers(n);
-    tape.scratch(unique_bytes(n), kDenseBackward);
+    tape.memory.scratch(unique_bytes(n), kDenseBackward);
   }
   Tensor partials = integers(segments), partial_starts = integers(segments);
-  tape.scratch(scan_bytes(segments), kDenseBackward);
+  tape.memory.scratch(scan_bytes(segments), kDenseBackward);
   Tensor partial_count = integers(1);
   const std::int64_t partial_segments = n / kRowsPerThread + segments;
   Tensor partial_offsets = integers(partial_segments);
@@ -45,9 +45,9 @@ Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& tab
   const bool fused = grid < 4 * tape.device.multiprocessors && partial_segments > 4 * grid;
   if (fused) {  // few rows: partial sums are added to the table by atomics, in float32
     const Tensor owners = integers(partial_segments);
-    if (is_half(dtype)) tape.scratch(4 * table.elements(), kDenseBackward);
+    if (is_half(dtype)) tape.memory.scratch(4 * table.elements(), kDenseBackward);
   } else {
-    tape.scratch(4 * partial_segments * table[1], kDenseBackward);
+    tape.memory.scratch(4 * partial_segments * table[1], kDenseBackward);
   }
   drop(partial_offsets, partial_count, partial_starts, partials, segment_count, segment_offsets, original, sorted);
   return result;
@@ -65,13 +65,9 @@ Tensor embedding_table_gradient(Tape& tape, const Tensor& indices, const Tensor&
   const std::int64_t count = flat.elements();
   Tensor result = count <= kSortAbove ? tape.empty(table, gradient.dtype(), kDenseBackward)
                                       : sorted_backward(tape, gradient.dtype(), count, table);
-  tape.kernel(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
-              static_cast<double>(result.bytes() + 2 * gradient.bytes()), KernelKind::kEmbeddingBackward);
-  if (Kernel* kernel = tape.last_kernel()) {
-    kernel->m = count;
-    kernel->n = table[1];
-    kernel->k = table[0];
-  }
+  tape.kernels.add(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
+                   static_cast<double>(result.bytes() + 2 * gradient.bytes()), KernelKind::kEmbeddingBackward);
+  tape.kernels.describe(work::EmbeddingGradient{.indices = count, .width = table[1], .table_rows = table[0]});
   return result;
 }
 
@@ -79,10 +75,10 @@ Tensor embedding(const Tensor& weight, Arg indices) {
   const OperatorCall call(indices);
   Tape& tape = weight.tape();
   const Tensor* inputs[] = {&weight};
-  Node* node = tape.record(kEmbeddingBackward, embedding_backward, inputs, 1);
+  Node* node = tape.autograd.record(kEmbeddingBackward, embedding_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = weight.shape();
-    tape.save(*node, *indices);
+    tape.autograd.save(*node, *indices);
   }
   Shape shape = indices->shape();
   shape.dims[static_cast<std::size_t>(shape.rank++)] = weight.size(1);
@@ -91,13 +87,13 @@ Tensor embedding(const Tensor& weight, Arg indices) {
   if (indices->is_contiguous()) {
     result = tape.empty(shape, weight.dtype(), kIndexSelect);
   } else {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     flat = reshape(*indices, {indices->elements()});
     result = tape.empty(shape, weight.dtype(), kIndexSelect);
   }
-  tape.kernel(kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0, 2.0 * static_cast<double>(result.bytes()),
-              KernelKind::kIndexed, static_cast<double>(result.elements()));
-  tape.set_history(node, result);
+  tape.kernels.add(kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0, 2.0 * static_cast<double>(result.bytes()),
+                   KernelKind::kIndexed, static_cast<double>(result.elements()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 

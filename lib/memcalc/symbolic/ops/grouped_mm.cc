@@ -35,14 +35,14 @@ void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, s
   const bool at_once = takes_cutlass(result);
   if (at_once) {
     const Tensor arguments = tape.empty({arguments_bytes(groups)}, DType::kUInt8, kGroupedMm, Category::kWorkspaces);
-    tape.scratch(descriptors_bytes(tape.device), kGroupedMm, Category::kWorkspaces);
+    tape.memory.scratch(descriptors_bytes(tape.device), kGroupedMm, Category::kWorkspaces);
   } else {
-    tape.synchronize(kGroupedMm);
-    tape.use_cublas(false);
+    tape.kernels.synchronize(kGroupedMm);
+    tape.memory.use_cublas(false);
   }
-  tape.grouped_contraction(kGroupedMm, result.dtype(), groups, rows, in, out);
+  tape.kernels.grouped_product(kGroupedMm, result.dtype(), groups, rows, in, out);
   // A kernel that writes the groups' arguments and the product, or a product for each group.
-  if (Kernel* kernel = tape.last_kernel()) kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
 }
 
 /// a [rows, in] by b [groups, in, out]: [rows, out].
@@ -91,28 +91,28 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
   check_alignment(*matrices);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x, &*matrices};
-  Node* node = tape.record(kGroupedMmBackward, grouped_mm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kGroupedMmBackward, grouped_mm_backward, inputs, 2);
   if (node != nullptr) {
     node->attributes[kColumnMajor] = matrices->strides()[1] == 1 ? 1 : 0;
-    if (x->requires_grad()) tape.save(*node, *matrices);
-    tape.save(*node, offsets);
-    if (matrices->requires_grad()) tape.save(*node, *x);
+    if (x->requires_grad()) tape.autograd.save(*node, *matrices);
+    tape.autograd.save(*node, offsets);
+    if (matrices->requires_grad()) tape.autograd.save(*node, *x);
   }
   Tensor result = rows_by_matrices(*x, *matrices);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor count_values(const Tensor& x, std::int64_t bins) {
   Tensor result = x.tape().empty({bins}, DType::kInt32, kHistc);
-  x.tape().kernel(kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  x.tape().kernels.add(kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
   return result;
 }
 
 Tensor cumulative_sum(const Tensor& x) {
   Tensor result = x.tape().empty(x.shape(), DType::kInt32, kCumsum);
-  x.tape().scratch(scan_bytes(x.elements(), size_of(DType::kInt32)), kCumsum);
-  x.tape().kernel(kCumsum, OperatorClass::kMovement, x.dtype(), 0, 2 * static_cast<double>(x.bytes()));
+  x.tape().memory.scratch(scan_bytes(x.elements(), size_of(DType::kInt32)), kCumsum);
+  x.tape().kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, 2 * static_cast<double>(x.bytes()));
   return result;
 }
 

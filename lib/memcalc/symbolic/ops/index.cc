@@ -26,8 +26,8 @@ constexpr Operator kFlip{"aten::flip"}, kFlipBackward{"FlipBackward0"}, kSum{"at
 constexpr Operator kRepeat{"aten::repeat"}, kRepeatBackward{"RepeatBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
-  x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
-                  KernelKind::kStrided, static_cast<double>(x.elements()));
+  x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
+                       KernelKind::kStrided, static_cast<double>(x.elements()));
 }
 
 constexpr int kWidth = 1;  // attribute: elements of an indexed slice
@@ -39,7 +39,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   const std::int64_t n = call.saved(0).elements();
   const auto indices = [&] { return tape.empty({n}, DType::kInt64, kIndexPut); };
   Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
-  tape.kernel(kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  tape.kernels.add(kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   Tensor linear;
   for (int i = 0; i < call.node.saved_count; ++i) {
     Tensor remainder = indices();
@@ -53,11 +53,11 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   Tensor range = indices();
   const std::int64_t rows = call.node.shape.elements() / call.node.attributes[kWidth];
   const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows - 1, 1)));
-  tape.scratch(radix_sort_bytes(n, bits), kIndexPut);
+  tape.memory.scratch(radix_sort_bytes(n, bits), kIndexPut);
   range.reset();
   move_kernel(kIndexPut, values);
   // remainder, mul and div_ of the indices, arange, the sort, the sums
-  if (Kernel* kernel = tape.last_kernel())
+  if (Kernel* kernel = tape.kernels.last())
     kernel->launches = 2 * call.node.saved_count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
   call.set(0, std::move(result));
@@ -67,15 +67,15 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
 Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shape& shape, std::int64_t places) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kIndexBackward, index_backward, inputs, 1);
+  Node* node = tape.autograd.record(kIndexBackward, index_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
-    for (const Tensor* each : indices) tape.save(*node, *each);
+    for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
   Tensor result = tape.empty(shape, x.dtype(), kIndex);
   move_kernel(kIndex, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -98,8 +98,8 @@ void masked_fill_backward(BackwardCall& call) {
 Node* record_masked_fill(const Tensor& x, const Tensor& mask) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMaskedFillBackward, masked_fill_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, mask);
+  Node* node = tape.autograd.record(kMaskedFillBackward, masked_fill_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, mask);
   return node;
 }
 
@@ -168,21 +168,21 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
 }
 
 void index_put_in_place(const Tensor& x, const Tensor& source) {
-  x.tape().kernel(kIndexPut, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(source.bytes()),
-                  KernelKind::kStrided, static_cast<double>(source.elements()));
+  x.tape().kernels.add(kIndexPut, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(source.bytes()),
+                       KernelKind::kStrided, static_cast<double>(source.elements()));
 }
 
 Tensor gather(const Tensor& x, const Tensor& index) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kGatherBackward, gather_backward, inputs, 1);
+  Node* node = tape.autograd.record(kGatherBackward, gather_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
-    tape.save(*node, index);
+    tape.autograd.save(*node, index);
   }
   Tensor result = tape.empty(index.shape(), x.dtype(), kGather);
   move_kernel(kGather, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -191,7 +191,7 @@ Tensor masked_fill(Arg x, const Tensor& mask) {
   Node* node = record_masked_fill(*x, mask);
   Tensor result = filled_copy(*x);
   move_kernel(kMaskedFill, result);
-  x->tape().set_history(node, result);
+  x->tape().autograd.set_history(node, result);
   return result;
 }
 
@@ -199,27 +199,27 @@ Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask) {
   Node* node = record_masked_fill(x, mask);
   Tensor result = x.tape().detach(x);
   move_kernel(kMaskedFill, x);
-  x.tape().set_history(node, result);
+  x.tape().autograd.set_history(node, result);
   return result;
 }
 
 Tensor pad_to(const Tensor& x, const Shape& shape) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kPadBackward, pad_backward, inputs, 1);
+  Node* node = tape.autograd.record(kPadBackward, pad_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Tensor result = tape.empty(shape, x.dtype(), kPad);
   move_kernel(kPad, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor roll(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRollBackward, roll_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRollBackward, roll_backward, inputs, 1);
   Tensor result = roll_twice(x);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -234,10 +234,10 @@ void copied_backward(BackwardCall& call) {
 Tensor copied(const Operator& op, const Operator& name, const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(name, copied_backward, inputs, 1);
+  Node* node = tape.autograd.record(name, copied_backward, inputs, 1);
   Tensor result = tape.empty(x.shape(), x.dtype(), op);
   move_kernel(op, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -256,13 +256,13 @@ Tensor flip(const Tensor& x) { return copied(kFlip, kFlipBackward, x); }
 Tensor repeat(const Tensor& x, const Shape& times) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRepeatBackward, repeat_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRepeatBackward, repeat_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Shape shape = times;
   for (int i = 0; i < x.rank(); ++i) shape[times.rank - x.rank() + i] *= x.size(i);
   Tensor result = tape.empty(shape, x.dtype(), kRepeat);
   move_kernel(kRepeat, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -272,14 +272,14 @@ Tensor index_copy_to_zeros(Arg source, const Tensor& columns, std::int64_t width
   const Shape shape{source->size(0), width};
   const Tensor zeros = tape.empty(shape, source->dtype(), kNewZeros);
   const Tensor* inputs[] = {&*source};
-  Node* node = tape.record(kIndexCopyBackward, index_copy_backward, inputs, 1);
+  Node* node = tape.autograd.record(kIndexCopyBackward, index_copy_backward, inputs, 1);
   if (node != nullptr) {
-    tape.save(*node, columns);
-    tape.save(*node, *source);
+    tape.autograd.save(*node, columns);
+    tape.autograd.save(*node, *source);
   }
   Tensor result = tape.empty(shape, source->dtype(), kIndexCopy);
   move_kernel(kIndexCopy, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

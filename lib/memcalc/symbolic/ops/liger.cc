@@ -48,7 +48,7 @@ void linear_cross_entropy_backward(BackwardCall& call) {  // saved: the gradient
     // torch.equal(grad_output, torch.tensor(1.0, device=...))
     const Tensor one = call.tape.empty({}, DType::kFloat32, kToCopy);
     const Tensor same = call.tape.empty({}, DType::kBool, kEqual);
-    call.tape.scratch(1, kEqual);
+    call.tape.memory.scratch(1, kEqual);
   }
   call.set(0, call.saved(0));
   if (call.needs(1)) call.set(1, call.saved(1));
@@ -60,10 +60,10 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
   const std::int64_t width = weight.size(1);
   const std::int64_t vocabulary = weight.size(0);
   const int products = weight_gradient ? 3 : 2;
-  const DType dtype = tape.autocast.value_or(hidden.dtype());
-  for (int i = 0; i < products; ++i) tape.contraction(kMm, dtype, 1, rows, vocabulary, width);
-  if (!tape.autocast) {  // torch.mm(..., out=...)
-    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.scratch(weight.bytes(), kMm);
+  const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
+  for (int i = 0; i < products; ++i) tape.kernels.product(kMm, dtype, 1, rows, vocabulary, width);
+  if (!tape.modes.autocast.dtype) {  // torch.mm(..., out=...)
+    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.memory.scratch(weight.bytes(), kMm);
     return;
   }
   const bool mixed = hidden.dtype() == DType::kFloat32;
@@ -79,8 +79,8 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
     drop(rows_cast, weight_cast);
   }
   const Tensor cached = autocast_operand(weight);
-  tape.scratch(rows * width * size_of(dtype), kMm);
-  if (weight_gradient && mixed) tape.scratch(rows * width * size_of(dtype), kToCopy);
+  tape.memory.scratch(rows * width * size_of(dtype), kMm);
+  if (weight_gradient && mixed) tape.memory.scratch(rows * width * size_of(dtype), kToCopy);
 }
 
 }  // namespace
@@ -88,34 +88,34 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
 Tensor liger_rms_norm(const Tensor& x, const Tensor& weight) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &weight};
-  Node* node = tape.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
   Tensor result = tape.empty(x.shape(), x.dtype(), kRmsNorm);
   const Tensor reciprocal = tape.empty({x.elements() / x.size(-1)}, DType::kFloat32, kRmsNorm);
-  tape.kernel(kRmsNorm, OperatorClass::kNormalization, x.dtype(), 4.0 * static_cast<double>(x.elements()),
-              2.0 * static_cast<double>(x.bytes()));
+  tape.kernels.add(kRmsNorm, OperatorClass::kNormalization, x.dtype(), 4.0 * static_cast<double>(x.elements()),
+                   2.0 * static_cast<double>(x.bytes()));
   if (node != nullptr) {
-    for (const Tensor* tensor : {&x, &weight, &reciprocal}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&x, &weight, &reciprocal}) tape.autograd.save(*node, *tensor);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor liger_rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRopeBackward, rope_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRopeBackward, rope_backward, inputs, 1);
   if (node != nullptr) {
-    tape.save(*node, cos);
-    tape.save(*node, sin);
+    tape.autograd.save(*node, cos);
+    tape.autograd.save(*node, sin);
   }
   Tensor result;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     result = transpose(contiguous(transpose(x, 1, 2)), 1, 2);
   }
-  tape.kernel(kRope, OperatorClass::kElementwise, x.dtype(), 3.0 * static_cast<double>(x.elements()),
-              2.0 * static_cast<double>(x.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kRope, OperatorClass::kElementwise, x.dtype(), 3.0 * static_cast<double>(x.elements()),
+                   2.0 * static_cast<double>(x.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -123,29 +123,29 @@ Tensor liger_silu_multiply(Arg gate, Arg up) {
   const OperatorCall call(gate, up);
   Tape& tape = gate->tape();
   const Tensor* inputs[] = {&*gate, &*up};
-  Node* node = tape.record(kSwiGluBackward, silu_multiply_backward, inputs, 2);
+  Node* node = tape.autograd.record(kSwiGluBackward, silu_multiply_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, *gate);
-    tape.save(*node, *up);
+    tape.autograd.save(*node, *gate);
+    tape.autograd.save(*node, *up);
   }
   Tensor result = tape.empty(gate->shape(), gate->dtype(), kSwiGlu);
-  tape.kernel(kSwiGlu, OperatorClass::kElementwise, gate->dtype(), 6.0 * static_cast<double>(result.elements()),
-              3.0 * static_cast<double>(result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kSwiGlu, OperatorClass::kElementwise, gate->dtype(), 6.0 * static_cast<double>(result.elements()),
+                   3.0 * static_cast<double>(result.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
   Tape& tape = hidden.tape();
   const Tensor* inputs[] = {&hidden, &weight};
-  Node* node = tape.record(kLossBackward, linear_cross_entropy_backward, inputs, 2);
+  Node* node = tape.autograd.record(kLossBackward, linear_cross_entropy_backward, inputs, 2);
   const std::int64_t rows = hidden.size(0);
   const std::int64_t chunks = ceil_div(weight.size(0), weight.size(1));
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(rows, chunks))));
   const std::int64_t chunk = std::min(power, rows);
   Tensor loss, hidden_gradient, weight_gradient;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     hidden_gradient = tape.empty(hidden.shape(), hidden.dtype(), kZeros);
     if (weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), kZeros);
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
@@ -153,7 +153,7 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
     count(present).reset();
     {
       Tensor logits;
-      if (!tape.autocast) logits = tape.empty({chunk, weight.size(0)}, hidden.dtype(), kLoss);
+      if (!tape.modes.autocast.dtype) logits = tape.empty({chunk, weight.size(0)}, hidden.dtype(), kLoss);
       for (std::int64_t begin = 0; begin < rows; begin += chunk) {
         loss_of_chunk(hidden, weight, std::min(chunk, rows - begin), weight_gradient.defined());
       }
@@ -163,10 +163,10 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
   }
   (void)targets;
   if (node != nullptr) {
-    tape.save(*node, hidden_gradient);
-    if (weight_gradient.defined()) tape.save(*node, weight_gradient);
+    tape.autograd.save(*node, hidden_gradient);
+    if (weight_gradient.defined()) tape.autograd.save(*node, weight_gradient);
   }
-  tape.set_history(node, loss);
+  tape.autograd.set_history(node, loss);
   return loss;
 }
 

@@ -33,18 +33,18 @@ bool is_transposed(const Tensor& x) {
 Tensor raw_mm(const Operator& op, const Tensor& a, const Tensor& b, bool fused_bias = false) {
   Tape& tape = a.tape();
   Tensor result = tape.empty({a.size(0), b.size(1)}, a.dtype(), op);
-  tape.use_cublas(fused_bias);
-  tape.contraction(op, a.dtype(), 1, a.size(0), b.size(1), a.size(1), KernelKind::kMatrixProduct,
-                   transposed(is_transposed(a), is_transposed(b)));
+  tape.memory.use_cublas(fused_bias);
+  tape.kernels.product(op, a.dtype(), 1, a.size(0), b.size(1), a.size(1), KernelKind::kMatrixProduct,
+                       transposed(is_transposed(a), is_transposed(b)));
   return result;
 }
 
 Tensor raw_bmm(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), kBmm);
-  tape.use_cublas(false);
-  tape.contraction(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2), KernelKind::kMatrixProduct,
-                   transposed(is_transposed(a), is_transposed(b)));
+  tape.memory.use_cublas(false);
+  tape.kernels.product(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2), KernelKind::kMatrixProduct,
+                       transposed(is_transposed(a), is_transposed(b)));
   return result;
 }
 
@@ -98,14 +98,14 @@ Tensor mm(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kMmBackward, mm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kMmBackward, mm_backward, inputs, 2);
   if (node != nullptr) {
     remember_layouts(node, *a, *b);
-    if (a->requires_grad()) tape.save(*node, *b);
-    if (b->requires_grad()) tape.save(*node, *a);
+    if (a->requires_grad()) tape.autograd.save(*node, *b);
+    if (b->requires_grad()) tape.autograd.save(*node, *a);
   }
   auto [result] = run_or_recall<1>(tape, ListedOperator::kMm, [&] { return std::array{raw_mm(kMm, *a, *b)}; });
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return std::move(result);
 }
 
@@ -113,13 +113,13 @@ Tensor bmm(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kBmmBackward, bmm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kBmmBackward, bmm_backward, inputs, 2);
   if (node != nullptr) {
-    if (a->requires_grad()) tape.save(*node, *b);
-    if (b->requires_grad()) tape.save(*node, *a);
+    if (a->requires_grad()) tape.autograd.save(*node, *b);
+    if (b->requires_grad()) tape.autograd.save(*node, *a);
   }
   Tensor result = raw_bmm(*a, *b);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -127,15 +127,15 @@ Tensor raw_addmm(const Tensor& bias, Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&bias, &*a, &*b};
-  Node* node = tape.record(kAddmmBackward, addmm_backward, inputs, 3);
+  Node* node = tape.autograd.record(kAddmmBackward, addmm_backward, inputs, 3);
   if (node != nullptr) {
     remember_layouts(node, *a, *b);
-    if (b->requires_grad()) tape.save(*node, *a);
-    if (a->requires_grad()) tape.save(*node, *b);
+    if (b->requires_grad()) tape.autograd.save(*node, *a);
+    if (a->requires_grad()) tape.autograd.save(*node, *b);
   }
   // cuda/Blas.cpp: cuBLASLt fuses a bias vector unless the matrix is degenerate.
   Tensor result = raw_mm(kAddmm, *a, *b, b->size(0) > 1 && b->size(1) > 1);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -149,28 +149,28 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
   static constexpr Operator kFloat8Product{kFloat8ProductName};
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &weight};
-  Node* node = tape.record(
+  Node* node = tape.autograd.record(
       kFloat8Product,
       [](BackwardCall& call) {
         const Tensor &input = call.saved(0), &matrix = call.saved(1);
         const std::int64_t rows = input.elements() / input.size(-1);
         if (call.needs(0)) {
-          call.tape.contraction(kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
+          call.tape.kernels.product(kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
           call.set(0, call.tape.empty(input.shape(), input.dtype(), kMm));
         }
         if (call.needs(1)) {
-          call.tape.contraction(kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
+          call.tape.kernels.product(kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
           call.set(1, call.tape.empty(matrix.shape(), matrix.dtype(), kMm));
         }
       },
       inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, x);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, weight);
   }
   Tensor result = tape.empty(with_last(x.shape(), weight.size(0)), x.dtype(), kMm);
-  tape.contraction(kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
-  tape.set_history(node, result);
+  tape.kernels.product(kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -190,7 +190,7 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) vector = autocast_operand(bias);
   const Tensor matrix = autocast_operand(weight);
   const Tensor input = autocast_operand(*x);
-  if (input.tape().capture != nullptr && input.tape().float8 != Float8::kNone) {
+  if (input.tape().modes.capture != nullptr && input.tape().modes.float8 != Float8::kNone) {
     Tensor product = traced_float8_linear(input, matrix);
     return bias.defined() ? product + vector : product;
   }

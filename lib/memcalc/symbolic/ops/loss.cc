@@ -14,7 +14,8 @@ constexpr Operator kNllLossBackwardOp{"aten::nll_loss_backward"};
 void nll_loss_backward(BackwardCall& call) {  // saved: self, target, total_weight
   const Tensor& self = call.saved(0);
   Tensor result = call.tape.empty(self.shape(), self.dtype(), kNllLossBackwardOp);
-  call.tape.kernel(kNllLossBackwardOp, OperatorClass::kMovement, self.dtype(), 0, static_cast<double>(self.bytes()));
+  call.tape.kernels.add(kNllLossBackwardOp, OperatorClass::kMovement, self.dtype(), 0,
+                        static_cast<double>(self.bytes()));
   call.set(0, std::move(result));
 }
 
@@ -22,17 +23,17 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
   const Tensor self = autocast_float32(log_probabilities);
   Tape& tape = self.tape();
   const Tensor* inputs[] = {&self};
-  Node* node = tape.record(kNllLossBackward, nll_loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(kNllLossBackward, nll_loss_backward, inputs, 1);
   if (node != nullptr) {
-    tape.save(*node, self);
-    tape.save(*node, targets);
+    tape.autograd.save(*node, self);
+    tape.autograd.save(*node, targets);
   }
   Tensor loss = tape.empty({}, self.dtype(), kNllLoss);
   const Tensor total_weight = tape.empty({}, self.dtype(), kNllLoss);
-  tape.kernel(kNllLoss, OperatorClass::kElementwise, self.dtype(), static_cast<double>(targets.elements()),
-              static_cast<double>(targets.bytes()));
-  tape.set_history(node, loss);
-  if (node != nullptr) tape.save(*node, total_weight);
+  tape.kernels.add(kNllLoss, OperatorClass::kElementwise, self.dtype(), static_cast<double>(targets.elements()),
+                   static_cast<double>(targets.bytes()));
+  tape.autograd.set_history(node, loss);
+  if (node != nullptr) tape.autograd.save(*node, total_weight);
   return loss;
 }
 

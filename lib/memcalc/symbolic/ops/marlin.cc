@@ -71,8 +71,8 @@ Tensor marlin_linear(const Tensor& x, const QuantizedWeight& weight, const Tenso
   const std::int64_t rows = flat.size(0);
   Tensor result = tape.empty({rows, weight.out_features}, x.dtype(), kGemm);
   const std::int64_t block_rows = std::min<std::int64_t>(round_up(rows, 16), 64);
-  tape.scratch(4 * tape.device.multiprocessors * block_rows * kMaxThreadN, kGemm, Category::kWorkspaces);
-  tape.contraction(kGemm, x.dtype(), 1, rows, weight.out_features, weight.in_features);
+  tape.memory.scratch(4 * tape.device.multiprocessors * block_rows * kMaxThreadN, kGemm, Category::kWorkspaces);
+  tape.kernels.product(kGemm, x.dtype(), 1, rows, weight.out_features, weight.in_features);
   (void)bias;  // added by the kernel
   Shape shape = x.shape();
   shape[-1] = weight.out_features;

@@ -28,7 +28,7 @@ void MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t c
 }
 
 void MegatronMemory::use_workspace() {
-  if (!uses_transformer_engine) return tape.use_cublas(false);
+  if (!uses_transformer_engine) return tape.memory.use_cublas(false);
   if (workspace_.defined()) return;
   workspace_ = tape.empty({workspace_bytes(tape.device)}, DType::kUInt8, kWorkspace, Category::kWorkspaces);
 }

@@ -45,7 +45,7 @@ Tensor reordered(Tape& tape, std::int64_t bytes) {
   std::vector<Tensor> quarters;
   constexpr int kDone = 3;
   for (int i = 0; i < kDone; ++i) quarters.push_back(temporary(kPack));
-  tape.scratch(checked_multiply(5, bytes), kPack);
+  tape.memory.scratch(checked_multiply(5, bytes), kPack);
   quarters.push_back(temporary(kPack));
   Tensor packed = tape.empty({bytes}, DType::kUInt8, kPack, Category::kWeights);
   data.reset();
@@ -116,7 +116,7 @@ Mxfp4Routing mxfp4_routing(const Tensor& router_logits, std::int64_t per_token) 
   Tensor token_offsets = int32((kBlockSizes + 1) * round_up(experts + 1, 512), kRoute);
   Tensor block_map = int32(kBlockSizes * round_up(tiles, 512), kRoute);
   const auto bytes = static_cast<double>(router_logits.bytes() + order.bytes());
-  tape.kernel(kRoute, OperatorClass::kMovement, router_logits.dtype(), 0, bytes);
+  tape.kernels.add(kRoute, OperatorClass::kMovement, router_logits.dtype(), 0, bytes);
   for (Tensor* each : {&histogram, &order, &scales, &token_offsets, &block_map}) {
     routing.tensors.push_back(std::move(*each));
   }
@@ -130,7 +130,7 @@ Tensor mxfp4_gathered_swiglu(const Tensor& x, const ExpertMatrices& matrices, co
   const std::int64_t split =
       split_k_of(rows, matrices.out_features, matrices.in_features, routing.experts, tape.device);
   const Tensor scratch = scratchpad(tape, split, rows, matrices.out_features);
-  tape.grouped_contraction(kMatmul, x.dtype(), matrices.experts, rows, matrices.in_features, matrices.out_features);
+  tape.kernels.grouped_product(kMatmul, x.dtype(), matrices.experts, rows, matrices.in_features, matrices.out_features);
   return result;
 }
 
@@ -149,7 +149,8 @@ Tensor mxfp4_scattered(const Tensor& rows, const ExpertMatrices& matrices, const
     writeback = tape.empty({count}, DType::kInt32, kWriteback);
     finalize = tape.empty({routing.tokens + count + 1}, DType::kInt32, kWriteback);
   }
-  tape.grouped_contraction(kMatmul, rows.dtype(), matrices.experts, count, matrices.in_features, matrices.out_features);
+  tape.kernels.grouped_product(kMatmul, rows.dtype(), matrices.experts, count, matrices.in_features,
+                               matrices.out_features);
   return slice(output, 0, 0, routing.tokens);
 }
 

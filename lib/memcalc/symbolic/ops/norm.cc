@@ -30,28 +30,33 @@ constexpr Operator kClone{"aten::clone"}, kIsNegInf{"aten::isneginf"}, kAll{"ate
 /// The statistics of a normalisation are float32 for 16-bit inputs.
 DType statistics_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
 
-void normalization_kernel(const Operator& op, const Tensor& x, double flops, double tensors) {
-  x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), flops * static_cast<double>(x.elements()),
-                  tensors * static_cast<double>(x.bytes()), KernelKind::kRowwise, static_cast<double>(x.elements()));
-  if (Kernel* kernel = x.tape().last_kernel()) {
-    kernel->n = x.rank() > 0 ? x.size(-1) : 1;
-    kernel->m = kernel->n > 0 ? x.elements() / kernel->n : 0;
-  }
+work::Rows rows_of(const Tensor& x) {
+  const std::int64_t width = x.rank() > 0 ? x.size(-1) : 1;
+  return {.count = width > 0 ? x.elements() / width : 0, .width = width};
 }
 
-/// cost/ tells softmax from normalisations by the kernel's flag: it may read a row more than once.
+void rowwise_kernel(const Operator& op, const Tensor& x, double flops, double tensors, const work::Rows& rows) {
+  x.tape().kernels.add(op, OperatorClass::kNormalization, x.dtype(), flops * static_cast<double>(x.elements()),
+                       tensors * static_cast<double>(x.bytes()), KernelKind::kRowwise,
+                       static_cast<double>(x.elements()));
+  x.tape().kernels.describe(rows);
+}
+
+void normalization_kernel(const Operator& op, const Tensor& x, double flops, double tensors) {
+  rowwise_kernel(op, x, flops, tensors, rows_of(x));
+}
+
 void softmax_kernel(const Operator& op, const Tensor& x, double flops, bool backward) {
-  normalization_kernel(op, x, flops, backward ? 3 : 2);
-  if (Kernel* kernel = x.tape().last_kernel()) {
-    kernel->flag = true;
-    kernel->backward = backward;
-  }
+  work::Rows rows = rows_of(x);
+  rows.softmax = true;
+  rows.backward = backward;
+  rowwise_kernel(op, x, flops, backward ? 3 : 2, rows);
 }
 
 /// The gradients of weight and bias: a second pass over x and dy (cuda/layer_norm_kernel.cu, GammaBetaBackward).
 void weight_gradient_kernel(const Operator& op, const Tensor& x) {
-  x.tape().kernel(op, OperatorClass::kNormalization, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
-                  KernelKind::kColumnSum, static_cast<double>(x.elements()));
+  x.tape().kernels.add(op, OperatorClass::kNormalization, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
+                       KernelKind::kColumnSum, static_cast<double>(x.elements()));
 }
 
 /// cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: with many rows and few columns the gradients of
@@ -151,13 +156,13 @@ Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunct
                     DType dtype) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
   Tensor result = tape.empty(x.shape(), dtype, op);
-  if (!x.is_contiguous()) tape.scratch(x.bytes(), kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
+  if (!x.is_contiguous()) tape.memory.scratch(x.bytes(), kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
   softmax_kernel(op, x, 5, false);
-  tape.set_history(node, result);
-  if (node != nullptr) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -168,16 +173,16 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor input = autocast_float32(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.record(kLayerNormBackward, layer_norm_backward, inputs, 3);
+  Node* node = tape.autograd.record(kLayerNormBackward, layer_norm_backward, inputs, 3);
   if (node != nullptr) {
-    tape.save(*node, bias);
-    tape.save(*node, input);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, bias);
+    tape.autograd.save(*node, input);
+    tape.autograd.save(*node, weight);
   }
   const std::int64_t rows = input.elements() / input.size(-1);
   Tensor row_major;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     row_major = contiguous(input);
   }
   Tensor result = tape.empty(input.shape(), input.dtype(), kLayerNorm);
@@ -185,10 +190,10 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
   normalization_kernel(kLayerNorm, input, 8, 2);
   row_major.reset();
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   if (node != nullptr) {
-    tape.save(*node, mean);
-    tape.save(*node, rstd);
+    tape.autograd.save(*node, mean);
+    tape.autograd.save(*node, rstd);
   }
   return result;
 }
@@ -208,21 +213,21 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
   }
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x, &weight};
-  Node* node = tape.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, *x);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, *x);
+    tape.autograd.save(*node, weight);
   }
   Tensor row_major;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     row_major = contiguous(*x);
   }
   Tensor result = tape.empty(x->shape(), x->dtype(), kRmsNorm);
   const Tensor rstd = tape.empty({x->elements() / x->size(-1)}, statistics_dtype(x->dtype()), kRmsNorm);
   normalization_kernel(kRmsNorm, *x, 5, 2);
-  tape.set_history(node, result);
-  if (node != nullptr) tape.save(*node, rstd);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, rstd);
   return result;
 }
 
@@ -231,15 +236,15 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
   const Tensor input = autocast_float32(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.record(kGroupNormBackward, group_norm_backward, inputs, 3);
+  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs, 3);
   if (node != nullptr) {
     node->attributes[1] = groups;
-    tape.save(*node, input);
-    tape.save(*node, weight);
+    tape.autograd.save(*node, input);
+    tape.autograd.save(*node, weight);
   }
   Tensor row_major;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     row_major = contiguous(input);
   }
   Tensor result = tape.empty(input.shape(), input.dtype(), kGroupNorm);
@@ -252,17 +257,17 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
     drop(b, a);
   }
   normalization_kernel(kGroupNorm, input, 8, 2);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   if (node != nullptr) {
-    tape.save(*node, mean);
-    tape.save(*node, rstd);
+    tape.autograd.save(*node, mean);
+    tape.autograd.save(*node, rstd);
   }
   return result;
 }
 
 Tensor softmax(Arg x) {
   const OperatorCall call(x);
-  return softmax(*x, x->tape().autocast ? DType::kFloat32 : x->dtype());
+  return softmax(*x, x->tape().modes.autocast.dtype ? DType::kFloat32 : x->dtype());
 }
 
 Tensor softmax(Arg x, DType dtype) {

@@ -61,9 +61,9 @@ Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs
   Tape& tape = first.tape();
   Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
                                      dtype.value_or(type), op);
-  tape.kernel(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
-              bytes + static_cast<double>(result.bytes()), elementwise_kind(result, inputs),
-              static_cast<double>(result.elements()));
+  tape.kernels.add(op, OperatorClass::kElementwise, type, flops * static_cast<double>(result.elements()),
+                   bytes + static_cast<double>(result.bytes()), elementwise_kind(result, inputs),
+                   static_cast<double>(result.elements()));
   return result;
 }
 

@@ -23,9 +23,9 @@ template <const Operator& op>
 void pool_backward(BackwardCall& call) {  // saved: self, ...
   const Tensor& self = call.saved(0);
   Tensor dx = call.tape.empty_strided(self.shape(), like_strides(self.shape(), self.strides()), self.dtype(), op);
-  call.tape.kernel(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(self.elements()),
-                   static_cast<double>(self.bytes() + call.gradient().bytes()), KernelKind::kImage,
-                   static_cast<double>(self.elements()));
+  call.tape.kernels.add(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(self.elements()),
+                        static_cast<double>(self.bytes() + call.gradient().bytes()), KernelKind::kImage,
+                        static_cast<double>(self.elements()));
   call.set(0, std::move(dx));
 }
 
@@ -37,15 +37,16 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
   }
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(node_name, backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, x);
+  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, x);
   Tensor result = tape.empty(shape, x.dtype(), op);
   Tensor indices;
   if (with_indices) indices = tape.empty(shape, DType::kInt64, op);
-  tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
-  tape.set_history(node, result);
-  if (node != nullptr && with_indices) tape.save(*node, indices);
+  tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                   static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage,
+                   static_cast<double>(x.elements()));
+  tape.autograd.set_history(node, result);
+  if (node != nullptr && with_indices) tape.autograd.save(*node, indices);
   return result;
 }
 

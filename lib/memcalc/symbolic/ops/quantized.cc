@@ -82,7 +82,7 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
   if (rows <= most_rows_in_one_kernel(weight, x.dtype(), tape.device)) {
     Shape shape = x.shape();
     shape[-1] = weight.out_features;
-    tape.contraction(kGemm4Bit, x.dtype(), 1, rows, weight.out_features, weight.in_features);
+    tape.kernels.product(kGemm4Bit, x.dtype(), 1, rows, weight.out_features, weight.in_features);
     return tape.empty(shape, x.dtype(), kGemm4Bit);
   }
   Tensor scales, shifted;
@@ -102,18 +102,18 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
 Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias, const Tensor& gathered) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
+  Node* node = tape.autograd.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
   if (node != nullptr) node->context = &weight;
-  if (node != nullptr && weight.keeps_input) tape.keep(*node, x);  // ctx.tensors = (A, B), never read
+  if (node != nullptr && weight.keeps_input) tape.autograd.keep(*node, x);  // ctx.tensors = (A, B), never read
   if (node != nullptr && gathered.defined()) {  // B of it is a view, which outlives that the parameter is let go
     node->owner = std::make_shared<Tensor>(tape.alias(gathered, gathered.shape(), gathered.strides(), false));
   }
   Tensor result;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     result = gemm_4bit(x, weight, bias);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -122,7 +122,7 @@ void matmul_8bit_backward(BackwardCall& call) {
   const auto dtype = static_cast<DType>(call.node.attributes[0]);
   Tensor gradient = to_dtype(call.gradient(), dtype);
   Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, dtype, kToCopy);
-  call.tape.scratch(4 * weight.out_features, kMul);  // SCB / 127
+  call.tape.memory.scratch(4 * weight.out_features, kMul);  // SCB / 127
   call.set(0, linear(gradient, t(unpacked), {}));
 }
 
@@ -139,14 +139,14 @@ Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
     const Tensor any = tape.empty({}, DType::kBool, kAny);
     reduction_scratch(outliers, 0b11, 1, kAny);
   }
-  if (rows > 1) tape.scratch(1, kToCopy);  // out_row[:, outlier_cols] = 0
+  if (rows > 1) tape.memory.scratch(1, kToCopy);  // out_row[:, outlier_cols] = 0
   return result;
 }
 
 Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kMatMul8Bit, matmul_8bit_backward, inputs, 1);
+  Node* node = tape.autograd.record(kMatMul8Bit, matmul_8bit_backward, inputs, 1);
   if (node != nullptr) {
     node->context = &weight;
     node->attributes[0] = static_cast<std::int64_t>(x.dtype());
@@ -154,7 +154,7 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   Tensor result;
   Tensor flat;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     flat = reshape(x, {x.elements() / x.size(-1), x.size(-1)});
     Tensor row_scales, quantized;
     {
@@ -163,7 +163,7 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
     }
     const std::int64_t rows = flat.size(0);
     Tensor accumulated = tape.empty({rows, weight.out_features}, DType::kInt32, kInt8Mm);
-    tape.contraction(kInt8Mm, DType::kUInt8, 1, rows, weight.out_features, weight.in_features);
+    tape.kernels.product(kInt8Mm, DType::kUInt8, 1, rows, weight.out_features, weight.in_features);
     {
       const Tensor output = tape.empty({rows, weight.out_features}, DType::kFloat16, kInt8Dequantize);
       result = to_dtype(output, x.dtype());
@@ -175,8 +175,8 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
     drop(quantized, row_scales);
     (void)bias;  // added in place
   }
-  if (node != nullptr) tape.keep(*node, flat);  // ctx.tensors = (CAt, subA, A)
-  tape.set_history(node, result);
+  if (node != nullptr) tape.autograd.keep(*node, flat);  // ctx.tensors = (CAt, subA, A)
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -248,8 +248,8 @@ Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
   weight.scales.push_back(part({}, DType::kFloat32, kMean));  // the offset
   reduction_scratch(scales, 0b1, 4, kMean);
   Tensor centred = tape.empty(blocks, DType::kFloat32, kSub);
-  if (!tape.has_dynamic_map) {  // get_4bit_type's map is made once and stays on the card
-    tape.has_dynamic_map = true;
+  if (!tape.modes.has_dynamic_map) {  // get_4bit_type's map is made once and stays on the card
+    tape.modes.has_dynamic_map = true;
     weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, kToCopy));
   }
   weight.scales.push_back(part({ceil_div(blocks[0], kScaleBlock)}, DType::kFloat32, kQuantizeScales));

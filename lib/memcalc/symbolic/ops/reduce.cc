@@ -234,10 +234,10 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   }
   Tensor result = tape.empty(shape, dtype.value_or(x.dtype()), op);
   reduction_scratch(x, reduced, std::max<std::int64_t>(size_of(x.dtype()), 4), op);
-  tape.kernel(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(x.bytes() + result.bytes()),
-              (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,
-              static_cast<double>(x.elements()));
+  tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                   static_cast<double>(x.bytes() + result.bytes()),
+                   (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,
+                   static_cast<double>(x.elements()));
   return result;
 }
 
@@ -265,7 +265,7 @@ void sum_backward(BackwardCall& call) {
 Node* record_reduction(const Operator& name, BackwardFunction backward, const Tensor& x, unsigned reduced,
                        bool keep_dims) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().record(name, backward, inputs, 1);
+  Node* node = x.tape().autograd.record(name, backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kDropped] = keep_dims ? 0 : reduced;
@@ -297,16 +297,16 @@ void as_strided_backward(BackwardCall& call) {
 Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims) {
   Node* node = record_reduction(kMeanBackward, mean_backward, x, reduced, keep_dims);
   Tensor result = reduce(kMean, x, reduced, keep_dims);
-  x.tape().set_history(node, result);
+  x.tape().autograd.set_history(node, result);
   return result;
 }
 
 Tensor sum(const Tensor& x, unsigned reduced, bool keep_dims, std::optional<DType> dtype) {
   Node* node = record_reduction(kSumBackward, sum_backward, x, reduced, keep_dims);
   // autocast_mode.h, fp32_set_opt_dtype: the kernel converts what it reads.
-  const DType type = dtype.value_or(x.tape().autocast && is_half(x.dtype()) ? DType::kFloat32 : x.dtype());
+  const DType type = dtype.value_or(x.tape().modes.autocast.dtype && is_half(x.dtype()) ? DType::kFloat32 : x.dtype());
   Tensor result = reduce(kSum, x, reduced, keep_dims, type);
-  x.tape().set_history(node, result);
+  x.tape().autograd.set_history(node, result);
   return result;
 }
 
@@ -331,9 +331,9 @@ Tensor mean_pixels(Arg x) {
   const bool channels_last = !x->is_contiguous() && x->strides()[1] == 1 && x->size(1) > 1;
   if (!channels_last || !result.requires_grad()) return result;
   const Tensor* inputs[] = {&result};
-  Node* node = x->tape().record(kAsStridedBackward, as_strided_backward, inputs, 1);
+  Node* node = x->tape().autograd.record(kAsStridedBackward, as_strided_backward, inputs, 1);
   Tensor strided = x->tape().detach(result);
-  x->tape().set_history(node, strided);
+  x->tape().autograd.set_history(node, strided);
   return strided;
 }
 
@@ -349,8 +349,8 @@ Tensor argmax_last(Arg x) {
   --shape.rank;
   Tensor result = x->tape().empty(shape, DType::kInt64, kArgmax);
   reduction_scratch(*x, 1U << (x->rank() - 1), kPair, kArgmax);
-  x->tape().kernel(kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
-                   static_cast<double>(x->bytes() + result.bytes()));
+  x->tape().kernels.add(kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
+                        static_cast<double>(x->bytes() + result.bytes()));
   return result;
 }
 

@@ -37,7 +37,7 @@ Tensor half_of(const Tensor& x, std::int64_t index) {
 Tensor packed(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   Tensor both = tape.empty({a.elements() + b.elements()}, a.dtype(), kCat, Category::kCommunication);
-  tape.kernel(kCat, OperatorClass::kMovement, a.dtype(), 0, 2.0 * static_cast<double>(both.bytes()));
+  tape.kernels.add(kCat, OperatorClass::kMovement, a.dtype(), 0, 2.0 * static_cast<double>(both.bytes()));
   return both;
 }
 
@@ -50,15 +50,15 @@ std::pair<Tensor, Tensor> unpacked(const Tensor& buffer, const Tensor& first, co
 
 /// x += y
 void add_in_place_of(const Tensor& x, const Tensor& y) {
-  x.tape().kernel(kAdd, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-                  static_cast<double>(2 * x.bytes() + y.bytes()));
+  x.tape().kernels.add(kAdd, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                       static_cast<double>(2 * x.bytes() + y.bytes()));
 }
 
 /// _partial_update: a copy in which one of two halves is another. Row-major, as torch.cat makes it.
 Tensor with_half_replaced(const Tensor& original) {
   Tape& tape = original.tape();
   Tensor result = tape.empty(original.shape(), original.dtype(), kCat);
-  tape.kernel(kCat, OperatorClass::kMovement, original.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  tape.kernels.add(kCat, OperatorClass::kMovement, original.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
   return result;
 }
 
@@ -68,14 +68,14 @@ class Rotater {
   Rotater(Tape& tape, bool passes_on) : tape_(tape), passes_on_(passes_on) {}
 
   void exchange(const Tensor& buffer) {
-    const std::int64_t ranks = tape_.context_ranks;
+    const std::int64_t ranks = tape_.modes.context->ranks;
     if (!passes_on_) {
       if (received_.defined()) return;  // once is enough
       received_ = tape_.empty({ranks * buffer.elements()}, buffer.dtype(), kAllGather, Category::kCommunication);
-      tape_.collective(kAllGather, Collective::kAllGather, buffer.dtype(), received_.bytes(), ranks);
+      tape_.kernels.collective(kAllGather, Collective::kAllGather, buffer.dtype(), received_.bytes(), ranks);
     } else {
       received_ = tape_.empty(buffer.shape(), buffer.dtype(), kAllToAll, Category::kCommunication);
-      tape_.collective(kAllToAll, Collective::kSend, buffer.dtype(), received_.bytes(), 2);
+      tape_.kernels.collective(kAllToAll, Collective::kSend, buffer.dtype(), received_.bytes(), 2);
     }
     sent_ = buffer;
   }
@@ -101,7 +101,7 @@ struct Turn {
 
 Turn turn_of(std::int64_t i, const Tensor& query, const Tensor& key, const Tensor& value) {
   if (i == 0) return {query, key, value, true, false};
-  if (i <= query.tape().context_rank) return {query, half_of(key, 0), half_of(value, 0), false, false};
+  if (i <= query.tape().modes.context->rank) return {query, half_of(key, 0), half_of(value, 0), false, false};
   return {half_of(query, 1), key, value, false, true};
 }
 
@@ -186,15 +186,16 @@ void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp
   const auto zeros_like = [&](const Tensor& x) {
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), DType::kFloat32, kZeros);
   };
-  const NoGrad no_grad(tape);
+  const ContextRanks& context = *tape.modes.context;
+  const NoGrad no_grad(tape.modes);
   Tensor grad_query = zeros_like(query), grad_key = zeros_like(call.saved(0)), grad_value = zeros_like(call.saved(2));
   Tensor key = contiguous(call.saved(0)), value = contiguous(call.saved(2));
-  Rotater kv_rotater(tape, tape.context_rotates), gradient_rotater(tape, true);
+  Rotater kv_rotater(tape, context.rotates), gradient_rotater(tape, true);
   Tensor next_kv, next_gradients, logsumexp;
   AttentionGradients part;
-  for (std::int64_t i = 0; i < tape.context_ranks; ++i) {
+  for (std::int64_t i = 0; i < context.ranks; ++i) {
     if (i > 0) std::tie(key, value) = unpacked(kv_rotater.next(), key, value);
-    if (i + 1 < tape.context_ranks) {
+    if (i + 1 < context.ranks) {
       next_kv = packed(key, value);
       kv_rotater.exchange(next_kv);
     }
@@ -204,7 +205,7 @@ void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp
     part.query = std::move(gradients.query);
     part.key = std::move(gradients.key);
     part.value = std::move(gradients.value);
-    const bool own_half = i > 0 && i <= tape.context_rank;  // of the keys
+    const bool own_half = i > 0 && i <= context.rank;  // of the keys
     if (i > 0) {
       next_gradients = gradient_rotater.next();
       std::tie(grad_key, grad_value) = unpacked(next_gradients, grad_key, grad_value);
@@ -254,23 +255,24 @@ Tensor ring_attention(const Tensor& query, const Tensor& original_key, const Ten
   Tape& tape = query.tape();
   const bool cudnn = backend == SdpaBackend::kCudnn;
   const Tensor* inputs[] = {&query, &original_key, &original_value};
-  Node* node = tape.record(cudnn ? kRingCudnn : kRingFlash, ring_backward, inputs, 3);
+  Node* node = tape.autograd.record(cudnn ? kRingCudnn : kRingFlash, ring_backward, inputs, 3);
   if (node != nullptr) {
     node->attributes[kIsCudnn] = cudnn ? 1 : 0;
     node->attributes[kDropout] = options.dropout > 0 ? 1 : 0;
-    for (const Tensor* tensor : {&original_key, &query, &original_value}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&original_key, &query, &original_value}) tape.autograd.save(*node, *tensor);
   }
   Tensor output, logsumexp;
   std::array<Tensor, 2> rest;
   {
-    const NoGrad no_grad(tape);
+    const ContextRanks& context = *tape.modes.context;
+    const NoGrad no_grad(tape.modes);
     Tensor key = contiguous(original_key), value = contiguous(original_value);
     Merger merger;
-    Rotater rotater(tape, tape.context_rotates);
+    Rotater rotater(tape, context.rotates);
     Attended last;
-    for (std::int64_t i = 0; i < tape.context_ranks; ++i) {
+    for (std::int64_t i = 0; i < context.ranks; ++i) {
       if (i > 0) std::tie(key, value) = unpacked(rotater.next(), key, value);
-      if (i + 1 < tape.context_ranks) rotater.exchange(packed(key, value));
+      if (i + 1 < context.ranks) rotater.exchange(packed(key, value));
       const Turn turn = turn_of(i, query, key, value);
       Attended attended = attend(turn, backend, options);
       last.out = std::move(attended.out);
@@ -286,9 +288,9 @@ Tensor ring_attention(const Tensor& query, const Tensor& original_key, const Ten
     rotater.reset();
     drop(last.out, last.logsumexp);
   }
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   if (node != nullptr) {
-    for (const Tensor* tensor : {&logsumexp, &output, &rest[1], &rest[0]}) tape.save(*node, *tensor);
+    for (const Tensor* tensor : {&logsumexp, &output, &rest[1], &rest[0]}) tape.autograd.save(*node, *tensor);
   }
   drop(logsumexp, rest[1], rest[0]);
   return output;

@@ -8,7 +8,7 @@
 
 namespace memcalc {
 
-/// As scaled_dot_product_attention, of the sequence's part on Tape::context_rank. Throws Error(kUsage) for what
+/// As scaled_dot_product_attention, of the sequence's part on ContextRanks::rank. Throws Error(kUsage) for what
 /// context_parallel refuses: a mask, attention that is not causal, operands that no fused kernel takes.
 [[nodiscard]] Tensor ring_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const SdpaOptions& options, SdpaBackend backend);

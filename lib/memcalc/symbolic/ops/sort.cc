@@ -22,13 +22,13 @@ constexpr std::int64_t kSmallSort = 4096;
 /// value_selecting_reduction_backward: zeros, into which the gradients are scattered.
 void select_backward(BackwardCall& call) {
   Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kZeros);
-  call.tape.kernel(kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  call.tape.kernels.add(kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   call.set(0, std::move(result));
 }
 
 void selection_kernel(const Operator& op, const Tensor& x, const Selection& result) {
-  x.tape().kernel(op, OperatorClass::kMovement, x.dtype(), 0,
-                  static_cast<double>(x.bytes() + result.values.bytes() + result.indices.bytes()));
+  x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0,
+                       static_cast<double>(x.bytes() + result.values.bytes() + result.indices.bytes()));
 }
 
 Selection empty_selection(const Tensor& x, const Shape& shape, const Operator& op) {
@@ -38,15 +38,15 @@ Selection empty_selection(const Tensor& x, const Shape& shape, const Operator& o
 
 Node* record(const Tensor& x, const Operator& name) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().record(name, select_backward, inputs, 1);
+  Node* node = x.tape().autograd.record(name, select_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   return node;
 }
 
 void finish(Node* node, Selection& result) {
   Tape& tape = result.values.tape();
-  tape.set_history(node, result.values);
-  if (node != nullptr) tape.save(*node, result.indices);
+  tape.autograd.set_history(node, result.values);
+  if (node != nullptr) tape.autograd.save(*node, result.indices);
 }
 
 /// cuda/TensorTopK.cu, should_use_multi_block: few slices that are long.
@@ -71,8 +71,8 @@ void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
   Tensor values = part(size_of(x.dtype()) * slices), to_find = part(8 * slices), desired = part(8 * slices);
   Tensor counts = part(2 * blocks * kDigits), digit_sums = part(4 * slices * kDigits);
   Tensor within = part(4 * blocks), at = part(4 * blocks);
-  tape.scratch(scan_bytes(blocks), kTopk);
-  tape.scratch(scan_bytes(blocks), kTopk);
+  tape.memory.scratch(scan_bytes(blocks), kTopk);
+  tape.memory.scratch(scan_bytes(blocks), kTopk);
   drop(at, within, digit_sums, counts, desired, to_find, values);
 }
 
@@ -84,10 +84,10 @@ Selection sort(const Tensor& x) {
   Selection result = empty_selection(x, x.shape(), kSort);
   // cuda/SortStable.cu: the positions are sorted along with the values.
   const Tensor positions = tape.empty({n}, DType::kInt64, kSort);
-  if (n > kSmallSort) tape.scratch(radix_sort_bytes(n), kSort);
+  if (n > kSmallSort) tape.memory.scratch(radix_sort_bytes(n), kSort);
   selection_kernel(kSort, x, result);
   // a copy of the values, arange, the sort
-  if (Kernel* kernel = tape.last_kernel()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n) : 1);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n) : 1);
   return result;
 }
 

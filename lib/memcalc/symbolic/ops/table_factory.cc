@@ -15,16 +15,14 @@ bool on_card(const RecordedCall& call, int device) { return call.text_or(device,
 
 /// A tensor on the host: no storage on the card.
 Tensor on_host(Tape& tape, const Shape& shape, DType dtype) {
-  const bool before = std::exchange(tape.on_meta_device, true);
-  Tensor result = tape.empty(shape, dtype, kTensor);
-  tape.on_meta_device = before;
-  return result;
+  const OnMetaDevice on_meta(tape.memory);
+  return tape.empty(shape, dtype, kTensor);
 }
 
 Tensor made(RecordedCall& call, const Shape& shape, DType dtype, const Operator& op, bool card) {
   if (!card) return on_host(call.tape, shape, dtype);
   Tensor result = call.tape.empty(shape, dtype, op);
-  call.tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(result.bytes()));
+  call.tape.kernels.add(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(result.bytes()));
   return result;
 }
 
@@ -78,7 +76,7 @@ void tensor_row(RecordedCall& call) {
 Tensor like(RecordedCall& call, const Tensor& x, std::optional<DType> dtype) {
   Tensor result =
       call.tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype.value_or(x.dtype()), kZerosLike);
-  call.tape.kernel(kZerosLike, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  call.tape.kernels.add(kZerosLike, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   return result;
 }
 
@@ -103,7 +101,7 @@ void rand_row(RecordedCall& call) {
 
 void triangle_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("what is differentiated");
+  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
   call.returns(made(call, x.shape(), x.dtype(), kTril, true));
 }
 

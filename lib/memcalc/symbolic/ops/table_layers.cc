@@ -86,7 +86,7 @@ void batch_norm_row(RecordedCall& call) {
 }
 
 void attention_row(RecordedCall& call) {
-  const SdpaOptions options{.dropout = call.tape.training ? call.number_or(4, 0) : 0,
+  const SdpaOptions options{.dropout = call.tape.modes.training ? call.number_or(4, 0) : 0,
                             .causal = call.boolean_or(5, false),
                             .grouped_heads = call.boolean_or(7, false)};
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
@@ -112,14 +112,14 @@ void mse_row(RecordedCall& call) {
   const Tensor &x = call.tensor(0), &target = call.tensor(1);
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&x, &target};
-  Node* node = tape.record(kMseLossBackward, mse_backward, inputs, 2);
+  Node* node = tape.autograd.record(kMseLossBackward, mse_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, x);
-    tape.save(*node, target);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, target);
   }
   Tensor result = pointwise(kMseLoss, {&x, &target}, 2);
   if (call.text_or(4, "mean") != "none") result = reduced(kMseLoss, result, (1U << result.rank()) - 1, false);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 

@@ -56,11 +56,11 @@ struct Unary {
 Tensor apply(const Unary& rule, const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(*rule.node, rule.backward, inputs, 1);
-  if (node != nullptr && rule.saves == Saves::kInput) tape.save(*node, x);
+  Node* node = tape.autograd.record(*rule.node, rule.backward, inputs, 1);
+  if (node != nullptr && rule.saves == Saves::kInput) tape.autograd.save(*node, x);
   Tensor result = pw(*rule.op, {&x}, rule.flops);
-  tape.set_history(node, result);
-  if (node != nullptr && rule.saves == Saves::kResult) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr && rule.saves == Saves::kResult) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -192,10 +192,10 @@ void add_row(RecordedCall& call) {
 Tensor reversed_subtraction(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(
+  Node* node = tape.autograd.record(
       kRsubBackward, [](BackwardCall& call) { call.set(0, pw(kNeg, {&call.gradient()})); }, inputs, 1);
   Tensor result = pw(kRsub, {&x});
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -246,13 +246,13 @@ void divisor_backward(BackwardCall& call) {
 Tensor divide_by_differentiated(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&b};
-  Node* node = tape.record(kDivBackward, divisor_backward, inputs, 1);
+  Node* node = tape.autograd.record(kDivBackward, divisor_backward, inputs, 1);
   if (node != nullptr) {
-    tape.save(*node, b);
-    tape.save(*node, a);
+    tape.autograd.save(*node, b);
+    tape.autograd.save(*node, a);
   }
   Tensor result = pw(kDiv, {&a, &b});
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -307,14 +307,14 @@ void power_row(RecordedCall& call) {
   }
   const Tensor& self = call.tensor(0);
   const Tensor* inputs[] = {&self, &exponent};
-  Node* node = tape.record(kPowTensorBackward, power_tensor_backward, inputs, 2);
+  Node* node = tape.autograd.record(kPowTensorBackward, power_tensor_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, self);
-    tape.save(*node, exponent);
+    tape.autograd.save(*node, self);
+    tape.autograd.save(*node, exponent);
   }
   Tensor result = pw(kPow, {&self, &exponent});
-  tape.set_history(node, result);
-  if (node != nullptr) tape.save(*node, result);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, result);
   call.returns(std::move(result));
 }
 
@@ -342,13 +342,13 @@ void extremum(RecordedCall& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.record(name, extremum_backward, inputs, 2);
+  Node* node = tape.autograd.record(name, extremum_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, a);
-    tape.save(*node, b);
+    tape.autograd.save(*node, a);
+    tape.autograd.save(*node, b);
   }
   Tensor result = pw(op, {&a, &b});
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
@@ -380,11 +380,11 @@ void where_row(RecordedCall& call) {
   }
   const Tensor &a = call.tensor(1), &b = call.tensor(2);
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.record(kWhereBackward, where_backward, inputs, 2);
-  if (node != nullptr) tape.save(*node, condition);
+  Node* node = tape.autograd.record(kWhereBackward, where_backward, inputs, 2);
+  if (node != nullptr) tape.autograd.save(*node, condition);
   const bool promotes = a.rank() > 0 || b.rank() == 0;
   Tensor result = pointwise(kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
@@ -405,9 +405,9 @@ void lerp_row(RecordedCall& call) {
   Tape& tape = call.tape;
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.record(kLerpBackward, lerp_backward, inputs, 2);
+  Node* node = tape.autograd.record(kLerpBackward, lerp_backward, inputs, 2);
   Tensor result = pw(kLerp, {&a, &b}, 3);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
@@ -434,15 +434,15 @@ void multiply_in_place_row(RecordedCall& call) {
   Tape& tape = call.tape;
   const Tensor& y = call.tensor(1);
   const Tensor* inputs[] = {&x, &y};
-  Node* node = tape.record(kMulBackward, multiply_tensor_in_place_backward, inputs, 2);
+  Node* node = tape.autograd.record(kMulBackward, multiply_tensor_in_place_backward, inputs, 2);
   if (node != nullptr) {
-    if (x.requires_grad()) tape.save(*node, y);
-    if (y.requires_grad()) tape.save(*node, tape.empty(x.shape(), x.dtype(), kClone));
+    if (x.requires_grad()) tape.autograd.save(*node, y);
+    if (y.requires_grad()) tape.autograd.save(*node, tape.empty(x.shape(), x.dtype(), kClone));
   }
   Tensor result = tape.detach(x);
-  tape.kernel(kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-              static_cast<double>(2 * x.bytes() + y.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                   static_cast<double>(2 * x.bytes() + y.bytes()));
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
@@ -454,8 +454,8 @@ void divide_in_place_row(RecordedCall& call) {
 /// Fills, copies and rounds of tensors that nobody differentiates.
 void overwrite_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("a tensor that is differentiated, in place");
-  call.tape.kernel(kFill, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("a tensor that is differentiated, in place");
+  call.tape.kernels.add(kFill, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
   call.returns(x);
 }
 

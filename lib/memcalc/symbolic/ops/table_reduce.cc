@@ -78,14 +78,14 @@ void amax_row(RecordedCall& call) {
   const bool keep = call.boolean_or(2, false);
   const unsigned dims = dimensions(call, 1, x);
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.record(kAmaxBackward, extremum_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(kAmaxBackward, extremum_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
-    call.tape.save(*node, x);
+    call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(kAmax, x, dims, keep);
-  call.tape.set_history(node, result);
-  if (node != nullptr) call.tape.save(*node, result);
+  call.tape.autograd.set_history(node, result);
+  if (node != nullptr) call.tape.autograd.save(*node, result);
   call.returns(std::move(result));
 }
 
@@ -93,7 +93,7 @@ void amax_row(RecordedCall& call) {
 void max_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (!call.has(1)) {
-    if (x.requires_grad() && call.tape.grad_enabled) call.refuse("everything, differentiated");
+    if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("everything, differentiated");
     return call.returns(reduced(kAmax, x, (1U << x.rank()) - 1, false));
   }
   if (call.is_tensor(1)) return call.returns(pointwise(kAmax, {&x, &call.tensor(1)}, 1));
@@ -118,7 +118,7 @@ void any_row(RecordedCall& call) {
 
 void prod_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("what is differentiated");
+  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
   call.returns(reduced(kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
 }
 
@@ -155,15 +155,16 @@ Tensor variance(RecordedCall& call, bool root) {
   const unsigned dims = dimensions(call, 1, x);
   const bool keep = call.boolean_or(4, false);
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.record(root ? kStdBackward : kVarBackward, root ? std_backward : var_backward, inputs, 1);
+  Node* node =
+      call.tape.autograd.record(root ? kStdBackward : kVarBackward, root ? std_backward : var_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     node->attributes[2] = dims;
-    call.tape.save(*node, x);
+    call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(kVar, x, dims, keep);
-  call.tape.set_history(node, result);
-  if (node != nullptr && root) call.tape.save(*node, result);
+  call.tape.autograd.set_history(node, result);
+  if (node != nullptr && root) call.tape.autograd.save(*node, result);
   return result;
 }
 
@@ -181,14 +182,14 @@ void norm_backward(BackwardCall& call) {  // saved: self, result
 
 Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.record(kNormBackward, norm_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(kNormBackward, norm_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
-    call.tape.save(*node, x);
+    call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(kNorm, x, dims, keep);
-  call.tape.set_history(node, result);
-  if (node != nullptr) call.tape.save(*node, result);
+  call.tape.autograd.set_history(node, result);
+  if (node != nullptr) call.tape.autograd.save(*node, result);
   return result;
 }
 
@@ -211,19 +212,19 @@ void cumsum_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kCumsumBackward, cumsum_backward, inputs, 1);
+  Node* node = tape.autograd.record(kCumsumBackward, cumsum_backward, inputs, 1);
   const bool whole = !is_floating(x.dtype());
-  const bool widens = tape.autocast && is_half(x.dtype());
+  const bool widens = tape.modes.autocast.dtype && is_half(x.dtype());
   const DType dtype = call.dtype(2).value_or(whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype());
   Tensor result = tape.empty(x.shape(), dtype, kCumsum);
   {
     Tensor converted;
     if (dtype != x.dtype()) converted = tape.empty(x.shape(), dtype, kCumsum);
     const int dim = call.dimension(1, x.rank(), 0);
-    if (x.rank() > 0 && x.elements() == x.size(dim)) tape.scratch(scan_bytes(x.elements()), kCumsum);
+    if (x.rank() > 0 && x.elements() == x.size(dim)) tape.memory.scratch(scan_bytes(x.elements()), kCumsum);
   }
-  tape.kernel(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
@@ -239,7 +240,7 @@ void log_softmax_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   std::optional<DType> dtype = call.dtype(3);
   if (!dtype && call.slot(2).kind == BoundArgument::Kind::kDType) dtype = call.dtype(2);
-  if (!dtype && call.tape.autocast && is_half(x.dtype())) dtype = DType::kFloat32;
+  if (!dtype && call.tape.modes.autocast.dtype && is_half(x.dtype())) dtype = DType::kFloat32;
   call.returns(log_softmax(dtype ? to_dtype(x, *dtype) : x));
 }
 
@@ -258,10 +259,10 @@ void log_sum_exp_row(RecordedCall& call) {
   const bool keep = call.boolean_or(2, false);
   const unsigned dims = dimensions(call, 1, x);
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.record(kLogSumExpBackward, log_sum_exp_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(kLogSumExpBackward, log_sum_exp_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
-    call.tape.save(*node, x);
+    call.tape.autograd.save(*node, x);
   }
   // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.
   Tensor largest = reduced(kAmax, x, dims, true);
@@ -273,8 +274,8 @@ void log_sum_exp_row(RecordedCall& call) {
     result = reduced(kSum, exponential, dims, keep);
   }
   largest.reset();
-  call.tape.set_history(node, result);
-  if (node != nullptr) call.tape.save(*node, result);
+  call.tape.autograd.set_history(node, result);
+  if (node != nullptr) call.tape.autograd.save(*node, result);
   call.returns(std::move(result));
 }
 
@@ -291,7 +292,7 @@ Selection sorted(RecordedCall& call, const Tensor& x) {
   if (x.rank() == 1) return sort(x);
   Tensor values = call.tape.empty(x.shape(), x.dtype(), kSort);
   Tensor places = call.tape.empty(x.shape(), DType::kInt64, kSort);
-  call.tape.kernel(kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
+  call.tape.kernels.add(kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
   return {std::move(values), std::move(places)};
 }
 
@@ -307,7 +308,7 @@ void argsort_row(RecordedCall& call) { call.returns(sorted(call, call.tensor(0))
 void diff_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (call.integer_or(1, 1) != 1 || call.has(4)) call.refuse("another order, or something appended");
-  if (x.requires_grad() && call.tape.grad_enabled) call.refuse("what is differentiated");
+  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
   const int dim = call.dimension(2, x.rank(), -1);
   const Tensor joined = call.has(3) ? cat(call.tensor(3), x, dim) : x;
   const std::int64_t count = std::max<std::int64_t>(joined.size(dim) - 1, 0);
@@ -325,7 +326,7 @@ void index_select_row(RecordedCall& call) {
 }
 
 /// What the host waits for: .item(), bool(tensor).
-void synchronize_row(RecordedCall& call) { call.tape.synchronize(kNonzero); }
+void synchronize_row(RecordedCall& call) { call.tape.kernels.synchronize(kNonzero); }
 
 constexpr OperatorRow kRows[] = {
     {"sum", "input dim keepdim dtype", sum_row},

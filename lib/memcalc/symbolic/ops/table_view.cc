@@ -208,12 +208,12 @@ constexpr Operator kCopy{"aten::copy_"}, kFill{"aten::fill_"};
 void setitem_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   const bool differentiated =
-      call.tape.grad_enabled && (x.requires_grad() || (call.is_tensor(2) && call.tensor(2).requires_grad()));
+      call.tape.modes.grad_enabled && (x.requires_grad() || (call.is_tensor(2) && call.tensor(2).requires_grad()));
   const Indexed indexed = index_into(call, x, call.slot(1));
   if (differentiated) call.refuse("a tensor that is differentiated");
   if (!call.is_tensor(2) || indexed.indices.empty()) {
-    x.tape().kernel(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
-                    static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
+    x.tape().kernels.add(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
+                         static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
     return;
   }
   index_put_in_place(indexed.view, call.tensor(2));

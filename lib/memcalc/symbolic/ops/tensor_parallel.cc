@@ -50,7 +50,8 @@ void embedding_backward(BackwardCall& call) {  // saved: ids
   const Tensor by_batch = contiguous(transpose(gathered, 0, 1));
   const Tensor table = call.tape.empty(call.node.shape, incoming.dtype(), kEmbeddingNode);
   const Tensor sorted = call.tape.empty({2, call.saved(0).elements()}, DType::kInt64, kEmbeddingNode);
-  call.tape.kernel(kEmbeddingNode, OperatorClass::kMovement, table.dtype(), 0, real(table.bytes() + incoming.bytes()));
+  call.tape.kernels.add(kEmbeddingNode, OperatorClass::kMovement, table.dtype(), 0,
+                        real(table.bytes() + incoming.bytes()));
 }
 
 void head_backward(BackwardCall& call) {  // saved: x
@@ -64,12 +65,12 @@ void head_backward(BackwardCall& call) {  // saved: x
   const bool defers = std::ssize(memory.head_gradients) < memory.deferred_head_gradients;
   if (defers) memory.head_gradients.push_back(gradient);
   if (gathers && !defers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
-  tape.use_cublas(false);
+  tape.memory.use_cublas(false);
   Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), kMatmul);
-  tape.contraction(kMatmul, x.dtype(), 1, rows, x.size(-1), out);
+  tape.kernels.product(kMatmul, x.dtype(), 1, rows, x.size(-1), out);
   Tensor scattered;
   if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
-  if (!defers) tape.contraction(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
+  if (!defers) tape.kernels.product(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
     memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
@@ -84,7 +85,8 @@ void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask
   const Tensor& softmax = call.saved(0);
   const Tensor range = tape.empty({rows_of(softmax)}, DType::kInt64, kIndex);
   const Tensor update = tape.empty({rows_of(softmax)}, DType::kFloat32, kToCopy);
-  tape.kernel(kLoss, OperatorClass::kElementwise, softmax.dtype(), real(softmax.elements()), 2 * real(softmax.bytes()));
+  tape.kernels.add(kLoss, OperatorClass::kElementwise, softmax.dtype(), real(softmax.elements()),
+                   2 * real(softmax.bytes()));
   Tensor gradient = softmax;
   call.set(0, to_dtype(std::move(gradient), static_cast<DType>(call.node.attributes[0])));
 }
@@ -92,7 +94,7 @@ void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask
 void swiglu_backward(BackwardCall& call) {  // saved: x, probabilities?
   const Tensor& x = call.saved(0);
   Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kSwiglu);
-  call.tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 8 * real(x.elements()), 2.5 * real(x.bytes()));
+  call.tape.kernels.add(kSwiglu, OperatorClass::kElementwise, x.dtype(), 8 * real(x.elements()), 2.5 * real(x.bytes()));
   if (call.node.saved_count > 1) {
     const Tensor& probabilities = call.saved(1);
     call.set(1, call.tape.empty(probabilities.shape(), probabilities.dtype(), kSwiglu));
@@ -104,14 +106,15 @@ void gelu_backward(BackwardCall& call) {  // saved: x
   const Tensor& x = call.saved(0);
   Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kGelu);
   const Tensor bias = call.tape.empty({x.size(-1)}, x.dtype(), kGelu);
-  call.tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 12 * real(x.elements()), 3 * real(x.bytes()));
+  call.tape.kernels.add(kGelu, OperatorClass::kElementwise, x.dtype(), 12 * real(x.elements()), 3 * real(x.bytes()));
   call.set(0, std::move(gradient));
 }
 
 void squared_relu_backward(BackwardCall& call) {  // saved: x
   const Tensor& x = call.saved(0);
   Tensor gradient = call.tape.empty(x.shape(), x.dtype(), kSquaredRelu);
-  call.tape.kernel(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 3 * real(x.bytes()));
+  call.tape.kernels.add(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()),
+                        3 * real(x.bytes()));
   call.set(0, std::move(gradient));
 }
 
@@ -131,7 +134,7 @@ void dropout_add_backward(BackwardCall& call) {  // saved: mask?
 void split_backward(BackwardCall& call) {
   // utils.py, SplitAlongDim: gradients that lie side by side in one storage are their concatenation already.
   const Tensor &query = call.gradient(0), &key = call.gradient(1), &value = call.gradient(2);
-  if (query.impl()->block == key.impl()->block && query.impl()->block == value.impl()->block) {
+  if (query.block() == key.block() && query.block() == value.block()) {
     call.set(0, call.tape.alias(query, call.node.shape, contiguous_strides(call.node.shape), false));
     return;
   }
@@ -155,9 +158,9 @@ Collective opposite(Collective collective) {
 void moved(Tape& tape, const Operator& op, Collective collective, const Tensor& from, const Tensor& to,
            std::int64_t ranks) {
   if (collective == Collective::kNone) {
-    tape.kernel(op, OperatorClass::kMovement, from.dtype(), 0, real(from.bytes() + to.bytes()));
+    tape.kernels.add(op, OperatorClass::kMovement, from.dtype(), 0, real(from.bytes() + to.bytes()));
   } else {
-    tape.collective(op, collective, from.dtype(), std::max(from.bytes(), to.bytes()), ranks);
+    tape.kernels.collective(op, collective, from.dtype(), std::max(from.bytes(), to.bytes()), ranks);
   }
 }
 
@@ -174,7 +177,7 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
   Tape& tape = memory.tape;
   const bool splits = memory.tensor_parallel > 1;
   const Tensor* inputs[] = {&weight};
-  Node* node = tape.record(kEmbeddingNode, embedding_backward, inputs, 1);
+  Node* node = tape.autograd.record(kEmbeddingNode, embedding_backward, inputs, 1);
   const std::int64_t batch = ids.size(0), sequence = ids.size(1), width = weight.size(1);
   Tensor masked = ids, mask;
   if (splits) {
@@ -182,10 +185,10 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
     masked = tape.empty(ids.shape(), DType::kInt64, kToCopy);
   }
   Tensor rows = tape.empty({batch, sequence, width}, weight.dtype(), kEmbedding);
-  tape.kernel(kEmbedding, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(rows.bytes()));
+  tape.kernels.add(kEmbedding, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(rows.bytes()));
   Tensor result;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     result = contiguous(transpose(rows, 0, 1));
   }
   if (splits && memory.sequence_parallel) {
@@ -195,10 +198,10 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
   if (node != nullptr) {
     node->context = &memory;
     node->shape = weight.shape();
-    tape.save(*node, masked);
-    if (splits) tape.save(*node, mask);
+    tape.autograd.save(*node, masked);
+    if (splits) tape.autograd.save(*node, mask);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -209,8 +212,8 @@ void drain_head_gradients(MegatronMemory& memory) {
   for (std::size_t i = 0; i < memory.head_gradients.size(); ++i) {
     const Tensor x = std::move(memory.head_inputs[i]), gradient = std::move(memory.head_gradients[i]);
     if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), 1 + i % 2);
-    tape.use_cublas(false);
-    tape.contraction(kMatmul, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
+    tape.memory.use_cublas(false);
+    tape.kernels.product(kMatmul, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
   }
   memory.head_inputs.clear();
   memory.head_gradients.clear();
@@ -220,21 +223,21 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
   Tape& tape = memory.tape;
   if (std::ssize(memory.head_inputs) < memory.deferred_head_gradients) memory.head_inputs.push_back(x);
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kHeadNode, head_backward, inputs, 1);
+  Node* node = tape.autograd.record(kHeadNode, head_backward, inputs, 1);
   Shape shape = with_last(x.shape(), out);
   if (memory.sequence_parallel && memory.tensor_parallel > 1) {
     memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
     shape[0] *= memory.tensor_parallel;
   }
-  tape.use_cublas(false);
+  tape.memory.use_cublas(false);
   Tensor result = tape.empty(shape, x.dtype(), kMatmul);
-  tape.contraction(kMatmul, x.dtype(), 1, rows_of(result), out, x.size(-1));
+  tape.kernels.product(kMatmul, x.dtype(), 1, rows_of(result), out, x.size(-1));
   if (node != nullptr) {
     node->context = &memory;
     node->attributes[0] = out;
-    tape.save(*node, x);
+    tape.autograd.save(*node, x);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -243,12 +246,12 @@ namespace {
 Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& labels, bool compiled) {
   Tape& tape = memory.tape;
   const Tensor* inputs[] = {&logits};
-  Node* node = tape.record(kLossNode, cross_entropy_backward, inputs, 1);
+  Node* node = tape.autograd.record(kLossNode, cross_entropy_backward, inputs, 1);
   const std::int64_t rows = rows_of(logits);
   const Shape by_token{logits.size(0), logits.size(1)};
   Tensor exponentials;
   {
-    const NoGrad no_grad(tape);
+    const NoGrad no_grad(tape.modes);
     exponentials = to_dtype(logits, DType::kFloat32);
   }
   Tensor maximum = tape.empty(by_token, DType::kFloat32, kMax);
@@ -259,16 +262,16 @@ Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& l
   // Compiled, the exponentials are results of their own beside the shifted logits.
   if (compiled) exponentials = tape.empty(logits.shape(), DType::kFloat32, kLoss);
   Tensor loss = tape.empty(by_token, DType::kFloat32, kLoss);
-  tape.kernel(kLoss, OperatorClass::kElementwise, DType::kFloat32, 6 * real(logits.elements()),
-              6 * real(exponentials.bytes()));
+  tape.kernels.add(kLoss, OperatorClass::kElementwise, DType::kFloat32, 6 * real(logits.elements()),
+                   6 * real(exponentials.bytes()));
   if (node != nullptr) {
     node->attributes[0] = static_cast<std::int64_t>(logits.dtype());
-    tape.save(*node, exponentials);
-    tape.save(*node, mask);
-    tape.save(*node, targets);
+    tape.autograd.save(*node, exponentials);
+    tape.autograd.save(*node, mask);
+    tape.autograd.save(*node, targets);
   }
   (void)labels;
-  tape.set_history(node, loss);
+  tape.autograd.set_history(node, loss);
   return loss;
 }
 
@@ -285,58 +288,60 @@ Tensor fused_vocab_parallel_cross_entropy(MegatronMemory& memory, const Tensor& 
 Tensor fused_swiglu(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kSwigluNode, swiglu_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, x);
+  Node* node = tape.autograd.record(kSwigluNode, swiglu_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, x);
   Tensor result = tape.empty(with_last(x.shape(), x.size(-1) / 2), x.dtype(), kSwiglu);
-  tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 5 * real(result.elements()), 3 * real(result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kSwiglu, OperatorClass::kElementwise, x.dtype(), 5 * real(result.elements()),
+                   3 * real(result.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor fused_weighted_swiglu(const Tensor& x, const Tensor& probabilities) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &probabilities};
-  Node* node = tape.record(kWeightedNode, swiglu_backward, inputs, 2);
+  Node* node = tape.autograd.record(kWeightedNode, swiglu_backward, inputs, 2);
   if (node != nullptr) {
-    tape.save(*node, x);
-    tape.save(*node, probabilities);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, probabilities);
   }
   Tensor result = tape.empty(with_last(x.shape(), x.size(-1) / 2), x.dtype(), kSwiglu);
-  tape.kernel(kSwiglu, OperatorClass::kElementwise, x.dtype(), 6 * real(result.elements()), 3 * real(result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kSwiglu, OperatorClass::kElementwise, x.dtype(), 6 * real(result.elements()),
+                   3 * real(result.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor fused_bias_gelu(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kGeluNode, gelu_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, x);
+  Node* node = tape.autograd.record(kGeluNode, gelu_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, x);
   Tensor result = tape.empty(x.shape(), x.dtype(), kGelu);
-  tape.kernel(kGelu, OperatorClass::kElementwise, x.dtype(), 9 * real(x.elements()), 2 * real(x.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kGelu, OperatorClass::kElementwise, x.dtype(), 9 * real(x.elements()), 2 * real(x.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor squared_relu(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kSquaredReluNode, squared_relu_backward, inputs, 1);
-  if (node != nullptr) tape.save(*node, x);
+  Node* node = tape.autograd.record(kSquaredReluNode, squared_relu_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, x);
   Tensor result = tape.empty(x.shape(), x.dtype(), kSquaredRelu);
-  tape.kernel(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 2 * real(x.elements()), 2 * real(x.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kSquaredRelu, OperatorClass::kElementwise, x.dtype(), 2 * real(x.elements()), 2 * real(x.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor fused_bias_dropout_add(const Tensor& x, const Tensor& residual, double dropout) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &residual};
-  Node* node = tape.record(kDropoutAddNode, dropout_add_backward, inputs, 2);
+  Node* node = tape.autograd.record(kDropoutAddNode, dropout_add_backward, inputs, 2);
   Tensor result = tape.empty(x.shape(), x.dtype(), kDropoutAdd);
-  if (dropout > 0 && node != nullptr) tape.save(*node, tape.empty(x.shape(), DType::kBool, kDropoutAdd));
-  tape.kernel(kDropoutAdd, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 3 * real(x.bytes()));
-  tape.set_history(node, result);
+  if (dropout > 0 && node != nullptr) tape.autograd.save(*node, tape.empty(x.shape(), DType::kBool, kDropoutAdd));
+  tape.kernels.add(kDropoutAdd, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 3 * real(x.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -346,16 +351,16 @@ SplitHeads split_query_key_value(const Tensor& mixed, std::int64_t groups, std::
   const std::int64_t of_group = mixed.size(2) / groups;  // (r + 2) d
   const std::int64_t query_width = of_group - 2 * head_dim;
   const Tensor* inputs[] = {&mixed};
-  Node* node = tape.record(kSplitNode, split_backward, inputs, 1);
+  Node* node = tape.autograd.record(kSplitNode, split_backward, inputs, 1);
   if (node != nullptr) node->shape = mixed.shape();
   const Shape strides{batch * groups * of_group, groups * of_group, of_group, 1};
   Tensor query = tape.alias(mixed, {sequence, batch, groups, query_width}, strides, true);
   SplitHeads heads;
   heads.key = tape.alias(mixed, {sequence, batch, groups, head_dim}, strides, true);
   heads.value = tape.alias(mixed, {sequence, batch, groups, head_dim}, strides, true);
-  tape.set_history(node, query);
-  tape.set_history(node, heads.key);
-  tape.set_history(node, heads.value);
+  tape.autograd.set_history(node, query);
+  tape.autograd.set_history(node, heads.key);
+  tape.autograd.set_history(node, heads.value);
   heads.query = reshape(query, {sequence, batch, groups * (query_width / head_dim), head_dim});
   return heads;
 }
@@ -363,23 +368,23 @@ SplitHeads split_query_key_value(const Tensor& mixed, std::int64_t groups, std::
 std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, std::int64_t qk, std::int64_t v) {
   Tape& tape = kv.tape();
   const Tensor* inputs[] = {&kv, &rotary};
-  Node* node = tape.record(kMlaNode, mla_key_value_backward, inputs, 2);
+  Node* node = tape.autograd.record(kMlaNode, mla_key_value_backward, inputs, 2);
   if (node != nullptr) {
     node->shape = kv.shape();
     node->attributes[0] = rotary.size(-1);
   }
   Tensor key = tape.empty({kv.size(0), kv.size(1), kv.size(2), qk}, kv.dtype(), kRotary);
   Tensor value = tape.empty({kv.size(0), kv.size(1), kv.size(2), v}, kv.dtype(), kRotary);
-  tape.kernel(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * real(key.elements()), 2 * real(key.bytes()));
-  tape.set_history(node, key);
-  tape.set_history(node, value);
+  tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * real(key.elements()), 2 * real(key.bytes()));
+  tape.autograd.set_history(node, key);
+  tape.autograd.set_history(node, value);
   return {std::move(key), std::move(value)};
 }
 
 Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op, Collective collective, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kExchangeNode, exchange_backward, inputs, 1);
+  Node* node = tape.autograd.record(kExchangeNode, exchange_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[0] = static_cast<std::int64_t>(opposite(collective));
@@ -387,7 +392,7 @@ Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op, Collect
   }
   Tensor result = tape.empty(shape, x.dtype(), op);
   moved(tape, op, collective, x, result, ranks);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -36,7 +36,7 @@ Normalized normalize(Tape& tape, const Tensor& x, bool rms) {
   result.output = tape.empty(x.shape(), x.dtype(), kNorm);
   if (!rms) result.mean = tape.empty({rows_of(x)}, DType::kFloat32, kNorm);
   result.reciprocal = tape.empty({rows_of(x)}, DType::kFloat32, kNorm);
-  tape.kernel(kNorm, OperatorClass::kNormalization, x.dtype(), 4 * real(x.elements()), 2 * real(x.bytes()));
+  tape.kernels.add(kNorm, OperatorClass::kNormalization, x.dtype(), 4 * real(x.elements()), 2 * real(x.bytes()));
   return result;
 }
 
@@ -47,8 +47,10 @@ Tensor normalize_backward(Tape& tape, const Tensor& x, bool rms) {
   Tensor dbeta;
   if (!rms) dbeta = tape.empty({x.size(-1)}, x.dtype(), kNormBackward);
   // Partial sums of dgamma (and dbeta) for each thread block.
-  tape.scratch(tape.device.multiprocessors * x.size(-1) * 4 * (rms ? 1 : 2), kNormBackward, Category::kWorkspaces);
-  tape.kernel(kNormBackward, OperatorClass::kNormalization, x.dtype(), 8 * real(x.elements()), 4 * real(x.bytes()));
+  tape.memory.scratch(tape.device.multiprocessors * x.size(-1) * 4 * (rms ? 1 : 2), kNormBackward,
+                      Category::kWorkspaces);
+  tape.kernels.add(kNormBackward, OperatorClass::kNormalization, x.dtype(), 8 * real(x.elements()),
+                   4 * real(x.bytes()));
   return dx;
 }
 
@@ -57,14 +59,14 @@ Tensor gather_sequence(const MegatronMemory& memory, const Tensor& x) {
   const std::int64_t ranks = memory.tensor_parallel;
   const Shape shape = with_sequence_and_width(x.shape(), x.size(0) * ranks, x.size(-1));
   Tensor whole = tape.empty(shape, x.dtype(), kGather, Category::kCommunication);
-  tape.collective(kGather, Collective::kAllGather, x.dtype(), whole.bytes(), ranks);
+  tape.kernels.collective(kGather, Collective::kAllGather, x.dtype(), whole.bytes(), ranks);
   return whole;
 }
 
 Tensor scatter_sequence(const MegatronMemory& memory, const Tensor& x) {
   Tape& tape = memory.tape;
   const std::int64_t ranks = memory.tensor_parallel;
-  tape.collective(kReduceScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
+  tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
   return tape.empty(with_sequence_and_width(x.shape(), x.size(0) / ranks, x.size(-1)), x.dtype(), kReduceScatter);
 }
 
@@ -72,7 +74,7 @@ Tensor scatter_sequence(const MegatronMemory& memory, const Tensor& x) {
 void all_reduce(const TeLinear& layer, const Tensor& x) {
   const MegatronMemory& memory = *layer.memory;
   if (!layer.split_ranks || memory.tensor_parallel == 1 || memory.sequence_parallel) return;
-  memory.tape.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), memory.tensor_parallel);
+  memory.tape.kernels.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), memory.tensor_parallel);
 }
 
 const TeLinear& layer_of(const BackwardCall& call) { return *static_cast<const TeLinear*>(call.node.context); }
@@ -85,7 +87,7 @@ Tensor gemm(const TeLinear& layer, const Tensor& x, std::int64_t out) {
   Tape& tape = layer.memory->tape;
   layer.memory->use_workspace();
   Tensor result = tape.empty(with_sequence_and_width(x.shape(), x.size(0), out), x.dtype(), kGemm);
-  tape.contraction(kGemm, x.dtype(), 1, rows_of(x), out, x.size(-1));
+  tape.kernels.product(kGemm, x.dtype(), 1, rows_of(x), out, x.size(-1));
   return result;
 }
 
@@ -93,7 +95,7 @@ Tensor gemm(const TeLinear& layer, const Tensor& x, std::int64_t out) {
 void weight_gradient(const TeLinear& layer, const Tensor& x) {
   Tape& tape = layer.memory->tape;
   layer.memory->use_workspace();
-  tape.contraction(kGemm, x.dtype(), 1, layer.out, layer.in, rows_of(x));
+  tape.kernels.product(kGemm, x.dtype(), 1, layer.out, layer.in, rows_of(x));
 }
 
 /// What a function returns for its weight, at its end.
@@ -153,14 +155,14 @@ void linear_backward(BackwardCall& call) {  // saved: x
 
 void rope_backward(BackwardCall& call) {
   Tensor gradient = call.tape.empty(call.node.shape, call.gradient().dtype(), kRope);
-  call.tape.kernel(kRope, OperatorClass::kElementwise, gradient.dtype(), 3 * real(gradient.elements()),
-                   2 * real(gradient.bytes()));
+  call.tape.kernels.add(kRope, OperatorClass::kElementwise, gradient.dtype(), 3 * real(gradient.elements()),
+                        2 * real(gradient.bytes()));
   call.set(0, std::move(gradient));
 }
 
 void cross_entropy_backward(BackwardCall& call) {  // saved: the logits, which hold their gradient by now
-  call.tape.kernel(kLoss, OperatorClass::kElementwise, call.saved(0).dtype(), real(call.saved(0).elements()),
-                   2 * real(call.saved(0).bytes()));
+  call.tape.kernels.add(kLoss, OperatorClass::kElementwise, call.saved(0).dtype(), real(call.saved(0).elements()),
+                        2 * real(call.saved(0).bytes()));
   call.set(0, call.saved(0));
 }
 
@@ -169,15 +171,15 @@ void cross_entropy_backward(BackwardCall& call) {  // saved: the logits, which h
 Tensor te_norm(MegatronMemory& memory, const Tensor& x, bool rms) {
   Tape& tape = memory.tape;
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kNormNode, norm_backward, inputs, 1);
+  Node* node = tape.autograd.record(kNormNode, norm_backward, inputs, 1);
   Normalized normalized = normalize(tape, x, rms);
   if (node != nullptr) {
     node->attributes[0] = rms ? 1 : 0;
-    tape.save(*node, x);
-    tape.save(*node, normalized.reciprocal);
-    if (normalized.mean.defined()) tape.save(*node, normalized.mean);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, normalized.reciprocal);
+    if (normalized.mean.defined()) tape.autograd.save(*node, normalized.mean);
   }
-  tape.set_history(node, normalized.output);
+  tape.autograd.set_history(node, normalized.output);
   return normalized.output;
 }
 
@@ -185,19 +187,19 @@ Tensor te_layer_norm_linear(const TeLinear& layer, const Tensor& x) {
   MegatronMemory& memory = *layer.memory;
   Tape& tape = memory.tape;
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kNormLinearNode, layer_norm_linear_backward, inputs, 1);
+  Node* node = tape.autograd.record(kNormLinearNode, layer_norm_linear_backward, inputs, 1);
   Normalized normalized = normalize(tape, x, layer.norm_rms);
   Tensor total = splits_sequence(layer) ? gather_sequence(memory, normalized.output) : normalized.output;
   Tensor result = gemm(layer, total, layer.out);
   total.reset();
   if (node != nullptr) {
     node->context = &layer;
-    tape.save(*node, x);
-    tape.save(*node, normalized.output);
-    tape.save(*node, normalized.reciprocal);
-    if (normalized.mean.defined()) tape.save(*node, normalized.mean);
+    tape.autograd.save(*node, x);
+    tape.autograd.save(*node, normalized.output);
+    tape.autograd.save(*node, normalized.reciprocal);
+    if (normalized.mean.defined()) tape.autograd.save(*node, normalized.mean);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -206,7 +208,7 @@ Tensor te_linear(const TeLinear& layer, const Tensor& x) {
   Tape& tape = memory.tape;
   const bool splits = splits_sequence(layer);
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kLinearNode, linear_backward, inputs, 1);
+  Node* node = tape.autograd.record(kLinearNode, linear_backward, inputs, 1);
   Tensor total = splits && layer.mode == ParallelMode::kColumn ? gather_sequence(memory, x) : x;
   Tensor gemm_out = gemm(layer, total, layer.out);
   total.reset();
@@ -214,28 +216,28 @@ Tensor te_linear(const TeLinear& layer, const Tensor& x) {
   if (layer.mode == ParallelMode::kRow) all_reduce(layer, result);
   if (node != nullptr) {
     node->context = &layer;
-    tape.save(*node, x);
+    tape.autograd.save(*node, x);
   }
   gemm_out.reset();
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor te_fused_rope(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRopeNode, rope_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRopeNode, rope_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Tensor result = tape.empty(x.shape(), x.dtype(), kRope);
-  tape.kernel(kRope, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 2 * real(x.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kRope, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 2 * real(x.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor te_cross_entropy(const Tensor& logits, std::int64_t tensor_parallel) {
   Tape& tape = logits.tape();
   const Tensor* inputs[] = {&logits};
-  Node* node = tape.record(kLossNode, cross_entropy_backward, inputs, 1);
+  Node* node = tape.autograd.record(kLossNode, cross_entropy_backward, inputs, 1);
   const std::int64_t rows = rows_of(logits);
   Tensor loss = tape.empty({logits.size(1), logits.size(0)}, DType::kFloat32, kLoss);
   {
@@ -243,10 +245,10 @@ Tensor te_cross_entropy(const Tensor& logits, std::int64_t tensor_parallel) {
     Tensor gathered;
     if (tensor_parallel > 1) gathered = tape.empty({3 * rows * tensor_parallel}, DType::kFloat32, kGather);
   }
-  tape.kernel(kLoss, OperatorClass::kElementwise, logits.dtype(), 6 * real(logits.elements()),
-              3 * real(logits.bytes()));
-  if (node != nullptr) tape.save(*node, logits);
-  tape.set_history(node, loss);
+  tape.kernels.add(kLoss, OperatorClass::kElementwise, logits.dtype(), 6 * real(logits.elements()),
+                   3 * real(logits.bytes()));
+  if (node != nullptr) tape.autograd.save(*node, logits);
+  tape.autograd.set_history(node, loss);
   return loss;
 }
 

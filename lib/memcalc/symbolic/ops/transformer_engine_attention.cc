@@ -30,7 +30,7 @@ std::int64_t heads_of(const Tensor& x) { return x.size(2); }
 void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward) {
   const std::int64_t batch = q.size(1) * heads_of(q);
   const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t inner) {
-    tape.contraction(op, q.dtype(), batch, m, n, inner);
+    tape.kernels.product(op, q.dtype(), batch, m, n, inner);
   };
   product(q.size(0), k.size(0), q.size(3));
   product(q.size(0), v.size(3), k.size(0));
@@ -65,13 +65,13 @@ Bytes backward_workspace(const Tensor& q, const Tensor& k, const Tensor& v) {
 std::array<Tensor, 3> attend_backward(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v) {
   std::array<Tensor, 3> gradients;
   std::size_t i = 0;
-  if (q.impl()->block == k.impl()->block) {  // interleaved in one storage: so are their gradients
+  if (q.block() == k.block()) {  // interleaved in one storage: so are their gradients
     const Tensor whole = tape.empty({3, q.elements()}, q.dtype(), kBackward);
     for (const Tensor* each : {&q, &k, &v}) gradients[i++] = tape.alias(whole, each->shape(), each->strides(), true);
   } else {
     for (const Tensor* each : {&q, &k, &v}) gradients[i++] = tape.empty(each->shape(), each->dtype(), kBackward);
   }
-  tape.scratch(backward_workspace(q, k, v), kBackward, Category::kWorkspaces);
+  tape.memory.scratch(backward_workspace(q, k, v), kBackward, Category::kWorkspaces);
   contractions(tape, kBackward, q, k, v, true);
   return gradients;
 }
@@ -167,7 +167,8 @@ void all_gather_backward(BackwardCall& call) {  // saved: q, k, v, output, logsu
 
 void save_attention(Tape& tape, Node* node, const Tensor& q, const Tensor& k, const Tensor& v, const Attended& result) {
   if (node == nullptr) return;
-  for (const Tensor* each : {&q, &k, &v, &result.output, &result.logsumexp, &result.rng_state}) tape.save(*node, *each);
+  for (const Tensor* each : {&q, &k, &v, &result.output, &result.logsumexp, &result.rng_state})
+    tape.autograd.save(*node, *each);
 }
 
 Tensor merge_heads(Tensor x) { return view(std::move(x), {x.size(0), x.size(1), x.size(2) * x.size(3)}); }
@@ -175,7 +176,7 @@ Tensor merge_heads(Tensor x) { return view(std::move(x), {x.size(0), x.size(1), 
 Tensor all_to_all_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
-  Node* node = tape.record(kAllToAllNode, all_to_all_backward, inputs, 3);
+  Node* node = tape.autograd.record(kAllToAllNode, all_to_all_backward, inputs, 3);
   const auto whole = heads_to_sequence<3>({&q, &k, &v}, ranks);
   const Attended attended = attend(whole[0], whole[1], whole[2]);
   auto [result] = sequence_to_heads<1>({&attended.output}, ranks);
@@ -184,14 +185,14 @@ Tensor all_to_all_attention(const Tensor& q, const Tensor& k, const Tensor& v, s
     node->shape = result.shape();
   }
   save_attention(tape, node, whole[0], whole[1], whole[2], attended);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return std::move(result);
 }
 
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
-  Node* node = tape.record(kRingNode, ring_backward, inputs, 3);
+  Node* node = tape.autograd.record(kRingNode, ring_backward, inputs, 3);
   if (node != nullptr) node->attributes[0] = ranks;
   std::vector<Tensor> pairs;
   std::vector<Attended> steps;
@@ -203,7 +204,7 @@ Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::in
   result.output = tape.empty(steps[0].output.shape(), q.dtype(), kForward);
   result.logsumexp = std::move(steps[0].logsumexp);
   result.rng_state = std::move(steps[0].rng_state);
-  tape.set_history(node, result.output);
+  tape.autograd.set_history(node, result.output);
   save_attention(tape, node, q, k, v, result);
   return result.output;
 }
@@ -211,14 +212,14 @@ Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::in
 Tensor all_gather_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t ranks) {
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
-  Node* node = tape.record(kAllGatherNode, all_gather_backward, inputs, 3);
+  Node* node = tape.autograd.record(kAllGatherNode, all_gather_backward, inputs, 3);
   if (node != nullptr) node->attributes[0] = ranks;
   const auto whole = [&](const Tensor& x) {
     return tape.empty({x.size(0) * ranks, x.size(1), x.size(2), x.size(3)}, x.dtype(), kGather);
   };
   const Tensor keys = whole(k), values = whole(v);
   Attended result = attend(q, keys, values);
-  tape.set_history(node, result.output);
+  tape.autograd.set_history(node, result.output);
   save_attention(tape, node, q, k, v, result);
   return result.output;
 }
@@ -231,12 +232,12 @@ void masked_softmax_backward(BackwardCall& call) {  // saved: the probabilities;
 Tensor masked_softmax(const Tensor& scores) {
   Tape& tape = scores.tape();
   const Tensor* inputs[] = {&scores};
-  Node* node = tape.record(kSoftmaxNode, masked_softmax_backward, inputs, 1);
+  Node* node = tape.autograd.record(kSoftmaxNode, masked_softmax_backward, inputs, 1);
   Tensor probabilities = tape.empty(scores.shape(), scores.dtype(), kSoftmax);
-  tape.kernel(kSoftmax, OperatorClass::kNormalization, scores.dtype(), 5 * static_cast<double>(scores.elements()),
-              2 * static_cast<double>(scores.bytes()));
-  tape.set_history(node, probabilities);
-  if (node != nullptr) tape.save(*node, probabilities);
+  tape.kernels.add(kSoftmax, OperatorClass::kNormalization, scores.dtype(), 5 * static_cast<double>(scores.elements()),
+                   2 * static_cast<double>(scores.bytes()));
+  tape.autograd.set_history(node, probabilities);
+  if (node != nullptr) tape.autograd.save(*node, probabilities);
   return probabilities;
 }
 
@@ -248,19 +249,19 @@ void repeat_backward(BackwardCall& call) {
 Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRepeatNode, repeat_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRepeatNode, repeat_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), kRepeat);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
-  Node* node = tape.record(kNode, fused_attention_backward, inputs, 3);
+  Node* node = tape.autograd.record(kNode, fused_attention_backward, inputs, 3);
   Attended result = attend(q, k, v);
-  tape.set_history(node, result.output);
+  tape.autograd.set_history(node, result.output);
   save_attention(tape, node, q, k, v, result);
   return result.output;
 }

@@ -25,8 +25,8 @@ void grouped_linear_backward(BackwardCall& call) {  // saved: the rows of all ex
   const std::int64_t rows = rows_of(gradient);
   layer.memory->use_grouped_workspaces();
   Tensor dgrad = tape.empty({rows, layer.in}, gradient.dtype(), kGroupedGemm);
-  tape.grouped_contraction(kGroupedGemm, gradient.dtype(), experts, rows, layer.out, layer.in);
-  tape.grouped_contraction(kGroupedGemm, gradient.dtype(), experts, rows, layer.in, layer.out);
+  tape.kernels.grouped_product(kGroupedGemm, gradient.dtype(), experts, rows, layer.out, layer.in);
+  tape.kernels.grouped_product(kGroupedGemm, gradient.dtype(), experts, rows, layer.in, layer.out);
   Tensor wgrads;
   if (!layer.memory->fuses_weight_gradients) {
     wgrads = tape.empty({experts, layer.out, layer.in}, gradient.dtype(), kGroupedGemm);
@@ -51,8 +51,8 @@ void router_backward(BackwardCall& call) {  // saved: x and what stands beside i
   of_scores.reset();
   Tensor gradient = tape.empty(x.shape(), x.dtype(), kMatmul);
   const Tensor of_weight = tape.empty({experts, x.size(-1)}, x.dtype(), kMatmul);
-  tape.contraction(kMatmul, x.dtype(), 1, rows_of(x), x.size(-1), experts);
-  tape.contraction(kMatmul, x.dtype(), 1, experts, x.size(-1), rows_of(x));
+  tape.kernels.product(kMatmul, x.dtype(), 1, rows_of(x), x.size(-1), experts);
+  tape.kernels.product(kMatmul, x.dtype(), 1, experts, x.size(-1), rows_of(x));
   call.set(0, std::move(gradient));
 }
 
@@ -71,27 +71,27 @@ void unpermute_backward(BackwardCall& call) {  // saved: map
 Tensor te_grouped_linear(const TeLinear& layer, const Tensor& x, std::int64_t experts) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kGroupedNode, grouped_linear_backward, inputs, 1);
+  Node* node = tape.autograd.record(kGroupedNode, grouped_linear_backward, inputs, 1);
   layer.memory->use_grouped_workspaces();
   Tensor result = tape.empty({rows_of(x), layer.out}, x.dtype(), kGroupedGemm);
-  tape.grouped_contraction(kGroupedGemm, x.dtype(), experts, rows_of(x), layer.in, layer.out);
+  tape.kernels.grouped_product(kGroupedGemm, x.dtype(), experts, rows_of(x), layer.in, layer.out);
   if (node != nullptr) {
     node->context = &layer;
     node->attributes[0] = experts;
-    tape.save(*node, x);
+    tape.autograd.save(*node, x);
   }
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor megatron_router(const Tensor& x, const RouterShape& shape) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kRouterNode, router_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRouterNode, router_backward, inputs, 1);
   const std::int64_t tokens = rows_of(x);
   const Shape scores{tokens, shape.experts};
   Tensor logits = tape.empty(scores, x.dtype(), kMatmul);
-  tape.contraction(kMatmul, x.dtype(), 1, tokens, shape.experts, x.size(-1));
+  tape.kernels.product(kMatmul, x.dtype(), 1, tokens, shape.experts, x.size(-1));
   Tensor softmax = tape.empty(scores, DType::kFloat32, kRouter);
   Tensor indices = tape.empty({tokens, shape.per_token}, DType::kInt64, kRouter);
   Tensor gates = tape.empty(scores, DType::kFloat32, kRouter);
@@ -99,47 +99,47 @@ Tensor megatron_router(const Tensor& x, const RouterShape& shape) {
   Tensor probabilities = gates;
   if (shape.drops) probabilities = tape.empty(scores, DType::kFloat32, kRouter);
   Tensor balance = tape.empty(scores, DType::kFloat32, kRouter);  // scores of the load-balancing loss
-  tape.kernel(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * real(logits.elements()),
-              6 * real(softmax.bytes()));
+  tape.kernels.add(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * real(logits.elements()),
+                   6 * real(softmax.bytes()));
   if (node != nullptr) {
     node->attributes[0] = shape.experts;
     const std::array<const Tensor*, 5> kept{&x, &softmax, &indices, &map, &balance};
-    for (const Tensor* each : kept) tape.save(*node, *each);
+    for (const Tensor* each : kept) tape.autograd.save(*node, *each);
   }
-  tape.set_history(node, probabilities);
+  tape.autograd.set_history(node, probabilities);
   return probabilities;
 }
 
 PermutedTokens te_permute(const Tensor& x, const Tensor& probabilities, std::int64_t rows) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &probabilities};
-  Node* node = tape.record(kPermuteNode, permute_backward, inputs, 2);
+  Node* node = tape.autograd.record(kPermuteNode, permute_backward, inputs, 2);
   PermutedTokens result;
   result.map = tape.empty({x.size(0), 2 * probabilities.size(1) + 1}, DType::kInt32, kPermute);
   result.rows = tape.empty({rows, x.size(1)}, x.dtype(), kPermute);
   result.probabilities = tape.empty({rows}, probabilities.dtype(), kPermute);
-  tape.kernel(kPermute, OperatorClass::kMovement, x.dtype(), 0, 2 * real(result.rows.bytes()));
+  tape.kernels.add(kPermute, OperatorClass::kMovement, x.dtype(), 0, 2 * real(result.rows.bytes()));
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[0] = probabilities.size(1);
-    tape.save(*node, result.map);
+    tape.autograd.save(*node, result.map);
   }
-  tape.set_history(node, result.rows);
-  tape.set_history(node, result.probabilities);
+  tape.autograd.set_history(node, result.rows);
+  tape.autograd.set_history(node, result.probabilities);
   return result;
 }
 
 Tensor te_unpermute(const Tensor& rows, const Tensor& map, std::int64_t tokens) {
   Tape& tape = rows.tape();
   const Tensor* inputs[] = {&rows};
-  Node* node = tape.record(kUnpermuteNode, unpermute_backward, inputs, 1);
+  Node* node = tape.autograd.record(kUnpermuteNode, unpermute_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = rows.shape();
-    tape.save(*node, map);
+    tape.autograd.save(*node, map);
   }
   Tensor result = tape.empty({tokens, rows.size(1)}, rows.dtype(), kPermute);
-  tape.kernel(kPermute, OperatorClass::kMovement, rows.dtype(), 0, real(rows.bytes() + result.bytes()));
-  tape.set_history(node, result);
+  tape.kernels.add(kPermute, OperatorClass::kMovement, rows.dtype(), 0, real(rows.bytes() + result.bytes()));
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -21,14 +21,14 @@ constexpr Operator kUnbindBackward{"UnbindBackward0"}, kStack{"aten::stack"}, kZ
 constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
 void move_kernel(Tape& tape, const Operator& op, const Tensor& result, KernelKind kind = KernelKind::kStrided) {
-  tape.kernel(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()), kind,
-              static_cast<double>(result.elements()));
+  tape.kernels.add(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()), kind,
+                   static_cast<double>(result.elements()));
 }
 
 /// slice_backward and select_backward: zeros, then the gradient copied into its place.
 void zeros_and_copy(Tape& tape, const Operator& op, const Tensor& zeros, const Tensor& part) {
-  tape.kernel(op, OperatorClass::kMovement, zeros.dtype(), 0, static_cast<double>(zeros.bytes()),
-              KernelKind::kVectorized, static_cast<double>(zeros.elements()));
+  tape.kernels.add(op, OperatorClass::kMovement, zeros.dtype(), 0, static_cast<double>(zeros.bytes()),
+                   KernelKind::kVectorized, static_cast<double>(zeros.elements()));
   move_kernel(tape, op, part);
 }
 
@@ -36,7 +36,7 @@ Tensor record_view(const Operator& name, BackwardFunction backward, const Arg& x
                    const Shape& strides, std::int64_t attribute0 = 0, std::int64_t attribute1 = 0) {
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(name, backward, inputs, 1);
+  Node* node = tape.autograd.record(name, backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x->shape();
     node->attributes[1] = attribute0;
@@ -47,7 +47,7 @@ Tensor record_view(const Operator& name, BackwardFunction backward, const Arg& x
   if (temporary != nullptr && node == nullptr && temporary->requires_grad()) temporary = nullptr;
   Tensor result =
       temporary != nullptr ? tape.become_view(*temporary, shape, strides) : tape.alias(*x, shape, strides, true);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -256,7 +256,7 @@ namespace {
 std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(name, split_backward, inputs, 1);
+  Node* node = tape.autograd.record(name, split_backward, inputs, 1);
   if (dim < 0) dim += x.rank();
   if (node != nullptr) {
     node->shape = x.shape();
@@ -267,7 +267,7 @@ std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, c
   for (int i = 0; i < parts; ++i) {
     shape[dim] = sizes[i];
     results.push_back(tape.alias(x, shape, x.strides(), true));
-    tape.set_history(node, results.back());
+    tape.autograd.set_history(node, results.back());
   }
   return results;
 }
@@ -299,7 +299,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const s
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.record(kUnbindBackward, unbind_backward, inputs, 1);
+  Node* node = tape.autograd.record(kUnbindBackward, unbind_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Shape shape, strides;
   for (int i = 0; i < x.rank(); ++i) {
@@ -310,7 +310,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
   std::vector<Tensor> results;
   for (std::int64_t i = 0; i < x.size(dim); ++i) {
     results.push_back(tape.alias(x, shape, strides, true));
-    tape.set_history(node, results.back());
+    tape.autograd.set_history(node, results.back());
   }
   return results;
 }
@@ -330,10 +330,10 @@ Tensor clone(Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
+  Node* node = tape.autograd.record(kCloneBackward, clone_backward, inputs, 1);
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), kClone);
   move_kernel(tape, kClone, result, x->strides() == result.strides() ? KernelKind::kVectorized : KernelKind::kStrided);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -346,10 +346,10 @@ Tensor contiguous_copy(Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kCloneBackward, clone_backward, inputs, 1);
+  Node* node = tape.autograd.record(kCloneBackward, clone_backward, inputs, 1);
   Tensor result = tape.empty(x->shape(), x->dtype(), kClone);
   move_kernel(tape, kClone, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -357,7 +357,7 @@ Tensor cat(Arg a, Arg b, int dim) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.record(kCatBackward, cat_backward, inputs, 2);
+  Node* node = tape.autograd.record(kCatBackward, cat_backward, inputs, 2);
   Shape shape = a->shape();
   shape[dim] += b->size(dim);
   if (node != nullptr) {
@@ -366,33 +366,33 @@ Tensor cat(Arg a, Arg b, int dim) {
   }
   Tensor result = tape.empty(shape, a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32, kCat);
   move_kernel(tape, kCat, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b, &c};
-  Node* node = tape.record(kCatBackward, cat3_backward, inputs, 3);
+  Node* node = tape.autograd.record(kCatBackward, cat3_backward, inputs, 3);
   if (node != nullptr) node->attributes = {0, dim, a.size(dim), b.size(dim)};
   Shape shape = a.shape();
   shape[dim] += b.size(dim) + c.size(dim);
   Tensor result = tape.empty(shape, a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32, kCat);
   move_kernel(tape, kCat, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
   Tape& tape = parts[0].tape();
   const Tensor* inputs[] = {&parts[0], &parts[1], &parts[2], &parts[3]};
-  Node* node = tape.record(kCatBackward, cat4_backward, inputs, 4);
+  Node* node = tape.autograd.record(kCatBackward, cat4_backward, inputs, 4);
   Shape shape = parts[0].shape();
   shape[dim] *= 4;
   if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
   Tensor result = tape.empty(shape, parts[0].dtype(), kCat);
   move_kernel(tape, kCat, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 
@@ -417,11 +417,11 @@ Tensor cat_with_empty(Arg x, DType dtype) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.record(kCatBackward, cat_backward, inputs, 1);
+  Node* node = tape.autograd.record(kCatBackward, cat_backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = node->attributes[2] = 0;
   Tensor result = tape.empty(x->shape(), dtype, kCat);
   move_kernel(tape, kCat, result);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   return result;
 }
 

@@ -14,10 +14,10 @@ constexpr std::size_t kMostPrograms = 8;
 }  // namespace
 
 CompiledRegions::CompiledRegions(Tape& tape, bool compiles_loss) : tape_(tape), compiles_loss_(compiles_loss) {
-  tape.compiler = this;
+  tape.modes.compiler = this;
 }
 
-CompiledRegions::~CompiledRegions() { tape_.compiler = nullptr; }
+CompiledRegions::~CompiledRegions() { tape_.modes.compiler = nullptr; }
 
 const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, const KeptTensors& arguments,
                                                           const Region& region, bool is_own_code) {

@@ -36,11 +36,11 @@ void accumulate(TensorImpl& parameter, Tensor gradient) {
   Tape& tape = *parameter.tape;
   if (parameter.grad.defined()) {
     const auto bytes = static_cast<double>(parameter.grad.bytes());
-    return tape.kernel(kAdd, OperatorClass::kElementwise, parameter.dtype, static_cast<double>(parameter.elements),
-                       3.0 * bytes);
+    return tape.kernels.add(kAdd, OperatorClass::kElementwise, parameter.dtype, static_cast<double>(parameter.elements),
+                            3.0 * bytes);
   }
   parameter.grad = shaped_like(parameter, gradient);
-  tape.set_category(parameter.grad, Category::kGradients);
+  tape.memory.set_category(parameter.grad.block(), Category::kGradients);
   if (parameter.drops_gradient) {
     gradient.reset();
     parameter.grad.reset();
@@ -73,18 +73,10 @@ class Execution {
     for (const Launch& each : schedule.launches) launch(each);
   }
 
-  void count(const KernelList& kernels) {
-    if (!tape_.record_kernels) return;
-    for (const Kernel& kernel : kernels) {
-      Kernel& counted = tape_.kernels.emplace_back(kernel);
-      counted.repeats = tape_.kernel_repeats;
-    }
-  }
-
  private:
   void launch(const Launch& launch) {
     const GraphNode& node = graph_[launch.node];
-    if (node.calls_cublas) tape_.use_cublas(node.fuses_bias && tape_.phase == Phase::kForward);
+    if (node.calls_cublas) tape_.memory.use_cublas(node.fuses_bias && tape_.moment.phase == Phase::kForward);
     Tensor& buffer = buffers_[index(launch.node)];
     if (launch.in_place != kNone) {
       buffer = std::move(buffers_[index(launch.in_place)]);
@@ -95,7 +87,7 @@ class Execution {
     if (node.kind == NodeKind::kItem) {
       const GraphNode& kernel = graph_[node.inputs.front()];
       if (kernel.scratch > 0 && kernel.users.back() == launch.node) {
-        tape_.scratch(kernel.scratch, *kernel.op, Category::kWorkspaces);
+        tape_.memory.scratch(kernel.scratch, *kernel.op, Category::kWorkspaces);
       }
     }
     for (const NodeIndex dead : launch.dead_after) buffers_[index(dead)].reset();
@@ -130,7 +122,7 @@ KeptTensors leaves_of(Tape& tape, GraphCapture& capture, const KeptTensors& argu
       continue;
     }
     leaf = tape.detach(argument);
-    if (argument.requires_grad()) tape.require_gradient(leaf);
+    if (argument.requires_grad()) tape.autograd.require_gradient(leaf);
     capture.add_input(leaf);
   }
   return leaves;
@@ -198,7 +190,7 @@ void run_backward(BackwardCall& call) {
   for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
   Execution execution(tape, program, buffers);
   execution.run(program.backward);
-  execution.count(program.backward_kernels);
+  tape.kernels.replay(program.backward_kernels);
   std::vector<Tensor> of_arguments;
   for (const DifferentiableArgument& each : saved.arguments) {
     const NodeIndex gradient = graph.input_gradients[each.place];
@@ -239,47 +231,40 @@ void run_backward(BackwardCall& call) {
 Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const Function& function) {
   Program program;
   GraphCapture capture;
-  KernelList before = std::exchange(tape.kernels, {});
-  const bool recorded = std::exchange(tape.record_kernels, true);
-  const Phase phase = std::exchange(tape.phase, Phase::kForward);
-  // A tracer casts without autocast's weight cache (proxy_tensor.py, disable_autocast_cache), and a compiled call runs
-  // outside of autocast (runtime_wrappers.py, _DisableAutocast): weights are cast in the graph, once, as equal casts
-  // are one, and what eager layers have cast before stays theirs.
-  CastCache cast_before = tape.take_cast_cache();
-  tape.capture = &capture;
-  capture.float8 = tape.float8;
+  const SeparateKernels separate(tape.kernels);
+  const Phase phase = std::exchange(tape.moment.phase, Phase::kForward);
+  capture.float8 = tape.modes.float8;
   {
+    // A compiled call runs outside of autocast (runtime_wrappers.py, _DisableAutocast): weights are cast in the graph,
+    // once, as equal casts are one, and what eager layers have cast before stays theirs.
+    const Capturing capturing(tape, capture);
     KeptTensors leaves = leaves_of(tape, capture, arguments);
     FunctionResults results = function(leaves);
-    tape.clear_cast_cache();
-    program.forward_kernels = std::exchange(tape.kernels, {});
+    tape.modes.autocast.clear_cache();
+    program.forward_kernels = tape.kernels.take();
     std::vector<std::int32_t> outputs;
     program.read = results_of(capture, results.read, leaves, outputs);
     program.kept = results_of(capture, results.kept, leaves, outputs);
     (void)results_of(capture, results.dropped, leaves, outputs);
     // Eager's backward, for the products that it runs and the scratch memory of its kernels.
     const Tensor& first = results.read.front();
-    tape.phase = Phase::kBackward;
+    tape.moment.phase = Phase::kBackward;
     std::vector<TensorImpl*> without_gradient;
     for (const CapturedValue& value : capture.values) {
       if (value.parameter != nullptr && !value.parameter->grad.defined()) without_gradient.push_back(value.parameter);
     }
-    if (first.requires_grad()) tape.backward(first, tape.empty(first.shape(), first.dtype(), kOnesLike));
+    if (first.requires_grad()) tape.autograd.backward(first, tape.empty(first.shape(), first.dtype(), kOnesLike));
     for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
     program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
-    program.backward_kernels.insert(program.backward_kernels.end(), tape.kernels.begin(), tape.kernels.end());
-    tape.kernels.clear();
+    const KernelList of_backward = tape.kernels.take();
+    program.backward_kernels.insert(program.backward_kernels.end(), of_backward.begin(), of_backward.end());
     if (autocast == Autocast::kInside) capture.autocast.reset();
     program.graph = build_joint_graph(capture, outputs);
   }
   for (const CapturedValue& value : capture.values) {
     if (value.parameter != nullptr) value.parameter->graph_value = -1;
   }
-  tape.capture = nullptr;
-  tape.give_back_cast_cache(std::move(cast_before));
-  tape.phase = phase;
-  tape.record_kernels = recorded;
-  tape.kernels = std::move(before);
+  tape.moment.phase = phase;
   return program;
 }
 
@@ -333,7 +318,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   }
   Execution execution(tape, program, buffers);
   execution.run(program.forward);
-  execution.count(program.forward_kernels);
+  tape.kernels.replay(program.forward_kernels);
   // What is not saved dies as Python drops what the function returned, all but these.
   RegionResults results{tensors_of(graph, program.read, buffers, arguments),
                         tensors_of(graph, program.kept, buffers, arguments)};
@@ -344,7 +329,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   for (const NodeIndex each : program.saved) {
     const std::size_t storage = index(graph.storage_of(each));
     saved->buffers[storage] = buffers[storage];
-    if (buffers[storage].defined()) tape.mark_saved(buffers[storage]);
+    if (buffers[storage].defined()) tape.memory.mark_saved(buffers[storage].block());
   }
   buffers.clear();
   if (graph.tangents.empty()) return results;  // every parameter is frozen, and no argument has a gradient
@@ -363,12 +348,12 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   }
   const Tensor* inputs[kMaxEdges] = {};
   for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];
-  Node* node = tape.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
+  Node* node = tape.autograd.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
   if (node == nullptr) throw Error(ErrorCode::kInternal, "a compiled forward pass without gradients");
   node->context = saved.get();
   node->owner = saved;
   for (std::size_t i = 0; i < results.read.size(); ++i) {
-    if (tangent_of(graph, program.read[i]) != kNone) tape.set_history(node, results.read[i]);
+    if (tangent_of(graph, program.read[i]) != kNone) tape.autograd.set_history(node, results.read[i]);
   }
   return results;
 }

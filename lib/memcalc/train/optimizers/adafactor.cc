@@ -36,7 +36,7 @@ Tensor root_mean_square(const Tensor& tensor) {
 /// _get_lr with scale_parameter: max(eps, RMS) * step size. A parameter that starts at zero, as transformers' biases
 /// do, has an RMS below eps for long; the maximum is then a Python number, and so is the product.
 void scale_learning_rate(Tape& tape, const Parameter& parameter, Tensor& lr) {
-  tape.scratch(1, kGt);
+  tape.memory.scratch(1, kGt);
   if (std::string_view(parameter.name).ends_with("bias")) {
     lr.reset();
   } else {
@@ -73,7 +73,7 @@ void step(OptimizerMemory& memory, const ParameterGroup& group, bool relative) {
     if (is_half(p_data_fp32.dtype())) p_data_fp32 = like(p_data_fp32, DType::kFloat32, kToCopy);
 
     Tensor rms = root_mean_square(p_data_fp32);
-    tape.set_category(rms, Category::kOptimizerStates);
+    tape.memory.set_category(rms.block(), Category::kOptimizerStates);
     memory.replaced_state() = std::move(rms);
     if (relative) scale_learning_rate(tape, *each, lr);
 

@@ -30,10 +30,10 @@ void init_group(OptimizerMemory& memory, const ParameterGroup& group, std::vecto
 Tensor outer_product(const Tensor& grad) {
   Tape& tape = grad.tape();
   Tensor result = tape.empty(grad.shape(), grad.dtype(), kMatmul);
-  tape.use_cublas(false);
+  tape.memory.use_cublas(false);
   const std::int64_t rows = grad.size(-2), columns = grad.size(-1);
   if (grad.elements() == 0) return result;  // a rank that FSDP2 left no row of a small matrix
-  tape.contraction(kMatmul, grad.dtype(), grad.elements() / (rows * columns), rows, columns, 1);
+  tape.kernels.product(kMatmul, grad.dtype(), grad.elements() / (rows * columns), rows, columns, 1);
   return result;
 }
 

@@ -25,11 +25,12 @@ void init_group(OptimizerMemory& memory, const ParameterGroup& group, int states
 /// Of DTensors: gradients of another layout than their parameter's, which each function of a list brings into it.
 TensorList redistributed(Tape& tape, const ParameterGroup& params) {
   TensorList result;
-  if (tape.split_sequence_ranks == 1) return result;
+  const std::optional<SequenceSplit>& split = tape.modes.sequence_split;
+  if (!split) return result;
   for (const Parameter* each : params) {
     const Tensor& gradient = each->tensor.impl()->grad;
     const bool differs = each->tensor.impl()->has_partial_gradient || !(gradient.shape() == each->tensor.shape());
-    if (differs) result.push_back(gradient_in_layout(each->tensor, gradient, tape.split_sequence_ranks));
+    if (differs) result.push_back(gradient_in_layout(each->tensor, gradient, split->ranks));
   }
   return result;
 }

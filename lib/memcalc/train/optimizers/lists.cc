@@ -24,9 +24,9 @@ void list_kernel(Tape& tape, const Operator& op, const ParameterGroup& parameter
   double elements = 0;
   for (const Parameter* each : parameters) elements += static_cast<double>(each->tensor.elements());
   const DType dtype = parameters.front()->tensor.dtype();
-  tape.kernel(op, OperatorClass::kOptimizer, dtype, elements, tensors * static_cast<double>(size_of(dtype)) * elements,
-              KernelKind::kMultiTensor, elements);
-  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(parameters.size());
+  tape.kernels.add(op, OperatorClass::kOptimizer, dtype, elements,
+                   tensors * static_cast<double>(size_of(dtype)) * elements, KernelKind::kMultiTensor, elements);
+  tape.kernels.describe(work::TensorList{.tensors = static_cast<std::int64_t>(parameters.size())});
 }
 
 TensorList list_like(Tape& tape, const ParameterGroup& parameters, const Operator& op) {

@@ -17,8 +17,8 @@ constexpr int kNewtonSchulzSteps = 5;
 
 Tensor product(Tape& tape, const Operator& op, std::int64_t rows, std::int64_t columns, std::int64_t inner) {
   Tensor result = tape.empty({rows, columns}, DType::kBFloat16, op);
-  tape.use_cublas(false);
-  tape.contraction(op, DType::kBFloat16, 1, rows, columns, inner);
+  tape.memory.use_cublas(false);
+  tape.kernels.product(op, DType::kBFloat16, 1, rows, columns, inner);
   return result;
 }
 

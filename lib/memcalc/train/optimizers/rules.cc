@@ -45,7 +45,7 @@ void OptimizerMemory::shared_state(int index, const Shape& shape, DType dtype, c
 }
 
 void OptimizerMemory::managed_state(Bytes bytes) {
-  if (first_step) tape.managed_bytes = checked_add(tape.managed_bytes, bytes);
+  if (first_step) tape.memory.managed_bytes = checked_add(tape.memory.managed_bytes, bytes);
 }
 
 Tensor& OptimizerMemory::replaced_state() { return replaced_[next_replaced_++]; }

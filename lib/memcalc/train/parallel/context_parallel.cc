@@ -16,9 +16,9 @@ constexpr Operator kShard{"aten::split"};
 ContextParallelism::ContextParallelism(Tape& tape, const RunSpec& run, std::int64_t rank,
                                        std::unique_ptr<ParallelWrapper> inner)
     : ParallelWrapper(tape, run, rank), inner_(std::move(inner)) {
-  tape.context_ranks = run.parallel.context;
-  tape.context_rank = rank / run.parallel.tensor % run.parallel.context;
-  tape.context_rotates = run.parallel.context_type == ContextParallel::kRing;
+  tape.modes.context = {.ranks = run.parallel.context,
+                        .rank = rank / run.parallel.tensor % run.parallel.context,
+                        .rotates = run.parallel.context_type == ContextParallel::kRing};
 }
 
 void ContextParallelism::wrap(Model& model) {
@@ -72,7 +72,7 @@ void ContextParallelism::leave() {
 
 ModelOutput ContextParallelism::forward(const ModuleForward& module, const Batch& batch, bool sync) {
   const Batch local = enter(batch);
-  tape.at_end_of_backward([this] { leave(); });
+  tape.autograd.at_end_of_backward([this] { leave(); });
   return inner_ ? inner_->forward(module, local, sync) : module(local);
 }
 

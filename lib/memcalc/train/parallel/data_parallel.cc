@@ -60,14 +60,15 @@ void DataParallelModule::wrap(Model& model) {
     chunk.flat = tape.empty_resizable({elements_of(parts)}, parts.front().dtype());
     for (const std::size_t i : chunk.params) {
       const Tensor& param = params_[i];
-      tape.on_meta_device = true;  // nothing is here between steps
-      tape.convert(param, param.dtype(), kBroadcast);
-      tape.on_meta_device = false;
+      {
+        const OnMetaDevice on_meta(tape.memory);  // nothing is here between steps
+        tape.convert(param, param.dtype(), kBroadcast);
+      }
       Tensor view = tape.alias(chunk.flat, param.shape(), param.strides(), false);
       tape.take_storage(param, view);
       if (model.parameters[i].is_embedding || !param.requires_grad()) continue;
       ++chunk.saved;
-      tape.after_gradient_of(param, [this, &chunk] {
+      tape.autograd.after_gradient_of(param, [this, &chunk] {
         if (--chunk.pending == 0) let_go(chunk);
       });
     }
@@ -76,7 +77,7 @@ void DataParallelModule::wrap(Model& model) {
 
 // The last view of it dies: those that autograd kept, and the replica's own, which dies as DataParallel.forward
 // returns.
-void DataParallelModule::let_go(Chunk& chunk) { (void)tape.empty_storage(chunk.flat); }
+void DataParallelModule::let_go(Chunk& chunk) { (void)tape.memory.empty_storage(chunk.flat.block()); }
 
 bool DataParallelModule::updates(const Parameter& parameter) const {
   return is_first() && parameter.tensor.requires_grad();
@@ -94,12 +95,12 @@ void DataParallelModule::broadcast_weights() {
     for (const std::size_t i : chunk.params) elements += params_[i].elements();
     const DType dtype = params_[chunk.params.front()].dtype();
     if (is_first()) {
-      if (chunk.params.size() > 1) tape.scratch(elements * size_of(dtype), kCat, Category::kCommunication);
+      if (chunk.params.size() > 1) tape.memory.scratch(elements * size_of(dtype), kCat, Category::kCommunication);
     } else {
-      tape.fill_storage(chunk.flat, kBroadcast, Category::kGatheredWeights);
+      tape.memory.fill_storage(chunk.flat.block(), chunk.flat.bytes(), kBroadcast, Category::kGatheredWeights);
       chunk.pending = chunk.saved;
     }
-    tape.collective(kBroadcast, Collective::kBroadcast, dtype, elements * size_of(dtype), run.parallel.gpus);
+    tape.kernels.collective(kBroadcast, Collective::kBroadcast, dtype, elements * size_of(dtype), run.parallel.gpus);
   }
 }
 
@@ -123,8 +124,8 @@ ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch
     if (!is_first() && chunk.saved == 0) let_go(chunk);
   }
   // parallel_apply ran the replicas in threads of their own.
-  if (!std::exchange(ran_, true)) tape.forward_thread_ended();
-  tape.at_end_of_backward([this] { reduce_gradients(); });
+  if (!std::exchange(ran_, true)) tape.memory.forward_thread_ended();
+  tape.autograd.at_end_of_backward([this] { reduce_gradients(); });
   return output;
 }
 
@@ -133,11 +134,11 @@ void DataParallelModule::gather(ModelOutput& output) {
   const std::int64_t gpus = run.parallel.gpus;
   const auto gathered = [&](Tensor& part, Shape shape) {
     const Tensor* const inputs[] = {&part};
-    Node* node = tape.record(kGatherBackward, &pass_part, inputs, 1);
+    Node* node = tape.autograd.record(kGatherBackward, &pass_part, inputs, 1);
     Tensor whole = tape.empty(shape, part.dtype(), kGather);
     if (node != nullptr) {
       node->shape = part.shape();
-      tape.set_history(node, whole);
+      tape.autograd.set_history(node, whole);
     }
     part = std::move(whole);
   };
@@ -149,18 +150,18 @@ void DataParallelModule::gather(ModelOutput& output) {
     gathered(output.logits, shape);
   }
   const Tensor* const inputs[] = {&output.loss};
-  Node* node = tape.record(kMeanBackward, &mean_backward, inputs, 1);
+  Node* node = tape.autograd.record(kMeanBackward, &mean_backward, inputs, 1);
   Tensor mean = tape.empty({}, output.loss.dtype(), kMean);
   if (node != nullptr) {
     node->shape = output.loss.shape();
-    tape.set_history(node, mean);
+    tape.autograd.set_history(node, mean);
   }
   output.loss = std::move(mean);
 }
 
 // Broadcast.backward, once all gradients of all replicas are there: comm.reduce_add_coalesced onto GPU 0.
 void DataParallelModule::reduce_gradients() {
-  tape.current_node = &kBroadcastBackward;
+  tape.moment.node = &kBroadcastBackward;
   std::vector<Tensor> trained;
   std::vector<Tensor> gradients;
   for (const Tensor& param : params_) {
@@ -180,7 +181,8 @@ void DataParallelModule::reduce_gradients() {
       const Tensor sum = tape.empty({elements_of(chunk)}, dtype, kReduce, Category::kGradients);
       for (const Tensor& each : chunk) reduced.push_back(tape.alias(sum, each.shape(), each.strides(), true));
     }
-    tape.collective(kReduce, Collective::kAllReduce, dtype, elements_of(chunk) * size_of(dtype), run.parallel.gpus);
+    tape.kernels.collective(kReduce, Collective::kAllReduce, dtype, elements_of(chunk) * size_of(dtype),
+                            run.parallel.gpus);
   }
   flat.reset();
   gradients.clear();
@@ -190,7 +192,7 @@ void DataParallelModule::reduce_gradients() {
   for (Chunk& chunk : chunks_) {
     if (!is_first() && chunk.pending > 0) let_go(chunk);  // of parameters that got no gradient
   }
-  tape.current_node = nullptr;
+  tape.moment.node = nullptr;
 }
 
 }  // namespace memcalc

@@ -84,7 +84,7 @@ void Ddp::wrap(Model& model) {
   std::reverse(assignment.begin(), assignment.end());
   initialize_buckets(assignment);
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    tape.after_gradient_of(params_[i], [this, i] { gradient_ready(i); });
+    tape.autograd.after_gradient_of(params_[i], [this, i] { gradient_ready(i); });
   }
 }
 
@@ -99,8 +99,8 @@ void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
     const Tensor& first = tensors[bucket.front()];
     in_flight.push_back(bucket.size() == 1 ? tape.detach(first)  // a view of the tensor itself
                                            : tape.empty({elements}, first.dtype(), kCat, Category::kCommunication));
-    tape.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
-                    sharing_ranks(run.parallel));
+    tape.kernels.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
+                            sharing_ranks(run.parallel));
   }
   while (!in_flight.empty()) in_flight.pop_front();
 }
@@ -157,9 +157,9 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
   const auto cloned = [&](const Tensor& tensor) {
     if (!tensor.defined()) return Tensor();
     const Tensor* const inputs[] = {&tensor};
-    Node* node = tape.record(kSinkBackward, &Ddp::sink_backward, inputs, 1);
+    Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, inputs, 1);
     Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), kClone);
-    if (node != nullptr) tape.set_history(node, copy);
+    if (node != nullptr) tape.autograd.set_history(node, copy);
     return copy;
   };
   clones.loss = cloned(output.loss);
@@ -181,12 +181,12 @@ void Ddp::sink_backward(BackwardCall& call) { call.set(0, call.take_gradient());
 // Reducer::autograd_hook
 void Ddp::gradient_ready(std::size_t param) {
   if (run.parallel.torch().ddp_static_graph && backward_passes_ == 0) {
-    if (!std::exchange(delayed_, true)) tape.at_end_of_backward([this] { delay_all_reduce(); });
+    if (!std::exchange(delayed_, true)) tape.autograd.at_end_of_backward([this] { delay_all_reduce(); });
     return;
   }
   if (!syncs_) return;
   if (!std::exchange(finalizes_, true)) {
-    tape.at_end_of_backward([this] { finalize(); });
+    tape.autograd.at_end_of_backward([this] { finalize(); });
   }
   if (!rebuilt_ && !finds_unused()) ready_order_.push_back(param);
   mark_ready(param);
@@ -207,27 +207,27 @@ void Ddp::mark_ready(std::size_t param) {
   copy_kernel(param);
   if (!run.parallel.torch().ddp_bucket_view || !gradient.defined()) return;
   const Tensor& flat = buckets_[bucket_of_[param]].flat;
-  if (gradient.impl()->block == flat.impl()->block) return;
+  if (gradient.block() == flat.block()) return;
   gradient = tape.alias(flat, params_[param].shape(), params_[param].strides(), true);
 }
 
 // mul_out into the bucket, and divides; copy_ out of it.
 void Ddp::copy_kernel(std::size_t param) {
   const Tensor& tensor = params_[param];
-  tape.kernel(kReducer, OperatorClass::kMovement, tensor.dtype(), 0, 2 * static_cast<double>(tensor.bytes()));
+  tape.kernels.add(kReducer, OperatorClass::kMovement, tensor.dtype(), 0, 2 * static_cast<double>(tensor.bytes()));
 }
 
 // finalize_backward: waits for the buckets; where gradients are no views of them, they are copied back.
 void Ddp::finalize() {
-  tape.phase = Phase::kOptimizer;
+  tape.moment.phase = Phase::kOptimizer;
   for (std::size_t i = 0; !run.parallel.torch().ddp_bucket_view && i < params_.size(); ++i) copy_kernel(i);
-  tape.phase = Phase::kBackward;
+  tape.moment.phase = Phase::kBackward;
   finalizes_ = false;
 }
 
 void Ddp::all_reduce(const Bucket& bucket) {
-  tape.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
-                  sharing_ranks(run.parallel));
+  tape.kernels.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
+                          sharing_ranks(run.parallel));
 }
 
 }  // namespace memcalc

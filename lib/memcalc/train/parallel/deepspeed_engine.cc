@@ -54,12 +54,11 @@ void DeepSpeedEngine::cast_on_card(const Model& model) const {
 void DeepSpeedEngine::move_to_host(Model& model) {
   for (const Parameter& parameter : model.parameters) drop_data(parameter.tensor);
   for (const Tensor& buffer : model.buffers) drop_data(buffer);
-  tape.empty_cache();
-  tape.on_meta_device = true;
+  tape.memory.empty_cache();
+  const OnMetaDevice on_meta(tape.memory);
   for (const Parameter& parameter : model.parameters) {
     if (parameter.tensor.dtype() != dtype) tape.convert(parameter.tensor, dtype, kToDouble);
   }
-  tape.on_meta_device = false;
 }
 
 // tensor.data = torch.empty(0)
@@ -84,14 +83,15 @@ Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) {
 
 void DeepSpeedEngine::after_backward(bool /*last*/) { gas_scaled_loss_.reset(); }
 
-bool DeepSpeedEngine::overflows() const { return dtype == DType::kFloat16 && tape.step < run.training().skipped_steps; }
+bool DeepSpeedEngine::overflows() const {
+  return dtype == DType::kFloat16 && tape.moment.step < run.training().skipped_steps;
+}
 
 void DeepSpeedEngine::add_master(std::int64_t elements) {
   MasterPart& part = masters.emplace_back(MasterPart{.elements = elements, .parameter = {}});
-  tape.on_meta_device = offloads_states();
+  const OnMetaDevice on_meta(tape.memory, offloads_states());
   part.parameter = {.name = "float32 partition", .tensor = tape.parameter({elements}, DType::kFloat32)};
-  tape.on_meta_device = false;
-  tape.set_category(part.parameter.tensor, Category::kOptimizerStates);
+  tape.memory.set_category(part.parameter.tensor.block(), Category::kOptimizerStates);
 }
 
 void DeepSpeedEngine::make_optimizers() {
@@ -113,7 +113,8 @@ void DeepSpeedEngine::check_finite(std::int64_t elements) const {
     const Tensor unequal = scalar(tape, DType::kBool, kFinite);
     return scalar(tape, DType::kBool, kFinite);
   };
-  tape.kernel(kFinite, OperatorClass::kElementwise, dtype, 0, 2.0 * static_cast<double>(elements * size_of(dtype)));
+  tape.kernels.add(kFinite, OperatorClass::kElementwise, dtype, 0,
+                   2.0 * static_cast<double>(elements * size_of(dtype)));
   const Tensor no_nan = finite();
   const Tensor no_infinity = finite();
   const Tensor both = scalar(tape, DType::kBool, kFinite);
@@ -125,10 +126,10 @@ Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
   for (const std::int64_t elements : pieces) {
     const Tensor wide = tape.empty({elements}, DType::kFloat64, kToDouble);
     const auto count = static_cast<double>(elements);
-    tape.kernel(kToDouble, OperatorClass::kMovement, dtype, 0, count * static_cast<double>(size_of(dtype) + 8));
+    tape.kernels.add(kToDouble, OperatorClass::kMovement, dtype, 0, count * static_cast<double>(size_of(dtype) + 8));
     Tensor each = scalar(tape, DType::kFloat64, kNorm);
     reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
-    tape.kernel(kNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
+    tape.kernels.add(kNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
     norms.push_back(std::move(each));
   }
   Tensor stacked = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, kStack);
@@ -143,7 +144,7 @@ Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
 
 void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
   const Tensor root = norm_of(pieces);
-  tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+  tape.kernels.synchronize(kTotalNorm);  // is_invalid_grad_norm
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
 
@@ -159,7 +160,7 @@ void DeepSpeedEngine::take_norms(const std::vector<std::vector<std::int64_t>>& g
   {
     const Tensor infinite = scalar(tape, DType::kFloat32, kTotalNorm);
     const Tensor chosen = scalar(tape, DType::kFloat32, kTotalNorm);
-    tape.synchronize(kTotalNorm);  // is_invalid_grad_norm
+    tape.kernels.synchronize(kTotalNorm);  // is_invalid_grad_norm
   }
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }

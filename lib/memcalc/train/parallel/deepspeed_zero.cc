@@ -100,7 +100,7 @@ void DeepSpeedZero1And2::wrap(Model& model) {
   }
   make_optimizers();
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    tape.after_gradient_of(params_[i].tensor, [this, i] {  // process_gradients
+    tape.autograd.after_gradient_of(params_[i].tensor, [this, i] {  // process_gradients
       make_buckets();
       if (partitions_gradients()) put_into_bucket(i);
     });
@@ -111,7 +111,7 @@ void DeepSpeedZero1And2::wrap(Model& model) {
 }
 
 void DeepSpeedZero1And2::flatten_group(FlatGroup& group) {
-  tape.empty_cache();
+  tape.memory.empty_cache();
   const auto params = std::span(params_).subspan(group.first, group.last - group.first);
   {
     Tensor padding = tape.empty({group.flat - group.elements}, dtype, kZeros);
@@ -162,7 +162,7 @@ void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
 // reduce_ipg_grads
 void DeepSpeedZero1And2::reduce_bucket() {
   if (bucket_params_.empty()) return;
-  const OnStream on_reduction(tape, reduction_stream());
+  const OnStream on_reduction(tape.moment, reduction_stream());
   average_bucket();
   for (const std::size_t i : bucket_params_) {
     if (params_[i].own > 0) {
@@ -205,7 +205,7 @@ void DeepSpeedZero1And2::all_reduce(std::int64_t pieces, std::int64_t elements) 
   if (pieces > 1) flat = tape.empty({elements}, dtype, kCat, Category::kCommunication);
   Tensor converted;  // allreduce_bucket: what is reduced in another type is copied back
   if (reduce_dtype != dtype) converted = tape.empty({elements}, reduce_dtype, kFloat, Category::kCommunication);
-  tape.collective(kReduce, Collective::kAllReduce, reduce_dtype, elements * size_of(reduce_dtype), ranks);
+  tape.kernels.collective(kReduce, Collective::kAllReduce, reduce_dtype, elements * size_of(reduce_dtype), ranks);
   flat.reset();
 }
 
@@ -226,7 +226,7 @@ void DeepSpeedZero1And2::move_gradient_to_host(const FlatParameter& param) {
     reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
   }
   check_finite(param.own);
-  if (dtype != DType::kFloat32) tape.scratch(param.own * size_of(DType::kFloat32), kFloat);
+  if (dtype != DType::kFloat32) tape.memory.scratch(param.own * size_of(DType::kFloat32), kFloat);
   param.tensor.impl()->grad.reset();
 }
 
@@ -268,7 +268,7 @@ bool DeepSpeedZero1And2::step() {
       if (group.padding.defined()) check_finite(group.padding.elements());
     }
     const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
-    tape.synchronize(kOverflow);
+    tape.kernels.synchronize(kOverflow);
   }
   if (overflows()) {
     offloaded_norms_.clear();
@@ -286,7 +286,7 @@ bool DeepSpeedZero1And2::step() {
     for (std::size_t i = 0; i < groups_.size(); ++i) step_group(i);
   }
   for (const FlatGroup& group : groups_) {
-    if (ranks > 1) tape.collective(kGather, Collective::kAllGather, dtype, group.flat * size_of(dtype), ranks);
+    if (ranks > 1) tape.kernels.collective(kGather, Collective::kAllGather, dtype, group.flat * size_of(dtype), ranks);
   }
   return true;
 }
@@ -319,7 +319,7 @@ void DeepSpeedZero1And2::step_group(std::size_t i) {
 // complete_grad_norm_calculation_for_cpu_offload: a float32 sum of what was taken in backward.
 void DeepSpeedZero1And2::take_offloaded_norm() {
   const Tensor total = scalar(tape, DType::kFloat32, kNorm);
-  tape.synchronize(kNorm);
+  tape.kernels.synchronize(kNorm);
   offloaded_norms_.clear();
 }
 

@@ -41,18 +41,19 @@ void DeepSpeedZero3::wrap(Model& model) {
   overflow_ = tape.empty({1}, DType::kBool, kZeros);
   make_masters();
   bucket_ = tape.empty({options.reduce_bucket_size}, reduce_dtype, kBucket, Category::kCommunication);
-  tape.on_meta_device = offloads_states();
-  gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
-  tape.on_meta_device = false;
+  {
+    const OnMetaDevice on_meta(tape.memory, offloads_states());
+    gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
+  }
   make_optimizers();
   for (const int number : in_model_order_) {
     const auto i = static_cast<std::size_t>(number);
     if (!params_[i].trains) continue;
     if (ranks > 1) {  // gathered to be hooked, parts on the host through a copy on the card
       const Tensor whole = tape.empty({params_[i].part * ranks}, params_[i].dtype, kGather);
-      if (offloads_parameters()) tape.scratch(bytes_of_part(params_[i]), kToCopy);
+      if (offloads_parameters()) tape.memory.scratch(bytes_of_part(params_[i]), kToCopy);
     }
-    tape.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
+    tape.autograd.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
   }
   std::vector<std::int64_t> elements;
   std::vector<bool> persists;
@@ -94,11 +95,11 @@ void DeepSpeedZero3::wrap(Model& model) {
 ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
   coordinator_->begin_pass();
   for (const int outer : outer_) coordinator_->fetch(outer, false);
-  tape.module_hooks = this;  // and in backward, for layers that are recomputed
-  if (run.fine_tuning.lora) tape.layer_hooks = this;
+  tape.modes.module_hooks = this;  // and in backward, for layers that are recomputed
+  if (run.fine_tuning.lora) tape.modes.layer_hooks = this;
   ModelOutput output = module(batch);
   if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
-  tape.before_backward_of(output.loss, [this] {
+  tape.autograd.before_backward_of(output.loss, [this] {
     in_backward_ = true;
     for (std::size_t i = 0; i + 1 < outer_.size(); ++i) coordinator_->fetch(outer_[i], true);
   });
@@ -122,18 +123,18 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
     }
     hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers))};
   }
-  coordinator_->fetch(hooked.number, false, tape.recomputing);
+  coordinator_->fetch(hooked.number, false, tape.moment.recomputing);
   return register_post_backward(hooked, input);
 }
 
 Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const Tensor& input) {
-  if (!tape.grad_enabled || !input.requires_grad()) return input;
+  if (!tape.modes.grad_enabled || !input.requires_grad()) return input;
   const Tensor* const inputs[] = {&input};
-  Node* node = tape.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
+  Node* node = tape.autograd.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
   Tensor output = tape.alias(input, input.shape(), input.strides(), true);
   if (node == nullptr) return output;
   node->context = &hooked;
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 
@@ -141,7 +142,7 @@ Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const 
 void DeepSpeedZero3::before_layer(std::int64_t layer, KeptTensors& arguments) {
   HookedModule& hooked = layers_[layer];
   if (hooked.owner == nullptr) hooked = {.owner = this, .number = coordinator_->add_module({})};
-  coordinator_->fetch(hooked.number, false, tape.recomputing);
+  coordinator_->fetch(hooked.number, false, tape.moment.recomputing);
   Tensor& hidden = arguments.front();
   if (hidden.defined()) hidden = register_post_backward(hooked, hidden);
 }
@@ -150,7 +151,7 @@ void DeepSpeedZero3::after_layer(std::int64_t layer, const Tensor& output) {
   const int number = layers_.at(layer).number;
   coordinator_->release(number, false);
   if (output.requires_grad()) {
-    tape.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
+    tape.autograd.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
   }
 }
 
@@ -164,7 +165,7 @@ void DeepSpeedZero3::after_module(const void* module, const Tensor& output) {
   const int number = modules_.at(module).number;
   coordinator_->release(number, false);
   if (output.requires_grad()) {
-    tape.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
+    tape.autograd.before_backward_of(output, [this, number] { coordinator_->fetch(number, true); });
   }
 }
 
@@ -191,7 +192,7 @@ void DeepSpeedZero3::gather(std::span<const int> parameters) {
     for (const int i : parameters) set_data(param(i).tensor, param(i).trains ? weights_ : param(i).own_part);
     return;
   }
-  const OnStream on_gather(tape, gather_stream());
+  const OnStream on_gather(tape.moment, gather_stream());
   if (parameters.size() == 1) {
     SharedParameter& only = param(parameters.front());
     const Tensor buffer = tape.empty({only.part * ranks}, only.dtype, kGather, Category::kGatheredWeights);
@@ -199,7 +200,7 @@ void DeepSpeedZero3::gather(std::span<const int> parameters) {
       only.moved = tape.empty({only.part}, only.dtype, kToCopy, Category::kCommunication);
     }
     set_data(only.tensor, buffer);
-    tape.collective(kGather, Collective::kAllGather, only.dtype, bytes_of_part(only) * ranks, ranks);
+    tape.kernels.collective(kGather, Collective::kAllGather, only.dtype, bytes_of_part(only) * ranks, ranks);
     return;
   }
   std::vector<Tensor>& flats = flats_[parameters.front()];
@@ -213,14 +214,14 @@ void DeepSpeedZero3::gather(std::span<const int> parameters) {
       if (!offloads_parameters()) break;
       moved.push_back(tape.empty({param(i).part}, type, kToCopy, Category::kCommunication));
     }
-    tape.collective(kGather, Collective::kAllGather, type, checked_multiply(elements, size_of(type)), ranks);
+    tape.kernels.collective(kGather, Collective::kAllGather, type, checked_multiply(elements, size_of(type)), ranks);
   }
 }
 
 void DeepSpeedZero3::arrive(std::span<const int> parameters) {
   if (parameters.size() == 1) param(parameters.front()).moved.reset();
   if (parameters.size() == 1 || (ranks == 1 && !offloads_parameters())) return;
-  const OnStream on_gather(tape, gather_stream());
+  const OnStream on_gather(tape.moment, gather_stream());
   for (const std::vector<int>& group : by_dtype(parameters)) {
     for (const int i : group) {
       const Tensor whole = tape.empty({param(i).elements}, param(i).dtype, kCat, Category::kGatheredWeights);
@@ -247,18 +248,18 @@ void DeepSpeedZero3::release(int parameter) {
 }
 
 void DeepSpeedZero3::wait_for_streams(const Tensor& tensor) {
-  tape.record_stream(tensor);
-  waiting_.push_back(tensor.impl()->block);
+  tape.memory.record_stream(tensor.block());
+  waiting_.push_back(tensor.block());
 }
 
 void DeepSpeedZero3::streams_are_done() {
   // What a recomputed layer saved are detached tensors, which keep a gathered weight until its own backward.
   std::vector<BlockId> held;
   for (const BlockId block : waiting_) {
-    if (tape.is_held(block)) {
+    if (tape.memory.is_held(block)) {
       held.push_back(block);
     } else {
-      tape.streams_done(block);
+      tape.memory.streams_done(block);
     }
   }
   waiting_.swap(held);
@@ -285,7 +286,7 @@ void DeepSpeedZero3::gradient_ready(std::size_t i) {
 // tensor.
 void DeepSpeedZero3::reduce_bucket() {
   if (bucket_params_.empty()) return;
-  const OnStream on_reduction(tape, reduction_stream());
+  const OnStream on_reduction(tape.moment, reduction_stream());
   std::int64_t elements = 0;
   for (const std::size_t i : bucket_params_) elements += params_[i].part * ranks;
   const bool in_place = bucket_params_.size() == 1 && params_[bucket_params_.front()].elements % ranks == 0;
@@ -297,7 +298,8 @@ void DeepSpeedZero3::reduce_bucket() {
   }
   Tensor interleaved;
   if (!in_place) interleaved = tape.empty({elements}, reduce_dtype, kCat, Category::kCommunication);
-  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, elements * size_of(reduce_dtype), ranks);
+  tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, elements * size_of(reduce_dtype),
+                          ranks);
   std::vector<Tensor> parts;  // in the gradients' type again
   for (std::size_t i = 0; converts && i < bucket_params_.size(); ++i) {
     parts.push_back(tape.empty({params_[bucket_params_[i]].part}, dtype, kToCopy, Category::kCommunication));
@@ -306,7 +308,7 @@ void DeepSpeedZero3::reduce_bucket() {
   for (const std::size_t i : bucket_params_) {
     keep_part(params_[i]);
     Tensor& gradient = params_[i].tensor.impl()->grad;
-    const bool is_larger = gradient.impl()->block != bucket_.impl()->block;  // than the bucket
+    const bool is_larger = gradient.block() != bucket_.block();  // than the bucket
     if (overlaps() && is_larger) wait_for_streams(gradient);
     gradient.reset();
   }
@@ -319,16 +321,16 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
   if (!offloads_states()) return;
   const Tensor copy = tape.empty({param.part}, dtype, kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
-  tape.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), kNorm);
-  if (dtype != DType::kFloat32) tape.scratch(param.part * size_of(DType::kFloat32), kToCopy);
+  tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), kNorm);
+  if (dtype != DType::kFloat32) tape.memory.scratch(param.part * size_of(DType::kFloat32), kToCopy);
 }
 
 void DeepSpeedZero3::after_backward(bool last) {
   in_backward_ = false;
   reduce_bucket();
   coordinator_->release_leftovers();
-  tape.module_hooks = nullptr;
-  tape.layer_hooks = nullptr;
+  tape.modes.module_hooks = nullptr;
+  tape.modes.layer_hooks = nullptr;
   DeepSpeedEngine::after_backward(last);
 }
 
@@ -341,7 +343,7 @@ void DeepSpeedZero3::gather_persistent() {
       set_data(each.tensor, each.trains ? weights_ : each.own_part);
     } else {
       const Tensor whole = tape.empty({each.part * ranks}, each.dtype, kGather, Category::kGatheredWeights);
-      tape.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
+      tape.kernels.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
       set_data(each.tensor, whole);
     }
     coordinator_->set_available(i);

@@ -36,9 +36,10 @@ void DeepSpeedZero3::add_shared(const Parameter& parameter, DType type) {
 
 /// param.partition() of one that is whole.
 void DeepSpeedZero3::partition(SharedParameter& param) {
-  tape.on_meta_device = offloads_parameters();
-  param.own_part = tape.empty({param.part}, param.dtype, kPartition, Category::kWeights);
-  tape.on_meta_device = false;
+  {
+    const OnMetaDevice on_meta(tape.memory, offloads_parameters());
+    param.own_part = tape.empty({param.part}, param.dtype, kPartition, Category::kWeights);
+  }
   drop_data(param.tensor);
 }
 
@@ -116,7 +117,7 @@ void DeepSpeedZero3::build_under_zero_init(Model& model) {
     for (Tensor& each : whole) each.reset();
   }
   make_adapters(adapters);
-  tape.empty_cache();
+  tape.memory.empty_cache();
   for (const Parameter* each : adapters) {
     add_shared(*each, each->tensor.dtype());
     partition(params_.back());
@@ -138,10 +139,11 @@ void DeepSpeedZero3::defragment(Model& model) {
   for (SharedParameter& param : params_) {
     if (param.trains) param.own_part.reset();
   }
-  if (!offloads_parameters()) tape.empty_cache();  // in defragment(), which parts on the host are spared
-  tape.on_meta_device = offloads_parameters();
-  weights_ = tape.empty({part_elements_}, trained_dtype_, kDefragment, Category::kWeights);
-  tape.on_meta_device = false;
+  if (!offloads_parameters()) tape.memory.empty_cache();  // in defragment(), which parts on the host are spared
+  {
+    const OnMetaDevice on_meta(tape.memory, offloads_parameters());
+    weights_ = tape.empty({part_elements_}, trained_dtype_, kDefragment, Category::kWeights);
+  }
   for (const std::vector<Parameter*>& group : parameter_groups(model)) {  // _create_fp16_sub_groups
     sub_groups_.emplace_back();
     std::int64_t in_group = 0;
@@ -171,7 +173,8 @@ void DeepSpeedZero3::make_masters() {
     add_master(elements);
   }
   converted.reset();
-  if (!offloads_states()) tape.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
+  if (!offloads_states())
+    tape.memory.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
 }
 
 }  // namespace memcalc

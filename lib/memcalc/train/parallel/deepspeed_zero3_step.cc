@@ -25,7 +25,7 @@ bool DeepSpeedZero3::step() {
   }
   if (offloads_states()) {
     const Tensor total = scalar(tape, DType::kFloat32, kNorm);
-    tape.synchronize(kNorm);
+    tape.kernels.synchronize(kNorm);
   } else {
     for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
   }
@@ -36,7 +36,7 @@ bool DeepSpeedZero3::step() {
 
 // has_overflow: isinf through a copy of absolute values, isnan through a comparison.
 void DeepSpeedZero3::check_overflow() {
-  const OnStream on_reduction(tape, reduction_stream());
+  const OnStream on_reduction(tape.moment, reduction_stream());
   if (!offloads_states()) {
     {
       Tensor absolute = tape.empty({part_elements_}, dtype, kOverflow);
@@ -48,7 +48,7 @@ void DeepSpeedZero3::check_overflow() {
     const Tensor any = scalar(tape, DType::kBool, kOverflow);
   }
   const Tensor flag = scalar(tape, DType::kUInt8, kOverflow);
-  tape.synchronize(kOverflow);
+  tape.kernels.synchronize(kOverflow);
 }
 
 void DeepSpeedZero3::step_sub_group(std::size_t i) {

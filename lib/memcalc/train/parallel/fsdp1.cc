@@ -46,8 +46,9 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& r
 
 /// Reads `elements` of one type and writes them in another.
 void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
-  tape.kernel(kToCopy, OperatorClass::kMovement, to, 0, static_cast<double>(elements * (size_of(from) + size_of(to))),
-              from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
+  tape.kernels.add(kToCopy, OperatorClass::kMovement, to, 0,
+                   static_cast<double>(elements * (size_of(from) + size_of(to))),
+                   from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
 }
 
 /// Elements of a parameter that begins at `offset` in the shard of `rank`.
@@ -122,12 +123,13 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
                              : tape.empty({0}, dtype, kEmpty, Category::kWeights);
     piece.impl()->requires_grad = true;
-    tape.on_meta_device = true;  // param.data = …: nothing is allocated, the original dies
-    tape.convert(whole, param_dtype, kEmpty);
-    tape.on_meta_device = false;
+    {
+      const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
+      tape.convert(whole, param_dtype, kEmpty);
+    }
     Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
     tape.take_storage(whole, view);
-    tape.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
+    tape.autograd.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
     handle.params.push_back(whole);
     handle.pieces.push_back(piece);
     parameters[i]->tensor = piece;
@@ -140,9 +142,9 @@ void Fsdp1::init_flat_param_attributes() {
   const auto init = [this](const Handle& handle) {
     const DType dtype = handle.local_shard.dtype();
     const bool mixed = handle.full_param_padded.dtype() != dtype;
-    if (mixed) tape.scratch(handle.mp_shard.bytes(), kEmptyLike, Category::kGatheredWeights);
-    tape.scratch(handle.full_param_padded.bytes(), kEmpty, Category::kGatheredWeights);
-    if (mixed) tape.scratch(handle.elements * size_of(dtype), kEmpty, Category::kGatheredWeights);
+    if (mixed) tape.memory.scratch(handle.mp_shard.bytes(), kEmptyLike, Category::kGatheredWeights);
+    tape.memory.scratch(handle.full_param_padded.bytes(), kEmpty, Category::kGatheredWeights);
+    if (mixed) tape.memory.scratch(handle.elements * size_of(dtype), kEmpty, Category::kGatheredWeights);
   };
   init(handles_.back());
   for (std::size_t i = 0; i + 1 < handles_.size(); ++i) init(handles_[i]);
@@ -163,12 +165,13 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   init_flat_param_attributes();
   reset_gradients();
   Handle& root = handles_.back();
-  tape.layer_hooks = this;
   const Batch inputs = cast_inputs(batch, mixed_precision_of(run).param_dtype);
   pre_forward(root);
-  ModelOutput output = module(inputs);
-  tape.layer_hooks = nullptr;
-  if (tape.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
+  ModelOutput output = [&] {
+    const Scoped hooks(tape.modes.layer_hooks, this);
+    return module(inputs);
+  }();
+  if (tape.modes.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
     throw refusal(rules::kFsdp1Layers);
   }
   post_forward(root, output.loss);
@@ -198,38 +201,37 @@ void Fsdp1::post_forward(Handle& handle, const Tensor& output) {
   handle.ran_pre_backward_hook = false;
   if (!output.requires_grad()) return;
   handle.needs_pre_backward_unshard = true;
-  tape.before_backward_of(output, [this, &handle] { pre_backward(handle); });
+  tape.autograd.before_backward_of(output, [this, &handle] { pre_backward(handle); });
 }
 
 void Fsdp1::unshard(Handle& handle) {
   const bool mixed = handle.full_param_padded.dtype() != handle.local_shard.dtype();
   const bool needs_unshard = !handle.is_unsharded;
   if (needs_unshard && mixed) {
-    const OnStream on_pre_unshard(tape, kPreUnshard);
-    tape.fill_storage(handle.mp_shard, kResize, Category::kCommunication);
+    const OnStream on_pre_unshard(tape.moment, kPreUnshard);
+    tape.memory.fill_storage(handle.mp_shard.block(), handle.mp_shard.bytes(), kResize, Category::kCommunication);
     cast_kernel(tape, handle.elements / ranks_, handle.local_shard.dtype(), handle.mp_shard.dtype());
   }
   if (free_event_queue_.size() >= kMostInFlight) {  // the rate limiter
     wait_for(free_event_queue_.front().frees);
     const std::int64_t kernels = free_event_queue_.front().kernels;
-    if (kernels > 0) {  // event.synchronize(): the host waits for what had been issued then
-      tape.synchronize(kHooks);
-      if (Kernel* kernel = tape.last_kernel()) kernel->m = kernels;
-    }
+    // event.synchronize(): the host waits for what had been issued then
+    if (kernels > 0) tape.kernels.synchronize(kHooks, kernels);
     free_event_queue_.pop_front();
   }
   if (!needs_unshard) return;
-  const OnStream on_unshard(tape, kUnshard);
-  tape.fill_storage(handle.full_param_padded, kResize, Category::kGatheredWeights);
+  const OnStream on_unshard(tape.moment, kUnshard);
+  tape.memory.fill_storage(handle.full_param_padded.block(), handle.full_param_padded.bytes(), kResize,
+                           Category::kGatheredWeights);
   handle.is_unsharded = true;
-  tape.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
-                  handle.full_param_padded.bytes(), ranks_);
-  if (mixed) free_later(tape.empty_storage(handle.mp_shard));
+  tape.kernels.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
+                          handle.full_param_padded.bytes(), ranks_);
+  if (mixed) free_later(tape.memory.empty_storage(handle.mp_shard.block()));
 }
 
 void Fsdp1::reshard(Handle& handle, bool frees) {
   if (frees) {
-    free_later(tape.empty_storage(handle.full_param_padded));
+    free_later(tape.memory.empty_storage(handle.full_param_padded.block()));
     handle.is_unsharded = false;
     free_event_queue_.push_back({freed_, static_cast<std::int64_t>(tape.kernels.size())});
   }
@@ -241,7 +243,7 @@ void Fsdp1::reshard(Handle& handle, bool frees) {
 void Fsdp1::pre_backward(Handle& handle) {
   if (handle.ran_pre_backward_hook) return;
   if (!std::exchange(callback_queued_, true)) {
-    tape.at_end_of_backward([this] { finish_backward(); });
+    tape.autograd.at_end_of_backward([this] { finish_backward(); });
     reset_gradients();
   }
   handle.in_backward = true;
@@ -260,8 +262,8 @@ void Fsdp1::pre_backward(Handle& handle) {
 
 // Made on one stream and consumed on another (engine.cpp records the consumer's).
 void Fsdp1::free_gradient(Tensor& gradient) {
-  const BlockId block = gradient.impl()->block;
-  tape.record_stream(gradient);
+  const BlockId block = gradient.block();
+  tape.memory.record_stream(gradient.block());
   gradient.reset();
   waiting_.push_back(block);
   ++freed_;
@@ -271,16 +273,16 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 // there, and the flat parameter's AccumulateGrad runs.
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
   if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
-    const OnStream on_unshard(tape, kUnshard);
+    const OnStream on_unshard(tape.moment, kUnshard);
     Tensor sum = tape.empty(param.shape(), param.dtype(), kAdd, Category::kGradients);
     free_gradient(param.impl()->grad);
     param.impl()->grad = std::move(sum);
   }
   if (++handle.arrived < handle.params.size()) return;
   handle.arrived = 0;
-  tape.current_node = &kSplitBackward;
+  tape.moment.node = &kSplitBackward;
   // Autograd runs a node on the stream of its forward: the parameters were split on the unshard stream.
-  const OnStream on_unshard(tape, kUnshard);
+  const OnStream on_unshard(tape.moment, kUnshard);
   Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), kCat, Category::kGradients);
   cast_kernel(tape, handle.elements, gradient.dtype(), gradient.dtype());
   for (const Tensor& param : handle.params) free_gradient(param.impl()->grad);
@@ -299,17 +301,17 @@ void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
 }
 
 void Fsdp1::reduce(Handle& handle, Tensor gradient) {
-  const OnStream on_post_backward(tape, kPostBackward);
+  const OnStream on_post_backward(tape.moment, kPostBackward);
   const MixedPrecisionPolicy policy = mixed_precision_of(run);
   const DType reduce_dtype = policy.reduce_dtype.value_or(policy.param_dtype.value_or(gradient.dtype()));
-  const BlockId computed = gradient.impl()->block;
-  tape.record_stream(gradient);
+  const BlockId computed = gradient.block();
+  tape.memory.record_stream(gradient.block());
   cast_kernel(tape, handle.elements, gradient.dtype(), reduce_dtype);  // and divides
   Tensor unsharded = gradient.dtype() == reduce_dtype
                          ? gradient
                          : tape.empty({handle.elements}, reduce_dtype, kToCopy, Category::kCommunication);
   Tensor sharded = tape.empty({handle.elements / ranks_}, reduce_dtype, kEmptyLike, Category::kGradients);
-  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, unsharded.bytes(), ranks_);
+  tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, unsharded.bytes(), ranks_);
   if (reduce_dtype != handle.local_shard.dtype()) {
     sharded = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), kToCopy, Category::kGradients);
   }
@@ -338,7 +340,7 @@ void Fsdp1::finish_backward() {
 // --- blocks that other streams use
 
 void Fsdp1::free_later(BlockId block) {
-  tape.trace.blocks[static_cast<std::size_t>(block)].waits_for_streams = true;
+  tape.memory.record_stream(block);
   waiting_.push_back(block);
   ++freed_;
 }
@@ -347,7 +349,7 @@ void Fsdp1::wait_for(std::size_t frees) {
   const std::size_t returned = freed_ - waiting_.size();
   if (frees <= returned) return;
   const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(frees - returned);
-  for (auto block = waiting_.begin(); block != end; ++block) tape.streams_done(*block);
+  for (auto block = waiting_.begin(); block != end; ++block) tape.memory.streams_done(*block);
   waiting_.erase(waiting_.begin(), end);
 }
 

@@ -122,10 +122,11 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   ShardedParameter param;
   param.unsharded = whole;
   param.trains = whole.requires_grad();
-  tape.on_meta_device = offloads();  // the shard moves to pinned host memory at once
-  if (offloads()) tape.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
-  param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
-  tape.on_meta_device = false;
+  {
+    const OnMetaDevice on_meta(tape.memory, offloads());  // the shard moves to pinned host memory at once
+    if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
+    param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
+  }
   param.shard_elements = param.sharded.elements();
   if (own != rows) {
     param.sharded.impl()->shape[0] = own;
@@ -136,9 +137,10 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   param.in_float8 = run.training().float8 == Float8::kTensorwiseGather && in_layer && whole.rank() == 2;
   param.gathered =
       tape.empty_resizable({param.shard_elements * shards_}, param.in_float8 ? DType::kUInt8 : param_dtype);
-  tape.on_meta_device = true;  // the module's tensor changes its type and its storage; nothing is allocated
-  tape.convert(whole, param_dtype, kEmpty);
-  tape.on_meta_device = false;
+  {
+    const OnMetaDevice on_meta(tape.memory);  // the module's tensor changes its type and its storage
+    tape.convert(whole, param_dtype, kEmpty);
+  }
   Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
   tape.take_storage(whole, view);
   parameter.tensor = param.sharded;
@@ -151,19 +153,19 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   reduces_ = sync;
   if (run.parallel.pipeline > 1) is_last_backward_ = reshards_after_backward_ = false;
   Group& root = groups_.back();
-  tape.layer_hooks = this;
-  if (tail_ != nullptr) tape.module_hooks = this;
   const Batch inputs = cast_inputs(batch, param_dtype_);
   pre_forward(root);
-  ModelOutput output = module(inputs);
-  tape.layer_hooks = nullptr;
-  tape.module_hooks = nullptr;
-  if (tape.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
+  ModelOutput output = [&] {
+    const Scoped around_layers(tape.modes.layer_hooks, this);
+    const Scoped around_modules(tape.modes.module_hooks, tail_ != nullptr ? this : nullptr);
+    return module(inputs);
+  }();
+  if (tape.modes.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
     throw refusal(rules::kFsdp2Layers);
   }
   post_forward(root);
   const Tensor& last = output.loss.defined() ? output.loss : output.logits;
-  if (last.requires_grad()) tape.before_backward_of(last, [this, &root] { pre_backward(root); });
+  if (last.requires_grad()) tape.autograd.before_backward_of(last, [this, &root] { pre_backward(root); });
   all_gather_state_.reset();
   return output;
 }
@@ -186,7 +188,7 @@ void Fsdp2::before_layer(std::int64_t layer, KeptTensors& arguments) {
   }
   pre_forward(group);
   for (Tensor& argument : arguments) {
-    if (tape.grad_enabled && argument.defined() && argument.requires_grad()) {
+    if (tape.modes.grad_enabled && argument.defined() && argument.requires_grad()) {
       argument = register_post_backward(group, argument);
     }
   }
@@ -196,17 +198,17 @@ void Fsdp2::after_layer(std::int64_t layer, const Tensor& output) {
   Group& group = groups_[static_cast<std::size_t>(layer)];
   if (group.state == State::kPreBackward) return;
   post_forward(group);
-  if (output.requires_grad()) tape.before_backward_of(output, [this, &group] { pre_backward(group); });
+  if (output.requires_grad()) tape.autograd.before_backward_of(output, [this, &group] { pre_backward(group); });
 }
 
 // RegisterPostBackwardFunction: the input itself, with a node of its own.
 Tensor Fsdp2::register_post_backward(Group& group, const Tensor& input) {
   const Tensor* const inputs[] = {&input};
-  Node* node = tape.record(kRegisterPostBackward, &Fsdp2::run_post_backward, inputs, 1);
+  Node* node = tape.autograd.record(kRegisterPostBackward, &Fsdp2::run_post_backward, inputs, 1);
   Tensor output = tape.alias(input, input.shape(), input.strides(), true);
   if (node == nullptr) return output;
   node->context = &group;
-  tape.set_history(node, output);
+  tape.autograd.set_history(node, output);
   return output;
 }
 
@@ -218,7 +220,7 @@ void Fsdp2::run_post_backward(BackwardCall& call) {
 
 void Fsdp2::register_final_callback() {
   if (std::exchange(final_callback_queued_, true)) return;
-  tape.at_end_of_backward([this] { root_post_backward(); });
+  tape.autograd.at_end_of_backward([this] { root_post_backward(); });
 }
 
 std::vector<Fsdp2::Group*> Fsdp2::by_module() {
@@ -325,9 +327,9 @@ void Fsdp2::post_backward(Group& group) {
     if (param.accumulated.defined()) {
       gradients.push_back(std::move(param.accumulated));
     } else if (gradient.defined()) {
-      const std::int64_t split = tape.split_sequence_ranks;
-      gradients.push_back(split > 1 ? gradient_in_layout(param.unsharded, std::move(gradient), split)
-                                    : std::move(gradient));
+      const std::optional<SequenceSplit>& split = tape.modes.sequence_split;
+      gradients.push_back(split ? gradient_in_layout(param.unsharded, std::move(gradient), split->ranks)
+                                : std::move(gradient));
     } else {
       continue;
     }

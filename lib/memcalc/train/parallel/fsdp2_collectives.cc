@@ -20,9 +20,7 @@ constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
 
 /// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
 void copy_from_host(Tape& tape, const Tensor& moved) {
-  tape.kernel(kToCopy, OperatorClass::kMovement, moved.dtype(), 0, static_cast<double>(moved.bytes()),
-              KernelKind::kCopyToDevice);
-  if (Kernel* kernel = tape.last_kernel()) kernel->flag = true;
+  tape.kernels.pinned_copy(kToCopy, moved.dtype(), moved.bytes(), KernelKind::kCopyToDevice);
 }
 
 /// fsdp_pre_all_gather of a float8 weight's shard (torchao, fsdp_utils.py) with the scale that was computed after the
@@ -36,8 +34,8 @@ Tensor cast_to_float8(Tape& tape, const Tensor& shard) {
 
 /// A kernel over a list of `tensors` that moves `bytes`, read and written.
 void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
-  tape.kernel(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
-  if (Kernel* kernel = tape.last_kernel()) kernel->m = static_cast<std::int64_t>(tensors);
+  tape.kernels.add(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
+  tape.kernels.describe(work::TensorList{.tensors = static_cast<std::int64_t>(tensors)});
 }
 
 constexpr Bytes kBlockBytes = 128 * 16;  // BLOCK_SIZE threads of BYTES_PER_THREAD: aten/native/cuda/TensorShape.cu
@@ -57,7 +55,7 @@ void copy_out_metadata(Tape& tape, const std::vector<Bytes>& chunks, std::int64_
   blocks = 0;
   for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes * per_chunk);
   const auto splits = static_cast<std::int64_t>(chunks.size());
-  tape.scratch((3 * splits + blocks + splits + 1) * 8, kCopyOut, Category::kCommunication);
+  tape.memory.scratch((3 * splits + blocks + splits + 1) * 8, kCopyOut, Category::kCommunication);
 }
 
 /// The same of _chunk_cat_out_cuda_contiguous, get_chunk_cat_metadata; gone before the kernel runs.
@@ -65,7 +63,7 @@ void chunk_cat_metadata(Tape& tape, const std::vector<Bytes>& chunks) {
   std::int64_t blocks = 0;
   for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes);
   const auto tensors = static_cast<std::int64_t>(chunks.size());
-  tape.scratch((4 * tensors + 2 * (tensors + 1) + blocks) * 8, kChunkCat, Category::kCommunication);
+  tape.memory.scratch((4 * tensors + 2 * (tensors + 1) + blocks) * 8, kChunkCat, Category::kCommunication);
 }
 
 }  // namespace
@@ -73,7 +71,7 @@ void chunk_cat_metadata(Tape& tape, const std::vector<Bytes>& chunks) {
 // foreach_all_gather, on the streams of get_all_gather_streams. Its output holds its input as a slice.
 void Fsdp2::unshard(Group& group, bool ahead) {
   if (group.all_gather_result.defined() || group.is_unsharded || group.params.empty()) return;
-  const OnStream on_copy_in(tape, ahead ? tape.stream : own(CudaStream::kAllGatherCopyIn));
+  const OnStream on_copy_in(tape.moment, ahead ? tape.moment.stream : own(CudaStream::kAllGatherCopyIn));
   std::int64_t cast_elements = 0;
   Bytes bytes = 0;  // of this rank's part
   std::vector<Tensor> inputs;
@@ -102,8 +100,8 @@ void Fsdp2::unshard(Group& group, bool ahead) {
     copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
   group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
-  const OnStream on_all_gather(tape, ahead ? tape.stream : own(CudaStream::kAllGather));
-  tape.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
+  const OnStream on_all_gather(tape.moment, ahead ? tape.moment.stream : own(CudaStream::kAllGather));
+  tape.kernels.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
   while (!inputs.empty()) inputs.pop_back();
 }
 
@@ -113,7 +111,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
   if (group.state == State::kForward) previous = std::move(all_gather_state_);
   std::vector<Bytes> chunks;
   for (const ShardedParameter& param : group.params) {
-    tape.fill_storage(param.gathered, kCopyOut, Category::kGatheredWeights);
+    tape.memory.fill_storage(param.gathered.block(), param.gathered.bytes(), kCopyOut, Category::kGatheredWeights);
     chunks.push_back(param.shard_elements * size_of(param.gathered.dtype()));
   }
   copy_out_metadata(tape, chunks, shards_);
@@ -127,7 +125,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
 void Fsdp2::reshard(Group& group) {
   if (group.state == State::kForward && !group.reshards_after_forward) return;
   if (!std::exchange(group.is_unsharded, false)) return;
-  for (const ShardedParameter& param : group.params) tape.empty_storage(param.gathered);
+  for (const ShardedParameter& param : group.params) tape.memory.empty_storage(param.gathered.block());
 }
 
 // foreach_reduce
@@ -148,26 +146,25 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   const Tensor unsharded_grad = shards_ > 1 ? gradients.back() : Tensor();
   while (!gradients.empty()) gradients.pop_back();
 
-  const OnStream on_reduce_scatter(tape, own(CudaStream::kReduceScatter));
+  const OnStream on_reduce_scatter(tape.moment, own(CudaStream::kReduceScatter));
   Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
-  tape.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(), shards_);
+  tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(),
+                          shards_);
   if (replicas_ > 1) {
-    const OnStream on_all_reduce(tape, own(CudaStream::kAllReduce));
-    tape.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_);
-    if (Kernel* kernel = tape.last_kernel()) kernel->k = shards_;  // ranks between two of the group
+    const OnStream on_all_reduce(tape.moment, own(CudaStream::kAllReduce));
+    tape.kernels.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_, shards_);
     group.all_reduce_state = output;
   }
   if (orig_dtype != reduce_dtype) {
-    const OnStream on_all_reduce(tape, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
+    const OnStream on_all_reduce(tape.moment, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
     output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
   }
   for (ShardedParameter* param : with_gradient) {
     Tensor& gradient = param->sharded.impl()->grad;
     if (gradient.defined()) continue;  // += in place
     if (offloads()) {
-      tape.on_meta_device = true;
+      const OnMetaDevice on_meta(tape.memory);
       gradient = tape.empty(param->sharded.shape(), orig_dtype, kToCopy);
-      tape.on_meta_device = false;
     } else {
       gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
     }

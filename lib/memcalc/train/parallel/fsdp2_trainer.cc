@@ -48,13 +48,12 @@ void drop_storage(Tape& tape, const Tensor& tensor) {
 void Fsdp2::move_to_host(Model& model) {
   for (const Parameter& parameter : model.parameters) drop_storage(tape, parameter.tensor);
   for (const Tensor& buffer : model.buffers) drop_storage(tape, buffer);
-  tape.empty_cache();
-  tape.on_meta_device = true;
+  tape.memory.empty_cache();
+  const OnMetaDevice on_meta(tape.memory);
   for (const Parameter& parameter : model.parameters) {
     const bool upcasts = param_dtype_ && parameter.tensor.requires_grad();
     if (upcasts) tape.convert(parameter.tensor, DType::kFloat32, kToHost);
   }
-  tape.on_meta_device = false;
 }
 
 void Fsdp2::move_to_card(const std::vector<Parameter*>& parameters) {
@@ -165,7 +164,7 @@ Tensor Fsdp2::before_module(const void* module, std::span<const Tensor* const> p
     argument = to_dtype(input, *param_dtype_);
   }
   pre_forward(*group);
-  if (tape.grad_enabled && argument.requires_grad()) argument = register_post_backward(*group, argument);
+  if (tape.modes.grad_enabled && argument.requires_grad()) argument = register_post_backward(*group, argument);
   return argument;
 }
 
@@ -176,7 +175,7 @@ void Fsdp2::after_module(const void* module, const Tensor& output) {
   running_.erase(found);
   if (--group.modules_to_run > 0) return;
   post_forward(group);
-  if (output.requires_grad()) tape.before_backward_of(output, [this, &group] { pre_backward(group); });
+  if (output.requires_grad()) tape.autograd.before_backward_of(output, [this, &group] { pre_backward(group); });
 }
 
 Tensor Fsdp2::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -123,8 +123,7 @@ void MegatronOptimizer::step() {
     // Data-parallel ranks are the slowest to change within a stage (parallel_state.py: tp-cp-ep-dp-pp).
     const std::int64_t apart = config_.parallel.gpus / config_.parallel.pipeline / each.ranks;
     const auto between_replicas = [&](const Operator& op, Collective collective, Bytes bytes) {
-      tape_.collective(op, collective, dtype_, bytes, each.ranks);
-      if (Kernel* kernel = tape_.last_kernel()) kernel->k = apart;
+      tape_.kernels.collective(op, collective, dtype_, bytes, each.ranks, apart);
     };
     between_replicas(kReduce, kind, each.gradients);
     if (distributed_) between_replicas(kGather, Collective::kAllGather, each.values);
@@ -136,7 +135,7 @@ void MegatronOptimizer::step() {
     shard.exp_avg = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
     shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
   }
-  tape_.kernel(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
+  tape_.kernels.add(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
 }
 
 std::vector<HeldRow> MegatronOptimizer::held() const {

@@ -8,13 +8,13 @@ MicroBatchTrace::MicroBatchTrace(Tape& tape, const Pipeline& pipeline, std::int3
     : tape_(tape),
       executed_(static_cast<std::int32_t>(std::min<std::int64_t>(pipeline.micro_batches, most_executed))),
       micro_batches_(static_cast<std::int32_t>(pipeline.micro_batches)),
-      first_event_(tape.trace.events.size()),
+      first_event_(tape.memory.trace.events.size()),
       places_(static_cast<std::size_t>(pipeline.chunks) * kActions),
       segments_(places_ * static_cast<std::size_t>(executed_)),
       bases_(places_ * static_cast<std::size_t>(pipeline.micro_batches), kNoBlock) {}
 
 void MicroBatchTrace::keep(Segment& kept, std::size_t first_event) {
-  const auto& events = tape_.trace.events;
+  const auto& events = tape_.memory.trace.events;
   kept.events.assign(events.begin() + static_cast<std::ptrdiff_t>(first_event), events.end());
   for (const Event& event : kept.events) {
     if (event.kind != EventKind::kAllocate) continue;
@@ -47,12 +47,12 @@ void MicroBatchTrace::append_copy(const Segment& source, std::int32_t micro_batc
       const BlockId first = base(static_cast<std::size_t>(origin.place), micro_batch - origin.back);
       if (first != kNoBlock) event.block = first + origin.offset;
     }
-    tape_.trace.events.push_back(event);
+    tape_.memory.trace.events.push_back(event);
   }
 }
 
 void MicroBatchTrace::stitch(std::span<const PipelineStep> steps) {
-  Trace& trace = tape_.trace;
+  Trace& trace = tape_.memory.trace;
   trace.events.resize(first_event_);
   const std::int32_t last = executed_ - 1;
   for (std::size_t each = 0; each < places_; ++each) {

@@ -24,14 +24,14 @@ class MicroBatchTrace {
   /// Executes `run` as one step of the schedule. Micro-batches 0 to executed() - 1, forwards before backwards.
   template <typename Run>
   void record(const PipelineStep& step, Run run) {
-    const std::size_t begin = tape_.trace.events.size();
+    const std::size_t begin = tape_.memory.trace.events.size();
     run();
     keep(segment(step.action, step.chunk, step.micro_batch), begin);
   }
   /// What follows the last step: variables of the loop die.
   template <typename Run>
   void record_end(Run run) {
-    const std::size_t begin = tape_.trace.events.size();
+    const std::size_t begin = tape_.memory.trace.events.size();
     run();
     keep(end_, begin);
   }

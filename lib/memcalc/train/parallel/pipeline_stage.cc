@@ -20,7 +20,7 @@ constexpr Operator kZeros{"aten::zeros"}, kTensor{"aten::tensor"};
 constexpr Operator kOnesLike{"aten::ones_like"}, kSend{"c10d::send"}, kMerge{"aten::cat"}, kDivide{"aten::div_"};
 
 void tell_of_send(Tape& tape, const Tensor& sent) {
-  tape.collective(kSend, Collective::kSend, sent.dtype(), sent.bytes(), 2);
+  tape.kernels.collective(kSend, Collective::kSend, sent.dtype(), sent.bytes(), 2);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ std::array<Tensor, 2> PipelineStageRun::greet_neighbours() const {
 
 void PipelineStageRun::prepare_forward(std::int64_t micro_batches) {
   {
-    const NoGrad no_grad(tape_);
+    const NoGrad no_grad(tape_.modes);
     const std::int64_t length = run_.sequence_length / run_.parallel.context;
     Tensor sample =
         modules_.embeds ? tape_.empty({run_.batch_size, length}, DType::kInt64, kZerosLike) : boundary(kZerosLike);
@@ -101,9 +101,9 @@ void PipelineStageRun::prepare_backward() {
 
 void PipelineStageRun::forward(std::size_t m, const PipelineBatch& batch) {
   await_parameters();
-  tape_.phase = Phase::kForward;
+  tape_.moment.phase = Phase::kForward;
   const ForwardPass pass(tape_, run_);
-  if (!modules_.embeds) tape_.require_gradient(inputs_[m]);
+  if (!modules_.embeds) tape_.autograd.require_gradient(inputs_[m]);
   Tensor output = call(modules_.embeds ? micro_batch(batch.ids, m) : inputs_[m]);
   if (modules_.predicts) {
     losses_[m] = cross_entropy(view(output, {-1, output.size(-1)}), view(micro_batch(batch.labels, m), {-1}));
@@ -118,13 +118,13 @@ void PipelineStageRun::forward(std::size_t m, const PipelineBatch& batch) {
 
 void PipelineStageRun::backward(std::size_t m) {
   await_parameters();
-  tape_.phase = Phase::kBackward;
+  tape_.moment.phase = Phase::kBackward;
   if (wrapper_ && m + 1 == outputs_.size()) wrapper_->before_last_backward();
   Tensor output = std::move(outputs_[m]);
   if (modules_.predicts) {
     backward_from(losses_[m]);
   } else {
-    tape_.backward(output, output_gradients_[m]);
+    tape_.autograd.backward(output, output_gradients_[m]);
   }
   if (!modules_.embeds) send_gradient(m, std::move(inputs_[m].impl()->grad));
 }
@@ -141,12 +141,12 @@ void PipelineStageRun::send_gradient(std::size_t m, Tensor gradient) {
 void PipelineStageRun::backward_input(std::size_t m) {
   await_parameters();
   if (modules_.embeds) return;
-  tape_.phase = Phase::kBackward;
+  tape_.moment.phase = Phase::kBackward;
   Tensor output = std::move(outputs_[m]);
   const Tensor& root = modules_.predicts ? losses_[m] : output;
   const Tensor gradient = modules_.predicts ? tape_.empty(root.shape(), root.dtype(), kOnesLike) : output_gradients_[m];
-  deferred_[m] = tape_.backward_input(root, gradient, inputs_[m], own_weights());
-  tape_.forget_history(root);
+  deferred_[m] = tape_.autograd.backward_input(root, gradient, inputs_[m], own_weights());
+  tape_.autograd.forget_history(root);
   if (!modules_.predicts) waiting_outputs_[m] = std::move(output);  // backward_state
   const Tensor& sent = inputs_[m].impl()->grad;                     // it stays there until the step is over
   if (previous_ != nullptr) {
@@ -159,8 +159,8 @@ void PipelineStageRun::backward_input(std::size_t m) {
 void PipelineStageRun::backward_weight(std::size_t m) {
   if (modules_.embeds) return backward(m);
   await_parameters();
-  tape_.phase = Phase::kBackward;
-  tape_.backward_weights(deferred_[m]);
+  tape_.moment.phase = Phase::kBackward;
+  tape_.autograd.backward_weights(deferred_[m]);
   waiting_outputs_[m].reset();
 }
 
@@ -183,8 +183,8 @@ void PipelineStageRun::reduce_gradients() {
   if (wrapper_) wrapper_->reduce_gradients();
   for (const Parameter& each : model_->parameters) {  // scale_grads
     const Bytes bytes = each.tensor.bytes();
-    tape_.kernel(kDivide, OperatorClass::kElementwise, each.tensor.dtype(), static_cast<double>(each.tensor.elements()),
-                 2.0 * static_cast<double>(bytes));
+    tape_.kernels.add(kDivide, OperatorClass::kElementwise, each.tensor.dtype(),
+                      static_cast<double>(each.tensor.elements()), 2.0 * static_cast<double>(bytes));
   }
 }
 
@@ -193,7 +193,7 @@ void PipelineStageRun::after_step() {
 }
 
 void PipelineStageRun::finish() {
-  tape_.phase = Phase::kDelete;
+  tape_.moment.phase = Phase::kDelete;
   sent_gradient_.reset();
   if (output_chunks_.empty()) return;
   Shape shape = output_chunks_.front().shape();

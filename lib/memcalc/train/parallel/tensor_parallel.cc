@@ -133,7 +133,7 @@ void split_whole_model(Tape& tape, Model& model, const Parallel& parallel) {
     const std::string_view name = each.name;
     if (each.is_embedding) {
       keep_shards(tape, {{&each.tensor, 0}}, parallel.tensor);
-      tape.accept_whole_gradient(each.tensor);
+      tape.autograd.accept_whole_gradient(each.tensor);
     } else if (name.ends_with("norm.weight")) {
       each.tensor.impl()->has_partial_gradient = true;
     } else if (name == "lm_head.weight") {
@@ -146,8 +146,7 @@ void split_whole_model(Tape& tape, Model& model, const Parallel& parallel) {
     layer->sequence = is_head ? SequencePlan::kHead : SequencePlan::kLayer;
     if (is_head) layer->split = LinearSplit::kColumns;
   }
-  tape.split_sequence_ranks = parallel.tensor;
-  tape.loss_parallel = parallel.torch().loss_parallel;
+  tape.modes.sequence_split = {.ranks = parallel.tensor, .loss_parallel = parallel.torch().loss_parallel};
 }
 
 }  // namespace

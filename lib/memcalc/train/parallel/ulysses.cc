@@ -19,7 +19,7 @@ constexpr Operator kNode{"deepspeed_sp_compute_lossBackward"};
 void gather(Tape& tape, DType dtype, std::int64_t ranks, std::vector<Tensor>& gathered) {
   for (std::int64_t i = 0; i < ranks; ++i) gathered.push_back(scalar(tape, dtype, kEmptyLike));
   const Tensor flat = tape.empty({ranks}, dtype, kGather, Category::kCommunication);
-  tape.collective(kGather, Collective::kAllGather, dtype, flat.bytes(), ranks);
+  tape.kernels.collective(kGather, Collective::kAllGather, dtype, flat.bytes(), ranks);
 }
 
 // Of total / tokens.clamp(min=1), sum, multiplication, where, stack and the all-gather, whose backward is a
@@ -44,7 +44,7 @@ void loss_backward(BackwardCall& call) {
   Tensor gradient = scalar(tape, dtype, kEmptyLike);
   {
     const Tensor flat = tape.empty({ranks}, dtype, kScatter, Category::kCommunication);
-    tape.collective(kScatter, Collective::kReduceScatter, dtype, flat.bytes(), ranks);
+    tape.kernels.collective(kScatter, Collective::kReduceScatter, dtype, flat.bytes(), ranks);
   }
   call.set(0, std::move(gradient));
 }
@@ -53,7 +53,7 @@ void loss_backward(BackwardCall& call) {
 Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::int64_t ranks) {
   Tape& tape = loss.tape();
   const Tensor* const inputs[] = {&loss};
-  Node* node = tape.record(kNode, loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(kNode, loss_backward, inputs, 1);
   if (node != nullptr) node->attributes[0] = ranks;
   std::vector<Tensor> losses, tokens;
   gather(tape, loss.dtype(), ranks, losses);
@@ -79,10 +79,10 @@ Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::in
   Tensor total_tokens = scalar(tape, DType::kInt64, kSum);
   Tensor divisor = scalar(tape, DType::kInt64, kClamp);
   if (node != nullptr) {
-    for (const Tensor* each : {&mask, &tokens_stacked, &divisor}) tape.save(*node, *each);
+    for (const Tensor* each : {&mask, &tokens_stacked, &divisor}) tape.autograd.save(*node, *each);
   }
   Tensor result = scalar(tape, loss.dtype(), kDiv);
-  tape.set_history(node, result);
+  tape.autograd.set_history(node, result);
   for (Tensor& each : losses) each.reset();
   good_tokens.reset();
   for (Tensor& each : tokens) each.reset();
@@ -94,7 +94,7 @@ Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::in
 
 Ulysses::Ulysses(Tape& tape, const RunSpec& run, std::int64_t rank, std::unique_ptr<ParallelWrapper> engine)
     : ParallelWrapper(tape, run, rank), engine_(std::move(engine)) {
-  tape.sequence_ranks = run.parallel.context;
+  tape.modes.ulysses = {.ranks = run.parallel.context};
 }
 
 void Ulysses::wrap(Model& model) {

@@ -67,8 +67,8 @@ ParameterGroup Zero1::optimizer_parameters(const Model& /*model*/) const { retur
 // _sync_params: each parameter in place, from the rank that updated it.
 void Zero1::after_step() {
   Ddp::after_step();
-  tape.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32), broadcast_bytes_,
-                  sharing_ranks(run.parallel));
+  tape.kernels.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32),
+                          broadcast_bytes_, sharing_ranks(run.parallel));
 }
 
 }  // namespace memcalc
