@@ -73,6 +73,7 @@ struct ModelOutput {
   EncoderDecoderCache past_key_values;  // empty where generate() owns the cache
   Tensor encoder_last_hidden_state;     // encoder-decoders
   std::vector<Tensor> others;           // of a program: what else it returns
+  std::size_t cached = 0;               // the last of these are a cache's
 
   ModelOutput() = default;
   ModelOutput(ModelOutput&&) = default;
@@ -92,6 +93,7 @@ struct ModelInput {
   std::string name;
   Shape shape;
   DType dtype = DType::kInt64;
+  Tensor Batch::*member = nullptr;  // null: one of Batch::others
 };
 
 class Model {

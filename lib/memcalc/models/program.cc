@@ -1,5 +1,6 @@
 // A recorded program (spec/program.h, docs/programs.md) as a model: its calls are made on the operator table, its
-// variables die where Python's did, its layers are those that checkpointing, FSDP and others wrap.
+// variables die where Python's did, its layers are those that checkpointing, FSDP and others wrap, its linear layers
+// and embeddings the modules that fine-tuning changes.
 #include "memcalc/spec/program.h"
 
 #include <fmt/core.h>
@@ -9,11 +10,11 @@
 #include <utility>
 #include <variant>
 
-#include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/program_binding.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
-#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 
 namespace memcalc {
@@ -21,167 +22,31 @@ namespace {
 
 using Kind = BoundArgument::Kind;
 
-/// What of a run decides the numbers and types in a program.
-struct Binding {
-  SymbolValues sizes;
-  DType weights = DType::kFloat32;
-  DType compute = DType::kFloat32;
-
-  [[nodiscard]] DType dtype(std::string_view name) const {
-    if (name == "weights") return weights;
-    if (name == "compute") return compute;
-    for (const DType each : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt64,
-                             DType::kInt32, DType::kUInt8, DType::kBool, DType::kComplex64}) {
-      if (name_of(each) == name) return each;
-    }
-    if (name == "int16" || name == "int8") return DType::kUInt8;
-    throw Error(ErrorCode::kUnsupported, fmt::format("the program has tensors of {}, which is not modelled", name));
-  }
-
-  [[nodiscard]] std::int64_t size(const ProgramArgument& size) const {
-    return size.kind == ProgramArgument::Kind::kSymbolic ? sizes.evaluate(size.text) : size.integer;
-  }
-
-  [[nodiscard]] Shape shape(const ProgramTensor& tensor) const {
-    Shape shape;
-    for (const ProgramArgument& each : tensor.shape) {
-      if (shape.rank == kMaxDims) {
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("{}: more than {} dimensions are not modelled", tensor.name, kMaxDims));
-      }
-      shape.dims[static_cast<std::size_t>(shape.rank++)] = size(each);
-    }
-    return shape;
-  }
-
-  [[nodiscard]] BoundArgument bound(const ProgramArgument& argument) const {
-    using From = ProgramArgument::Kind;
-    BoundArgument result;
-    result.integer = argument.integer;
-    result.number = argument.number;
-    switch (argument.kind) {
-      case From::kNone: break;
-      case From::kBool: result.kind = Kind::kBool; break;
-      case From::kInteger: result.kind = Kind::kInteger; break;
-      case From::kNumber: result.kind = Kind::kNumber; break;
-      case From::kText:
-        result.kind = Kind::kText;
-        result.text = argument.text;
-        break;
-      case From::kDType:
-        result.kind = Kind::kDType;
-        result.integer = static_cast<std::int64_t>(dtype(argument.text));
-        break;
-      case From::kSymbolic:
-        result.kind = Kind::kInteger;
-        result.integer = sizes.evaluate(argument.text);
-        result.number = static_cast<double>(result.integer);
-        break;
-      case From::kValue: result.kind = Kind::kValue; break;
-      case From::kParameter: result.kind = Kind::kParameter; break;
-      case From::kSlice: result.kind = Kind::kSlice; break;
-      case From::kEllipsis: result.kind = Kind::kEllipsis; break;
-      case From::kList: result.kind = Kind::kList; break;
-      case From::kObject: result.kind = Kind::kText; break;
-    }
-    for (const ProgramArgument& item : argument.items) result.items.push_back(bound(item));
-    return result;
-  }
-};
-
-struct BoundCall {
-  const OperatorRow* row = nullptr;
-  std::vector<BoundArgument> slots;
-  const std::vector<std::int32_t>* results = nullptr;
-  bool is_linear = false;  // of a module that fine-tuning may change
-};
-
-struct BoundLayers {
-  const ProgramLayers* layers = nullptr;
-  std::vector<BoundArgument> arguments;  // tensors, by position and then by keyword
-  std::size_t positional = 0;            // of these
-};
-
-using BoundInstruction = std::variant<BoundCall, const ProgramDrop*, BoundLayers, const ProgramRegion*>;
+/// Modules that are called as a whole: fine-tuning and hooks may change what they do.
+using LeafModule = std::variant<Linear, Conv1D, Embedding>;
 
 struct BoundFunction {
   const ProgramFunction* function = nullptr;
   std::vector<BoundInstruction> body;
 };
 
-/// A function as the function of one module: with the module's parameters, and the layers that it calls.
+/// A module that holds parameters itself, for the hooks around it.
+struct HeldParameters {
+  std::vector<Tensor> tensors;
+};
+
+struct ModulePlace {
+  const LeafModule* leaf = nullptr;
+  const HeldParameters* held = nullptr;  // null: it holds none
+};
+
+/// A function as the function of one module: with the module's parameters, and the functions that it calls.
 struct Instance {
   const BoundFunction* bound = nullptr;
   std::vector<Tensor> parameters;
-  std::vector<std::shared_ptr<FineTunedLinear>> linears;  // by parameter: that whose weight it is
-  std::vector<std::vector<Instance>> layers;              // of each BoundLayers, in order
-};
-
-/// The places of a signature: "input *size dtype".
-class Signature {
- public:
-  explicit Signature(std::string_view text) {
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find(' '), text.size());
-      std::string_view name = text.substr(0, end);
-      if (name.starts_with('*')) {
-        variadic_ = static_cast<int>(names_.size());
-        name.remove_prefix(1);
-      }
-      names_.push_back(name);
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
-  }
-
-  [[nodiscard]] std::vector<BoundArgument> placed(const ProgramCall& call, const Binding& binding) const {
-    std::vector<BoundArgument> slots(names_.size());
-    for (std::size_t i = 0; i < call.positional.size(); ++i) {
-      BoundArgument argument = binding.bound(call.positional[i]);
-      const auto place = static_cast<int>(i);
-      if (variadic_ >= 0 && place >= variadic_) {
-        BoundArgument& all = slots[static_cast<std::size_t>(variadic_)];
-        const bool last_list = place == variadic_ && argument.kind == Kind::kList;
-        if (last_list) {
-          all = std::move(argument);
-        } else if (all.kind == Kind::kList) {
-          all.items.push_back(std::move(argument));
-        } else {
-          all.kind = Kind::kList;
-          all.items.push_back(std::move(argument));
-        }
-        continue;
-      }
-      if (i >= slots.size()) throw refusal_of(call, fmt::format("{} arguments", call.positional.size()));
-      slots[i] = std::move(argument);
-    }
-    for (const auto& [keyword, argument] : call.keywords) {
-      const auto found = std::find(names_.begin(), names_.end(), canonical(keyword));
-      if (found == names_.end()) {
-        if (argument.kind == ProgramArgument::Kind::kNone) continue;
-        throw refusal_of(call, fmt::format("the argument {}", keyword));
-      }
-      slots[static_cast<std::size_t>(found - names_.begin())] = binding.bound(argument);
-    }
-    return slots;
-  }
-
- private:
-  static Error refusal_of(const ProgramCall& call, const std::string& what) {
-    return {ErrorCode::kUnsupported,
-            fmt::format("the program calls {} with {}, which is not modelled", call.function, what)};
-  }
-  /// numpy's names for the same.
-  [[nodiscard]] std::string_view canonical(std::string_view keyword) const {
-    const bool known = std::find(names_.begin(), names_.end(), keyword) != names_.end();
-    if (known) return keyword;
-    if (keyword == "axis") return "dim";
-    if (keyword == "keepdims") return "keepdim";
-    if (keyword == "self" || keyword == "x") return "input";
-    return keyword;
-  }
-
-  std::vector<std::string_view> names_;
-  int variadic_ = -1;
+  std::vector<std::vector<Instance>> layers;  // of each BoundLayers, by its number
+  std::vector<ModulePlace> modules;           // of each BoundModule, by its number
+  std::vector<Instance> customs;              // of each BoundCustom, by its number
 };
 
 /// The variables of one call of a function. A recomputation that stops in its middle leaves them to die from the last
@@ -246,6 +111,50 @@ class Regions {
   std::vector<Open> open_;
 };
 
+/// A module that has begun and not ended, where something hooks modules.
+struct OpenModule {
+  const BoundModule* module = nullptr;
+  const HeldParameters* held = nullptr;
+  Tensor input;  // as its caller has it
+};
+
+void begin_module(const BoundModule& module, const ModulePlace& place, ModuleHooks& hooks, std::vector<Tensor>& values,
+                  std::vector<OpenModule>& open) {
+  OpenModule& begun = open.emplace_back(OpenModule{&module, nullptr, {}});
+  if (place.held == nullptr || module.input < 0 || module.output < 0) return;
+  Tensor& input = values[static_cast<std::size_t>(module.input)];
+  if (!input.defined()) return;
+  begun.held = place.held;
+  begun.input = input;
+  std::vector<const Tensor*> parameters;
+  for (const Tensor& each : place.held->tensors) parameters.push_back(&each);
+  input = hooks.before_module(place.held, parameters, begun.input);
+}
+
+void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
+  OpenModule ended = std::move(open.back());
+  open.pop_back();
+  if (ended.held == nullptr) return;
+  const Tensor& output = values[static_cast<std::size_t>(ended.module->output)];
+  if (output.defined()) output.tape().modes.module_hooks->after_module(ended.held, output);
+  const std::vector<std::int32_t>& dead = ended.module->also_dead;
+  const bool died = std::find(dead.begin(), dead.end(), ended.module->input) != dead.end();
+  if (!died) values[static_cast<std::size_t>(ended.module->input)] = std::move(ended.input);
+}
+
+struct KnownInput {
+  std::string_view name;
+  Tensor Batch::*member;
+};
+
+/// Inputs that every loop knows.
+constexpr KnownInput kKnownInputs[] = {{"input_ids", &Batch::input_ids},
+                                       {"labels", &Batch::labels},
+                                       {"attention_mask", &Batch::attention_mask},
+                                       {"pixel_values", &Batch::pixel_values},
+                                       {"input_features", &Batch::input_features}};
+constexpr std::string_view kNumberOfItems = "num_items_in_batch";
+
 class ProgramModel : public Model {
  public:
   ProgramModel(std::shared_ptr<const Program> program, const RunSpec& run, ModuleBuilder& b);
@@ -253,28 +162,61 @@ class ProgramModel : public Model {
 
  private:
   void bind_sizes();
+  void bind_dtypes();
   void choose_forward();
   void make_parameters(ModuleBuilder& b);
+  void make_leaf(ModuleBuilder& b, const std::string& path, std::string_view type, std::size_t& i);
+  void find_held_parameters();
+  void make_tied_heads();
+  void find_inputs();
   [[nodiscard]] const BoundFunction& bound(std::int32_t function);
-  [[nodiscard]] BoundCall bound(const ProgramCall& call, const ProgramFunction& function) const;
   [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);
-  [[nodiscard]] Tensor find_tensor(const std::string& path, const std::string& name, std::string& full) const;
-  void run_body(const Instance& instance, std::vector<Tensor>& values) const;
-  void run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values) const;
+  void add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made);
+  [[nodiscard]] ModulePlace module_place(const BoundModule& module, const std::string& path) const;
+  [[nodiscard]] Tensor find_tensor(const std::string& path, const std::string& name) const;
+  void run_body(const Instance& instance, const std::vector<BoundInstruction>& body, std::vector<Tensor>& values,
+                std::int64_t in_run = 0) const;
+  void run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
+                std::int64_t in_run) const;
   void run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
+                  std::vector<Tensor>& values) const;
+  void run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const;
+  void run_custom(const Instance& caller, const BoundCustom& call, const Instance& called,
                   std::vector<Tensor>& values) const;
 
   std::shared_ptr<const Program> program_;
   RunSpec run_;
   Tape& tape_;
   Binding binding_;
+  bool autocasts_ = false;
   const ProgramForward* forward_ = nullptr;
-  std::unordered_map<std::string, Tensor> tensors_;  // parameters, buffers and constants by name
-  std::unordered_map<std::string, std::shared_ptr<FineTunedLinear>> linears_;  // by the name of their weight
+  std::unordered_map<std::string, Tensor> tensors_;       // parameters, buffers and constants by name
+  std::unordered_map<std::string, LeafModule> leaves_;    // by path
+  std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
   std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
   Instance main_;
-  std::vector<std::size_t> inputs_;  // places in the batch, in the order of the function's keywords
+  std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
 };
+
+bool has(const ProgramForward& forward, std::string_view input) {
+  return std::find(forward.inputs.begin(), forward.inputs.end(), input) != forward.inputs.end();
+}
+
+/// Whether the Trainer passes the module how many labels a batch has (Trainer.model_accepts_loss_kwargs).
+bool takes_number_of_items(const Program& program) {
+  return std::any_of(program.forwards.begin(), program.forwards.end(),
+                     [](const ProgramForward& each) { return has(each, kNumberOfItems); });
+}
+
+std::string module_of(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::string() : name.substr(0, dot);
+}
+
+/// `name` seen from the module `path`; "/" begins one from the root.
+std::string full_name(const std::string& path, const std::string& name) {
+  return name.starts_with('/') ? name.substr(1) : path.empty() ? name : path + "." + name;
+}
 
 void ProgramModel::bind_sizes() {
   const auto given = [&](const ProgramSymbol& symbol) {
@@ -299,20 +241,37 @@ void ProgramModel::bind_sizes() {
   }
 }
 
+/// The types in which the parameters are when the forward pass runs, and which it computes in.
+void ProgramModel::bind_dtypes() {
+  // prepare_model_for_kbit_training: what is not quantised becomes float32, and so what runs between the products.
+  if (run_.fine_tuning.prepares_for_kbit) binding_.weights = DType::kFloat32;
+  binding_.compute = binding_.weights;
+  if (!is_autocast(run_.precision)) return;
+  const DType half = run_.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16;
+  // In the Trainer FSDP2's policy casts the parameters, and DeepSpeed has cast them itself: no region of autocast.
+  const bool casts_parameters =
+      run_.parallel.data_parallel == DataParallel::kFsdp2 || run_.parallel.framework() == Framework::kDeepSpeed;
+  autocasts_ = !(run_.uses_trainer() && casts_parameters);
+  binding_.compute = half;
+  if (!autocasts_) binding_.weights = half;
+}
+
 void ProgramModel::choose_forward() {
-  const std::string_view precision = is_autocast(run_.precision)           ? "autocast"
+  const std::string_view precision = autocasts_                            ? "autocast"
                                      : binding_.weights == DType::kFloat32 ? "float32"
                                                                            : "bfloat16";
+  const bool counts = run_.uses_trainer() && takes_number_of_items(*program_);
+  const bool masked = run_.padding || std::any_of(program_->forwards.begin(), program_->forwards.end(),
+                                                  [](const auto& each) { return !has(each, "attention_mask"); });
+  const bool needs_labels = std::none_of(program_->forwards.begin(), program_->forwards.end(),
+                                         [](const auto& each) { return !each.training && !has(each, "labels"); });
   const auto fits = [&](const ProgramForward& each, bool caches) {
     if (each.training != run_.trains()) return false;
     if (each.cache && *each.cache != caches) return false;
-    const auto has = [&](std::string_view name) {
-      return std::find(each.inputs.begin(), each.inputs.end(), name) != each.inputs.end();
-    };
-    const bool masks = std::any_of(program_->inputs.begin(), program_->inputs.end(),
-                                   [](const ProgramTensor& input) { return input.name == "attention_mask"; });
-    if (masks && has("attention_mask") != run_.padding) return false;
-    if (!run_.trains() && has("labels")) return false;
+    // Encoder-decoders take their decoder's input from the labels.
+    if (!run_.trains() && has(each, "labels") && !needs_labels) return false;
+    if (has(each, kNumberOfItems) != counts) return false;
+    if (masked && has(each, "attention_mask") != run_.padding) return false;
     return each.precisions.empty() ||
            std::find(each.precisions.begin(), each.precisions.end(), precision) != each.precisions.end();
   };
@@ -323,165 +282,216 @@ void ProgramModel::choose_forward() {
   }
   if (forward_ == nullptr) {
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} was not recorded in {} mode{} in {}", program_->name, run_.trains() ? "train" : "eval",
-                            run_.padding ? " with a mask" : "", precision));
+                fmt::format("{} was not recorded in {} mode{}{} in {} (memcalc.record, variants)", program_->name,
+                            run_.trains() ? "train" : "eval", run_.padding ? " with a mask" : "",
+                            counts ? " with the Trainer's num_items_in_batch" : "", precision));
+  }
+}
+
+/// nn.Linear, nn.Embedding, transformers' Conv1D: `i` is the place of its weight among the parameters, then of its
+/// last.
+void ProgramModel::make_leaf(ModuleBuilder& b, const std::string& path, std::string_view type, std::size_t& i) {
+  const std::vector<ProgramTensor>& all = program_->parameters;
+  const std::string& name = all[i].name;
+  const Shape shape = binding_.shape(all[i].shape, name);
+  const bool has_bias = i + 1 < all.size() && all[i + 1].name == path + ".bias" && !all[i + 1].frozen;
+  if (type == "Embedding") {
+    Embedding made(b, path, shape[0], shape[1]);
+    tensors_[name] = made.weight;
+    leaves_.emplace(path, std::move(made));
+    return;
+  }
+  const auto remember = [&](auto made) {
+    tensors_[name] = made.weight;
+    if (has_bias) tensors_[all[++i].name] = made.bias;
+    leaves_.emplace(path, std::move(made));
+  };
+  if (type == "Conv1D") {
+    remember(Conv1D(b, path, shape[0], shape[1]));
+  } else {
+    remember(Linear(b, path, shape[1], shape[0], has_bias));
   }
 }
 
 void ProgramModel::make_parameters(ModuleBuilder& b) {
   std::unordered_map<std::string_view, std::string_view> types;
   for (const auto& [path, type] : program_->modules) types.emplace(path, type);
-  const auto module_of = [](const std::string& name) {
-    const std::size_t dot = name.rfind('.');
-    return dot == std::string::npos ? std::string() : name.substr(0, dot);
-  };
   const std::vector<ProgramTensor>& all = program_->parameters;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string& name = all[i].name;
-    const Shape shape = binding_.shape(all[i]);
+    const Shape shape = binding_.shape(all[i].shape, name);
     const std::string path = module_of(name);
-    const auto type = types.find(path);
-    const bool is_norm = type != types.end() && type->second.find("Norm") != std::string_view::npos;
-    const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
+    const auto found = types.find(path);
+    const std::string_view type = found == types.end() ? std::string_view() : found->second;
     const DType dtype = std::exchange(b.dtype, binding_.dtype(all[i].dtype));
-    tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
-    b.dtype = dtype;
-    if (type == types.end()) continue;
-    if (type->second == "Embedding") b.parameters.back().is_embedding = true;
-    if (type->second != "Linear" || shape.rank != 2) continue;
     const bool has_bias = i + 1 < all.size() && all[i + 1].name == path + ".bias";
-    if (has_bias) {
-      ++i;
-      tensors_[all[i].name] = b.parameter(all[i].name, binding_.shape(all[i]), false);
+    const bool is_leaf = (type == "Linear" || type == "Embedding" || (type == "Conv1D" && has_bias)) &&
+                         shape.rank == 2 && name.ends_with(".weight") && !all[i].frozen;
+    if (is_leaf) {
+      make_leaf(b, path, type, i);
+    } else {
+      const bool is_norm = type.find("Norm") != std::string_view::npos;
+      const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
+      tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
+      if (type == "Embedding") b.parameters.back().is_embedding = true;
     }
-    linears_[name] = b.remember_linear(path, shape[1], shape[0], has_bias ? 2 : 1);
+    b.dtype = dtype;
   }
   for (const auto& [name, target] : program_->tied) {
     const auto found = tensors_.find(target);
     if (found != tensors_.end()) tensors_[name] = found->second;
   }
+  find_held_parameters();
+  make_tied_heads();
   for (const std::vector<ProgramTensor>* made : {&program_->buffers, &program_->constants}) {
     for (const ProgramTensor& each : *made) {
-      tensors_[each.name] = b.buffer(binding_.shape(each), binding_.dtype(each.dtype));
+      tensors_[each.name] = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
     }
   }
 }
 
-Tensor ProgramModel::find_tensor(const std::string& path, const std::string& name, std::string& full) const {
-  full = name.starts_with('/') ? name.substr(1) : path.empty() ? name : path + "." + name;
+void ProgramModel::find_held_parameters() {
+  for (const ProgramTensor& each : program_->parameters) {
+    held_[module_of(each.name)].tensors.push_back(tensors_.at(each.name));
+  }
+  for (const auto& [name, target] : program_->tied) {
+    const auto found = tensors_.find(name);
+    if (found != tensors_.end()) held_[module_of(name)].tensors.push_back(found->second);
+  }
+}
+
+/// Heads whose weight is another module's, too: nn.Linear, which fine-tuning leaves as they are.
+void ProgramModel::make_tied_heads() {
+  const auto tensor = [&](const std::string& name) {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? Tensor() : found->second;
+  };
+  for (const auto& [path, type] : program_->modules) {
+    if (type != "Linear" || leaves_.contains(path)) continue;
+    Linear head;
+    head.weight = tensor(path + ".weight");
+    head.bias = tensor(path + ".bias");
+    if (head.weight.defined() && head.weight.shape().rank == 2) leaves_.emplace(path, std::move(head));
+  }
+}
+
+Tensor ProgramModel::find_tensor(const std::string& path, const std::string& name) const {
+  const std::string full = full_name(path, name);
   const auto found = tensors_.find(full);
   if (found != tensors_.end()) return found->second;
   throw Error(ErrorCode::kInput, fmt::format("{}: the program names {}, which it does not have", program_->name, full));
-}
-
-BoundCall ProgramModel::bound(const ProgramCall& call, const ProgramFunction& /*function*/) const {
-  BoundCall result;
-  result.row = find_operator(call.function);
-  if (result.row == nullptr) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} calls {}, which the operator table does not have", program_->name, call.function));
-  }
-  if (call.depends_on_values) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} calls {}, whose result's size depends on values", program_->name, call.function));
-  }
-  result.slots = Signature(result.row->signature).placed(call, binding_);
-  result.results = &call.results;
-  result.is_linear = call.function == "linear" && result.slots[1].kind == Kind::kParameter;
-  return result;
 }
 
 const BoundFunction& ProgramModel::bound(std::int32_t function) {
   std::unique_ptr<BoundFunction>& made = functions_[function];
   if (made) return *made;
   made = std::make_unique<BoundFunction>();
-  BoundFunction& result = *made;  // bound() of layers may move what `functions_` holds, not this
-  result.function = &program_->functions[static_cast<std::size_t>(function)];
-  for (const ProgramInstruction& each : result.function->body) {
-    if (const auto* call = std::get_if<ProgramCall>(&each)) {
-      result.body.emplace_back(bound(*call, *result.function));
-    } else if (const auto* drop = std::get_if<ProgramDrop>(&each)) {
-      result.body.emplace_back(drop);
-    } else if (const auto* region = std::get_if<ProgramRegion>(&each)) {
-      result.body.emplace_back(region);
-    } else if (const auto* layers = std::get_if<ProgramLayers>(&each)) {
-      BoundLayers bound_layers{.layers = layers, .arguments = {}};
-      const auto add = [&](const ProgramArgument& argument) {
-        BoundArgument made_argument = binding_.bound(argument);
-        if (RecordedCall::is_tensor(made_argument)) bound_layers.arguments.push_back(std::move(made_argument));
-      };
-      for (const ProgramArgument& argument : layers->positional) add(argument);
-      bound_layers.positional = bound_layers.arguments.size();
-      for (const auto& [keyword, argument] : layers->keywords) add(argument);
-      result.body.emplace_back(std::move(bound_layers));
+  made->function = &program_->functions[static_cast<std::size_t>(function)];
+  made->body = bound_body(made->function->body, binding_, program_->name);
+  return *made;
+}
+
+/// A module of another class that happens to have such a name makes other calls.
+bool is_whole(const BoundModule& module, const LeafModule& leaf) {
+  constexpr std::string_view kCalls[] = {"linear", "addmm", "embedding"};  // as LeafModule
+  return module.input >= 0 && module.output >= 0 && module.main_call == kCalls[leaf.index()];
+}
+
+ModulePlace ProgramModel::module_place(const BoundModule& module, const std::string& path) const {
+  ModulePlace place;
+  std::string whole = full_name(path, module.module->path);
+  const auto held = held_.find(whole);
+  if (held != held_.end()) place.held = &held->second;
+  auto leaf = leaves_.find(whole);
+  if (leaf == leaves_.end() && module.module->type == "Embedding") {  // another name of a shared one
+    const auto same = [&](const auto& names) { return names.first == whole + ".weight"; };
+    const auto tied = std::find_if(program_->tied.begin(), program_->tied.end(), same);
+    if (tied != program_->tied.end()) leaf = leaves_.find(module_of(tied->second));
+  }
+  if (leaf != leaves_.end() && is_whole(module, leaf->second)) place.leaf = &leaf->second;
+  return place;
+}
+
+void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made) {
+  for (const BoundInstruction& each : body) {
+    if (const auto* call = std::get_if<BoundLayers>(&each)) {
+      std::vector<Instance>& layers = made.layers.emplace_back();
+      for (std::int64_t i = 0; i < call->layers->count; ++i) {
+        const std::string layer = path_of_layer(call->layers->path, call->layers->first + i);
+        layers.push_back(instance(call->layers->function, full_name(path, layer)));
+      }
+    } else if (const auto* module = std::get_if<BoundModule>(&each)) {
+      made.modules.push_back(module_place(*module, path));
+    } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
+      made.customs.push_back(instance(custom->custom->function, path));
+    } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
+      add_called((*loop)->body, path, made);
     }
   }
-  return result;
 }
 
 Instance ProgramModel::instance(std::int32_t function, const std::string& path) {
   Instance made;
   made.bound = &bound(function);
-  std::string full;
-  for (const std::string& name : made.bound->function->parameters) {
-    made.parameters.push_back(find_tensor(path, name, full));
-    const auto linear = linears_.find(full);
-    made.linears.push_back(linear == linears_.end() ? nullptr : linear->second);
-  }
-  for (const BoundInstruction& each : made.bound->body) {
-    const auto* call = std::get_if<BoundLayers>(&each);
-    if (call == nullptr) continue;
-    std::vector<Instance>& layers = made.layers.emplace_back();
-    for (std::int64_t i = 0; i < call->layers->count; ++i) {
-      const std::string layer = path_of_layer(call->layers->path, call->layers->first + i);
-      const std::string whole = layer.starts_with('/') ? layer.substr(1) : path.empty() ? layer : path + "." + layer;
-      layers.push_back(instance(call->layers->function, whole));
-    }
-  }
+  for (const std::string& name : made.bound->function->parameters) made.parameters.push_back(find_tensor(path, name));
+  add_called(made.bound->body, path, made);
   return made;
 }
 
-ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec& run, ModuleBuilder& b)
-    : program_(std::move(program)), run_(run), tape_(b.tape) {
-  binding_.weights = b.dtype;
-  binding_.compute = b.dtype;
-  if (run.precision == Precision::kAmpBf16) binding_.compute = DType::kBFloat16;
-  if (run.precision == Precision::kAmpFp16) binding_.compute = DType::kFloat16;
-  bind_sizes();
-  choose_forward();
-  make_parameters(b);
-  // A module that returns one tensor, or nothing that is called a loss: its first output is what backward starts from.
-  if (run.trains() && forward_->loss.empty() && forward_->outputs.empty()) {
-    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns nothing to start backward from");
-  }
-  main_ = instance(forward_->function, "");
+/// Which tensors of a batch the forward pass gets.
+void ProgramModel::find_inputs() {
+  const auto is_passed = [&](const std::string& name) {
+    return std::find(forward_->inputs.begin(), forward_->inputs.end(), name) != forward_->inputs.end();
+  };
   for (const ProgramTensor& input : program_->inputs) {
-    const bool passed =
-        std::find(forward_->inputs.begin(), forward_->inputs.end(), input.name) != forward_->inputs.end();
-    if (passed) inputs.push_back({input.name, binding_.shape(input), binding_.dtype(input.dtype)});
+    if (!is_passed(input.name) || input.name == kNumberOfItems) continue;
+    const auto known = std::find_if(std::begin(kKnownInputs), std::end(kKnownInputs),
+                                    [&](const KnownInput& each) { return each.name == input.name; });
+    const bool is_known = known != std::end(kKnownInputs);
+    DType dtype = binding_.dtype(input.dtype);
+    if (run_.uses_trainer() && is_floating(dtype)) dtype = DType::kFloat32;  // as a dataset has them
+    inputs.push_back({input.name, binding_.shape(input.shape, input.name), dtype, is_known ? known->member : nullptr});
   }
   for (const std::string& keyword : main_.bound->function->keywords) {
+    if (keyword == kNumberOfItems) {
+      inputs_.emplace_back(&Batch::number_of_items, 0);
+      continue;
+    }
     const auto found =
         std::find_if(inputs.begin(), inputs.end(), [&](const ModelInput& each) { return each.name == keyword; });
     if (found == inputs.end()) {
       throw Error(ErrorCode::kInput, fmt::format("{}: there is no input {}", program_->name, keyword));
     }
-    inputs_.push_back(static_cast<std::size_t>(found - inputs.begin()));
+    inputs_.emplace_back(found->member, static_cast<std::size_t>(found - inputs.begin()));
   }
 }
 
-void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values) const {
-  RecordedCall recorded(tape_, call.row->name, call.slots, values, instance.parameters);
-  const FineTunedLinear* linear = nullptr;
-  if (call.is_linear) linear = instance.linears[static_cast<std::size_t>(call.slots[1].integer)].get();
-  if (linear != nullptr) {
-    const Tensor &weight = recorded.tensor(1), &bias = recorded.tensor_or_none(2);
-    recorded.returns(
-        linear->forward(recorded.tensor(0), bias, [&](const Tensor& x) { return memcalc::linear(x, weight, bias); }));
-  } else {
-    if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
-    call.row->run(recorded);
+ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec& run, ModuleBuilder& b)
+    : program_(std::move(program)), run_(run), tape_(b.tape) {
+  binding_.weights = b.dtype;
+  bind_sizes();
+  make_parameters(b);
+  bind_dtypes();
+  choose_forward();
+  // A module that returns one tensor, or nothing that is called a loss: its first output is what backward starts from.
+  if (run.trains() && forward_->loss.empty() && forward_->outputs.empty()) {
+    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns nothing to start backward from");
   }
+  main_ = instance(forward_->function, "");
+  find_inputs();
+  accepts_loss_kwargs = takes_number_of_items(*program_);
+  loss_shifts_labels = run.task == Task::kCausalLm;
+  is_encoder_decoder = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
+}
+
+void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
+                            std::int64_t in_run) const {
+  std::vector<BoundArgument> of_this_run;
+  if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
+  RecordedCall recorded(tape_, call.row->name, of_this_run.empty() ? call.slots : of_this_run, values,
+                        instance.parameters, call.given);
+  if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
+  call.row->run(recorded);
   const std::vector<std::int32_t>& results = *call.results;
   if (recorded.results.size() < results.size()) recorded.refuse("other results");
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -492,28 +502,30 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
 void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
                               std::vector<Tensor>& values) const {
   const std::vector<std::int32_t>& results = call.layers->results;
+  const auto place_of = [&](std::size_t result, std::size_t layer) {
+    const auto shift = call.shifts[result] ? layer * static_cast<std::size_t>(call.own_results) : 0;
+    return static_cast<std::size_t>(results[result]) + shift;
+  };
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     const Instance& instance = layers[layer];
     KeptTensors positional, keywords;
     for (std::size_t i = 0; i < call.arguments.size(); ++i) {
       const BoundArgument& argument = call.arguments[i];
-      auto place = static_cast<std::size_t>(argument.integer);
-      if (i == 0 && layer > 0) place = static_cast<std::size_t>(results[0]) + (layer - 1) * results.size();
-      const Tensor& tensor =
-          argument.kind == Kind::kParameter && !(i == 0 && layer > 0) ? caller.parameters[place] : values[place];
+      const bool of_before = i == 0 && layer > 0;
+      const auto place = of_before ? place_of(0, layer - 1) : static_cast<std::size_t>(argument.integer);
+      const Tensor& tensor = argument.kind == Kind::kParameter && !of_before ? caller.parameters[place] : values[place];
       if (!tensor.defined()) throw Error(ErrorCode::kInput, program_->name + ": a layer is given a tensor that died");
       (i < call.positional ? positional : keywords).push_back(tensor);
     }
     // What the layer makes beside its first result; a second run of it, in backward, makes nothing that is kept.
     const bool has_others = instance.bound->function->results.size() > 1;
     const auto others = has_others ? std::make_shared<std::vector<Tensor>>() : nullptr;
-    const std::size_t first = static_cast<std::size_t>(results[0]) + layer * results.size();
-    values[first] =
+    values[place_of(0, layer)] =
         checkpointed(run_, std::move(positional), keywords, [this, &instance, others](const KeptTensors& kept) {
           const ProgramFunction& function = *instance.bound->function;
           Variables variables(function);
           std::copy(kept.begin(), kept.end(), variables.values().begin());
-          run_body(instance, variables.values());
+          run_body(instance, instance.bound->body, variables.values());
           if (others != nullptr && !tape_.moment.recomputing) {
             for (std::size_t i = 1; i < function.results.size(); ++i) {
               others->push_back(variables.take(function.results[i]));
@@ -522,27 +534,70 @@ void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, c
           return variables.take(function.results[0]);
         });
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
-      values[static_cast<std::size_t>(results[i]) + layer * results.size()] = std::move((*others)[i - 1]);
+      values[place_of(i, layer)] = std::move((*others)[i - 1]);
     }
     if (call.layers->drops && layer + 1 < layers.size()) {
-      const auto before = layer == 0 ? static_cast<std::size_t>(call.arguments[0].integer) : first - results.size();
-      values[before].reset();
+      values[layer == 0 ? static_cast<std::size_t>(call.arguments[0].integer) : place_of(0, layer - 1)].reset();
     }
   }
 }
 
-void ProgramModel::run_body(const Instance& instance, std::vector<Tensor>& values) const {
+void ProgramModel::run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const {
+  for (std::int64_t run = 0; run < loop.count; ++run) {
+    for (const auto& [from, to] : loop.loop->carries) {
+      if (run > 0) values[static_cast<std::size_t>(to)] = std::move(values[static_cast<std::size_t>(from)]);
+    }
+    run_body(instance, loop.body, values, run);
+  }
+}
+
+void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, const Instance& called,
+                              std::vector<Tensor>& values) const {
+  const ProgramFunction& function = *called.bound->function;
+  Variables variables(function);
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    const auto place = static_cast<std::size_t>(call.arguments[i].integer);
+    variables.values()[i] = call.arguments[i].kind == Kind::kParameter ? caller.parameters[place] : values[place];
+  }
+  const NoGrad no_grad(tape_.modes);
+  run_body(called, called.bound->body, variables.values());
+  const std::vector<std::int32_t>& results = call.custom->results;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    values[static_cast<std::size_t>(results[i])] = variables.take(function.results[i]);
+  }
+}
+
+void ProgramModel::run_body(const Instance& instance, const std::vector<BoundInstruction>& body,
+                            std::vector<Tensor>& values, std::int64_t in_run) const {
   Regions regions(tape_);
-  std::size_t layers = 0;
-  for (const BoundInstruction& each : instance.bound->body) {
+  std::vector<OpenModule> open;
+  const auto value = [&](std::int32_t number) -> Tensor& { return values[static_cast<std::size_t>(number)]; };
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const BoundInstruction& each = body[i];
     if (const auto* call = std::get_if<BoundCall>(&each)) {
-      run_call(instance, *call, values);
+      run_call(instance, *call, values, in_run);
     } else if (const auto* drop = std::get_if<const ProgramDrop*>(&each)) {
-      for (const std::int32_t value : (*drop)->values) values[static_cast<std::size_t>(value)].reset();
+      for (const std::int32_t number : (*drop)->values) value(number).reset();
+    } else if (const auto* module = std::get_if<BoundModule>(&each)) {
+      const ModulePlace& place = instance.modules[module->number];
+      if (place.leaf != nullptr && value(module->input).defined()) {
+        value(module->output) = std::visit([&](const auto& leaf) { return leaf(value(module->input)); }, *place.leaf);
+        for (const std::int32_t dead : module->also_dead) value(dead).reset();
+        i = module->end;
+      } else if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
+        begin_module(*module, place, *hooks, values, open);
+      }
+    } else if (std::holds_alternative<BoundModuleEnd>(each)) {
+      if (!open.empty()) end_module(values, open);
     } else if (const auto* region = std::get_if<const ProgramRegion*>(&each)) {
       regions.run(**region, binding_);
+    } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
+      run_loop(instance, **loop, values);
+    } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
+      run_custom(instance, *custom, instance.customs[custom->number], values);
     } else {
-      run_layers(instance, std::get<BoundLayers>(each), instance.layers[layers++], values);
+      const auto& layers = std::get<BoundLayers>(each);
+      run_layers(instance, layers, instance.layers[layers.number], values);
     }
   }
 }
@@ -550,12 +605,15 @@ void ProgramModel::run_body(const Instance& instance, std::vector<Tensor>& value
 ModelOutput ProgramModel::forward(const Batch& batch) {
   Variables variables(*main_.bound->function);
   std::vector<Tensor>& values = variables.values();
-  for (std::size_t i = 0; i < inputs_.size(); ++i) values[i] = batch.others[inputs_[i]];
-  run_body(main_, values);
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const auto& [member, place] = inputs_[i];
+    values[i] = member != nullptr ? batch.*member : batch.others[place];
+  }
+  run_body(main_, main_.bound->body, values);
   ModelOutput output;
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);
-  for (const std::int32_t value : forward_->outputs) {
-    Tensor& tensor = values[static_cast<std::size_t>(value)];
+  for (const std::int32_t number : forward_->outputs) {
+    Tensor& tensor = values[static_cast<std::size_t>(number)];
     if (run_.trains() && !output.loss.defined()) {
       output.loss = std::move(tensor);
     } else if (!output.logits.defined()) {
@@ -564,6 +622,7 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
       output.others.push_back(std::move(tensor));
     }
   }
+  output.cached = std::min(forward_->cached, output.others.size());
   if (run_.trains() && (!output.loss.defined() || output.loss.elements() != 1 || !output.loss.requires_grad())) {
     throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns no loss, a differentiated scalar");
   }

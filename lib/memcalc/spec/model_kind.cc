@@ -1,7 +1,11 @@
 #include "memcalc/spec/model_kind.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <variant>
+
+#include "memcalc/spec/program.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 
@@ -59,6 +63,12 @@ bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpe
 
 bool is_program(const ModelSpec& model) { return std::holds_alternative<ProgramSpec>(model.architecture); }
 
+bool takes_labels(const ModelSpec& model) {
+  if (!is_program(model)) return !is_custom(model);
+  const std::vector<ProgramTensor>& inputs = std::get<ProgramSpec>(model.architecture).program->inputs;
+  return std::any_of(inputs.begin(), inputs.end(), [](const ProgramTensor& input) { return input.name == "labels"; });
+}
+
 bool is_encoder(const ModelSpec& model) {
   return std::holds_alternative<BertSpec>(model.architecture) ||
          std::holds_alternative<DistilBertSpec>(model.architecture);
@@ -79,7 +89,12 @@ bool is_decoder(const ModelSpec& model) {
 }
 
 Task usual_task(const ModelSpec& model) {
-  if (is_custom(model) || is_program(model)) return Task::kCustom;
+  if (is_custom(model)) return Task::kCustom;
+  if (is_program(model)) {
+    const std::string& task = std::get<ProgramSpec>(model.architecture).program->task;
+    const auto found = std::find(kTaskNames.begin(), kTaskNames.end(), task);
+    return found == kTaskNames.end() ? Task::kCustom : static_cast<Task>(found - kTaskNames.begin());
+  }
   if (is_contrastive(model)) return Task::kContrastive;
   if (is_encoder(model)) return Task::kSequenceClassification;
   if (is_speech(model)) return Task::kSpeech;

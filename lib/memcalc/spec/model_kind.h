@@ -31,6 +31,8 @@ namespace memcalc {
 
 /// A recorded program, of whatever module.
 [[nodiscard]] bool is_program(const ModelSpec& model);
+/// Whether its module takes `labels` and returns a loss, as models of transformers do: their Trainer can train it.
+[[nodiscard]] bool takes_labels(const ModelSpec& model);
 
 /// Takes features of sound instead of token ids: Whisper.
 [[nodiscard]] bool is_speech(const ModelSpec& model);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,10 +31,12 @@ struct ProgramArgument {
     kSlice,      // items: start, stop, step
     kEllipsis,
     kList,    // items
+    kRun,     // in a loop: integer + step * the number of the run, from 0
     kObject,  // something else of Python's, which no operator of the table looks at
   };
   Kind kind = Kind::kNone;
   std::int64_t integer = 0;
+  std::int64_t step = 0;
   double number = 0;
   std::string text{};
   std::vector<ProgramArgument> items{};
@@ -41,13 +44,19 @@ struct ProgramArgument {
 
 using ProgramKeywords = std::vector<std::pair<std::string, ProgramArgument>>;
 
+/// A result whose size depends on values: what it was under the policies of the recording.
+struct ProgramResult {
+  std::vector<ProgramArgument> shape;
+  std::string dtype;  // as ProgramArgument::kDType
+};
+
 /// torch.nn.functional.linear(x, weight, bias): `function` is the last part of the name.
 struct ProgramCall {
   std::string function;
   std::vector<ProgramArgument> positional;
   ProgramKeywords keywords;
   std::vector<std::int32_t> results;
-  bool depends_on_values = false;  // the shapes of the results
+  std::vector<ProgramResult> given;  // none: sizes follow from the arguments'
 };
 
 /// Python variables that die, in this order.
@@ -83,13 +92,36 @@ struct ProgramRegion {
   std::string dtype;  // of autocast; empty: its own
 };
 
-using ProgramInstruction = std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion>;
+struct ProgramInstructions;
+
+/// A loop of Python: the instructions `count` times. Before each run but the first, value `first` of a pair becomes its
+/// value `second`, which is dead.
+struct ProgramLoop {
+  ProgramArgument count;
+  std::vector<std::pair<std::int32_t, std::int32_t>> carries;
+  std::shared_ptr<ProgramInstructions> body;
+};
+
+/// A custom autograd.Function that nothing is differentiated through: its forward's function without gradients.
+struct ProgramCustom {
+  std::string name;
+  std::int32_t function = 0;
+  std::vector<ProgramArgument> arguments;
+  std::vector<std::int32_t> results;
+};
+
+using ProgramInstruction =
+    std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion, ProgramLoop, ProgramCustom>;
+
+struct ProgramInstructions {
+  std::vector<ProgramInstruction> items;
+};
 
 struct ProgramFunction {
   std::int32_t inputs = 0;  // values 0 … inputs - 1, by position; those of `keywords` follow
   std::vector<std::string> keywords;
   std::vector<std::string> parameters;  // and buffers, by name relative to the path of the module
-  std::vector<ProgramInstruction> body;
+  ProgramInstructions body;
   std::vector<std::int32_t> results;
   std::int32_t values = 0;  // numbers used
 };
@@ -118,6 +150,7 @@ struct ProgramForward {
   std::int32_t function = 0;
   std::vector<std::int32_t> loss;     // the value of the loss; empty: there is none
   std::vector<std::int32_t> outputs;  // what else the caller is given, in the order in which it dies
+  std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
 struct Program {

@@ -82,6 +82,21 @@ std::int32_t value_number(const Place& place) {
   return static_cast<std::int32_t>(number);
 }
 
+/// A shape: numbers, and expressions in the symbols.
+std::vector<Argument> sizes_in(const Place& place) {
+  std::vector<Argument> sizes;
+  for (std::size_t i = 0; i < place.array().size(); ++i) {
+    const Place size = place.at(i);
+    if (size.kind() == Kind::kInteger) {
+      sizes.push_back({.kind = Argument::Kind::kInteger, .integer = size.integer()});
+    } else {
+      const std::string& text = size.kind() == Kind::kString ? size.text() : size.require("n").text();
+      sizes.push_back({.kind = Argument::Kind::kSymbolic, .text = text});
+    }
+  }
+  return sizes;
+}
+
 /// Reads one function: parameters are numbered in the order in which they are met.
 class FunctionReader {
  public:
@@ -95,7 +110,7 @@ class FunctionReader {
       function_.values += static_cast<std::int32_t>(function_.keywords.size());
     }
     const Place body = place_.require("body");
-    for (std::size_t i = 0; i < body.array().size(); ++i) read_instruction(body.at(i));
+    read_body(body);
     if (const auto results = place_.find("results")) function_.results = values_in(*results);
     return std::move(function_);
   }
@@ -151,6 +166,11 @@ class FunctionReader {
       return {.kind = Argument::Kind::kObject};
     }
     if (key == "slice") return {.kind = Argument::Kind::kSlice, .items = slice(inner)};
+    if (key == "list") return {.kind = Argument::Kind::kList, .items = arguments(inner.array())};
+    if (key == "i") {
+      if (inner.array().size() != 2) throw inner.error("expected a start and a step");
+      return {.kind = Argument::Kind::kRun, .integer = inner.at(0).node().integer, .step = inner.at(1).node().integer};
+    }
     throw place.error(fmt::format("unknown kind of argument {}", key));
   }
 
@@ -175,6 +195,35 @@ class FunctionReader {
     return static_cast<std::int64_t>(names.size()) - 1;
   }
 
+  void read_body(const Place& place) {
+    for (std::size_t i = 0; i < place.array().size(); ++i) read_instruction(place.at(i));
+  }
+
+  /// The instructions of a loop: they number the values and parameters of the function around it.
+  ProgramLoop loop(const Place& place) {
+    if (++depth_ > kMostLoops) throw place.error("too many loops in one another");
+    ProgramLoop loop{.count = argument(place.at(1)), .carries = {}, .body = std::make_shared<ProgramInstructions>()};
+    for (std::size_t i = 0; i < place.at(2).array().size(); ++i) {
+      const std::vector<std::int32_t> pair = values_in(place.at(2).at(i));
+      if (pair.size() != 2) throw place.at(2).at(i).error("expected two values");
+      loop.carries.emplace_back(pair[0], pair[1]);
+    }
+    ProgramInstructions outer = std::exchange(function_.body, {});
+    read_body(place.at(3));
+    *loop.body = std::exchange(function_.body, std::move(outer));
+    --depth_;
+    return loop;
+  }
+
+  static std::vector<ProgramResult> given_results(const Place& place) {
+    std::vector<ProgramResult> results;
+    for (std::size_t i = 0; i < place.array().size(); ++i) {
+      if (place.at(i).array().size() != 2) throw place.at(i).error("expected a shape and a dtype");
+      results.push_back({sizes_in(place.at(i).at(0)), dtype_name(place.at(i).at(1))});
+    }
+    return results;
+  }
+
   static std::string dtype_name(const Place& place) {
     return place.kind() == Kind::kObject ? place.require("d").text() : place.text();
   }
@@ -188,18 +237,19 @@ class FunctionReader {
     if (word == "call") {
       need(5);
       const std::string& name = place.at(1).text();
-      function_.body.emplace_back(ProgramCall{name.substr(name.rfind('.') + 1), arguments(place.at(2).array()),
-                                              keywords(place.at(3)), values_in(place.at(4)), place.size() > 5});
+      function_.body.items.emplace_back(ProgramCall{
+          name.substr(name.rfind('.') + 1), arguments(place.at(2).array()), keywords(place.at(3)),
+          values_in(place.at(4)), place.size() > 5 ? given_results(place.at(5)) : std::vector<ProgramResult>()});
     } else if (word == "drop") {
       need(2);
-      function_.body.emplace_back(ProgramDrop{values_in(place.at(1))});
+      function_.body.items.emplace_back(ProgramDrop{values_in(place.at(1))});
     } else if (word == "layer") {
       need(6);
-      function_.body.emplace_back(ProgramLayers{.function = value_number(place.at(1)),
-                                                .path = place.at(2).text(),
-                                                .positional = arguments(place.at(3)),
-                                                .keywords = keywords(place.at(4)),
-                                                .results = values_in(place.at(5))});
+      function_.body.items.emplace_back(ProgramLayers{.function = value_number(place.at(1)),
+                                                      .path = place.at(2).text(),
+                                                      .positional = arguments(place.at(3)),
+                                                      .keywords = keywords(place.at(4)),
+                                                      .results = values_in(place.at(5))});
     } else if (word == "layers") {
       need(8);
       ProgramLayers layers{value_number(place.at(1)), place.at(2).text(),
@@ -211,51 +261,54 @@ class FunctionReader {
         if (last >= kMostValues) throw place.error("a value's number is too large");
         function_.values = std::max(function_.values, static_cast<std::int32_t>(last) + 1);
       }
-      function_.body.emplace_back(std::move(layers));
+      function_.body.items.emplace_back(std::move(layers));
     } else if (word == "enter") {
       need(3);
-      function_.body.emplace_back(ProgramModule{place.at(1).text(), place.at(2).text()});
+      function_.body.items.emplace_back(ProgramModule{place.at(1).text(), place.at(2).text()});
     } else if (word == "leave") {
-      function_.body.emplace_back(ProgramModule{});
+      function_.body.items.emplace_back(ProgramModule{});
     } else if (word == "autocast") {
       need(4);
       const bool on_card = place.at(1).kind() != Kind::kString || place.at(1).text().starts_with("cuda");
       const Place dtype = place.at(3);
       // A region of another device's autocast changes nothing here.
-      function_.body.emplace_back(ProgramRegion{.begins = true,
-                                                .enabled = on_card ? place.at(2).node().boolean : true,
-                                                .dtype = dtype.kind() == Kind::kNull ? "" : dtype_name(dtype)});
+      function_.body.items.emplace_back(ProgramRegion{.begins = true,
+                                                      .enabled = on_card ? place.at(2).node().boolean : true,
+                                                      .dtype = dtype.kind() == Kind::kNull ? "" : dtype_name(dtype)});
     } else if (word == "autocast_end") {
-      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kAutocast, false, false, ""});
+      function_.body.items.emplace_back(ProgramRegion{ProgramRegion::Kind::kAutocast, false, false, ""});
     } else if (word == "grad" || word == "set_grad") {
       need(2);
-      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, true, place.at(1).node().boolean, ""});
+      function_.body.items.emplace_back(
+          ProgramRegion{ProgramRegion::Kind::kGradients, true, place.at(1).node().boolean, ""});
     } else if (word == "grad_end") {
-      function_.body.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, false, false, ""});
+      function_.body.items.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, false, false, ""});
+    } else if (word == "loop") {
+      need(4);
+      ProgramLoop made = loop(place);
+      function_.body.items.emplace_back(std::move(made));
+    } else if (word == "custom" && (place.size() < 6 || !place.at(5).find("backward"))) {
+      need(5);
+      function_.body.items.emplace_back(
+          ProgramCustom{place.at(1).text(), value_number(place.at(2)), arguments(place.at(3)), values_in(place.at(4))});
     } else {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{}: the instruction '{}' of a program is not modelled", shown_path(place.file()), word));
     }
   }
 
+  static constexpr int kMostLoops = 8;
+
   Place place_;
   ProgramFunction function_;
+  int depth_ = 0;
 };
 
 ProgramTensor tensor_of(const Place& place) {
-  ProgramTensor tensor{.name = place.require("name").text(), .shape = {}, .dtype = place.require("dtype").text()};
+  ProgramTensor tensor{.name = place.require("name").text(),
+                       .shape = sizes_in(place.require("shape")),
+                       .dtype = place.require("dtype").text()};
   if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->node().boolean;
-  const Place shape = place.require("shape");
-  for (std::size_t i = 0; i < shape.array().size(); ++i) {
-    const Place size = shape.at(i);
-    if (size.kind() == Kind::kString) {
-      tensor.shape.push_back({.kind = Argument::Kind::kSymbolic, .text = size.text()});
-    } else if (size.kind() == Kind::kObject) {
-      tensor.shape.push_back({.kind = Argument::Kind::kSymbolic, .text = size.require("n").text()});
-    } else {
-      tensor.shape.push_back({.kind = Argument::Kind::kInteger, .integer = size.integer()});
-    }
-  }
   return tensor;
 }
 
@@ -354,7 +407,9 @@ ProgramForward forward_of(const Place& place) {
       std::vector<std::int32_t> values;
       collect(output, values);
       // A cache's list of layers dies from its end.
-      if (output.node().key == "past_key_values") std::reverse(values.begin(), values.end());
+      const bool cache = output.node().key == "past_key_values";
+      if (cache) std::reverse(values.begin(), values.end());
+      forward.cached = cache ? values.size() : 0;
       forward.outputs.insert(forward.outputs.end(), values.begin(), values.end());
     }
   }
@@ -371,6 +426,15 @@ std::string source_of(const Place& place) {
   return text;
 }
 
+/// Those of loops, too.
+template <typename Visit>
+void for_each_instruction(const ProgramInstructions& body, const Visit& visit) {
+  for (const ProgramInstruction& each : body.items) {
+    visit(each);
+    if (const auto* loop = std::get_if<ProgramLoop>(&each)) for_each_instruction(*loop->body, visit);
+  }
+}
+
 /// A function may call later ones only through layers that exist, never itself: execution ends.
 void check_calls(const Program& program, const Place& place) {
   const auto count = static_cast<std::int32_t>(program.functions.size());
@@ -381,9 +445,10 @@ void check_calls(const Program& program, const Place& place) {
     if (seen == 1) throw place.error(fmt::format("function {} calls itself", at));
     if (seen == 2) return;
     seen = 1;
-    for (const ProgramInstruction& each : program.functions[static_cast<std::size_t>(at)].body) {
+    for_each_instruction(program.functions[static_cast<std::size_t>(at)].body, [&](const ProgramInstruction& each) {
       if (const auto* layers = std::get_if<ProgramLayers>(&each)) self(self, layers->function);
-    }
+      if (const auto* custom = std::get_if<ProgramCustom>(&each)) self(self, custom->function);
+    });
     seen = 2;
   };
   for (const ProgramForward& forward : program.forwards) {
@@ -402,22 +467,32 @@ void check_arguments(const Program& program, const Place& place) {
   const auto is_tensor = [](const Argument& argument) {
     return argument.kind == Argument::Kind::kValue || argument.kind == Argument::Kind::kParameter;
   };
-  for (const ProgramFunction& function : program.functions) {
-    for (const ProgramInstruction& each : function.body) {
-      const auto* layers = std::get_if<ProgramLayers>(&each);
-      if (layers == nullptr) continue;
-      const auto at = static_cast<std::size_t>(layers->function);
-      if (at >= program.functions.size()) throw place.error(fmt::format("there is no function {}", at));
-      const ProgramFunction& called = program.functions[at];
-      std::int64_t given = std::count_if(layers->positional.begin(), layers->positional.end(), is_tensor);
-      for (const auto& [keyword, argument] : layers->keywords) given += is_tensor(argument) ? 1 : 0;
-      const bool first = !layers->positional.empty() && is_tensor(layers->positional.front());
-      if (given != called.inputs + std::ssize(called.keywords) || layers->results.empty() || called.results.empty() ||
-          (!first && layers->count > 1) || layers->results.size() > called.results.size()) {
-        throw place.error(fmt::format("layer {} does not fit the function that it calls", layers->path));
+  const auto called_by = [&](std::int32_t at) -> const ProgramFunction& {
+    if (static_cast<std::size_t>(at) >= program.functions.size())
+      throw place.error(fmt::format("there is no function {}", at));
+    return program.functions[static_cast<std::size_t>(at)];
+  };
+  const auto check = [&](const ProgramInstruction& each) {
+    if (const auto* custom = std::get_if<ProgramCustom>(&each)) {
+      const ProgramFunction& called = called_by(custom->function);
+      const std::int64_t given = std::count_if(custom->arguments.begin(), custom->arguments.end(), is_tensor);
+      if (given != std::ssize(custom->arguments) || given != called.inputs + std::ssize(called.keywords) ||
+          custom->results.size() > called.results.size()) {
+        throw place.error(fmt::format("custom function {} does not fit the function that it calls", custom->name));
       }
     }
-  }
+    const auto* layers = std::get_if<ProgramLayers>(&each);
+    if (layers == nullptr) return;
+    const ProgramFunction& called = called_by(layers->function);
+    std::int64_t given = std::count_if(layers->positional.begin(), layers->positional.end(), is_tensor);
+    for (const auto& [keyword, argument] : layers->keywords) given += is_tensor(argument) ? 1 : 0;
+    const bool first = !layers->positional.empty() && is_tensor(layers->positional.front());
+    if (given != called.inputs + std::ssize(called.keywords) || layers->results.empty() || called.results.empty() ||
+        (!first && layers->count > 1) || layers->results.size() > called.results.size()) {
+      throw place.error(fmt::format("layer {} does not fit the function that it calls", layers->path));
+    }
+  };
+  for (const ProgramFunction& function : program.functions) for_each_instruction(function.body, check);
 }
 
 /// Recursive descent over "2*batch*(sequence//16)+1".

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "memcalc/spec/rule_tables.h"
@@ -21,7 +22,13 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-  if (is_custom(model) || is_program(model)) return kLayers;
+  static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
+    std::array<Task, kTaskNames.size()> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
+    return all;
+  }();
+  if (is_program(model)) return std::span(kAll).subspan(static_cast<std::size_t>(usual_task(model)), 1);
+  if (is_custom(model)) return kLayers;
   if (is_vision(model)) return kImages;
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
@@ -144,6 +151,29 @@ constexpr Rule kTorchvision[] = {
      .message = "checkpointing {--checkpointing}: torchvision's models have none",
      .accepted = "--checkpointing none",
      .broken = checkpoints},
+};
+
+constexpr Rule kPrograms[] = {
+    {.id = "program-in-trainer",
+     .options = "--loop --model",
+     .message = "loop trainer: {model} takes no labels and returns no loss, as models of transformers do",
+     .accepted = "--loop bare",
+     .broken = [](const RuleQuestion& q) { return trains(q) && q.run.uses_trainer() && !takes_labels(q.model); }},
+    {.id = "program-split",
+     .options = "--tp --pp --cp --model",
+     .message = "splitting {model}, a recorded program, by --tp, --pp or --cp is not modelled",
+     .accepted = "--parallel ddp, zero1, fsdp, fsdp2, ds-zero1, ds-zero2 or ds-zero3",
+     .broken = [](const RuleQuestion& q) { return q.parallel.tensor * q.parallel.pipeline * q.parallel.context > 1; }},
+    {.id = "program-compiled",
+     .options = "--compile --model",
+     .message = "torch.compile of {model}, a recorded program, is not modelled",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return trains(q) && q.run.compiles(); }},
+    {.id = "program-generates",
+     .options = "--new-tokens --model",
+     .message = "new tokens: generate() of {model}, a recorded program, is not modelled",
+     .accepted = "no --new-tokens",
+     .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->new_tokens > 0; }},
 };
 
 // --- masks and caches
@@ -295,6 +325,9 @@ constexpr RuleGroup kGroups[] = {
     {.title = "Models of layers",
      .concerns = [](const RuleQuestion& q) { return is_custom(q.model); },
      .rules = kLayers},
+    {.title = "Recorded programs",
+     .concerns = [](const RuleQuestion& q) { return is_program(q.model); },
+     .rules = kPrograms},
     {.title = "Images in patches",
      .concerns = [](const RuleQuestion& q) { return is_family<VitSpec>(q) || is_contrastive(q.model); },
      .rules = kImages},

@@ -21,7 +21,7 @@ namespace {
 Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.task) return *options.task;
   if (is_vision(model)) return Task::kImageClassification;
-  if (is_custom(model) || is_program(model)) return Task::kCustom;
+  if (is_custom(model) || is_program(model)) return usual_task(model);
   const Task task = usual_task(model);
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
@@ -111,7 +111,7 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
         "the loop is a plain one, as torchvision's own (--loop trainer: in a module that returns loss and logits)");
     return Loop::kBare;
   }
-  if (task == Task::kCustom) {
+  if (task == Task::kCustom || !takes_labels(model)) {
     assumptions.emplace_back(is_program(model) ? "the loop is a plain one: model(**batch).loss.backward()"
                                                : "the loop is a plain one: a model of layers is a plain torch module");
     return Loop::kBare;

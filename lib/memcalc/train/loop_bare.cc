@@ -42,7 +42,8 @@ Shape with_batch(std::int64_t batch, const Shape& sample) {
 std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   if (!model.inputs.empty()) {
     std::vector<BatchTensor> tensors;
-    for (const ModelInput& input : model.inputs) tensors.push_back({nullptr, input.shape, input.dtype, tensors.size()});
+    for (const ModelInput& input : model.inputs)
+      tensors.push_back({input.member, input.shape, input.dtype, tensors.size()});
     return tensors;
   }
   const Parallel& p = run.parallel;

@@ -62,6 +62,9 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
       return model.forward(batch);
     }();
     if (dtype && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    for (std::size_t i = 0; dtype && i + outputs.cached < outputs.others.size(); ++i) {
+      if (is_half(outputs.others[i].dtype())) outputs.others[i] = to_dtype(outputs.others[i], DType::kFloat32);
+    }
     return outputs;
   };
   return wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);
@@ -110,6 +113,7 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.training().accumulation_steps));
     for (Batch& batch : batches_) {
+      batch.others.resize(model_.inputs.size());
       for (const BatchTensor& each : batch_tensors(model_, run_)) visit(each.in(batch));
     }
     inputs_ = batches_.back();
@@ -162,7 +166,8 @@ void TrainerLoop::step(bool padded) {
     next.back().padded = padded;
   }
   Tensor next_items;
-  if (model_.accepts_loss_kwargs) next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
+  const bool has_labels = !next.empty() && next.front().labels.defined();
+  if (model_.accepts_loss_kwargs && has_labels) next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
   for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.training().accumulation_steps)) {

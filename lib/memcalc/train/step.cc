@@ -10,6 +10,7 @@
 #include "memcalc/models/measured_families.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/packed_experts.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
@@ -206,7 +207,10 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
     tape.memory.stop();
   }
   if (uses_sdpa) tell_attention_kernel(run, device, result);
-  if (!is_measured(spec, run.task)) {
+  if (is_program(spec)) {
+    result.assumptions.push_back("a program, recorded from " + spec.source +
+                                 "; no run of it was compared (not validated)");
+  } else if (!is_measured(spec, run.task)) {
     result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }

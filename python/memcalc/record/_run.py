@@ -211,7 +211,9 @@ def _fake_inputs(recorder: Recorder, example: Mapping[str, Any], precision: str,
         number = recorder.number(made)
         recorder.recording = False
         if not dtype.is_floating_point and value.device.type != "meta":
-            origin = "all_tokens_valid" if "mask" in name else "example_values"
+            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+                is_full = bool((value != 0).all())
+            origin = "all_tokens_valid" if "mask" in name and is_full else "example_values"
             if recorder.policies.get(origin, True):
                 with unset_fake_temporarily():
                     recorder.values[id(made)].known = Known(value.clone(), frozenset([origin]))

@@ -88,7 +88,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     is_pixels = kind.main_input_name == "pixel_values"
     channels = getattr(config, "num_channels", 3)
     if is_pixels: symbols["image"] = edge
-    counts = labels == "tokens" and any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind.forward).parameters.values())
+    # Trainer.model_accepts_loss_kwargs
+    counts = getattr(kind, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD
+                                                      for p in inspect.signature(kind.forward).parameters.values()))
     eos = getattr(text, "eos_token_id", None)
 
     def example(batch: int = batch, sequence: int = sequence, target: int = 0, image: int = edge) -> dict[str, Any]:
@@ -105,7 +107,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
         elif kind.main_input_name == "input_values": made = {"input_values": torch.empty(batch, 80000)}
         else: made = {"input_ids": ids}
-        if "attention_mask" in forward and "input_ids" in made: made["attention_mask"] = torch.ones_like(ids)
+        if "attention_mask" in forward and "input_ids" in made:
+            made["attention_mask"] = torch.ones_like(ids)
+            made["attention_mask"][0, -1] = 0  # memcalc passes a mask where sequences are padded
         made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
                           "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
                           "pixels": lambda: torch.zeros(batch, image, image, dtype=torch.long),
@@ -116,7 +120,8 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
 
     names = list(example(**symbols))
     plain = [n for n in names if n not in ("attention_mask", "num_items_in_batch")]
-    given = [plain, [n for n in names if n != "num_items_in_batch"], names]
+    given = [[n for n in names if n not in without] for without in (
+        ("attention_mask", "num_items_in_batch"), ("num_items_in_batch",), ("attention_mask",), ())]
     given = [g for i, g in enumerate(given) if g not in given[:i]]
     caches: list[dict[str, bool]] = [{"cache": True}, {"cache": False}] if hasattr(text, "use_cache") and (
         "use_cache" in forward or "past_key_values" in forward) else [{}]

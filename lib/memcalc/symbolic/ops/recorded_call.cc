@@ -27,6 +27,11 @@ const Tensor& RecordedCall::tensor(const BoundArgument& argument) const {
   return *found;
 }
 
+const GivenResult& RecordedCall::given(std::size_t i) const {
+  if (i < given_.size()) return given_[i];
+  throw Error(ErrorCode::kInput, fmt::format("the program calls {} without the size of its result", name_));
+}
+
 void RecordedCall::convert_to_float32() {
   std::vector<std::pair<const BoundArgument*, Tensor>> converted;
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {  // the dispatcher's last argument first

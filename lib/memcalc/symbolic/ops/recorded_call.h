@@ -32,16 +32,23 @@ struct BoundArgument {
   };
   Kind kind = Kind::kNone;
   std::int64_t integer = 0;  // also: 0 or 1, a DType, the number of a value or parameter
+  std::int64_t step = 0;     // in a loop: larger by as much in each of its runs
   double number = 0;         // also of kInteger
   std::string text{};
   std::vector<BoundArgument> items{};
 };
 
+/// A result whose size depends on values, as it was recorded.
+struct GivenResult {
+  Shape shape;
+  DType dtype = DType::kFloat32;
+};
+
 class RecordedCall {
  public:
   RecordedCall(Tape& tape, std::string_view name, std::span<const BoundArgument> slots, std::span<Tensor> values,
-               std::span<const Tensor> parameters)
-      : tape(tape), name_(name), slots_(slots), values_(values), parameters_(parameters) {}
+               std::span<const Tensor> parameters, std::span<const GivenResult> given = {})
+      : tape(tape), name_(name), slots_(slots), values_(values), parameters_(parameters), given_(given) {}
 
   [[nodiscard]] std::string_view name() const { return name_; }
   [[nodiscard]] const BoundArgument& slot(int i) const { return slots_[static_cast<std::size_t>(i)]; }
@@ -74,6 +81,9 @@ class RecordedCall {
   /// A dimension from 0 on, of a tensor of that rank.
   [[nodiscard]] int dimension(int i, int rank, int otherwise) const;
 
+  /// Of an operator whose results' sizes depend on values. Throws Error(kInput) where it was recorded without.
+  [[nodiscard]] const GivenResult& given(std::size_t i = 0) const;
+
   /// What autocast's float32 list does to the operands: those in 16 bits are converted, for as long as the call lasts.
   void convert_to_float32();
   void returns(Tensor result) { results.push_back(std::move(result)); }
@@ -88,6 +98,7 @@ class RecordedCall {
   std::span<const BoundArgument> slots_;
   std::span<Tensor> values_;
   std::span<const Tensor> parameters_;
+  std::span<const GivenResult> given_;
   std::vector<std::pair<const BoundArgument*, Tensor>> converted_;
 };
 

@@ -1,0 +1,299 @@
+#include "memcalc/models/program_binding.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace memcalc {
+namespace {
+
+using Kind = BoundArgument::Kind;
+
+constexpr std::int64_t kMostRuns = 100'000;  // of a loop
+
+/// The places of a signature: "input *size dtype".
+class Signature {
+ public:
+  explicit Signature(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(' '), text.size());
+      std::string_view name = text.substr(0, end);
+      if (name.starts_with('*')) {
+        variadic_ = static_cast<int>(names_.size());
+        name.remove_prefix(1);
+      }
+      names_.push_back(name);
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+
+  [[nodiscard]] std::vector<BoundArgument> placed(const ProgramCall& call, const Binding& binding) const {
+    std::vector<BoundArgument> slots(names_.size());
+    for (std::size_t i = 0; i < call.positional.size(); ++i) {
+      BoundArgument argument = binding.bound(call.positional[i]);
+      const auto place = static_cast<int>(i);
+      if (variadic_ >= 0 && place >= variadic_) {
+        BoundArgument& all = slots[static_cast<std::size_t>(variadic_)];
+        const bool last_list = place == variadic_ && argument.kind == Kind::kList;
+        if (last_list) {
+          all = std::move(argument);
+        } else if (all.kind == Kind::kList) {
+          all.items.push_back(std::move(argument));
+        } else {
+          all.kind = Kind::kList;
+          all.items.push_back(std::move(argument));
+        }
+        continue;
+      }
+      if (i >= slots.size()) throw refusal_of(call, fmt::format("{} arguments", call.positional.size()));
+      slots[i] = std::move(argument);
+    }
+    for (const auto& [keyword, argument] : call.keywords) {
+      const auto found = std::find(names_.begin(), names_.end(), canonical(keyword));
+      if (found == names_.end()) {
+        if (argument.kind == ProgramArgument::Kind::kNone) continue;
+        throw refusal_of(call, fmt::format("the argument {}", keyword));
+      }
+      slots[static_cast<std::size_t>(found - names_.begin())] = binding.bound(argument);
+    }
+    return slots;
+  }
+
+ private:
+  static Error refusal_of(const ProgramCall& call, const std::string& what) {
+    return {ErrorCode::kUnsupported,
+            fmt::format("the program calls {} with {}, which is not modelled", call.function, what)};
+  }
+  /// numpy's names for the same.
+  [[nodiscard]] std::string_view canonical(std::string_view keyword) const {
+    const bool known = std::find(names_.begin(), names_.end(), keyword) != names_.end();
+    if (known) return keyword;
+    if (keyword == "axis") return "dim";
+    if (keyword == "keepdims") return "keepdim";
+    if (keyword == "self" || keyword == "x") return "input";
+    return keyword;
+  }
+
+  std::vector<std::string_view> names_;
+  int variadic_ = -1;
+};
+
+bool differs_by_run(const BoundArgument& argument) {
+  return argument.step != 0 || std::any_of(argument.items.begin(), argument.items.end(), differs_by_run);
+}
+
+BoundArgument in_run(std::int64_t run, const BoundArgument& argument) {
+  BoundArgument result = argument;
+  result.integer += run * argument.step;
+  if (argument.step != 0) result.number = static_cast<double>(result.integer);
+  for (BoundArgument& item : result.items) item = in_run(run, item);
+  return result;
+}
+
+/// Values among an argument and its items, in order.
+void collect_values(const BoundArgument& argument, std::vector<std::int32_t>& values) {
+  if (argument.kind == Kind::kValue) values.push_back(static_cast<std::int32_t>(argument.integer));
+  for (const BoundArgument& item : argument.items) collect_values(item, values);
+}
+
+/// Binds the instructions of one body.
+class Binder {
+ public:
+  Binder(const Binding& binding, const std::string& program) : binding_(binding), program_(program) {}
+
+  [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body) {
+    std::vector<BoundInstruction> bound;
+    std::vector<std::size_t> open;
+    for (const ProgramInstruction& each : body.items) {
+      std::visit([&](const auto& instruction) { add(instruction, bound, open); }, each);
+    }
+    if (!open.empty()) throw Error(ErrorCode::kInput, program_ + ": a module begins and does not end");
+    return bound;
+  }
+
+ private:
+  void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    BoundCall result;
+    result.row = find_operator(call.function);
+    if (result.row == nullptr) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} calls {}, which the operator table does not have", program_, call.function));
+    }
+    result.slots = Signature(result.row->signature).placed(call, binding_);
+    result.results = &call.results;
+    for (const ProgramResult& each : call.given) {
+      result.given.push_back({binding_.shape(each.shape, call.function), binding_.dtype(each.dtype)});
+    }
+    result.differs_by_run = std::any_of(result.slots.begin(), result.slots.end(), memcalc::differs_by_run);
+    bound.emplace_back(std::move(result));
+  }
+
+  void add(const ProgramDrop& drop, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    bound.emplace_back(&drop);
+  }
+
+  void add(const ProgramRegion& region, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    bound.emplace_back(&region);
+  }
+
+  void add(const ProgramLayers& layers, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    BoundLayers result{.layers = &layers, .arguments = {}, .shifts = {}};
+    const auto take = [&](const ProgramArgument& argument) {
+      BoundArgument made = binding_.bound(argument);
+      if (RecordedCall::is_tensor(made)) result.arguments.push_back(std::move(made));
+    };
+    for (const ProgramArgument& argument : layers.positional) take(argument);
+    result.positional = result.arguments.size();
+    for (const auto& [keyword, argument] : layers.keywords) take(argument);
+    for (const std::int32_t value : layers.results) {
+      const bool own = std::none_of(result.arguments.begin(), result.arguments.end(), [&](const BoundArgument& each) {
+        return each.kind == Kind::kValue && each.integer == value;
+      });
+      result.shifts.push_back(own);
+      result.own_results += own ? 1 : 0;
+    }
+    result.number = layers_++;
+    bound.emplace_back(std::move(result));
+  }
+
+  void add(const ProgramModule& module, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& open) {
+    if (!module.path.empty()) {
+      open.push_back(bound.size());
+      bound.emplace_back(BoundModule{.module = &module, .also_dead = {}, .main_call = {}, .number = modules_++});
+      return;
+    }
+    if (open.empty()) throw Error(ErrorCode::kInput, program_ + ": a module ends that has not begun");
+    BoundModule& begun = std::get<BoundModule>(bound[open.back()]);
+    begun.end = bound.size();
+    find_ends(bound, open.back() + 1, begun);
+    open.pop_back();
+    bound.emplace_back(BoundModuleEnd{});
+  }
+
+  /// What a module is given and what it makes, as its calls from `first` on say.
+  static void find_ends(const std::vector<BoundInstruction>& bound, std::size_t first, BoundModule& module) {
+    constexpr std::string_view kViews[] = {"view", "reshape"};
+    int calls = 0;
+    std::vector<std::int32_t> made;
+    const auto is_made = [&](std::int32_t value) { return std::find(made.begin(), made.end(), value) != made.end(); };
+    for (std::size_t i = first; i < bound.size(); ++i) {
+      if (const auto* call = std::get_if<BoundCall>(&bound[i])) {
+        std::vector<std::int32_t> taken;
+        for (const BoundArgument& slot : call->slots) collect_values(slot, taken);
+        for (const std::int32_t value : taken) {
+          if (module.input < 0 && !is_made(value)) module.input = value;
+        }
+        made.insert(made.end(), call->results->begin(), call->results->end());
+        if (!call->results->empty()) module.output = call->results->front();
+        const bool is_view = std::find(std::begin(kViews), std::end(kViews), call->row->name) != std::end(kViews);
+        if (!is_view) module.main_call = ++calls == 1 ? call->row->name : std::string_view();
+      } else if (const auto* drop = std::get_if<const ProgramDrop*>(&bound[i])) {
+        for (const std::int32_t value : (*drop)->values) {
+          if (!is_made(value)) module.also_dead.push_back(value);
+        }
+      } else if (!std::holds_alternative<BoundModule>(bound[i]) && !std::holds_alternative<BoundModuleEnd>(bound[i])) {
+        calls = 2;  // regions, layers, loops: nothing that is called as a whole
+        module.main_call = {};
+      }
+    }
+  }
+
+  void add(const ProgramLoop& loop, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    auto result = std::make_unique<BoundLoop>();
+    result->loop = &loop;
+    result->count = binding_.size(loop.count);
+    if (result->count > kMostRuns) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{}: a loop of {} runs; at most {} are modelled", program_, result->count, kMostRuns));
+    }
+    result->body = bound_body(*loop.body);
+    bound.emplace_back(std::move(result));
+  }
+
+  void add(const ProgramCustom& custom, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    BoundCustom result{.custom = &custom, .arguments = {}, .number = 0};
+    for (const ProgramArgument& argument : custom.arguments) result.arguments.push_back(binding_.bound(argument));
+    result.number = customs_++;
+    bound.emplace_back(std::move(result));
+  }
+
+  const Binding& binding_;
+  const std::string& program_;
+  std::size_t layers_ = 0, modules_ = 0, customs_ = 0;  // so far
+};
+
+}  // namespace
+
+DType Binding::dtype(std::string_view name) const {
+  if (name == "weights") return weights;
+  if (name == "compute") return compute;
+  for (const DType each : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt64,
+                           DType::kInt32, DType::kUInt8, DType::kBool, DType::kComplex64}) {
+    if (name_of(each) == name) return each;
+  }
+  if (name == "int16" || name == "int8") return DType::kUInt8;
+  throw Error(ErrorCode::kUnsupported, fmt::format("the program has tensors of {}, which is not modelled", name));
+}
+
+Shape Binding::shape(const std::vector<ProgramArgument>& sizes_of, std::string_view name) const {
+  Shape shape;
+  for (const ProgramArgument& each : sizes_of) {
+    if (shape.rank == kMaxDims) {
+      throw Error(ErrorCode::kUnsupported, fmt::format("{}: more than {} dimensions are not modelled", name, kMaxDims));
+    }
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = size(each);
+  }
+  return shape;
+}
+
+BoundArgument Binding::bound(const ProgramArgument& argument) const {
+  using From = ProgramArgument::Kind;
+  BoundArgument result;
+  result.integer = argument.integer;
+  result.number = argument.number;
+  switch (argument.kind) {
+    case From::kNone: break;
+    case From::kBool: result.kind = Kind::kBool; break;
+    case From::kInteger: result.kind = Kind::kInteger; break;
+    case From::kNumber: result.kind = Kind::kNumber; break;
+    case From::kText:
+      result.kind = Kind::kText;
+      result.text = argument.text;
+      break;
+    case From::kDType:
+      result.kind = Kind::kDType;
+      result.integer = static_cast<std::int64_t>(dtype(argument.text));
+      break;
+    case From::kSymbolic:
+      result.kind = Kind::kInteger;
+      result.integer = sizes.evaluate(argument.text);
+      result.number = static_cast<double>(result.integer);
+      break;
+    case From::kValue: result.kind = Kind::kValue; break;
+    case From::kParameter: result.kind = Kind::kParameter; break;
+    case From::kSlice: result.kind = Kind::kSlice; break;
+    case From::kEllipsis: result.kind = Kind::kEllipsis; break;
+    case From::kList: result.kind = Kind::kList; break;
+    case From::kObject: result.kind = Kind::kText; break;
+    case From::kRun:
+      result.kind = Kind::kInteger;
+      result.step = argument.step;
+      result.number = static_cast<double>(result.integer);
+      break;
+  }
+  for (const ProgramArgument& item : argument.items) result.items.push_back(bound(item));
+  return result;
+}
+
+std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
+                                         const std::string& program) {
+  return Binder(binding, program).bound_body(body);
+}
+
+std::vector<BoundArgument> slots_in(std::int64_t run, const std::vector<BoundArgument>& slots) {
+  std::vector<BoundArgument> result;
+  for (const BoundArgument& slot : slots) result.push_back(in_run(run, slot));
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,86 @@
+// What of a recorded program (spec/program.h) is known once a run's sizes and types are: its calls with their arguments
+// in the places of the operators' signatures. models/program.cc runs them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memcalc/spec/program.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+
+namespace memcalc {
+
+/// What of a run decides the numbers and types in a program.
+struct Binding {
+  SymbolValues sizes;
+  DType weights = DType::kFloat32;
+  DType compute = DType::kFloat32;
+
+  [[nodiscard]] DType dtype(std::string_view name) const;
+  [[nodiscard]] std::int64_t size(const ProgramArgument& size) const {
+    return size.kind == ProgramArgument::Kind::kSymbolic ? sizes.evaluate(size.text) : size.integer;
+  }
+  /// Of the tensor `name`, for messages.
+  [[nodiscard]] Shape shape(const std::vector<ProgramArgument>& sizes, std::string_view name) const;
+  [[nodiscard]] BoundArgument bound(const ProgramArgument& argument) const;
+};
+
+struct BoundCall {
+  const OperatorRow* row = nullptr;
+  std::vector<BoundArgument> slots;
+  const std::vector<std::int32_t>* results = nullptr;
+  std::vector<GivenResult> given;
+  bool differs_by_run = false;  // in a loop: slots have numbers of its run
+};
+
+struct BoundLayers {
+  const ProgramLayers* layers = nullptr;
+  std::vector<BoundArgument> arguments;  // tensors, by position and then by keyword
+  std::size_t positional = 0;            // of these
+  std::vector<bool> shifts;              // of each result: whether each layer has one of its own
+  std::int32_t own_results = 0;          // that shift
+  std::size_t number = 0;                // among those of its function
+};
+
+struct BoundCustom {
+  const ProgramCustom* custom = nullptr;
+  std::vector<BoundArgument> arguments;
+  std::size_t number = 0;  // among those of its function
+};
+
+/// A module begins.
+struct BoundModule {
+  const ProgramModule* module = nullptr;
+  std::size_t end = 0;                  // the place of its end in the body
+  std::int32_t input = -1;              // a value of the outside that its calls take first; -1: none is
+  std::int32_t output = -1;             // the last value that it makes; -1: none is
+  std::vector<std::int32_t> also_dead;  // values of the outside that die in it
+  std::string_view main_call;           // its only call but for views; empty: it has others
+  std::size_t number = 0;               // among those of its function
+};
+struct BoundModuleEnd {};
+
+struct BoundLoop;
+
+using BoundInstruction = std::variant<BoundCall, const ProgramDrop*, BoundLayers, const ProgramRegion*, BoundModule,
+                                      BoundModuleEnd, std::unique_ptr<BoundLoop>, BoundCustom>;
+
+struct BoundLoop {
+  std::int64_t count = 0;
+  const ProgramLoop* loop = nullptr;
+  std::vector<BoundInstruction> body;
+};
+
+/// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name.
+[[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
+                                                       const std::string& program);
+
+/// The slots as they are in run `run` of the loop around them.
+[[nodiscard]] std::vector<BoundArgument> slots_in(std::int64_t run, const std::vector<BoundArgument>& slots);
+
+}  // namespace memcalc
