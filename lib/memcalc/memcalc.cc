@@ -51,27 +51,41 @@ Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpe
   return report;
 }
 
-}  // namespace
-
-Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+// `lighter`: whether ranks that are known not to need most are simulated, too.
+HeaviestRanks estimate_ranks(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool lighter) {
   validate(model, run);
   const Quantization packing = run.fine_tuning.quantization;
   if (!keeps_packed(packing, device)) {
-    Report report = estimate(model, dequantized(run), device);
-    report.assumptions.insert(
-        report.assumptions.begin(),
+    HeaviestRanks ranks = estimate_ranks(model, dequantized(run), device, lighter);
+    ranks.report.assumptions.insert(
+        ranks.report.assumptions.begin(),
         fmt::format("weights in {} are dequantised to {}: transformers keeps them packed from "
                     "compute capability {} on",
                     name_of(packing), name_of(weights_dtype_of(run)), packing == Quantization::kMxfp4 ? "7.5" : "8.9"));
-    ++report.leading_assumptions;
-    return report;
+    ++ranks.report.leading_assumptions;
+    return ranks;
   }
-  if (!run.parallel.is_parallel()) return estimate_rank(model, run, device, 0);
+  if (!run.parallel.is_parallel()) return {estimate_rank(model, run, device, 0), true};
   RankReports ranks;
+  bool all = true;
   for (const RankGroup& group : distinct_ranks(model, run, device)) {
+    if (!lighter && group.lighter) {
+      all = false;
+      continue;
+    }
     ranks.add(group, estimate_rank(model, run, device, group.first));
   }
-  return std::move(ranks).of_largest();
+  return {std::move(ranks).of_largest(), all};
+}
+
+}  // namespace
+
+Report estimate(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  return estimate_ranks(model, run, device, true).report;
+}
+
+HeaviestRanks estimate_heaviest_ranks(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
+  return estimate_ranks(model, run, device, false);
 }
 
 Report estimate(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device) {

@@ -59,6 +59,16 @@ namespace memcalc {
 /// trace that is none.
 [[nodiscard]] Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device);
 
+struct HeaviestRanks {
+  Report report;     // without rows of the others, and without their time
+  bool all = false;  // no rank was left out: it is what estimate() says
+};
+
+/// For a search, which asks for many runs and shows few: estimate() without the ranks of which it is known that another
+/// allocates as much (train/ranks.h). Covered by tests/unit/heaviest_ranks_test.cc.
+[[nodiscard]] HeaviestRanks estimate_heaviest_ranks(const ModelSpec& model, const RunSpec& run,
+                                                    const DeviceSpec& device);
+
 /// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
                                           std::span<const DeviceSpec> devices);

@@ -23,10 +23,14 @@ using Set = std::vector<int>;
 constexpr std::size_t kMostRemedies = 3;
 constexpr std::size_t kEnoughRemedies = 2;  // what loses more than so many is not looked for
 
-/// What comes of a run: by short models (short_model.h), until it is simulated whole.
+/// By what a run is known: short models (short_model.h), then the whole model on the ranks that may need most, then on
+/// all ranks. What is shown is known by all.
+enum class Depth { kShortModels, kHeaviestRanks, kAllRanks };
+
+/// What comes of a run.
 struct Known {
   Outcome outcome;
-  bool whole = false;
+  Depth depth = Depth::kShortModels;
 };
 
 /// The run with a set of techniques.
@@ -55,8 +59,8 @@ std::string price_of(const Technique& technique, const RunSpec& run, const Techn
   return price + beside;
 }
 
-/// One search. It goes by short models; what it shows is then simulated whole, and the search repeated with that, until
-/// all that it shows was simulated whole.
+/// One search. It goes by short models; what it would show is then simulated a step deeper, and the search repeated
+/// with that, until all that it shows was simulated whole on all ranks.
 class Climb {
  public:
   /// A technique that was tried, with what it was added to.
@@ -70,7 +74,7 @@ class Climb {
         bool device_assumed, const SearchControl& control)
       : question_{model, run, device}, time_(time), device_assumed_(device_assumed), control_(control) {
     threads_ = control.threads != 0 ? control.threads : std::max(1U, std::thread::hardware_concurrency());
-    Known& known = known_[key_of(run)] = Known{std::move(asked), true};
+    Known& known = known_[key_of(run)] = Known{std::move(asked), Depth::kAllRanks};
     tried_[Set(techniques().size())] = Tried{true, run, &known};
   }
 
@@ -147,14 +151,22 @@ class Climb {
     std::map<Known*, const Tried*> unknown;
     for (const Set& set : shown) {
       const Tried& tried = tried_.at(set);
-      if (!tried.known->whole) unknown.emplace(tried.known, &tried);
+      if (tried.known->depth != Depth::kAllRanks) unknown.emplace(tried.known, &tried);
     }
     const std::vector<std::pair<Known*, const Tried*>> wave(unknown.begin(), unknown.end());
     (void)for_each_index(wave.size(), unstopped(), [&](std::size_t i) {
       const auto& [known, tried] = wave[i];
-      *known = {outcome_of(Candidate{question_.model, tried->run, question_.device}), true};
+      const Candidate candidate{question_.model, tried->run, question_.device};
+      // What does not fit on one of its ranks is most often not shown: the others would be simulated in vain.
+      *known = known->depth == Depth::kShortModels ? on_heaviest_ranks(candidate)
+                                                   : Known{simulated(candidate), Depth::kAllRanks};
     });
     return wave.empty();
+  }
+
+  [[nodiscard]] static Known on_heaviest_ranks(const Candidate& candidate) {
+    Survey survey = simulated_on_heaviest_ranks(candidate);
+    return {std::move(survey.outcome), survey.whole ? Depth::kAllRanks : Depth::kHeaviestRanks};
   }
 
   /// A step of the search is finished.
@@ -196,8 +208,9 @@ class Climb {
     }
     (void)for_each_index(unknown.size(), unstopped(), [&](std::size_t i) {
       const Candidate candidate{question_.model, unknown[i]->run, question_.device};
-      const bool whole = !short_lengths_of(candidate.model, candidate.run);
-      *unknown[i]->known = {whole ? outcome_of(candidate) : surveyed(candidate).outcome, whole};
+      const bool has_short = short_lengths_of(candidate.model, candidate.run).has_value();
+      *unknown[i]->known =
+          has_short ? Known{surveyed(candidate).outcome, Depth::kShortModels} : on_heaviest_ranks(candidate);
     });
     if (control_.progress && !unknown.empty()) control_.progress(known_.size(), 0);
   }

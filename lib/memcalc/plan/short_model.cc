@@ -92,6 +92,14 @@ DeviceSpec endless(DeviceSpec device, const RunSpec& run) {
   return device;
 }
 
+/// The verdict of a real card on what was simulated on an endless one.
+Outcome on_card(Outcome outcome, Bytes usable) {
+  if (!outcome.answered()) return outcome;
+  outcome.headroom = usable - outcome.needed;
+  outcome.verdict = verdict_of(outcome.needed, outcome.error, usable);
+  return outcome;
+}
+
 }  // namespace
 
 std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const RunSpec& run) {
@@ -127,9 +135,9 @@ Survey surveyed(const Candidate& candidate) {
   try {
     ModelSpec brief = model;
     set_layers(brief, lengths->few);
-    const Report few = estimate(brief, run, card);
+    const Report few = estimate_heaviest_ranks(brief, run, card).report;
     set_layers(brief, lengths->more);
-    const Report more = estimate(brief, run, card);
+    const Report more = estimate_heaviest_ranks(brief, run, card).report;
     const auto all = static_cast<double>(*shared_sizes(model).layers);
     const Line line{(all - static_cast<double>(lengths->more)) / static_cast<double>(lengths->more - lengths->few)};
     return {extended(few, more, line, device.usable_bytes())};
@@ -140,11 +148,18 @@ Survey surveyed(const Candidate& candidate) {
 
 Outcome simulated(const Candidate& candidate) {
   const auto& [model, run, device, built_on_meta] = candidate;
-  Outcome outcome = outcome_of(Candidate{model, run, endless(device, run), built_on_meta});
-  if (!outcome.answered()) return outcome;
-  outcome.headroom = device.usable_bytes() - outcome.needed;
-  outcome.verdict = verdict_of(outcome.needed, outcome.error, device.usable_bytes());
-  return outcome;
+  return on_card(outcome_of(Candidate{model, run, endless(device, run), built_on_meta}), device.usable_bytes());
+}
+
+Survey simulated_on_heaviest_ranks(const Candidate& candidate) {
+  const auto& [model, run, device, built_on_meta] = candidate;
+  try {
+    const auto [report, all] = estimate_heaviest_ranks(model, run, endless(device, run));
+    const Outcome outcome = built_on_meta ? without_construction(report, outcome_of(report)) : outcome_of(report);
+    return {on_card(outcome, device.usable_bytes()), all};
+  } catch (const std::exception& error) {
+    return {refused(error), true};
+  }
 }
 
 }  // namespace memcalc

@@ -24,14 +24,18 @@ struct ShortLengths {
 
 struct Survey {
   Outcome outcome;
-  bool whole = false;  // no short models: it is what simulated() says
+  bool whole = false;  // it is what simulated() says
 };
 
-/// outcome_of() by the short models, without the slack of the allocator: `reserved` is what is allocated.
+/// outcome_of() by the short models, on the ranks that may need most, without the slack of the allocator: `reserved` is
+/// what is allocated. Without short models: simulated().
 [[nodiscard]] Survey surveyed(const Candidate& candidate);
 
 /// outcome_of() on a card of endless memory, with the verdict of the real one: what happens on a full card is not
 /// asked, but of paged optimizers.
 [[nodiscard]] Outcome simulated(const Candidate& candidate);
+
+/// The same without the ranks that are known not to need most (estimate_heaviest_ranks()).
+[[nodiscard]] Survey simulated_on_heaviest_ranks(const Candidate& candidate);
 
 }  // namespace memcalc

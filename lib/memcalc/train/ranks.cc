@@ -51,6 +51,23 @@ std::vector<Holding> holdings_of(Model& model, const RunSpec& run, std::int64_t 
   }
 }
 
+/// For each holding, whether another one is known to need as much memory. Ranks of torch's modes need it by how much
+/// they hold; where they share sequences, too, it is not known.
+std::vector<bool> lighter_ones(const Model& model, const RunSpec& run, const std::vector<Holding>& holdings) {
+  std::vector<bool> lighter(holdings.size());
+  if (holdings.size() < 2 || run.parallel.context > 1) return lighter;
+  if (run.parallel.framework() == Framework::kDeepSpeed) {
+    lighter = deepspeed_heaviest(model, run, holdings);
+    lighter.flip();
+    return lighter;
+  }
+  const auto most = std::max_element(holdings.begin(), holdings.end(),
+                                     [](const Holding& a, const Holding& b) { return total_of(a) < total_of(b); });
+  lighter.assign(holdings.size(), true);
+  lighter[static_cast<std::size_t>(most - holdings.begin())] = false;
+  return lighter;
+}
+
 /// The first rank of a context-parallel group, the last and those between do other halves of the attention.
 bool attend_alike(const Parallel& p, std::int64_t a, std::int64_t b) {
   const std::int64_t x = a % p.context, y = b % p.context;
@@ -58,7 +75,7 @@ bool attend_alike(const Parallel& p, std::int64_t a, std::int64_t b) {
 }
 
 /// None where all hold the same.
-std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>& holdings) {
+std::vector<RankGroup> groups_of(const Model& model, const RunSpec& run, const std::vector<Holding>& holdings) {
   if (holdings.size() < 2) return {};
   std::vector<std::pair<const Holding*, std::vector<std::int64_t>>> alike;
   for (const Holding& holding : holdings) {
@@ -76,6 +93,7 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
       found->second.push_back(rank);
     }
   }
+  const std::vector<bool> lighter = lighter_ones(model, run, holdings);
   std::vector<RankGroup> groups;
   if (alike.size() > kMostGroups) {
     const auto most = std::max_element(alike.begin(), alike.end(), [](const auto& a, const auto& b) {
@@ -100,7 +118,8 @@ std::vector<RankGroup> groups_of(const RunSpec& run, const std::vector<Holding>&
     groups.push_back({.first = ranks.front(),
                       .count = static_cast<std::int64_t>(ranks.size()),
                       .name = std::move(name),
-                      .holds = words_of(run, *holding)});
+                      .holds = words_of(run, *holding),
+                      .lighter = lighter[static_cast<std::size_t>(holding - holdings.data())]});
   }
   return groups;
 }
@@ -152,7 +171,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
     const auto* mesh = std::get_if<TorchMesh>(&run.parallel.layout);
     const std::int64_t shard = mesh != nullptr ? mesh->hsdp_shard : 0;
     const std::int64_t ranks = shard > 0 ? shard : sharing_ranks(run.parallel);
-    std::vector<RankGroup> groups = groups_of(run, holdings_of(*model, run, ranks));
+    std::vector<RankGroup> groups = groups_of(*model, run, holdings_of(*model, run, ranks));
     for (RankGroup& group : groups) {
       group.count *= gpus / ranks;  // HSDP: in each copy; and each rank of tensor parallelism
       group.first *= tensor;

@@ -17,6 +17,7 @@ struct RankGroup {
   std::int64_t count = 1;  // how many there are
   std::string name;        // "all 4 ranks", "rank 3", "stage 0"
   std::string holds;       // what sets them apart; empty where all are alike
+  bool lighter = false;    // another group is known to need as much
 };
 
 /// In the order of their first rank; one group on one GPU.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -61,6 +62,55 @@ std::vector<Holding> deepspeed_holdings(const Model& model, const RunSpec& run, 
     add_rank(holdings, held);
   }
   return holdings;
+}
+
+std::vector<bool> deepspeed_heaviest(const Model& model, const RunSpec& run, std::span<const Holding> holdings) {
+  const bool at_end = run.parallel.data_parallel == DataParallel::kDsZero1;
+  std::array<std::vector<std::size_t>, 2> groups;  // places among the trainable parameters
+  std::vector<std::int64_t> sizes;
+  for (const Parameter& parameter : model.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    groups[DeepSpeedEngine::group_of(parameter, run)].push_back(sizes.size());
+    sizes.push_back(parameter.tensor.elements());
+  }
+  std::vector<std::size_t> place_of(groups[0]);  // of each parameter of a holding
+  place_of.insert(place_of.end(), groups[1].begin(), groups[1].end());
+  // Stage 1 reduces in the order of the groups, stage 2 as backward makes gradients: the last parameter first.
+  std::vector<std::size_t> order(place_of);
+  if (!at_end) std::sort(order.begin(), order.end(), std::greater<>());
+  std::vector<std::int64_t> bucket_of(sizes.size());
+  std::int64_t bucket = 0, elements = 0;
+  for (const std::size_t place : order) {
+    if (elements > 0 && elements + sizes[place] > run.parallel.deepspeed().reduce_bucket_size) {
+      ++bucket;
+      elements = 0;
+    }
+    elements += sizes[place];
+    bucket_of[place] = bucket;
+  }
+  struct Kept {
+    std::int64_t elements = 0;
+    std::int64_t from = 0;
+  };
+  std::vector<Kept> kept;
+  for (const Holding& holding : holdings) {
+    Kept& each = kept.emplace_back(Kept{.from = bucket + 1});
+    for (std::size_t i = 0; i < place_of.size(); ++i) {
+      if (holding.elements[i] == 0) continue;
+      each.elements += sizes[place_of[i]];
+      each.from = std::min(each.from, bucket_of[place_of[i]]);
+    }
+  }
+  std::vector<bool> heaviest;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    bool beaten = false;
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      const bool more = kept[k].elements > kept[i].elements || kept[k].from < kept[i].from || k < i;
+      beaten = beaten || (k != i && kept[k].elements >= kept[i].elements && kept[k].from <= kept[i].from && more);
+    }
+    heaviest.push_back(!beaten);
+  }
+  return heaviest;
 }
 
 CudaStream DeepSpeedZero1And2::reduction_stream() const {

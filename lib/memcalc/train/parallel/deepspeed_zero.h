@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "memcalc/train/parallel/deepspeed_engine.h"
@@ -14,6 +15,11 @@ namespace memcalc {
 
 /// Elements of each trainable parameter in a rank's part, for each rank.
 [[nodiscard]] std::vector<Holding> deepspeed_holdings(const Model& model, const RunSpec& run, std::int64_t ranks);
+
+/// For each holding, whether no other rank has at least its gradients from an earlier bucket on. A rank allocates the
+/// gradients of all parameters that reach into its part when the first of them is reduced; else ranks are alike.
+[[nodiscard]] std::vector<bool> deepspeed_heaviest(const Model& model, const RunSpec& run,
+                                                   std::span<const Holding> holdings);
 
 class DeepSpeedZero1And2 : public DeepSpeedEngine {
  public:
