@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -180,6 +181,7 @@ class BertModel : public Model {
   [[nodiscard]] Encoded encode(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify_tokens(const Batch& batch) const;
+  [[nodiscard]] Tensor vocabulary_scores(const Tensor& sequence) const;
   [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
   [[nodiscard]] bool has_pooler() const {
     return run_.task == Task::kSequenceClassification && !spec_.is_roberta && !spec_.is_electra;
@@ -331,14 +333,25 @@ ModelOutput BertModel::classify_tokens(const Batch& batch) const {
   return output;
 }
 
+/// BertLMPredictionHead, RobertaLMHead, and ELECTRA's generator with its head.
+Tensor BertModel::vocabulary_scores(const Tensor& sequence) const {
+  Tensor x = dense_(sequence);
+  x = spec_.is_roberta || spec_.is_electra ? gelu(x) : activation_function(spec_.hidden_act, x);
+  x = head_norm_(x);
+  return output_(x);
+}
+
 ModelOutput BertModel::predict_masked(const Batch& batch) const {
   Encoded outputs = encode(batch);
   ModelOutput output;
-  Tensor x = dense_(outputs.sequence);
-  x = spec_.is_roberta || spec_.is_electra ? gelu(x) : activation_function(spec_.hidden_act, x);
-  x = head_norm_(x);
-  output.logits = output_(x);
-  x.reset();
+  ModuleHooks* hooks = outputs.sequence.tape().modes.module_hooks;
+  const bool holds_bias = hooks != nullptr && spec_.tie_word_embeddings && !spec_.is_electra;
+  if (holds_bias) {  // self.bias, which the decoder shares
+    output.logits = between_hooks(*hooks, this, {&output_.bias}, outputs.sequence,
+                                  [this](const Tensor& sequence) { return vocabulary_scores(sequence); });
+  } else {
+    output.logits = vocabulary_scores(outputs.sequence);
+  }
   if (batch.labels.defined())
     output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
   outputs.sequence.reset();

@@ -480,7 +480,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   main_ = instance(forward_->function, "");
   find_inputs();
   accepts_loss_kwargs = takes_number_of_items(*program_);
-  loss_shifts_labels = run.task == Task::kCausalLm;
+  loss_shifts_labels = program_->loss_shifts_labels;
   is_encoder_decoder = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
 }
 

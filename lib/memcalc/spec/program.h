@@ -157,6 +157,7 @@ struct Program {
   std::string name;
   std::string source;  // the class, and the versions it was recorded under
   std::string task;
+  bool loss_shifts_labels = false;  // Trainer._loss_shifts_labels
   std::vector<ProgramSymbol> symbols;
   std::vector<ProgramTensor> inputs;
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()

@@ -647,6 +647,7 @@ Program read_program(std::string_view text, const std::string& file) {
   program.name = root.require("name").text();
   if (const auto source = root.find("source")) program.source = source_of(*source);
   if (const auto task = root.find("task")) program.task = task->text();
+  if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->node().boolean;
   if (const auto symbols = root.find("symbols")) {
     for (std::size_t i = 0; i < symbols->size(); ++i) {
       const Place symbol = symbols->at(i);

@@ -164,6 +164,15 @@ constexpr Rule kPrograms[] = {
      .message = "splitting {model}, a recorded program, by --tp, --pp or --cp is not modelled",
      .accepted = "--parallel ddp, zero1, fsdp, fsdp2, ds-zero1, ds-zero2 or ds-zero3",
      .broken = [](const RuleQuestion& q) { return q.parallel.tensor * q.parallel.pipeline * q.parallel.context > 1; }},
+    {.id = "program-as-recorded",
+     .options = "--attn --dropout --liger --loss-in-loop --model",
+     .message = "{model} runs as it was recorded: attention, dropout, kernels and loss are the program's",
+     .accepted = "a program that was recorded so, and no --attn, --dropout, --liger or --loss-in-loop",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.attention != Attention::kSdpa || q.run.dropout || q.run.fine_tuning.liger ||
+                  (trains(q) && q.run.training().loss_in_loop);
+         }},
     {.id = "program-compiled",
      .options = "--compile --model",
      .message = "torch.compile of {model}, a recorded program, is not modelled",

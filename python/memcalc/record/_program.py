@@ -257,12 +257,21 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
         **description,
     }
+    if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
                               for (policy, where), count in sorted(assumptions.items())]
     content["opaque"] = sorted({call[1] for f in functions.list for call in f["body"] if call[0] == "opaque"})
     return Program(content)
+
+
+def _loss_shifts_labels(module: Any) -> bool:
+    """Whether transformers' Trainer counts labels without the first of each row (Trainer._loss_shifts_labels, 5.17)."""
+    config = getattr(module, "config", None)
+    if not hasattr(module, "loss_type") or getattr(config, "is_encoder_decoder", False): return False
+    from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
+    return LOSS_MAPPING.get(module.loss_type) is ForCausalLMLoss
 
 
 def _flat_dtype(item: Json) -> Json:
