@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -490,6 +491,10 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
   if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
   RecordedCall recorded(tape_, call.row->name, of_this_run.empty() ? call.slots : of_this_run, values,
                         instance.parameters, call.given);
+  const bool on_host = recorded.on_host();  // then nothing of it is seen on the card
+  const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
+  std::optional<OnMetaDevice> elsewhere;
+  if (on_host) elsewhere.emplace(tape_.memory);
   if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
   call.row->run(recorded);
   const std::vector<std::int32_t>& results = *call.results;

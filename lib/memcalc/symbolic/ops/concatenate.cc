@@ -70,10 +70,12 @@ Node* record(std::span<const Tensor> parts, int dim) {
 
 }  // namespace
 
-Tensor concatenate(std::span<const Tensor> parts, int dim) {
+Tensor concatenate(std::span<const Tensor> parts, int dim) { return concatenate(parts, dim, parts.front().dtype()); }
+
+Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype) {
   Tape& tape = parts.front().tape();
   Node* node = record(parts, dim);
-  Tensor result = tape.empty(joined(parts, dim), parts.front().dtype(), kCat);
+  Tensor result = tape.empty(joined(parts, dim), dtype, kCat);
   tape.kernels.add(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
   tape.autograd.set_history(node, result);
   return result;

@@ -7,7 +7,9 @@
 
 namespace memcalc {
 
-/// Of one dtype, along `dim`. In backward each gets a view of the gradient, in order.
+/// Along `dim`, in the first one's type. In backward each gets a view of the gradient, in order.
 [[nodiscard]] Tensor concatenate(std::span<const Tensor> parts, int dim);
+/// The same in `dtype`, to which the kernel converts what it reads.
+[[nodiscard]] Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype);
 
 }  // namespace memcalc

@@ -225,21 +225,20 @@ Tensor roll(const Tensor& x) {
 
 namespace {
 
-void copied_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.gradient().shape(), call.gradient().dtype(), *call.node.name);
+void roll_once_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kRoll);
   move_kernel(kRoll, result);
   call.set(0, std::move(result));
 }
 
-Tensor copied(const Operator& op, const Operator& name, const Tensor& x) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(name, copied_backward, inputs, 1);
-  Tensor result = tape.empty(x.shape(), x.dtype(), op);
-  move_kernel(op, result);
-  tape.autograd.set_history(node, result);
+/// cuda/TensorTransformations.cu, flip: a result laid out as x is.
+Tensor flipped(const Tensor& x) {
+  Tensor result = x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlip);
+  move_kernel(kFlip, result);
   return result;
 }
+
+void flip_backward(BackwardCall& call) { call.set(0, flipped(call.gradient())); }
 
 /// RepeatBackward0: the gradient's parts, summed.
 void repeat_backward(BackwardCall& call) {
@@ -250,8 +249,23 @@ void repeat_backward(BackwardCall& call) {
 
 }  // namespace
 
-Tensor roll_once(const Tensor& x) { return copied(kRoll, kRollBackward, x); }
-Tensor flip(const Tensor& x) { return copied(kFlip, kFlipBackward, x); }
+Tensor roll_once(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kRollBackward, roll_once_backward, inputs, 1);
+  Tensor result = tape.empty(x.shape(), x.dtype(), kRoll);
+  move_kernel(kRoll, result);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+Tensor flip(const Tensor& x) {
+  const Tensor* inputs[] = {&x};
+  Node* node = x.tape().autograd.record(kFlipBackward, flip_backward, inputs, 1);
+  Tensor result = flipped(x);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
 
 Tensor repeat(const Tensor& x, const Shape& times) {
   Tape& tape = x.tape();

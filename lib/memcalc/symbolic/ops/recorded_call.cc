@@ -32,6 +32,35 @@ const GivenResult& RecordedCall::given(std::size_t i) const {
   throw Error(ErrorCode::kInput, fmt::format("the program calls {} without the size of its result", name_));
 }
 
+bool RecordedCall::on_host() const {
+  bool any = false, all = true;
+  const auto look_at = [&](const auto& self, const BoundArgument& argument) -> void {
+    if (is_tensor(argument)) {
+      any = true;
+      all = all && argument.kind == Kind::kValue && on_host(tensor(argument));
+    }
+    for (const BoundArgument& item : argument.items) self(self, item);
+  };
+  for (const BoundArgument& slot : slots_) look_at(look_at, slot);
+  return any && all;
+}
+
+const Tensor* RecordedCall::base_of(const Tensor& view) const {
+  if (view.block() == kNoBlock) return nullptr;
+  for (const Tensor& value : values_) {
+    if (!value.defined() || value.block() != view.block()) continue;
+    return value.impl() == view.impl() ? nullptr : &value;
+  }
+  return nullptr;
+}
+
+void RecordedCall::replace(const Tensor& old, const Tensor& now) {
+  const TensorImpl* const impl = old.impl();  // `old` may be one of the values
+  for (Tensor& value : values_) {
+    if (value.defined() && value.impl() == impl) value = now;
+  }
+}
+
 void RecordedCall::convert_to_float32() {
   std::vector<std::pair<const BoundArgument*, Tensor>> converted;
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {  // the dispatcher's last argument first

@@ -198,32 +198,48 @@ void norm_row(RecordedCall& call) {
   call.returns(norm_of(call, x, dimensions(call, 2, x), call.boolean_or(3, false)));
 }
 
+/// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not.
+Tensor scanned(Tape& tape, const Tensor& x, int dim, DType dtype) {
+  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
+  {
+    Tensor read = x;
+    if (dtype != x.dtype()) {
+      read = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kCumsum);
+    }
+    Tensor rows;
+    if (!read.is_contiguous()) rows = tape.empty(x.shape(), dtype, kCumsum);
+    const bool is_one_row = x.rank() > 0 && x.elements() == x.size(dim);
+    if (is_one_row) tape.memory.scratch(scan_bytes(x.elements()), kCumsum);
+  }
+  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  return result;
+}
+
 /// The gradient from its other end: flip, cumsum, flip.
 void cumsum_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[2]);
+  const auto dtype = static_cast<DType>(call.node.attributes[1]);  // the input's
   const Tensor& gradient = call.gradient();
-  Tensor flipped = call.tape.empty(gradient.shape(), gradient.dtype(), kFlip);
-  Tensor summed = call.tape.empty(gradient.shape(), gradient.dtype(), kCumsum);
-  flipped.reset();
-  call.set(0, call.tape.empty(gradient.shape(), gradient.dtype(), kFlip));
-  summed.reset();
+  const bool alone = gradient.elements() <= 1 || gradient.size(dim) == 1;
+  if (alone) return call.set(0, to_dtype(gradient, dtype));
+  Tensor flipped = flip(gradient);
+  Tensor summed = scanned(call.tape, flipped, dim, gradient.dtype());
+  Tensor result = flip(summed);
+  drop(summed, flipped);
+  call.set(0, to_dtype(std::move(result), dtype));
 }
 
 void cumsum_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&x};
+  const int dim = call.dimension(1, x.rank(), 0);
   Node* node = tape.autograd.record(kCumsumBackward, cumsum_backward, inputs, 1);
+  if (node != nullptr) node->attributes = {0, static_cast<std::int64_t>(x.dtype()), dim, 0};
   const bool whole = !is_floating(x.dtype());
   const bool widens = tape.modes.autocast.dtype && is_half(x.dtype());
   const DType dtype = call.dtype(2).value_or(whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype());
-  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
-  {
-    Tensor converted;
-    if (dtype != x.dtype()) converted = tape.empty(x.shape(), dtype, kCumsum);
-    const int dim = call.dimension(1, x.rank(), 0);
-    if (x.rank() > 0 && x.elements() == x.size(dim)) tape.memory.scratch(scan_bytes(x.elements()), kCumsum);
-  }
-  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  Tensor result = scanned(tape, x, dim, dtype);
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/concatenate.h"
+#include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -157,6 +158,8 @@ struct Indexed {
   std::vector<std::pair<int, Tensor>> indices;  // dimension of the view, the tensor of places
 };
 
+constexpr Operator kIndices{"aten::_to_copy"};
+
 Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgument& argument) {
   const std::vector<BoundArgument> parts =
       argument.kind == Kind::kList ? argument.items : std::vector<BoundArgument>{argument};
@@ -186,7 +189,11 @@ Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgumen
         result.indices.emplace_back(dim, call.tensor(part));
         dim += call.tensor(part).dtype() == DType::kBool ? call.tensor(part).rank() : 1;
         break;
-      case Kind::kList: call.refuse("a list of places"); break;
+      case Kind::kList:
+        // python_variable_indexing.cpp, sequenceToVariable: a tensor of them, on the device of what is indexed.
+        result.indices.emplace_back(
+            dim++, call.tape.empty({static_cast<std::int64_t>(part.items.size())}, DType::kInt64, kIndices));
+        break;
       default: call.refuse("an index of an unknown kind");
     }
   }
@@ -205,12 +212,37 @@ void getitem_row(RecordedCall& call) {
 
 constexpr Operator kCopy{"aten::copy_"}, kFill{"aten::fill_"};
 
+bool differentiates(const RecordedCall& call, const Tensor& x, int source) {
+  return call.tape.modes.grad_enabled &&
+         (x.requires_grad() || (call.is_tensor(source) && call.tensor(source).requires_grad()));
+}
+
+/// x.copy_(source), x[…] = source: what was written becomes part of the history of the tensor whose storage it is.
+void copy_row(RecordedCall& call) {
+  const Tensor &x = call.tensor(0), &source = call.tensor(1);
+  if (!differentiates(call, x, 1)) {
+    call.tape.kernels.add(kCopy, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()),
+                          KernelKind::kStrided);
+    return call.returns(x);
+  }
+  const Tensor* base = call.base_of(x);
+  if (base == nullptr) return call.returns(copy_in_place(x, source));
+  const Tensor whole = *base;
+  call.replace(whole, copy_into_view(whole, x, source));
+  call.returns({});  // the view itself: what would be made of it later is not modelled
+}
+
 void setitem_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
-  const bool differentiated =
-      call.tape.modes.grad_enabled && (x.requires_grad() || (call.is_tensor(2) && call.tensor(2).requires_grad()));
-  const Indexed indexed = index_into(call, x, call.slot(1));
-  if (differentiated) call.refuse("a tensor that is differentiated");
+  const Tensor x = call.tensor(0);
+  const Indexed indexed = [&] {
+    const NoGrad no_grad(call.tape.modes);  // the view is part of CopySlices
+    return index_into(call, x, call.slot(1));
+  }();
+  if (differentiates(call, x, 2)) {
+    if (!call.is_tensor(2) || !indexed.indices.empty()) call.refuse("a tensor that is differentiated");
+    if (call.base_of(x) != nullptr) call.refuse("a view of a tensor that is differentiated");
+    return call.replace(x, copy_into_view(x, indexed.view, call.tensor(2)));
+  }
   if (!call.is_tensor(2) || indexed.indices.empty()) {
     x.tape().kernels.add(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
                          static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
@@ -280,13 +312,23 @@ void detach_row(RecordedCall& call) {
   call.returns(x.tape().detach(x));
 }
 
+/// A copy of what is on the host.
+Tensor brought_to_card(const Tensor& x, DType dtype) {
+  const OnMetaDevice there(x.tape().memory, false);
+  return x.tape().empty(x.shape(), dtype, kIndices);
+}
+
 /// x.to(…): the data type among its arguments, that of another tensor, or none.
 void to_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   std::optional<DType> dtype = call.dtype(2);
+  bool on_card = call.text_or(6, "").starts_with("cuda") || call.name() == "cuda";
   const auto look_at = [&](const BoundArgument& argument) {
     if (argument.kind == Kind::kDType) dtype = static_cast<DType>(argument.integer);
-    if (RecordedCall::is_tensor(argument)) dtype = call.tensor(argument).dtype();
+    if (argument.kind == Kind::kText && argument.text.starts_with("cuda")) on_card = true;
+    if (!RecordedCall::is_tensor(argument)) return;
+    dtype = call.tensor(argument).dtype();
+    on_card = on_card || !RecordedCall::on_host(call.tensor(argument));
   };
   if (call.slot(1).kind == Kind::kList) {
     for (const BoundArgument& argument : call.slot(1).items) look_at(argument);
@@ -294,6 +336,7 @@ void to_row(RecordedCall& call) {
     look_at(call.slot(1));
   }
   if (call.has(3)) look_at(call.slot(3));
+  if (on_card && RecordedCall::on_host(x)) return call.returns(brought_to_card(x, dtype.value_or(x.dtype())));
   const bool copies = call.boolean_or(5, false);
   if (copies && (!dtype || *dtype == x.dtype())) return call.returns(clone(x));
   call.returns(dtype ? to_dtype(x, *dtype) : x);
@@ -304,17 +347,19 @@ void convert(RecordedCall& call) {
   call.returns(to_dtype(call.tensor(0), dtype));
 }
 
-void type_as_row(RecordedCall& call) { call.returns(to_dtype(call.tensor(0), call.tensor(1).dtype())); }
+void type_as_row(RecordedCall& call) {
+  const Tensor &x = call.tensor(0), &other = call.tensor(1);
+  const bool comes = RecordedCall::on_host(x) && !RecordedCall::on_host(other);
+  call.returns(comes ? brought_to_card(x, other.dtype()) : to_dtype(x, other.dtype()));
+}
 
 void cat_row(RecordedCall& call) {
   std::vector<Tensor> parts = call.tensors(0);
   if (parts.empty()) call.refuse("nothing");
   // An empty tensor of one dimension is left out (TensorShape.cpp, legacy_cat_wrap_dim), but its type counts.
   DType widest = parts.front().dtype();
-  bool differ = false;
   for (const Tensor& part : parts) {
     if (part.dtype() == widest) continue;
-    differ = true;
     if (is_floating(part.dtype()) && (!is_floating(widest) || size_of(part.dtype()) >= size_of(widest))) {
       widest = part.dtype();
     }
@@ -326,13 +371,10 @@ void cat_row(RecordedCall& call) {
   if (whole.empty()) return call.returns(parts.front());
   const int dim = call.dimension(1, whole.front().rank(), 0);
   if (whole.size() == 1 && parts.size() == 2) return call.returns(cat_with_empty(whole.front(), widest));
-  if (differ) {
-    // autocast's "promote" list converts first; without it the kernel does.
-    for (Tensor& part : whole) part = to_dtype(part, widest);
-  }
   parts.clear();
+  // Where types differ the kernel converts, under autocast too: cat and stack are on none of its lists.
   if (whole.size() == 2) return call.returns(cat(whole[0], whole[1], dim));
-  call.returns(concatenate(whole, dim));
+  call.returns(concatenate(whole, dim, widest));
 }
 
 void stack_row(RecordedCall& call) {
@@ -415,6 +457,7 @@ constexpr OperatorRow kRows[] = {
     {"squeeze", "input dim", squeeze_row},
     {"__getitem__", "input index", getitem_row},
     {"__setitem__", "input index value", setitem_row},
+    {"copy_", "input src non_blocking", copy_row},
     {"select", "input dim index", select_row},
     {"narrow", "input dim start length", narrow_row},
     {"split", "input split_size_or_sections dim", split_row},
