@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
+#include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
@@ -190,7 +191,7 @@ TEST(Counting, BinsAndTheirSums) {
   const Tensor x = bench.input({64}, DType::kInt32, false);
   bench.start();
   const Tensor bins = count_values(x, 8);
-  const Tensor offsets = cumulative_sum(bins);
+  const Tensor offsets = cumulative_sum(bins, 0, DType::kInt32);
   EXPECT_EQ(bench.events(), "+32 histc; +32 cumsum; +1023 cumsum; -1023");
 }
 

@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -150,7 +151,7 @@ SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_inde
   sample_weights_g = index_rows(sample_weights, perm);
   histc_input = to_dtype(expert_ids_g, DType::kInt32);
   tokens_per_expert = count_values(histc_input, num_experts);
-  offsets = cumulative_sum(tokens_per_expert);
+  offsets = cumulative_sum(tokens_per_expert, 0, DType::kInt32);
   sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 }
 

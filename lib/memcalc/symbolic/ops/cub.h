@@ -11,6 +11,7 @@ inline constexpr Bytes kCubAlignment = 256;
 inline constexpr std::int64_t kSmallSortTile = 2304;  // SingleTilePolicy: 256 threads, 9 pairs of int64 each
 inline constexpr std::int64_t kSortTile = 4608;       // OnesweepPolicy: 384 threads, 12 pairs each
 inline constexpr std::int64_t kUniqueTile = 4480;     // keys from which one thread block takes the distinct ones
+inline constexpr std::int64_t kSelectTile = 4224;     // flags from which one thread block takes those that are set
 inline constexpr std::int64_t kScanTile = 896;        // int64 that one thread block scans
 
 /// Radix sort of n pairs (int64, int64) by the lowest `bits` of their keys. What fits into one block of its kernel for
@@ -38,6 +39,15 @@ inline constexpr std::int64_t kScanTile = 896;        // int64 that one thread b
 [[nodiscard]] inline Bytes scan_bytes(std::int64_t n, std::int64_t value_size = 8) {
   return look_back_bytes(n, kScanTile, value_size);
 }
+
+/// Sum of n int32 flags by cub::DeviceReduce: a partial sum of each of 5 rounds of 8 thread blocks a multiprocessor.
+[[nodiscard]] inline Bytes sum_bytes(std::int64_t n, std::int64_t multiprocessors) {
+  constexpr std::int64_t kTile = 256 * 16;
+  return n <= kTile ? 1 : round_up(multiprocessors * 8 * 5 * 4, kCubAlignment) + kCubAlignment - 1;
+}
+
+/// The places of n flags that are set (cub::DeviceSelect::Flagged).
+[[nodiscard]] inline Bytes select_bytes(std::int64_t n) { return look_back_bytes(n, kSelectTile, 4); }
 
 /// Unique-by-key of n pairs of int64.
 [[nodiscard]] inline Bytes unique_bytes(std::int64_t n) { return look_back_bytes(n, kUniqueTile); }

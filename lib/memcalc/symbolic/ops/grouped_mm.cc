@@ -3,7 +3,6 @@
 #include <string>
 
 #include "memcalc/spec/built_rules.h"
-#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -13,7 +12,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kGroupedMm{"aten::_grouped_mm"}, kGroupedMmBackward{"GroupedMmBackward0"};
-constexpr Operator kHistc{"aten::histc"}, kCumsum{"aten::cumsum"};
+constexpr Operator kHistc{"aten::histc"};
 
 /// cuda/GroupedBlas.cpp, _grouped_mm_cuda: CUTLASS for bfloat16 on compute capability 9.x and 10.x; else a loop of
 /// ordinary products, which first waits for the offsets.
@@ -106,13 +105,6 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
 Tensor count_values(const Tensor& x, std::int64_t bins) {
   Tensor result = x.tape().empty({bins}, DType::kInt32, kHistc);
   x.tape().kernels.add(kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
-  return result;
-}
-
-Tensor cumulative_sum(const Tensor& x) {
-  Tensor result = x.tape().empty(x.shape(), DType::kInt32, kCumsum);
-  x.tape().memory.scratch(scan_bytes(x.elements(), size_of(DType::kInt32)), kCumsum);
-  x.tape().kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, 2 * static_cast<double>(x.bytes()));
   return result;
 }
 

@@ -11,7 +11,5 @@ namespace memcalc {
 
 /// torch.histc with one bin for each of `bins` whole numbers, int32.
 [[nodiscard]] Tensor count_values(const Tensor& x, std::int64_t bins);
-/// x.cumsum(0, dtype=int32) of up to 1024 int32.
-[[nodiscard]] Tensor cumulative_sum(const Tensor& x);
 
 }  // namespace memcalc

@@ -23,6 +23,7 @@ constexpr Operator kIndexCopy{"aten::index_copy"}, kIndexCopyBackward{"IndexCopy
 constexpr Operator kIndexSelect{"aten::index_select"};
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
 constexpr Operator kFlip{"aten::flip"}, kFlipBackward{"FlipBackward0"}, kSum{"aten::sum"};
+constexpr Operator kNonzero{"aten::nonzero"};
 constexpr Operator kRepeat{"aten::repeat"}, kRepeatBackward{"RepeatBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
@@ -85,15 +86,14 @@ void gather_backward(BackwardCall& call) {  // saved: index; scattered into zero
   call.set(0, std::move(result));
 }
 
-Tensor filled_copy(const Tensor& x) {
-  return x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kMaskedFill);
+/// TensorAdvancedIndexing.cpp, masked_fill: both are expanded to one shape, and that is copied row by row.
+Tensor filled_copy(const Tensor& x, const Tensor& mask) {
+  Tensor result = x.tape().empty(broadcast_shapes(x.shape(), mask.shape()), x.dtype(), kMaskedFill);
+  move_kernel(kMaskedFill, result);
+  return result;
 }
 
-void masked_fill_backward(BackwardCall& call) {
-  Tensor result = filled_copy(call.gradient());
-  move_kernel(kMaskedFill, result);
-  call.set(0, std::move(result));
-}
+void masked_fill_backward(BackwardCall& call) { call.set(0, filled_copy(call.gradient(), call.saved(0))); }
 
 Node* record_masked_fill(const Tensor& x, const Tensor& mask) {
   Tape& tape = x.tape();
@@ -172,6 +172,19 @@ void index_put_in_place(const Tensor& x, const Tensor& source) {
                        KernelKind::kStrided, static_cast<double>(source.elements()));
 }
 
+/// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
+Tensor nonzero(const Tensor& mask, std::int64_t count) {
+  Tape& tape = mask.tape();
+  const Tensor rows = mask.is_contiguous() ? mask : tape.empty(mask.shape(), mask.dtype(), kNonzero);
+  const Tensor number = tape.empty({1}, DType::kInt32, kNonzero);
+  tape.memory.scratch(sum_bytes(mask.elements(), tape.device.multiprocessors), kNonzero);
+  tape.kernels.synchronize(kNonzero);
+  Tensor places = tape.empty({count, mask.rank()}, DType::kInt64, kNonzero);
+  tape.memory.scratch(select_bytes(mask.elements()), kNonzero);
+  move_kernel(kNonzero, places);
+  return places;
+}
+
 Tensor gather(const Tensor& x, const Tensor& index) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
@@ -189,8 +202,7 @@ Tensor gather(const Tensor& x, const Tensor& index) {
 Tensor masked_fill(Arg x, const Tensor& mask) {
   const OperatorCall call(x);
   Node* node = record_masked_fill(*x, mask);
-  Tensor result = filled_copy(*x);
-  move_kernel(kMaskedFill, result);
+  Tensor result = filled_copy(*x, mask);
   x->tape().autograd.set_history(node, result);
   return result;
 }

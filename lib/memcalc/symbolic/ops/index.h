@@ -16,6 +16,8 @@ namespace memcalc {
 [[nodiscard]] Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places);
 /// x[places] = source at some places, of tensors that nobody differentiates.
 void index_put_in_place(const Tensor& x, const Tensor& source);
+/// mask.nonzero() where `count` elements are not zero: [count, rank] int64, for which the host waits.
+[[nodiscard]] Tensor nonzero(const Tensor& mask, std::int64_t count);
 /// x.gather(dim, index) for an index with as many dimensions.
 [[nodiscard]] Tensor gather(const Tensor& x, const Tensor& index);
 /// x.masked_fill(mask, number): a filled copy.

@@ -31,5 +31,6 @@ struct OperatorRow {
 [[nodiscard]] std::span<const OperatorRow> reduction_rows();
 [[nodiscard]] std::span<const OperatorRow> factory_rows();
 [[nodiscard]] std::span<const OperatorRow> layer_rows();
+[[nodiscard]] std::span<const OperatorRow> scatter_rows();
 
 }  // namespace memcalc

@@ -222,6 +222,9 @@ void reduction_scratch(const Tensor& x, unsigned reduced, std::int64_t accumulat
 
 namespace {
 
+/// Any and argmax read what they are given.
+bool is_summed(const Operator& op) { return &op == &kSum || &op == &kMean; }
+
 /// The reduction itself: result, then staging and semaphores for the time of the kernel.
 Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims,
               std::optional<DType> dtype = std::nullopt) {
@@ -233,7 +236,14 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
     shape.dims[static_cast<std::size_t>(shape.rank++)] = is_reduced ? 1 : x.size(i);
   }
   Tensor result = tape.empty(shape, dtype.value_or(x.dtype()), op);
-  reduction_scratch(x, reduced, std::max<std::int64_t>(size_of(x.dtype()), 4), op);
+  // ReduceOps.cpp, make_reduction_from_ty: what its kernel cannot read as the result's type is converted before.
+  const bool reads_it = x.dtype() == result.dtype() || is_half(x.dtype()) || !is_summed(op);
+  Tensor converted;
+  if (!reads_it) {
+    converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), result.dtype(), kToCopy);
+  }
+  const Tensor& read = reads_it ? x : converted;
+  reduction_scratch(read, reduced, std::max<std::int64_t>(size_of(read.dtype()), 4), op);
   tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(x.bytes() + result.bytes()),
                    (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,

@@ -35,6 +35,7 @@ constexpr Operator kRsub{"aten::rsub"}, kRsubBackward{"RsubBackward1"}, kEq{"ate
 constexpr Operator kPowTensorBackward{"PowBackward1"}, kReciprocalMul{"aten::mul"};
 constexpr Operator kAddcmul{"aten::addcmul"}, kAddcmulBackward{"AddcmulBackward0"};
 constexpr Operator kLerp{"aten::lerp"}, kLerpBackward{"LerpBackward0"};
+constexpr Operator kPolar{"aten::polar"};
 constexpr Operator kFill{"aten::fill_"}, kCopy{"aten::copy_"}, kZero{"aten::zero_"};
 
 Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops = 1) {
@@ -459,6 +460,15 @@ void overwrite_row(RecordedCall& call) {
   call.returns(x);
 }
 
+/// torch.polar(abs, angle): complex numbers of both.
+void polar_row(RecordedCall& call) {
+  const Tensor &abs = call.tensor(0), &angle = call.tensor(1);
+  if (call.tape.modes.grad_enabled && (abs.requires_grad() || angle.requires_grad())) {
+    call.refuse("what is differentiated");
+  }
+  call.returns(pointwise(kPolar, {&abs, &angle}, 4, DType::kComplex64));
+}
+
 void dropout_row(RecordedCall& call) {
   const double probability = call.number_or(1, 0.5);
   if (!call.boolean_or(2, true)) return call.returns(call.tensor(0));
@@ -561,6 +571,8 @@ constexpr OperatorRow kRows[] = {
     {"ceil", "input", round},
     {"round", "input", round},
     {"sign", "input", round},
+    {"clamp_", "input min max", overwrite_row},
+    {"polar", "abs angle", polar_row},
     {"fill_", "input value", overwrite_row},
     {"zero_", "input", overwrite_row},
 };

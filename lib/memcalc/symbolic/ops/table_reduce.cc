@@ -3,13 +3,13 @@
 #include <array>
 
 #include "memcalc/symbolic/layout.h"
-#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -22,7 +22,6 @@ constexpr Operator kAmax{"aten::amax"}, kAmaxBackward{"AmaxBackward0"}, kSum{"at
 constexpr Operator kAny{"aten::any"}, kArgmax{"aten::argmax"}, kProd{"aten::prod"};
 constexpr Operator kVar{"aten::var"}, kVarBackward{"VarBackward0"}, kStdBackward{"StdBackward0"};
 constexpr Operator kNorm{"aten::linalg_vector_norm"}, kNormBackward{"LinalgVectorNormBackward0"};
-constexpr Operator kCumsum{"aten::cumsum"}, kCumsumBackward{"CumsumBackward0"}, kFlip{"aten::flip"};
 constexpr Operator kMaskedFillInPlace{"aten::masked_fill_"};
 constexpr Operator kLogSumExp{"aten::logsumexp"}, kLogSumExpBackward{"LogsumexpBackward0"};
 constexpr Operator kNonzero{"aten::nonzero"}, kSort{"aten::sort"};
@@ -116,6 +115,11 @@ void any_row(RecordedCall& call) {
   call.returns(reduced(kAny, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kBool));
 }
 
+void all_true_row(RecordedCall& call) {  // of a bool tensor: .all()
+  const Tensor& x = call.tensor(0);
+  call.returns(reduced(kAny, x, (1U << x.rank()) - 1, false, DType::kBool));
+}
+
 void prod_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
@@ -198,50 +202,12 @@ void norm_row(RecordedCall& call) {
   call.returns(norm_of(call, x, dimensions(call, 2, x), call.boolean_or(3, false)));
 }
 
-/// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not.
-Tensor scanned(Tape& tape, const Tensor& x, int dim, DType dtype) {
-  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
-  {
-    Tensor read = x;
-    if (dtype != x.dtype()) {
-      read = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kCumsum);
-    }
-    Tensor rows;
-    if (!read.is_contiguous()) rows = tape.empty(x.shape(), dtype, kCumsum);
-    const bool is_one_row = x.rank() > 0 && x.elements() == x.size(dim);
-    if (is_one_row) tape.memory.scratch(scan_bytes(x.elements()), kCumsum);
-  }
-  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
-  return result;
-}
-
-/// The gradient from its other end: flip, cumsum, flip.
-void cumsum_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[2]);
-  const auto dtype = static_cast<DType>(call.node.attributes[1]);  // the input's
-  const Tensor& gradient = call.gradient();
-  const bool alone = gradient.elements() <= 1 || gradient.size(dim) == 1;
-  if (alone) return call.set(0, to_dtype(gradient, dtype));
-  Tensor flipped = flip(gradient);
-  Tensor summed = scanned(call.tape, flipped, dim, gradient.dtype());
-  Tensor result = flip(summed);
-  drop(summed, flipped);
-  call.set(0, to_dtype(std::move(result), dtype));
-}
-
 void cumsum_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  Tape& tape = call.tape;
-  const Tensor* inputs[] = {&x};
-  const int dim = call.dimension(1, x.rank(), 0);
-  Node* node = tape.autograd.record(kCumsumBackward, cumsum_backward, inputs, 1);
-  if (node != nullptr) node->attributes = {0, static_cast<std::int64_t>(x.dtype()), dim, 0};
   const bool whole = !is_floating(x.dtype());
-  const bool widens = tape.modes.autocast.dtype && is_half(x.dtype());
-  const DType dtype = call.dtype(2).value_or(whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype());
-  Tensor result = scanned(tape, x, dim, dtype);
-  tape.autograd.set_history(node, result);
-  call.returns(std::move(result));
+  const bool widens = call.tape.modes.autocast.dtype && is_half(x.dtype());  // autocast_mode.h, fp32_set_opt_dtype
+  const DType dtype = whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype();
+  call.returns(cumulative_sum(x, call.dimension(1, x.rank(), 0), call.dtype(2).value_or(dtype)));
 }
 
 /// Not along the last dimension: the same memory, which is all that is modelled of it.
@@ -355,6 +321,7 @@ constexpr OperatorRow kRows[] = {
     {"argmin", "input dim keepdim", argmax_row},
     {"any", "input dim keepdim", any_row},
     {"all", "input dim keepdim", any_row},
+    {"_is_all_true", "input", all_true_row},
     {"prod", "input dim keepdim dtype", prod_row},
     {"var", "input dim unbiased correction keepdim", var_row},
     {"std", "input dim unbiased correction keepdim", std_row},

@@ -1,0 +1,61 @@
+#include "memcalc/symbolic/ops/scan.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kCumsum{"aten::cumsum"}, kCumsumBackward{"CumsumBackward0"};
+constexpr int kDtype = 1, kDim = 2;  // attributes: the input's type
+
+/// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not. What is one
+/// row is left to CUB (cuda/ScanUtils.cuh, scan_dim).
+Tensor scanned(const Tensor& x, int dim, DType dtype) {
+  Tape& tape = x.tape();
+  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
+  {
+    Tensor converted, rows;
+    bool row_major = x.is_contiguous();
+    if (dtype != x.dtype()) {
+      converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kCumsum);
+      row_major = converted.is_contiguous();
+    }
+    if (!row_major) rows = tape.empty(x.shape(), dtype, kCumsum);
+    const bool is_one_row = x.rank() > 0 && x.elements() > 0 && x.elements() == x.size(dim);
+    if (is_one_row) tape.memory.scratch(scan_bytes(x.elements(), size_of(dtype)), kCumsum);
+  }
+  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  return result;
+}
+
+/// FunctionsManual.cpp, cumsum_backward: the gradient from its other end: flip, cumsum, flip.
+void cumsum_backward(BackwardCall& call) {
+  const auto dim = static_cast<int>(call.node.attributes[kDim]);
+  const auto dtype = static_cast<DType>(call.node.attributes[kDtype]);
+  const Tensor& gradient = call.gradient();
+  if (gradient.elements() <= 1 || gradient.size(dim) == 1) return call.set(0, to_dtype(gradient, dtype));
+  Tensor from_end = flip(gradient);
+  Tensor summed = scanned(from_end, dim, gradient.dtype());
+  Tensor result = flip(summed);
+  drop(summed, from_end);
+  call.set(0, to_dtype(std::move(result), dtype));
+}
+
+}  // namespace
+
+Tensor cumulative_sum(const Tensor& x, int dim, DType dtype) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kCumsumBackward, cumsum_backward, inputs, 1);
+  if (node != nullptr) node->attributes = {0, static_cast<std::int64_t>(x.dtype()), dim, 0};
+  Tensor result = scanned(x, dim, dtype);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,154 @@
+#include "memcalc/symbolic/ops/scatter.h"
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kScatter{"aten::scatter"}, kScatterBackward{"ScatterBackward0"};
+constexpr Operator kScatterAddBackward{"ScatterAddBackward0"}, kGather{"aten::gather"};
+constexpr Operator kIndexAdd{"aten::index_add"}, kIndexAddBackward{"IndexAddBackward0"};
+constexpr Operator kIndexSelect{"aten::index_select"};
+constexpr Operator kMaskedScatter{"aten::masked_scatter"}, kMaskedScatterBackward{"MaskedScatterBackward0"};
+constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedSelect{"aten::masked_select"};
+
+void move_kernel(const Operator& op, const Tensor& x) {
+  x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
+                       KernelKind::kStrided, static_cast<double>(x.elements()));
+}
+
+Tensor made_like(const Tensor& x, const Operator& op) {
+  Tensor result = x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
+  move_kernel(op, result);
+  return result;
+}
+
+Tensor gathered(const Tensor& gradient, const Tensor& index) {
+  Tensor result = gradient.tape().empty(index.shape(), gradient.dtype(), kGather);
+  move_kernel(kGather, result);
+  return result;
+}
+
+/// derivatives.yaml: self: grad.scatter(dim, index, 0); src: grad.gather(dim, index).
+void scatter_backward(BackwardCall& call) {
+  if (call.needs(0)) call.set(0, made_like(call.gradient(), kScatter));
+  if (call.node.edge_count > 1 && call.needs(1)) call.set(1, gathered(call.gradient(), call.saved(0)));
+}
+
+/// self: grad; src: grad.gather(dim, index).
+void scatter_add_backward(BackwardCall& call) {
+  if (call.needs(0)) call.set(0, call.gradient());
+  if (call.needs(1)) call.set(1, gathered(call.gradient(), call.saved(0)));
+}
+
+Node* record_scatter(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &source};
+  const bool adds = how == Scattered::kAdds;
+  Node* node = tape.autograd.record(adds ? kScatterAddBackward : kScatterBackward,
+                                    adds ? scatter_add_backward : scatter_backward, inputs, source.defined() ? 2 : 1);
+  if (node != nullptr) tape.autograd.save(*node, index);
+  return node;
+}
+
+/// self: grad; source: grad.index_select(dim, index).expand_as(source), for which it keeps the source.
+void index_add_backward(BackwardCall& call) {  // saved: index, source
+  if (call.needs(0)) call.set(0, call.gradient());
+  if (!call.needs(1)) return;
+  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), kIndexSelect);
+  move_kernel(kIndexSelect, result);
+  call.set(1, std::move(result));
+}
+
+Node* record_index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &source};
+  Node* node = tape.autograd.record(kIndexAddBackward, index_add_backward, inputs, 2);
+  if (node != nullptr && source.requires_grad()) {
+    tape.autograd.save(*node, index);
+    tape.autograd.save(*node, source);
+  }
+  return node;
+}
+
+Tensor with_history(const Tensor& x, Node* node) {
+  Tensor result = x.tape().detach(x);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
+
+/// FunctionsManual.cpp, masked_scatter_backward: the gradient at the mask's places (masked_select, which is an index
+/// by what nonzero finds). The source had as many values, so nothing is appended.
+void masked_scatter_backward(BackwardCall& call) {  // saved: mask; shape: the source's
+  const Tensor& gradient = call.gradient();
+  const Tensor& mask = call.saved(0);
+  if (call.needs(0)) {
+    call.set(0, call.tape.empty(gradient.shape(), gradient.dtype(), kMaskedFill));
+    move_kernel(kMaskedFill, gradient);
+  }
+  if (!call.needs(1)) return;
+  const std::int64_t count = call.node.shape.elements();
+  const Tensor places = nonzero(mask, count);
+  Tensor chosen = call.tape.empty({count}, gradient.dtype(), kMaskedSelect);
+  move_kernel(kMaskedSelect, chosen);
+  call.set(1, view(std::move(chosen), call.node.shape));
+}
+
+}  // namespace
+
+Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how) {
+  Node* node = record_scatter(x, index, source, how);
+  Tensor result = made_like(x, kScatter);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
+
+Tensor scatter_in_place(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how) {
+  Node* node = record_scatter(x, index, source, how);
+  move_kernel(kScatter, index);
+  return with_history(x, node);
+}
+
+Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
+  Node* node = record_index_add(x, index, source);
+  Tensor result = made_like(x, kIndexAdd);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
+
+Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source) {
+  Node* node = record_index_add(x, index, source);
+  move_kernel(kIndexAdd, source);
+  return with_history(x, node);
+}
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &source};
+  Node* node = tape.autograd.record(kMaskedScatterBackward, masked_scatter_backward, inputs, 2);
+  if (node != nullptr) {
+    node->shape = source.shape();
+    tape.autograd.save(*node, mask);
+  }
+  // cuda/IndexKernel.cu, launch_masked_scatter_kernel: a running count of the mask's places.
+  Tensor result = tape.empty(x.shape(), x.dtype(), kMaskedScatter);
+  {
+    Tensor counts = tape.empty(x.shape(), DType::kInt64, kMaskedScatter);
+    const bool row_major = mask.shape() == x.shape() && mask.is_contiguous();
+    Tensor rows;
+    if (!row_major) rows = tape.empty(x.shape(), mask.dtype(), kMaskedScatter);
+    tape.memory.scratch(scan_bytes(x.elements()), kMaskedScatter);
+    rows.reset();
+    counts.reset();
+  }
+  move_kernel(kMaskedScatter, result);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+}  // namespace memcalc

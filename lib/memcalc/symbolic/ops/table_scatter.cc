@@ -1,0 +1,103 @@
+// Rows of the operator table that write at places of a tensor, count values, or look for them.
+#include <array>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/grouped_mm.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/scatter.h"
+#include "memcalc/symbolic/ops/solve.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/ops/weight_norm.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+namespace {
+
+using Kind = BoundArgument::Kind;
+
+/// The source of a scatter; undefined: a number.
+const Tensor& source_of(const RecordedCall& call, int i) {
+  static const Tensor kNumber;
+  return call.is_tensor(i) ? call.tensor(i) : kNumber;
+}
+
+template <Scattered how, bool in_place>
+void scatter_row(RecordedCall& call) {  // input dim index src reduce
+  if (call.has(4)) call.refuse("a reduction");
+  const Tensor &x = call.tensor(0), &index = call.tensor(2), &source = source_of(call, 3);
+  call.returns(in_place ? scatter_in_place(x, index, source, how) : scatter(x, index, source, how));
+}
+
+template <bool in_place>
+void index_add_row(RecordedCall& call) {  // input dim index source alpha
+  if (call.number_or(4, 1) != 1) call.refuse("a factor");
+  const Tensor &x = call.tensor(0), &index = call.tensor(2), &source = call.tensor(3);
+  call.returns(in_place ? index_add_in_place(x, index, source) : index_add(x, index, source));
+}
+
+void masked_scatter_row(RecordedCall& call) {
+  call.returns(masked_scatter(call.tensor(0), call.tensor(1), call.tensor(2)));
+}
+
+void histc_row(RecordedCall& call) {  // input bins min max
+  if (call.tensor(0).dtype() != DType::kInt32) call.refuse("another type than int32");
+  if (call.number_or(2, 0) == call.number_or(3, 0)) call.refuse("bounds that depend on values");
+  call.returns(count_values(call.tensor(0), call.integer_or(1, 100)));
+}
+
+/// TensorShape.cpp, meshgrid: each vector as a view along a dimension of its own, expanded.
+void meshgrid_row(RecordedCall& call) {  // *tensors indexing
+  const bool swaps = call.text_or(1, "ij") == "xy";
+  std::vector<Tensor> vectors = call.tensors(0);
+  if (swaps && vectors.size() >= 2) std::swap(vectors[0], vectors[1]);
+  Shape grid;
+  for (const Tensor& each : vectors) {
+    if (each.rank() > 1 || grid.rank == kMaxDims) call.refuse("what is no vector");
+    grid.dims[static_cast<std::size_t>(grid.rank++)] = each.elements();
+  }
+  std::vector<Tensor> views;
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    Shape own;
+    for (int dim = 0; dim < grid.rank; ++dim) own.dims[static_cast<std::size_t>(own.rank++)] = 1;
+    own[static_cast<int>(i)] = vectors[i].elements();
+    Tensor view_of = expand(view(vectors[i], own), grid);
+    views.push_back(swaps ? transpose(std::move(view_of), 0, 1) : std::move(view_of));
+  }
+  if (swaps && views.size() >= 2) std::swap(views[0], views[1]);
+  for (Tensor& each : views) call.returns(std::move(each));
+}
+
+void solve_triangular_row(RecordedCall& call) {  // input B upper left unitriangular
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  bool alike = a.rank() == b.rank() && call.boolean_or(3, true);
+  for (int i = 0; alike && i < a.rank() - 2; ++i) alike = a.size(i) == b.size(i);
+  if (!alike) call.refuse("stacks that are broadcast, or from the right");
+  call.returns(solve_triangular(a, b));
+}
+
+void weight_norm_row(RecordedCall& call) {  // v g dim
+  const Tensor& v = call.tensor(0);
+  const int dim = call.dimension(2, v.rank(), 0);
+  if (dim != 0 && dim != v.rank() - 1) call.refuse("a dimension in the middle");
+  call.returns(weight_norm(v, call.tensor(1)));
+}
+
+constexpr OperatorRow kRows[] = {
+    {"scatter", "input dim index src reduce", scatter_row<Scattered::kReplaces, false>},
+    {"scatter_", "input dim index src reduce", scatter_row<Scattered::kReplaces, true>},
+    {"scatter_add", "input dim index src reduce", scatter_row<Scattered::kAdds, false>},
+    {"scatter_add_", "input dim index src reduce", scatter_row<Scattered::kAdds, true>},
+    {"index_add", "input dim index source alpha", index_add_row<false>},
+    {"index_add_", "input dim index source alpha", index_add_row<true>},
+    {"masked_scatter", "input mask source", masked_scatter_row},
+    {"histc", "input bins min max", histc_row},
+    {"meshgrid", "*tensors indexing", meshgrid_row},
+    {"solve_triangular", "input B upper left unitriangular", solve_triangular_row},
+    {"_weight_norm", "v g dim", weight_norm_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> scatter_rows() { return kRows; }
+
+}  // namespace memcalc
