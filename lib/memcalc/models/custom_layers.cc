@@ -79,7 +79,7 @@ Module make(const ConvolutionLayer& layer, const Place& p) {
   const Tensor weight = p.b.parameter(weight_of(p), {layer.out_channels, channels / layer.groups, layer.kernel_size});
   Tensor bias;
   if (layer.bias) bias = p.b.parameter(p.name + ".bias", {layer.out_channels}, false);
-  return module_of([=](const Tensor& x) { return conv1d(x, weight, bias, options.stride, options.padding); });
+  return module_of([=](const Tensor& x) { return conv1d(x, weight, bias, options.stride[0], options.padding[0]); });
 }
 
 Module make(const NormLayer& layer, const Place& p) {

@@ -4,7 +4,10 @@
 #include <bit>
 #include <utility>
 
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -16,8 +19,12 @@ constexpr Operator kCudnnBackwardOp{"aten::cudnn_batch_norm_backward"};
 constexpr Operator kNative{"aten::native_batch_norm"}, kNativeBackward{"NativeBatchNormBackward0"};
 constexpr Operator kNativeBackwardOp{"aten::native_batch_norm_backward"};
 
-/// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: contiguous, with the channels innermost, as [N, C] is.
-bool has_channels_innermost(const Tensor& x) { return x.is_contiguous() && x.strides()[1] == 1; }
+/// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the
+/// channels innermost, as [N, C] is.
+bool has_channels_innermost(const Tensor& x) {
+  if (x.is_contiguous()) return x.strides()[1] == 1;
+  return is_channels_last(x) && is_dense(x.shape(), x.strides());
+}
 
 std::int64_t last_power_of_2(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -41,10 +48,11 @@ void stage_rows(const Tensor& x, std::int64_t values, const Operator& op) {
 
 /// Most kernels ask for the same: the input's gradient, then those of weight and bias. With the channels innermost two
 /// kernels share the work, which pass on two sums.
+/// inputs: x, weight and bias where they are; saved: x, weight, mean, invstd.
 template <const Operator& op>
-void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight, mean, invstd
+void batch_norm_backward(BackwardCall& call) {
   const Tensor& x = call.saved(0);
-  const Tensor& weight = call.saved(1);
+  const bool has_weight = call.node.edge_count > 1;
   Tape& tape = call.tape;
   const auto like_input = [&] {
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
@@ -52,13 +60,16 @@ void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   const bool innermost = &op == &kNativeBackwardOp && has_channels_innermost(x);
   Tensor dx, sum_dy, sum_dy_x;
   if (innermost) {
-    sum_dy = tape.empty(weight.shape(), DType::kFloat32, op);
-    sum_dy_x = tape.empty(weight.shape(), DType::kFloat32, op);
+    sum_dy = tape.empty({x.size(1)}, DType::kFloat32, op);
+    sum_dy_x = tape.empty({x.size(1)}, DType::kFloat32, op);
   } else {
     dx = like_input();
   }
-  call.set(1, tape.empty(weight.shape(), weight.dtype(), op));
-  call.set(2, tape.empty(weight.shape(), weight.dtype(), op));
+  if (has_weight) {
+    const Tensor& weight = call.saved(1);
+    call.set(1, tape.empty(weight.shape(), weight.dtype(), op));
+    call.set(2, tape.empty(weight.shape(), weight.dtype(), op));
+  }
   if (innermost) {
     stage_rows(x, 2, op);
     dx = like_input();
@@ -72,7 +83,7 @@ void batch_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
 /// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes images and sequences in float32, and in float16
 /// with float32 weights.
 bool uses_cudnn(const Tensor& x, const Tensor& weight) {
-  if (weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
+  if (!weight.defined() || weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
   return x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat16;
 }
 
@@ -86,10 +97,11 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const Tensor* inputs[] = {&*x, &weight, &bias};
   Node* node = tape.autograd.record(
       cudnn ? kCudnnBackward : kNativeBackward,
-      cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs, 3);
+      cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs,
+      weight.defined() ? 3 : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
-    tape.autograd.save(*node, weight);
+    if (weight.defined()) tape.autograd.save(*node, weight);
   }
   Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), op);
   Tensor mean, invstd;
@@ -107,6 +119,20 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   }
   drop(invstd, mean);
   return result;
+}
+
+// native/Normalization.cpp, instance_norm: the samples become channels of one sample, with a copy of the weights each.
+Tensor instance_norm(Arg x, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(x);
+  const std::int64_t samples = x->size(0);
+  Tensor weights, biases;
+  if (weight.defined()) weights = repeat(weight, {samples});
+  if (bias.defined()) biases = repeat(bias, {samples});
+  Shape shape = x->shape();
+  shape[1] *= samples;
+  shape[0] = 1;
+  const Tensor joined = view(contiguous(*x), shape);
+  return view(batch_norm(joined, weights, biases), x->shape());
 }
 
 }  // namespace memcalc

@@ -8,4 +8,7 @@ namespace memcalc {
 /// F.batch_norm over [N, C], [N, C, L] or [N, C, H, W]; running statistics are updated in place.
 [[nodiscard]] Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias);
 
+/// F.instance_norm over [N, C, …] with the statistics of its input; weight and bias may be undefined.
+[[nodiscard]] Tensor instance_norm(Arg x, const Tensor& weight, const Tensor& bias);
+
 }  // namespace memcalc

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -75,7 +76,8 @@ Tensor concatenate(std::span<const Tensor> parts, int dim) { return concatenate(
 Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype) {
   Tape& tape = parts.front().tape();
   Node* node = record(parts, dim);
-  Tensor result = tape.empty(joined(parts, dim), dtype, kCat);
+  const bool channels_last = std::all_of(parts.begin(), parts.end(), is_channels_last);
+  Tensor result = empty_in_layout(tape, joined(parts, dim), dtype, channels_last, kCat);
   tape.kernels.add(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
   tape.autograd.set_history(node, result);
   return result;

@@ -1,8 +1,9 @@
 #include "memcalc/symbolic/ops/conv.h"
 
-#include <algorithm>
+#include <memory>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -17,135 +18,159 @@ constexpr Operator kConvolution{"aten::cudnn_convolution"}, kDepthwise{"aten::_c
 constexpr Operator kConvolutionBackward{"ConvolutionBackward0"}, kConvolutionBackwardOp{"aten::convolution_backward"};
 constexpr Operator kToCopy{"aten::_to_copy"}, kContiguous{"aten::contiguous"};
 
-constexpr int kStride = 0, kPadding = 1, kGroups = 2;  // node attributes
+int spatial_rank(const Shape& shape) { return shape.rank - 2; }
 
-/// torch.channels_last strides, as an image that went through permute has them.
-Shape channels_last_strides(const Shape& shape) {
-  return {shape[1] * shape[2] * shape[3], 1, shape[3] * shape[1], shape[1]};
+/// What the engine sees of [N, C, …]: depth and height of what has less are 1 (ConvParams::view1d_as_2d of a sequence).
+struct Extents {
+  std::int64_t depth = 1, height = 1, width = 1;
+};
+
+Extents extents(const Shape& shape) {
+  return {.depth = shape.rank > 4 ? shape[-3] : 1, .height = shape.rank > 3 ? shape[-2] : 1, .width = shape[-1]};
 }
 
-/// Tensor::suggest_memory_format: channels last where strides say so and not row-major too.
-bool is_channels_last(const Tensor& x) {
-  if (x.is_contiguous()) return false;
-  const Shape& shape = x.shape();
-  const Shape& strides = x.strides();
-  if (strides[1] == 0) return false;
-  // c10/core/MemoryFormat.h, is_channels_last_strides_2d
-  std::int64_t least = 0;
-  for (const int dim : {1, 3, 2, 0}) {
-    if (shape[dim] == 0 || strides[dim] < least) return false;
-    if (dim == 0 && least == strides[1]) return false;
-    least = strides[dim] * std::max<std::int64_t>(shape[dim], 1);
+/// `image` and `result`: of the convolution itself, which a transposed one runs from its result to its operand.
+ConvolutionShape shape_of(const Shape& image, const Shape& weight, const Shape& result,
+                          const ConvolutionOptions& options) {
+  const Extents in = extents(image), out = extents(result), kernel = extents(weight);
+  const int rank = spatial_rank(image);
+  bool same = rank == 2;
+  for (int i = 0; i < rank; ++i) {
+    same = same && options.stride[i] == options.stride[0] && options.padding[i] == options.padding[0] &&
+           options.dilation[i] == 1;
   }
-  return true;
+  bool dilated = false;
+  for (int i = 0; i < rank; ++i) dilated = dilated || options.dilation[i] != 1;
+  return {.batch = image[0],
+          .in_channels = image[1],
+          .height = in.height,
+          .width = in.width,
+          .out_channels = result[1],
+          .out_height = out.height,
+          .out_width = out.width,
+          .groups = options.groups,
+          .kernel_height = kernel.height,
+          .kernel_width = kernel.width,
+          .stride = options.stride[0],
+          .padding = options.padding[0],
+          .depth = in.depth,
+          .out_depth = out.depth,
+          .kernel_depth = kernel.depth,
+          .spatial_rank = rank,
+          .dilated = dilated,
+          .transposed = options.transposed,
+          .same_everywhere = same};
 }
 
-ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& y, std::int64_t stride,
-                          std::int64_t padding, std::int64_t groups) {
-  return {.batch = x[0],
-          .in_channels = x[1],
-          .height = x[2],
-          .width = x[3],
-          .out_channels = y[1],
-          .out_height = y[2],
-          .out_width = y[3],
-          .groups = groups,
-          .kernel_height = weight[2],
-          .kernel_width = weight[3],
-          .stride = stride,
-          .padding = padding};
+/// native/ConvUtils.h, conv_output_size and conv_input_size.
+Shape result_shape(const Shape& x, const Shape& weight, const ConvolutionOptions& options) {
+  Shape out = x;
+  out[1] = options.transposed ? weight[1] * options.groups : weight[0];
+  for (int i = 0; i < spatial_rank(x); ++i) {
+    const std::int64_t kernel = options.dilation[i] * (weight[i + 2] - 1) + 1;
+    out[i + 2] = options.transposed
+                     ? (x[i + 2] - 1) * options.stride[i] - 2 * options.padding[i] + kernel + options.output_padding[i]
+                     : window_count(x[i + 2], kernel, options.stride[i], options.padding[i]);
+  }
+  return out;
 }
 
 /// One GEMM a group: rows are pixels.
 void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s, bool depthwise,
                   bool backward) {
-  const auto pixels = [](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
-    return static_cast<double>(a * b) * static_cast<double>(c * d);
+  const auto elements = [](std::int64_t a, std::int64_t b, std::int64_t depth, std::int64_t height,
+                           std::int64_t width) {
+    return static_cast<double>(a * b) * static_cast<double>(depth * height * width);
   };
   // Not the unfolded matrix: each image is read once.
   const double bytes =
       static_cast<double>(size_of(dtype)) *
-      (pixels(s.batch, s.in_channels, s.height, s.width) + pixels(s.batch, s.out_channels, s.out_height, s.out_width) +
-       pixels(s.out_channels, s.in_channels / s.groups, s.kernel_height, s.kernel_width));
+      (elements(s.batch, s.in_channels, s.depth, s.height, s.width) +
+       elements(s.batch, s.out_channels, s.out_depth, s.out_height, s.out_width) +
+       elements(s.out_channels, s.in_channels / s.groups, s.kernel_depth, s.kernel_height, s.kernel_width));
   tape.kernels.convolution(op, dtype, depthwise ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution,
                            {.groups = s.groups,
-                            .pixels = s.batch * s.out_height * s.out_width,
+                            .pixels = s.batch * s.out_depth * s.out_height * s.out_width,
                             .channels = s.out_channels / s.groups,
-                            .depth = s.in_channels / s.groups * s.kernel_height * s.kernel_width,
+                            .depth = s.in_channels / s.groups * s.kernel_depth * s.kernel_height * s.kernel_width,
                             .group_channels = static_cast<double>(s.in_channels / s.groups),
                             .backward = backward},
                            bytes);
 }
 
-/// In the layout that cuDNN computes in; itself where it has it.
-Tensor in_layout(const Tensor& x, bool channels_last, const Operator& op) {
-  const Shape strides = channels_last ? channels_last_strides(x.shape()) : contiguous_strides(x.shape());
-  if (channels_last ? is_channels_last(x) || x.strides() == strides : x.is_contiguous()) return x;
-  // Dimensions of size 1 may carry any stride.
-  bool same = true;
-  for (int i = 0; i < 4; ++i) same = same && (x.size(i) == 1 || x.strides()[i] == strides[i]);
-  if (same) return x;
-  return x.tape().empty_strided(x.shape(), strides, x.dtype(), op);
-}
+const ConvolutionOptions& options_of(const Node& node) { return *static_cast<const ConvolutionOptions*>(node.context); }
 
+/// cuda/DepthwiseConv2d.cu, conv_depthwise2d_backward_cuda_out: row-major operands, no workspace.
 void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
-  const Tensor& gradient = call.gradient();
-  if (call.needs(1)) {
-    call.set(1, call.tape.empty(weight.shape(), weight.dtype(), kConvolutionBackwardOp));
-    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape, true, true);
-  }
-  if (call.needs(0)) {
-    call.set(0, call.tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
-    count_kernel(call.tape, kConvolutionBackwardOp, gradient.dtype(), shape, true, true);
-  }
+  Tape& tape = call.tape;
+  const Tensor dy = in_layout(call.gradient(), false, kContiguous);
+  const auto pass = [&](int input, const Tensor& like, const Tensor& other) {
+    if (!call.needs(input)) return;
+    const Tensor rows = in_layout(other, false, kContiguous);
+    call.set(input, tape.empty(like.shape(), like.dtype(), kConvolutionBackwardOp));
+    count_kernel(tape, kConvolutionBackwardOp, dy.dtype(), shape, true, true);
+  };
+  pass(1, weight, x);
+  pass(0, x, weight);
 }
 
+/// Convolution.cpp converts the gradient to the input's layout once; cudnn/ConvShared.cpp makes what is a view
+/// contiguous in each of its calls. A transposed convolution's passes are those of the one that it is the gradient of.
 void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
   Tape& tape = call.tape;
   const DType dtype = x.dtype();
-  const bool channels_last = is_channels_last(x) || is_channels_last(weight);
-  // Convolution.cpp converts to channels last once; cudnn/ConvShared.cpp makes a view contiguous in each of its calls.
-  const Tensor dy = channels_last ? in_layout(call.gradient(), true, kToCopy) : call.gradient();
+  const bool channels_last = shape.channels_last;
+  const Tensor& gradient = call.gradient();
+  const Tensor operand = call.needs(1) ? in_layout(x, channels_last, kContiguous) : x;
+  const bool converts = is_channels_last(gradient) || channels_last || shape.transposed;
+  const Tensor dy = converts ? in_layout(gradient, channels_last, kToCopy) : gradient;
   const auto pass = [&](int input, const Tensor& like, ConvolutionPass kind) {
     if (!call.needs(input)) return;
+    const bool of_weight = kind == ConvolutionPass::kWeightGradient;
     Tensor rows;
-    if (kind == ConvolutionPass::kWeightGradient) rows = in_layout(dy, channels_last, kContiguous);
-    Tensor result = tape.empty_strided(
-        like.shape(), channels_last ? channels_last_strides(like.shape()) : contiguous_strides(like.shape()), dtype,
-        kConvolutionBackwardOp);
-    if (kind == ConvolutionPass::kInputGradient) rows = in_layout(dy, channels_last, kContiguous);
-    const Tensor other = in_layout(kind == ConvolutionPass::kInputGradient ? weight : x, channels_last, kContiguous);
+    if (of_weight) rows = in_layout(dy, channels_last, kContiguous);
+    Tensor result = empty_in_layout(tape, like.shape(), dtype, channels_last, kConvolutionBackwardOp);
+    if (!of_weight) rows = in_layout(dy, channels_last, kContiguous);
+    const Tensor other = in_layout(of_weight ? operand : weight, channels_last, kContiguous);
     tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), kConvolutionBackwardOp,
                         Category::kWorkspaces);
     count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, true);
     call.set(input, std::move(result));
   };
-  pass(0, x, ConvolutionPass::kInputGradient);
+  pass(0, x, shape.transposed ? ConvolutionPass::kForward : ConvolutionPass::kInputGradient);
   pass(1, weight, ConvolutionPass::kWeightGradient);
+}
+
+/// The convolution itself of what was called: of a transposed one that which leads back.
+ConvolutionShape convolution_of(const Tensor& x, const Tensor& weight, const Shape& result,
+                                const ConvolutionOptions& options) {
+  ConvolutionShape shape = options.transposed ? shape_of(result, weight.shape(), x.shape(), options)
+                                              : shape_of(x.shape(), weight.shape(), result, options);
+  shape.channels_last = is_channels_last(x) || is_channels_last(weight);
+  return shape;
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
   const Tensor& gradient = call.gradient();
-  const auto& attributes = call.node.attributes;
-  ConvolutionShape shape = shape_of(x.shape(), weight.shape(), gradient.shape(), attributes[kStride],
-                                    attributes[kPadding], attributes[kGroups]);
-  shape.channels_last = is_channels_last(x) || is_channels_last(weight);
+  const ConvolutionShape shape = convolution_of(x, weight, gradient.shape(), options_of(call.node));
   if (uses_depthwise_kernel(shape, x.dtype())) {
     depthwise_backward(call, x, weight, shape);
   } else {
     cudnn_backward(call, x, weight, shape);
   }
   if (call.needs(2)) {
-    Tensor sum = sum_to(gradient, {1, weight.size(0), 1, 1});
-    call.set(2, call.tape.alias(sum, {weight.size(0)}, {1}, false));
+    Shape channels = gradient.shape();
+    for (int i = 0; i < channels.rank; ++i) channels[i] = i == 1 ? channels[i] : 1;
+    Tensor sum = sum_to(gradient, channels);
+    call.set(2, call.tape.alias(sum, {channels[1]}, {1}, false));
   }
 }
 
 }  // namespace
 
-Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
+Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
   const OperatorCall call(x);
   Tensor vector;
   if (bias.defined()) vector = autocast_operand(bias);
@@ -155,31 +180,31 @@ Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const Convolution
   const Tensor* inputs[] = {&image, &filter, &vector};
   Node* node = tape.autograd.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
-    node->attributes[kStride] = options.stride;
-    node->attributes[kPadding] = options.padding;
-    node->attributes[kGroups] = options.groups;
+    node->owner = std::make_shared<ConvolutionOptions>(options);
+    node->context = node->owner.get();
     tape.autograd.save(*node, image);
     tape.autograd.save(*node, filter);
   }
-  const auto out_size = [&](int dim) {
-    return window_count(image.size(dim), filter.size(dim), options.stride, options.padding);
-  };
-  const Shape out{image.size(0), filter.size(0), out_size(2), out_size(3)};
-  if (out[2] < 1 || out[3] < 1) throw refusal(rules::kImageLargeEnough, {"convolutions"});
-  ConvolutionShape shape =
-      shape_of(image.shape(), filter.shape(), out, options.stride, options.padding, options.groups);
-  shape.channels_last = is_channels_last(image) || is_channels_last(filter);
+  const Shape out = result_shape(image.shape(), filter.shape(), options);
+  for (int i = 2; i < out.rank; ++i) {
+    if (out[i] < 1) throw refusal(rules::kImageLargeEnough, {"convolutions"});
+  }
+  const ConvolutionShape shape = convolution_of(image, filter, out, options);
+  const bool depthwise = uses_depthwise_kernel(shape, image.dtype());
+  const bool channels_last = shape.channels_last;
+  // A sequence is made row-major first, and seen as an image.
+  const Tensor operand = in_layout(image, channels_last && !depthwise, kContiguous);
   Tensor result;
-  if (uses_depthwise_kernel(shape, image.dtype())) {
+  if (depthwise) {
     result = tape.empty(out, image.dtype(), kDepthwise);
+    const Tensor filter_copy = in_layout(filter, false, kContiguous);
     count_kernel(tape, kDepthwise, image.dtype(), shape, true, false);
   } else {
-    const bool channels_last = shape.channels_last;
-    result = tape.empty_strided(out, channels_last ? channels_last_strides(out) : contiguous_strides(out),
-                                image.dtype(), kConvolution);
+    result = empty_in_layout(tape, out, image.dtype(), channels_last, kConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
-    tape.memory.scratch(convolution_workspace(shape, ConvolutionPass::kForward, image.dtype(), tape.kernels.allow_tf32),
-                        kConvolution, Category::kWorkspaces);
+    const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
+    tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32), kConvolution,
+                        Category::kWorkspaces);
     count_kernel(tape, kConvolution, image.dtype(), shape, false, false);
   }
   tape.autograd.set_history(node, result);

@@ -1,17 +1,39 @@
-// Convolution, with the workspaces that cuDNN takes for a moment.
+// Convolution over images and volumes, with the workspaces that cuDNN takes for a moment. Over sequences: conv1d.h.
 #pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
 
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
 
-struct ConvolutionOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t groups = 1;
+/// A number for each spatial dimension, outermost first; one number stands for all.
+struct SpatialSizes {
+  std::array<std::int64_t, 3> of{};
+
+  SpatialSizes(std::int64_t same) : of{same, same, same} {}  // NOLINT(google-explicit-constructor)
+  SpatialSizes(std::int64_t first, std::int64_t second, std::int64_t third = 1) : of{first, second, third} {}
+  [[nodiscard]] std::int64_t operator[](int i) const { return of[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool operator==(const SpatialSizes&) const = default;
 };
 
-/// F.conv2d: x [N, C, H, W], weight [out, C / groups, kh, kw], bias [out] where defined. 16-bit under autocast.
-[[nodiscard]] Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options);
+struct ConvolutionOptions {
+  SpatialSizes stride = 1;
+  SpatialSizes padding = 0;
+  std::int64_t groups = 1;
+  SpatialSizes dilation = 1;
+  bool transposed = false;
+  SpatialSizes output_padding = 0;  // of a transposed one
+};
+
+/// F.conv2d, F.conv3d: x [N, C, (D,) H, W], weight [out, C / groups, (kd,) kh, kw], bias [out] where defined; transposed
+/// (F.conv_transpose1d, 2d and 3d, of [N, C, (D,) (H,) W]) weight [C, out / groups, …]. 16-bit under autocast.
+[[nodiscard]] Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options);
+[[nodiscard]] inline Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias,
+                                   const ConvolutionOptions& options) {
+  return convolution(std::move(x), weight, bias, options);
+}
 
 }  // namespace memcalc

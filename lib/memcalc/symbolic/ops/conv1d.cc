@@ -1,6 +1,9 @@
 #include "memcalc/symbolic/ops/conv1d.h"
 
+#include <utility>
+
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -77,7 +80,13 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
 
 }  // namespace
 
-Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stride, std::int64_t padding) {
+Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stride, std::int64_t padding,
+              std::int64_t dilation) {
+  const std::int64_t groups = x->size(1) / weight.size(1);
+  if (dilation != 1 || (groups > 1 && weight.size(1) == 1)) {  // dilated, or of each channel alone
+    return convolution(std::move(x), weight, bias,
+                       {.stride = stride, .padding = padding, .groups = groups, .dilation = dilation});
+  }
   const OperatorCall call(x);
   Tensor vector;
   if (bias.defined()) vector = autocast_operand(bias);

@@ -39,9 +39,10 @@ int mode_of(DType dtype, bool allow_tf32) {
 
 Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype) {
   const std::int64_t element = size_of(dtype);
-  const Bytes input = checked_multiply(s.batch * s.in_channels, s.height * s.width * element);
-  const Bytes output = checked_multiply(s.batch * s.out_channels, s.out_height * s.out_width * element);
-  const Bytes weight = s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width * element;
+  const Bytes input = checked_multiply(s.batch * s.in_channels, s.depth * s.height * s.width * element);
+  const Bytes output = checked_multiply(s.batch * s.out_channels, s.out_depth * s.out_height * s.out_width * element);
+  const Bytes weight =
+      s.out_channels * (s.in_channels / s.groups) * s.kernel_depth * s.kernel_height * s.kernel_width * element;
   switch (formula) {
     case kWinograd: {
       const std::int64_t tiles = s.batch * ceil_div(s.out_height, 4) * ceil_div(s.out_width, 4);
@@ -80,7 +81,7 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
 }
 
 std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
-  if (s.kernel_height != s.kernel_width) return {};
+  if (s.kernel_height != s.kernel_width || !s.same_everywhere) return {};
   return rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor);
 }
 
@@ -119,11 +120,12 @@ Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const
 /// Shapes that were never measured: the engines that most measured ones get.
 std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int mode) {
   if (s.groups > 1) return 0;
-  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1;
+  const bool pointwise = s.kernel_depth == 1 && s.kernel_height == 1 && s.kernel_width == 1;
   if (mode == kFp32) {
     if (pass != ConvolutionPass::kWeightGradient) return 0;
     if (pointwise) return s.out_height <= 14 ? kCopies : 0;
-    return s.stride == 1 && s.kernel_height == 3 ? kWinograd : kCopiesAndWeight;
+    const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
+    return winograd ? kWinograd : kCopiesAndWeight;
   }
   return pointwise ? 0 : kCopiesAndWeight;
 }
@@ -145,8 +147,9 @@ bool cudnn_depthwise_pays(const ConvolutionShape& s) {
 bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype) {
   if (shape.groups == 1 || shape.groups != shape.in_channels || shape.out_channels % shape.in_channels != 0)
     return false;
-  if (shape.channels_last) return false;
-  const bool may_use_cudnn = dtype == DType::kFloat16 && shape.in_channels >= 32;
+  if (shape.transposed || shape.channels_last) return false;
+  const bool may_use_cudnn =
+      dtype == DType::kFloat16 && shape.in_channels >= 32 && !shape.dilated && shape.spatial_rank < 3;
   return !(may_use_cudnn && cudnn_depthwise_pays(shape));
 }
 
@@ -161,7 +164,7 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
                                      bool allow_tf32) {
   const int mode = mode_of(dtype, allow_tf32);
   for (const Row& row : rows_like(shape, mode, kSequence)) {
-    if (row.height == shape.width) return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
+    if (row.height == shape.width && !shape.dilated) return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
   }
   if (shape.kernel_width == 1) return 0;
   const bool fp32 = mode == kFp32;
@@ -177,6 +180,7 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
 }
 
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
+  if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
   const int mode = mode_of(dtype, allow_tf32);
   const std::span<const Row> rows = rows_like(shape, mode);
   if (rows.empty()) return formula_bytes(usual_formula(shape, pass, mode), shape, dtype);

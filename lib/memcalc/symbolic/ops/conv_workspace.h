@@ -17,6 +17,11 @@ struct ConvolutionShape {
   std::int64_t out_channels = 0, out_height = 0, out_width = 0;
   std::int64_t groups = 1, kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
   bool channels_last = false;  // the tensors' strides, which decide the engine
+  std::int64_t depth = 1, out_depth = 1, kernel_depth = 1;  // of a volume
+  int spatial_rank = 2;
+  bool dilated = false;
+  bool transposed = false;
+  bool same_everywhere = true;  // stride and padding, in both dimensions of an image; no dilation
 };
 
 /// True where PyTorch computes it with a kernel of its own, which needs no workspace: ConvParams::is_depthwise and
@@ -25,7 +30,7 @@ struct ConvolutionShape {
 
 /// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is
 /// cuDNN's secret: for the convolutions of torchvision's classifiers at 224 pixels it was measured for 13 batch sizes,
-/// and what lies between follows the neighbours; any other shape gets the most common engine's formula.
+/// and what lies between follows the neighbours; any other shape gets the most common engine's formula, volumes too.
 [[nodiscard]] Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                           bool allow_tf32);
 

@@ -61,9 +61,8 @@ void weight_gradient_kernel(const Operator& op, const Tensor& x) {
 
 /// cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: with many rows and few columns the gradients of
 /// weight and bias are summed by blocks of rows first, then over the blocks.
-void partial_weight_gradients(const Tensor& input, Tensor& dweight, Tensor& dbias) {
+void partial_weight_gradients(const Tensor& input, std::int64_t width, Tensor& dweight, Tensor& dbias) {
   Tape& tape = input.tape();
-  const std::int64_t width = input.size(-1);
   const std::int64_t rows = input.elements() / width;
   const std::int64_t column_blocks = ceil_div(width, 32);
   if (rows <= 65536 || column_blocks >= tape.device.multiprocessors / 2) return;
@@ -72,29 +71,42 @@ void partial_weight_gradients(const Tensor& input, Tensor& dweight, Tensor& dbia
   Tensor weight_parts, bias_parts;
   if (dweight.defined()) weight_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
   if (dbias.defined()) bias_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
-  if (dweight.defined()) dweight = sum_to(weight_parts, {width});
-  if (dbias.defined()) dbias = sum_to(bias_parts, {width});
+  const auto total = [&](const Tensor& parts_of, Tensor& gradient) {
+    const Shape shape = gradient.shape();
+    gradient = sum_to(parts_of, {width});
+    if (shape.rank != 1) gradient = tape.alias(gradient, shape, contiguous_strides(shape), false);
+  };
+  if (dweight.defined()) total(weight_parts, dweight);
+  if (dbias.defined()) total(bias_parts, dbias);
   drop(weight_parts, bias_parts);
 }
 
-void layer_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: bias, input, weight, mean, rstd
+constexpr int kWidth = 1, kHasWeight = 2, kHasBias = 3;  // attributes of layer norm's node
+
+/// inputs: x, weight and bias where they are; saved: bias, input, weight, mean, rstd.
+void layer_norm_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   Tape& tape = call.tape;
-  const Tensor& input = call.saved(1);
+  const auto& attributes = call.node.attributes;
+  const bool has_weight = attributes[kHasWeight] != 0, has_bias = attributes[kHasBias] != 0;
+  const Tensor& input = call.saved(has_bias ? 1 : 0);
+  const bool of_weight = has_weight && call.needs(1), of_bias = has_bias && call.needs(2);
   const Tensor x = contiguous(input);
   Tensor dx = tape.empty(input.shape(), input.dtype(), kLayerNormBackwardOp);
   Tensor dweight, dbias;
-  const Tensor& weight = call.saved(2);
   Tensor dy;
-  if (call.needs(1)) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
-  if (call.needs(2)) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  if (of_weight || of_bias) {
+    const Tensor& weight = call.saved(has_bias ? 2 : 1);
+    if (of_weight) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+    if (of_bias) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+  }
   dy = contiguous(gradient);
-  if (call.needs(1) || call.needs(2)) partial_weight_gradients(input, dweight, dbias);
+  if (of_weight || of_bias) partial_weight_gradients(input, attributes[kWidth], dweight, dbias);
   normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
-  if (call.needs(1) || call.needs(2)) weight_gradient_kernel(kLayerNormBackwardOp, gradient);
+  if (of_weight || of_bias) weight_gradient_kernel(kLayerNormBackwardOp, gradient);
   if (call.needs(0)) call.set(0, std::move(dx));
-  call.set(1, std::move(dweight));
-  call.set(2, std::move(dbias));
+  if (has_weight) call.set(1, std::move(dweight));
+  if (has_bias) call.set(2, std::move(dbias));
 }
 
 void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input, weight, rstd
@@ -107,7 +119,7 @@ void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input
   const Tensor& weight = call.saved(1);
   if (call.needs(1)) {
     dweight = tape.empty(weight.shape(), weight.dtype(), kRmsNormBackwardOp);
-    partial_weight_gradients(input, dweight, no_bias);
+    partial_weight_gradients(input, input.size(-1), dweight, no_bias);
   }
   normalization_kernel(kRmsNormBackwardOp, dy, 11, 3);
   if (call.needs(1)) weight_gradient_kernel(kRmsNormBackwardOp, dy);
@@ -116,15 +128,17 @@ void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input
 }
 
 /// cuda/group_norm_kernel.cu, GroupNormBackwardKernelImplInternal: sums over each channel, then three factors a group.
-void group_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: input, weight, mean, rstd
+/// inputs: x, weight and bias where they are; saved: input, weight, mean, rstd.
+void group_norm_backward(BackwardCall& call) {
   Tape& tape = call.tape;
   const Tensor& input = call.saved(0);
-  const Tensor& weight = call.saved(1);
+  const bool has_weight = call.node.edge_count > 1;
   const Tensor x = contiguous(input);
   const Tensor dy = contiguous(call.gradient());
   Tensor dx = tape.empty(input.shape(), input.dtype(), kGroupNormBackwardOp);
-  call.set(1, tape.empty(weight.shape(), weight.dtype(), kGroupNormBackwardOp));
-  call.set(2, tape.empty(weight.shape(), weight.dtype(), kGroupNormBackwardOp));
+  for (int i = 1; i < call.node.edge_count; ++i) {
+    call.set(i, tape.empty(call.saved(1).shape(), call.saved(1).dtype(), kGroupNormBackwardOp));
+  }
   const std::int64_t batch = input.size(0), channels = input.size(1);
   const std::int64_t groups = call.node.attributes[1];
   const auto factors = [&](std::int64_t count) {
@@ -132,11 +146,12 @@ void group_norm_backward(BackwardCall& call) {  // inputs: x, weight, bias; save
   };
   if (input.elements() > batch * channels) {
     Tensor ds = factors(channels), db = factors(channels);
-    Tensor c2 = factors(groups), c3 = factors(groups), c1 = factors(channels);
+    Tensor c2 = factors(groups), c3 = factors(groups), c1;
+    if (has_weight) c1 = factors(channels);
     drop(c3, c2, c1, db, ds);
   }
   normalization_kernel(kGroupNormBackwardOp, dy, 14, 3);
-  weight_gradient_kernel(kGroupNormBackwardOp, dy);
+  if (has_weight) weight_gradient_kernel(kGroupNormBackwardOp, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
@@ -168,18 +183,22 @@ Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunct
 
 }  // namespace
 
-Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias) {
+Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
   const OperatorCall call(x);
   const Tensor input = autocast_float32(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.autograd.record(kLayerNormBackward, layer_norm_backward, inputs, 3);
+  const int count = bias.defined() ? 3 : weight.defined() ? 2 : 1;
+  Node* node = tape.autograd.record(kLayerNormBackward, layer_norm_backward, inputs, count);
+  std::int64_t width = 1;
+  for (int i = 1; i <= dims; ++i) width *= input.size(-i);
   if (node != nullptr) {
-    tape.autograd.save(*node, bias);
+    node->attributes = {0, width, weight.defined() ? 1 : 0, bias.defined() ? 1 : 0};
+    if (bias.defined()) tape.autograd.save(*node, bias);
     tape.autograd.save(*node, input);
-    tape.autograd.save(*node, weight);
+    if (weight.defined()) tape.autograd.save(*node, weight);
   }
-  const std::int64_t rows = input.elements() / input.size(-1);
+  const std::int64_t rows = width > 0 ? input.elements() / width : 0;
   Tensor row_major;
   {
     const NoGrad no_grad(tape.modes);
@@ -236,11 +255,11 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
   const Tensor input = autocast_float32(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs, 3);
+  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs, bias.defined() ? 3 : weight.defined() ? 2 : 1);
   if (node != nullptr) {
     node->attributes[1] = groups;
     tape.autograd.save(*node, input);
-    tape.autograd.save(*node, weight);
+    if (weight.defined()) tape.autograd.save(*node, weight);
   }
   Tensor row_major;
   {
@@ -251,7 +270,7 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
   const std::int64_t batch = input.size(0), channels = input.size(1);
   const Tensor mean = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
   const Tensor rstd = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
-  if (input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
+  if (weight.defined() && input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
     Tensor a = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
     Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
     drop(b, a);

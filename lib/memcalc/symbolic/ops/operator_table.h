@@ -31,6 +31,9 @@ struct OperatorRow {
 [[nodiscard]] std::span<const OperatorRow> reduction_rows();
 [[nodiscard]] std::span<const OperatorRow> factory_rows();
 [[nodiscard]] std::span<const OperatorRow> layer_rows();
+[[nodiscard]] std::span<const OperatorRow> norm_rows();
+[[nodiscard]] std::span<const OperatorRow> image_rows();
+[[nodiscard]] std::span<const OperatorRow> recurrent_rows();
 [[nodiscard]] std::span<const OperatorRow> scatter_rows();
 
 }  // namespace memcalc

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -16,13 +17,20 @@ constexpr Operator kMaxPool{"aten::max_pool2d_with_indices"}, kMaxPoolBackward{"
 constexpr Operator kMaxPoolBackwardOp{"aten::max_pool2d_with_indices_backward"};
 constexpr Operator kAvgPool{"aten::avg_pool2d"}, kAvgPoolBackward{"AvgPool2DBackward0"};
 constexpr Operator kAvgPoolBackwardOp{"aten::avg_pool2d_backward"};
+constexpr Operator kAdaptiveMax{"aten::adaptive_max_pool2d"}, kAdaptiveMaxBackward{"AdaptiveMaxPool2DBackward0"};
+constexpr Operator kAdaptiveMaxBackwardOp{"aten::adaptive_max_pool2d_backward"};
+constexpr Operator kContiguous{"aten::contiguous"};
 constexpr Operator kAdaptive{"aten::_adaptive_avg_pool2d"}, kAdaptiveBackward{"AdaptiveAvgPool2DBackward0"};
 constexpr Operator kAdaptiveBackwardOp{"aten::_adaptive_avg_pool2d_backward"};
 
+/// cuda/DilatedMaxPool2d.cu, AveragePool2d.cu: the input's layout; operands that have another are copied to it.
 template <const Operator& op>
 void pool_backward(BackwardCall& call) {  // saved: self, ...
   const Tensor& self = call.saved(0);
-  Tensor dx = call.tape.empty_strided(self.shape(), like_strides(self.shape(), self.strides()), self.dtype(), op);
+  const bool channels_last = is_channels_last(self);
+  Tensor dx = empty_in_layout(call.tape, self.shape(), self.dtype(), channels_last, op);
+  const Tensor input = in_layout(self, channels_last, kContiguous);
+  const Tensor dy = in_layout(call.gradient(), channels_last, kContiguous);
   call.tape.kernels.add(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(self.elements()),
                         static_cast<double>(self.bytes() + call.gradient().bytes()), KernelKind::kImage,
                         static_cast<double>(self.elements()));
@@ -39,9 +47,11 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(node_name, backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, x);
-  Tensor result = tape.empty(shape, x.dtype(), op);
+  const bool channels_last = is_channels_last(x);
+  Tensor result = empty_in_layout(tape, shape, x.dtype(), channels_last, op);
   Tensor indices;
-  if (with_indices) indices = tape.empty(shape, DType::kInt64, op);
+  if (with_indices) indices = empty_in_layout(tape, shape, DType::kInt64, channels_last, op);
+  const Tensor input = in_layout(x, channels_last, kContiguous);
   tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage,
                    static_cast<double>(x.elements()));
@@ -50,61 +60,75 @@ Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction back
   return result;
 }
 
-/// Windows of one size along every dimension behind the channels.
-Shape pooled_shape(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+/// native/Pool.h, pooling_output_shape: with ceil_mode a last window may reach beyond, if it begins inside.
+Shape pooled_shape(const Tensor& x, const PoolOptions& options) {
   Shape shape = x.shape();
-  for (int i = 2; i < shape.rank; ++i) shape[i] = window_count(shape[i], kernel, stride, padding);
+  for (int i = 2; i < shape.rank; ++i) {
+    const std::int64_t reach = options.dilation[i - 2] * (options.kernel[i - 2] - 1) + 1;
+    const std::int64_t stride = options.stride[i - 2], padding = options.padding[i - 2];
+    std::int64_t count = window_count(x.size(i), reach, stride, padding);
+    if (options.ceil_mode && count > 0) {
+      const std::int64_t rest = x.size(i) + 2 * padding - reach;
+      const bool more = rest % stride != 0 && (rest / stride + 1) * stride < x.size(i) + padding;
+      count += more ? 1 : 0;
+    }
+    shape[i] = count;
+  }
   return shape;
-}
-
-Tensor max_pool(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  return pool(kMaxPool, kMaxPoolBackward, pool_backward<kMaxPoolBackwardOp>, x,
-              pooled_shape(x, kernel, stride, padding), true);
-}
-
-Tensor avg_pool(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  return pool(kAvgPool, kAvgPoolBackward, pool_backward<kAvgPoolBackwardOp>, x,
-              pooled_shape(x, kernel, stride, padding), false);
-}
-
-Tensor adaptive_pool(const Tensor& x, const Shape& shape) {
-  return pool(kAdaptive, kAdaptiveBackward, pool_backward<kAdaptiveBackwardOp>, x, shape, false);
 }
 
 }  // namespace
 
-Tensor max_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+Tensor max_pool(Arg x, const PoolOptions& options) {
   const OperatorCall call(x);
-  return max_pool(*x, kernel, stride, padding);
+  return pool(kMaxPool, kMaxPoolBackward, pool_backward<kMaxPoolBackwardOp>, *x, pooled_shape(*x, options), true);
+}
+
+Tensor avg_pool(Arg x, const PoolOptions& options) {
+  const OperatorCall call(x);
+  return pool(kAvgPool, kAvgPoolBackward, pool_backward<kAvgPoolBackwardOp>, *x, pooled_shape(*x, options), false);
+}
+
+Tensor max_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  return max_pool(std::move(x), {.kernel = kernel, .stride = stride, .padding = padding});
 }
 
 Tensor max_pool1d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  const OperatorCall call(x);
-  return max_pool(*x, kernel, stride, padding);
+  return max_pool(std::move(x), {.kernel = kernel, .stride = stride, .padding = padding});
 }
 
 Tensor avg_pool2d(Arg x, std::int64_t kernel) { return avg_pool2d(std::move(x), kernel, kernel, 0); }
 
 Tensor avg_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  const OperatorCall call(x);
-  return avg_pool(*x, kernel, stride, padding);
+  return avg_pool(std::move(x), {.kernel = kernel, .stride = stride, .padding = padding});
 }
 
 Tensor avg_pool1d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  const OperatorCall call(x);
-  return avg_pool(*x, kernel, stride, padding);
+  return avg_pool(std::move(x), {.kernel = kernel, .stride = stride, .padding = padding});
 }
 
 Tensor adaptive_avg_pool2d(Arg x, std::int64_t size) {
   const OperatorCall call(x);
-  if (size == 1) return mean_pixels(*x);
-  return adaptive_pool(*x, {x->size(0), x->size(1), size, size});
+  return adaptive_avg_pool(*x, {x->size(0), x->size(1), size, size});
 }
 
 Tensor adaptive_avg_pool1d(Arg x, std::int64_t size) {
   const OperatorCall call(x);
   if (size == 1) return squeeze(mean_pixels(unsqueeze(*x, 2)), 2);
-  return adaptive_pool(*x, {x->size(0), x->size(1), size});
+  return adaptive_avg_pool(*x, {x->size(0), x->size(1), size});
+}
+
+Tensor adaptive_avg_pool(Arg x, const Shape& shape) {
+  const OperatorCall call(x);
+  bool one_pixel = shape.rank == 4;
+  for (int i = 2; i < shape.rank; ++i) one_pixel = one_pixel && shape[i] == 1;
+  if (one_pixel) return mean_pixels(*x);
+  return pool(kAdaptive, kAdaptiveBackward, pool_backward<kAdaptiveBackwardOp>, *x, shape, false);
+}
+
+Tensor adaptive_max_pool(Arg x, const Shape& shape) {
+  const OperatorCall call(x);
+  return pool(kAdaptiveMax, kAdaptiveMaxBackward, pool_backward<kAdaptiveMaxBackwardOp>, *x, shape, true);
 }
 
 }  // namespace memcalc

@@ -51,7 +51,11 @@ class RecordedCall {
       : tape(tape), name_(name), slots_(slots), values_(values), parameters_(parameters), given_(given) {}
 
   [[nodiscard]] std::string_view name() const { return name_; }
-  [[nodiscard]] const BoundArgument& slot(int i) const { return slots_[static_cast<std::size_t>(i)]; }
+  /// None where the signature has fewer.
+  [[nodiscard]] const BoundArgument& slot(int i) const {
+    static const BoundArgument kNone;
+    return static_cast<std::size_t>(i) < slots_.size() ? slots_[static_cast<std::size_t>(i)] : kNone;
+  }
   [[nodiscard]] bool has(int i) const { return slot(i).kind != BoundArgument::Kind::kNone; }
   [[nodiscard]] bool is_tensor(int i) const { return is_tensor(slot(i)); }
   [[nodiscard]] static bool is_tensor(const BoundArgument& argument) {

@@ -1,5 +1,6 @@
 // Rows of the operator table that go element by element. Derivatives: tools/autograd/derivatives.yaml and
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11; autocast's lists: aten/src/ATen/autocast_mode.h.
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -396,6 +398,42 @@ void clamp_row(RecordedCall& call) {
   call.returns(call.has(1) && call.has(2) ? clamp(x) : clamp_above(x));
 }
 
+/// grad * (other factor * value), each factor's sum over what was broadcast comes behind.
+void addcmul_backward(BackwardCall& call) {
+  int next = 0;
+  const int second = was_recorded(call, 1) ? next++ : -1;
+  const int first = was_recorded(call, 2) ? next++ : -1;
+  if (call.needs(0)) call.set(0, call.gradient());
+  if (call.needs(1)) {
+    const Tensor scaled = pw(kMul, {&call.saved(second)});
+    call.set(1, pw(kMul, {&call.gradient(), &scaled}));
+  }
+  if (call.needs(2)) {
+    const Tensor scaled = pw(kMul, {&call.saved(first)});
+    call.set(2, pw(kMul, {&call.gradient(), &scaled}));
+  }
+}
+
+/// input + value * tensor1 * tensor2. On autocast's "promote" list: all become the widest type.
+void addcmul_row(RecordedCall& call) {
+  Tape& tape = call.tape;
+  std::array<Tensor, 3> operands{call.tensor(0), call.tensor(1), call.tensor(2)};
+  const bool widens = std::any_of(operands.begin(), operands.end(),
+                                  [](const Tensor& each) { return each.dtype() == DType::kFloat32; });
+  if (tape.modes.autocast.dtype && widens) {
+    for (auto each = operands.rbegin(); each != operands.rend(); ++each) *each = autocast_float32(*each);
+  }
+  const Tensor* inputs[] = {&operands[0], &operands[1], &operands[2]};
+  Node* node = tape.autograd.record(kAddcmulBackward, addcmul_backward, inputs, 3);
+  if (node != nullptr) {
+    if (operands[1].requires_grad()) tape.autograd.save(*node, operands[2]);
+    if (operands[2].requires_grad()) tape.autograd.save(*node, operands[1]);
+  }
+  Tensor result = pw(kAddcmul, {&operands[0], &operands[1], &operands[2]}, 3);
+  tape.autograd.set_history(node, result);
+  call.returns(std::move(result));
+}
+
 void lerp_backward(BackwardCall& call) {
   if (call.needs(0)) call.set(0, pw(kMul, {&call.gradient()}));
   if (call.needs(1)) call.set(1, pw(kMul, {&call.gradient()}));
@@ -544,6 +582,7 @@ constexpr OperatorRow kRows[] = {
     {"clamp", "input min max", clamp_row},
     {"clip", "input min max", clamp_row},
     {"clamp_min", "input min max", clamp_row},
+    {"addcmul", "input tensor1 tensor2 value", addcmul_row},
     {"lerp", "input end weight", lerp_row},
     {"masked_fill", "input mask value", masked_fill_row},
     {"masked_fill_", "input mask value", masked_fill_in_place_row},

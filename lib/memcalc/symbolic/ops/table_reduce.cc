@@ -175,23 +175,27 @@ Tensor variance(RecordedCall& call, bool root) {
 void var_row(RecordedCall& call) { call.returns(variance(call, false)); }
 void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
 
-/// norm_backward for 2: self * (grad / norm).masked_fill_(norm == 0, 0)
+/// norm_backward for 2: grad * (self / norm).masked_fill_(norm == 0, 0)
 void norm_backward(BackwardCall& call) {  // saved: self, result
   Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   Tensor norm = with_dropped(call.saved(1), call.node.attributes[kDropped]);
-  Tensor quotient = pw(kDiv, {&gradient, &norm});
-  { const Tensor zero = pointwise(kEq, {&norm}, 1, DType::kBool); }
-  call.set(0, pw(kMul, {&call.saved(0), &quotient}));
+  Tensor quotient = pw(kDiv, {&call.saved(0), &norm});
+  Tensor zero = pointwise(kEq, {&norm}, 1, DType::kBool);
+  call.set(0, pw(kMul, {&gradient, &quotient}));
+  drop(zero, quotient);
 }
 
 Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
+  // Autocast asks for a float32 result (autocast_mode.h, fp32_set_opt_dtype); the kernel reads 16 bits.
+  std::optional<DType> dtype = call.dtype(4);
+  if (!dtype && call.tape.modes.autocast.dtype && is_half(x.dtype())) dtype = DType::kFloat32;
   const Tensor* inputs[] = {&x};
   Node* node = call.tape.autograd.record(kNormBackward, norm_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     call.tape.autograd.save(*node, x);
   }
-  Tensor result = reduced(kNorm, x, dims, keep);
+  Tensor result = reduced(kNorm, x, dims, keep, dtype);
   call.tape.autograd.set_history(node, result);
   if (node != nullptr) call.tape.autograd.save(*node, result);
   return result;

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/view.h"
 
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
@@ -364,7 +365,8 @@ Tensor cat(Arg a, Arg b, int dim) {
     node->attributes[1] = dim < 0 ? dim + shape.rank : dim;
     node->attributes[2] = a->size(dim);
   }
-  Tensor result = tape.empty(shape, a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32, kCat);
+  const DType dtype = a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32;
+  Tensor result = empty_of_parts({&*a, &*b}, shape, dtype, kCat);
   move_kernel(tape, kCat, result);
   tape.autograd.set_history(node, result);
   return result;
@@ -377,7 +379,8 @@ Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   if (node != nullptr) node->attributes = {0, dim, a.size(dim), b.size(dim)};
   Shape shape = a.shape();
   shape[dim] += b.size(dim) + c.size(dim);
-  Tensor result = tape.empty(shape, a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32, kCat);
+  const DType dtype = a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32;
+  Tensor result = empty_of_parts({&a, &b, &c}, shape, dtype, kCat);
   move_kernel(tape, kCat, result);
   tape.autograd.set_history(node, result);
   return result;
@@ -390,7 +393,7 @@ Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
   Shape shape = parts[0].shape();
   shape[dim] *= 4;
   if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
-  Tensor result = tape.empty(shape, parts[0].dtype(), kCat);
+  Tensor result = empty_of_parts({&parts[0], &parts[1], &parts[2], &parts[3]}, shape, parts[0].dtype(), kCat);
   move_kernel(tape, kCat, result);
   tape.autograd.set_history(node, result);
   return result;

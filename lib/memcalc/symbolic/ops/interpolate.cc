@@ -1,0 +1,95 @@
+#include "memcalc/symbolic/ops/interpolate.h"
+
+#include "memcalc/symbolic/channels_last.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNearest{"aten::upsample_nearest2d"}, kNearestBackward{"UpsampleNearest2DBackward0"};
+constexpr Operator kNearestBackwardOp{"aten::upsample_nearest2d_backward"};
+constexpr Operator kLinear{"aten::upsample_bilinear2d"}, kLinearBackward{"UpsampleBilinear2DBackward0"};
+constexpr Operator kLinearBackwardOp{"aten::upsample_bilinear2d_backward"};
+constexpr Operator kCubic{"aten::upsample_bicubic2d"}, kCubicBackward{"UpsampleBicubic2DBackward0"};
+constexpr Operator kCubicBackwardOp{"aten::upsample_bicubic2d_backward"};
+constexpr Operator kContiguous{"aten::contiguous"};
+
+/// Reads of each result's neighbours stay in the cache: each image moves once.
+void image_kernel(const Operator& op, const Tensor& from, const Tensor& to, int flops) {
+  const Tensor& larger = from.elements() > to.elements() ? from : to;
+  from.tape().kernels.add(op, OperatorClass::kElementwise, from.dtype(),
+                          flops * static_cast<double>(larger.elements()),
+                          static_cast<double>(from.bytes() + to.bytes()), KernelKind::kImage,
+                          static_cast<double>(larger.elements()));
+}
+
+/// It saves nothing but sizes. The result has the gradient's layout (native/UpSampleNearest2d.cpp, UpSampleBilinear2d
+/// .cpp), that of cubic ones is row-major (UpSampleBicubic2d.cpp), whose kernel reads any strides.
+template <const Operator& op, bool any_strides, int flops>
+void interpolate_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  const bool channels_last = !any_strides && is_channels_last(gradient);
+  Tensor result = empty_in_layout(call.tape, call.node.shape, gradient.dtype(), channels_last, op);
+  const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, kContiguous);
+  image_kernel(op, dy, result, flops);
+  call.set(0, std::move(result));
+}
+
+}  // namespace
+
+Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
+  const OperatorCall call(x);
+  const Tensor input = autocast_float32(*x);
+  Tape& tape = input.tape();
+  const Tensor* inputs[] = {&input};
+  const bool nearest = mode == Interpolation::kNearest, cubic = mode == Interpolation::kCubic;
+  const Operator& op = nearest ? kNearest : cubic ? kCubic : kLinear;
+  Node* node = tape.autograd.record(nearest ? kNearestBackward
+                                    : cubic ? kCubicBackward
+                                            : kLinearBackward,
+                                    nearest ? interpolate_backward<kNearestBackwardOp, false, 1>
+                                    : cubic ? interpolate_backward<kCubicBackwardOp, true, 40>
+                                            : interpolate_backward<kLinearBackwardOp, false, 10>,
+                                    inputs, 1);
+  if (node != nullptr) node->shape = input.shape();
+  const bool channels_last = is_channels_last(input);
+  Tensor result = empty_in_layout(tape, shape, input.dtype(), channels_last, op);
+  if (nearest) {
+    // cuda/UpSampleNearest2d.cu: few channels take the row-major kernel, into a copy where the result is not so.
+    const bool innermost = channels_last && input.rank() == 4 && input.size(1) >= 16;
+    Tensor rows;
+    if (channels_last && !innermost) rows = tape.empty(shape, input.dtype(), op);
+    const Tensor operand = in_layout(input, innermost, kContiguous);
+    image_kernel(op, operand, result, 1);
+  } else {
+    // The kernels for any strides read views as they are; that for channels last wants no gaps.
+    const Tensor operand = channels_last && !cubic ? in_layout(input, true, kContiguous) : input;
+    image_kernel(op, operand, result, cubic ? 40 : 10);
+  }
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+// native/PixelShuffle.cpp: reshape, permute, and a reshape that copies.
+Tensor pixel_shuffle(Arg x, std::int64_t factor) {
+  const OperatorCall call(x);
+  const std::int64_t batch = x->size(0), channels = x->size(1) / (factor * factor);
+  const std::int64_t height = x->size(2), width = x->size(3);
+  Tensor parts = reshape(*x, {batch, channels, factor, factor, height, width});
+  Tensor ordered = permute(std::move(parts), {0, 1, 4, 2, 5, 3});
+  return reshape(std::move(ordered), {batch, channels, height * factor, width * factor});
+}
+
+Tensor pixel_unshuffle(Arg x, std::int64_t factor) {
+  const OperatorCall call(x);
+  const std::int64_t batch = x->size(0), channels = x->size(1);
+  const std::int64_t height = x->size(2) / factor, width = x->size(3) / factor;
+  Tensor parts = reshape(*x, {batch, channels, height, factor, width, factor});
+  Tensor ordered = permute(std::move(parts), {0, 1, 3, 5, 2, 4});
+  return reshape(std::move(ordered), {batch, channels * factor * factor, height, width});
+}
+
+}  // namespace memcalc

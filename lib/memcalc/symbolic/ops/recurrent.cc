@@ -1,0 +1,244 @@
+#include "memcalc/symbolic/ops/recurrent.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kRnn{"aten::_cudnn_rnn"}, kRnnBackward{"CudnnRnnBackward0"};
+constexpr Operator kRnnBackwardOp{"aten::_cudnn_rnn_backward"};
+constexpr Operator kZeros{"aten::zeros"}, kCopy{"aten::copy_"}, kCopyBackward{"CopyBackwards"};
+constexpr Operator kContiguous{"aten::contiguous"};
+
+int gates_of(RecurrentCell cell) { return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1; }
+
+/// What the node knows of its call.
+struct Recorded {
+  RecurrentOptions options;
+  std::vector<Shape> weights;
+  std::int64_t flat = 0;  // elements of all weights
+  std::int64_t hidden = 0;
+  bool has_cell = false;
+};
+
+/// The products: input and hidden state by the weights of each layer, direction and step; twice in backward.
+void count_products(Tape& tape, const Operator& op, const Tensor& x, std::span<const Shape> weights, int passes) {
+  const std::int64_t rows = x.elements() / x.size(-1);
+  for (const Shape& weight : weights) {
+    if (weight.rank != 2) continue;
+    for (int i = 0; i < passes; ++i) tape.kernels.product(op, x.dtype(), 1, rows, weight[0], weight[1]);
+  }
+}
+
+// --- the weights' gradients ---------------------------------------------------------------------------------------
+
+constexpr std::size_t kEdges = kMaxEdges;
+
+/// The gradient of all weights is one storage, each weight's a tensor on it. A node has few edges, so that weights hang
+/// below it by groups.
+struct Part {
+  std::vector<Shape> weights;
+  std::vector<std::int64_t> sizes;  // of each edge: how many weights
+};
+
+Tensor flat_view(const Tensor& gradient, const Shape& shape) {
+  return gradient.tape().alias(gradient, shape, contiguous_strides(shape), false);
+}
+
+void hand_out(BackwardCall& call) {
+  const auto& part = *static_cast<const Part*>(call.node.context);
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < part.sizes.size(); ++i) {
+    const auto count = static_cast<std::size_t>(part.sizes[i]);
+    std::int64_t elements = 0;
+    for (std::size_t j = first; j < first + count; ++j) elements += part.weights[j].elements();
+    const Shape shape = count == 1 ? part.weights[first] : Shape{elements};
+    call.set(static_cast<int>(i), flat_view(call.gradient(), shape));
+    first += count;
+  }
+}
+
+/// One tensor that stands for all weights in the graph, on the storage of the first.
+Tensor joined(std::span<const Tensor> weights) {
+  if (weights.size() == 1) return weights.front();
+  const std::size_t count = std::min(weights.size(), kEdges);
+  auto part = std::make_shared<Part>();
+  std::vector<Tensor> groups(count);
+  std::array<std::size_t, kEdges + 1> bounds{};
+  for (std::size_t i = 0; i <= count; ++i) bounds[i] = i * weights.size() / count;
+  for (std::size_t i = count; i-- > 0;) {  // the engine runs the node that was recorded last: the first group's
+    groups[i] = joined(weights.subspan(bounds[i], bounds[i + 1] - bounds[i]));
+  }
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < count; ++i) part->sizes.push_back(static_cast<std::int64_t>(bounds[i + 1] - bounds[i]));
+  for (const Tensor& weight : weights) {
+    part->weights.push_back(weight.shape());
+    elements += weight.elements();
+  }
+  std::array<const Tensor*, kEdges> inputs{};
+  for (std::size_t i = 0; i < count; ++i) inputs[i] = &groups[i];
+  Tape& tape = weights.front().tape();
+  Node* node = tape.autograd.record(kRnnBackward, hand_out, inputs.data(), static_cast<int>(count));
+  Tensor all = tape.alias(weights.front(), {elements}, {1}, false);
+  if (node != nullptr) {
+    node->owner = part;
+    node->context = part.get();
+  }
+  tape.autograd.set_history(node, all);
+  return all;
+}
+
+/// cudnn/AutocastRNN.cpp: the weights are copied to one 16-bit storage, each with its own node.
+std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tensor& storage) {
+  Tape& tape = weights.front().tape();
+  std::int64_t elements = 0;
+  for (const Tensor& weight : weights) elements += weight.elements();
+  storage = tape.empty({elements}, dtype, kZeros);
+  tape.kernels.add(kZeros, OperatorClass::kMovement, dtype, 0, static_cast<double>(storage.bytes()));
+  std::vector<Tensor> copies;
+  for (const Tensor& weight : weights) {
+    const Tensor* inputs[] = {&weight};
+    Node* node = tape.autograd.record(
+        kCopyBackward,
+        [](BackwardCall& call) {
+          call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1])));
+        },
+        inputs, 1);
+    if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(weight.dtype());
+    Tensor copy = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
+    tape.kernels.add(kCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(weight.bytes() + copy.bytes()),
+                     KernelKind::kVectorized, static_cast<double>(weight.elements()));
+    tape.autograd.set_history(node, copy);
+    copies.push_back(std::move(copy));
+  }
+  return copies;
+}
+
+Tensor without_batch_first(const Tensor& x, bool batch_first) {
+  if (!batch_first) return x;
+  Shape shape = x.shape(), strides = x.strides();
+  std::swap(shape[0], shape[1]);
+  std::swap(strides[0], strides[1]);
+  return x.tape().alias(x, shape, strides, true);
+}
+
+/// cudnn/RNN.cpp, _cudnn_rnn_backward_input, then _cudnn_rnn_backward_weight. What did not arrive is zeros.
+/// inputs: x, the weights together; saved: x, output, reserve, weights, hidden state, cell state.
+void recurrent_backward(BackwardCall& call) {
+  const auto& recorded = *static_cast<const Recorded*>(call.node.context);
+  const RecurrentOptions& options = recorded.options;
+  Tape& tape = call.tape;
+  const Tensor& input = call.saved(0);
+  const Tensor& hidden = call.saved(4);
+  const auto or_zeros = [&](int output, const Tensor& like) {
+    if (call.gradient(output).defined()) return call.gradient(output);
+    return tape.empty(like.shape(), like.dtype(), kZeros);
+  };
+  const Tensor grad_output = or_zeros(0, call.saved(1));
+  const Tensor grad_hidden = or_zeros(1, hidden);
+  Tensor grad_cell;
+  if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(5));
+  Tensor dx;
+  const Tensor by_step = without_batch_first(input, options.batch_first);
+  const RecurrentSpace space = recurrent_space(by_step, recorded.hidden, options);
+  Tensor dhx, dcx;
+  {
+    const Tensor x = contiguous(by_step);
+    const Tensor dy = contiguous(without_batch_first(grad_output, options.batch_first));
+    dx = tape.empty(by_step.shape(), by_step.dtype(), kRnnBackwardOp);
+    const Tensor dhy = contiguous(grad_hidden);
+    dhx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
+    if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
+    tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
+    count_products(tape, kRnnBackwardOp, x, recorded.weights, 1);
+  }
+  if (options.batch_first) dx = without_batch_first(dx, true);
+  if (call.needs(1)) {
+    const Tensor x = contiguous(by_step);
+    Tensor dw = tape.empty({recorded.flat}, input.dtype(), kZeros);
+    tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
+    count_products(tape, kRnnBackwardOp, x, recorded.weights, 1);
+    call.set(1, std::move(dw));
+  }
+  call.set(0, std::move(dx));
+}
+
+}  // namespace
+
+RecurrentSpace recurrent_space(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
+  // TODO
+  (void)x; (void)hidden; (void)gates_of(options.cell);
+  return {};
+}
+
+std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, std::span<const Tensor> weights,
+                              const RecurrentOptions& options) {
+  Tape& tape = x.tape();
+  const bool casts = tape.modes.autocast.is_on() && is_floating(x.dtype());
+  const auto cast = [&](const Tensor& tensor) { return casts ? to_dtype(tensor, DType::kFloat16) : tensor; };
+  Tensor storage;
+  std::vector<Tensor> used(weights.begin(), weights.end());
+  if (casts && weights.front().dtype() != DType::kFloat16) used = flattened(weights, DType::kFloat16, storage);
+  Tensor cell;
+  if (states.size() > 1) cell = cast(states[1]);
+  const Tensor hidden = cast(states[0]);
+  const Tensor input = cast(x);
+  const Tensor all = joined(used);
+  auto recorded = std::make_shared<Recorded>();
+  recorded->options = options;
+  recorded->hidden = hidden.size(-1);
+  recorded->has_cell = cell.defined();
+  for (const Tensor& weight : used) {
+    recorded->weights.push_back(weight.shape());
+    recorded->flat += weight.elements();
+  }
+  const Tensor* inputs[] = {&input, &all};
+  Node* node = tape.autograd.record(kRnnBackward, recurrent_backward, inputs, 2);
+  const Tensor by_step = without_batch_first(input, options.batch_first);
+  Tensor output, last_hidden, last_cell, reserve;
+  {
+    Tensor row_major;
+    {
+      const NoGrad no_grad(tape.modes);
+      row_major = contiguous(by_step);
+    }
+    const std::int64_t width = recorded->hidden * (options.bidirectional ? 2 : 1);
+    output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), kRnn);
+    last_hidden = tape.empty(hidden.shape(), hidden.dtype(), kRnn);
+    if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), kRnn);
+    const RecurrentSpace space = recurrent_space(by_step, recorded->hidden, options);
+    Tensor workspace;
+    if (space.workspace > 0) workspace = tape.empty({space.workspace}, DType::kUInt8, kRnn, Category::kWorkspaces);
+    if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, kRnn);
+    count_products(tape, kRnn, row_major, recorded->weights, 1);
+  }
+  if (options.batch_first) output = without_batch_first(output, true);
+  tape.autograd.set_history(node, output);
+  tape.autograd.set_history(node, last_hidden);
+  if (last_cell.defined()) tape.autograd.set_history(node, last_cell);
+  if (node != nullptr) {
+    node->owner = recorded;
+    node->context = recorded.get();
+    tape.autograd.save(*node, input);
+    tape.autograd.save(*node, output);
+    if (!reserve.defined()) reserve = tape.empty({0}, DType::kUInt8, kRnn);
+    tape.autograd.save(*node, reserve);
+    tape.autograd.save(*node, storage.defined() ? storage : weights.front());
+    tape.autograd.save(*node, hidden);
+    if (cell.defined()) tape.autograd.save(*node, cell);
+  }
+  std::vector<Tensor> results{std::move(output), std::move(last_hidden)};
+  if (last_cell.defined()) results.push_back(std::move(last_cell));
+  return results;
+}
+
+}  // namespace memcalc
