@@ -71,7 +71,7 @@ struct OutputMetadata {
 
 inline constexpr int kMaxEdges = 4;
 inline constexpr int kMaxSaved = 8;
-inline constexpr int kMaxOutputs = 3;
+inline constexpr int kMaxOutputs = 8;
 
 struct Node {
   const Operator* name = nullptr;

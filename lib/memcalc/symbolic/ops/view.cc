@@ -1,5 +1,8 @@
 #include "memcalc/symbolic/ops/view.h"
 
+#include <memory>
+
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -109,7 +112,12 @@ void split_backward(BackwardCall& call) {
     if (call.gradient(i).defined()) continue;
     Shape part = call.node.shape;
     const std::int64_t first = call.node.attributes[2], second = call.node.attributes[3];
-    part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
+    const auto* sizes = static_cast<const std::vector<std::int64_t>*>(call.node.context);
+    if (sizes != nullptr) {
+      part[dim] = (*sizes)[static_cast<std::size_t>(i)];
+    } else {
+      part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
+    }
     zeros[static_cast<std::size_t>(i)] = call.tape.empty(part, dtype, kZeros);
   }
   Tensor result = call.tape.empty(call.node.shape, dtype, kCat);
@@ -118,10 +126,20 @@ void split_backward(BackwardCall& call) {
   for (Tensor& each : zeros) each.reset();
 }
 
-void unbind_backward(BackwardCall& call) {  // torch.stack of the parts
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kStack);
+/// torch.stack of the parts. A part that nothing was made of is a zero that is expanded.
+void unbind_backward(BackwardCall& call) {
+  DType dtype = DType::kFloat32;
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (call.gradient(i).defined()) dtype = call.gradient(i).dtype();
+  }
+  std::array<Tensor, kMaxOutputs> zeros;
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (!call.gradient(i).defined()) zeros[static_cast<std::size_t>(i)] = call.tape.empty({}, dtype, kZeros);
+  }
+  Tensor result = call.tape.empty(call.node.shape, dtype, kStack);
   move_kernel(call.tape, kStack, result);
   call.set(0, std::move(result));
+  for (Tensor& each : zeros) each.reset();
 }
 
 void clone_backward(BackwardCall& call) { call.set(0, call.gradient()); }
@@ -254,7 +272,13 @@ Tensor select(Arg x, int dim) {
 
 namespace {
 
+void expect_few(std::int64_t parts) {
+  if (parts <= kMaxOutputs) return;
+  throw Error(ErrorCode::kUnsupported, "a tensor is split into more than 8 parts, which is not modelled");
+}
+
 std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
+  if (x.requires_grad()) expect_few(parts);
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(name, split_backward, inputs, 1);
@@ -262,6 +286,11 @@ std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, c
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes = {0, dim, sizes[0], parts > 1 ? sizes[1] : 0};
+    if (parts > 3) {
+      const auto all = std::make_shared<std::vector<std::int64_t>>(sizes, sizes + parts);
+      node->owner = all;
+      node->context = all.get();
+    }
   }
   Shape shape = x.shape();
   std::vector<Tensor> results;
@@ -298,6 +327,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const s
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  if (x.requires_grad()) expect_few(x.size(dim));
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kUnbindBackward, unbind_backward, inputs, 1);
