@@ -28,6 +28,7 @@ struct Command {
 [[nodiscard]] Command add_trace(CLI::App& root);
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);
+[[nodiscard]] Command add_programs(CLI::App& root);
 [[nodiscard]] Command add_utilization(CLI::App& root);
 [[nodiscard]] Command add_check(CLI::App& root);
 [[nodiscard]] Command add_calibrate(CLI::App& root);

@@ -54,6 +54,12 @@ namespace memcalc {
 /// were asked. Throws Error(kUsage) where they cannot be told.
 [[nodiscard]] Report estimate(const Question& question);
 
+/// Of a recorded program (docs/programs.md) the functions that the operator table does not have: their results are
+/// counted, what happens inside of them is not. Empty for other models.
+[[nodiscard]] std::vector<std::string> opaque_operators(const ModelSpec& model);
+/// The functions of torch that the operator table has, sorted.
+[[nodiscard]] std::vector<std::string> known_operators();
+
 /// The same of a module that was traced: of the options the optimizer, accumulation, clipping and expandable segments.
 /// Throws Error(kUsage) for another precision or batch size than the traced one, or the Trainer; Error(kInput) for a
 /// trace that is none.

@@ -3,10 +3,11 @@
 // and embeddings the modules that fine-tuning changes.
 #include "memcalc/spec/program.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -170,6 +171,7 @@ class ProgramModel : public Model {
   void find_held_parameters();
   void make_tied_heads();
   void find_inputs();
+  void say_what_is_opaque();
   [[nodiscard]] const BoundFunction& bound(std::int32_t function);
   [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);
   void add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made);
@@ -482,21 +484,46 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   find_inputs();
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
+  say_what_is_opaque();
   is_encoder_decoder = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
+}
+
+void ProgramModel::say_what_is_opaque() {
+  std::set<std::string_view> names;
+  const auto look_at = [&](const auto& self, const std::vector<BoundInstruction>& body) -> void {
+    for (const BoundInstruction& each : body) {
+      if (const auto* call = std::get_if<BoundCall>(&each); call != nullptr && call->row == nullptr) {
+        names.insert(call->opaque);
+      } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
+        self(self, (*loop)->body);
+      }
+    }
+  };
+  for (const auto& [number, function] : functions_) look_at(look_at, function->body);
+  if (names.empty()) return;
+  not_modelled.push_back(
+      fmt::format("inside of {}, which the operator table does not have: memory that it holds for a "
+                  "moment or keeps for backward beside its tensors",
+                  fmt::join(names, ", ")));
 }
 
 void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
                             std::int64_t in_run) const {
   std::vector<BoundArgument> of_this_run;
   if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
-  RecordedCall recorded(tape_, call.row->name, of_this_run.empty() ? call.slots : of_this_run, values,
-                        instance.parameters, call.given);
+  const std::string_view name = call.row == nullptr ? call.opaque : call.row->name;
+  RecordedCall recorded(tape_, name, of_this_run.empty() ? call.slots : of_this_run, values, instance.parameters,
+                        call.given);
   const bool on_host = recorded.on_host();  // then nothing of it is seen on the card
   const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
   std::optional<OnMetaDevice> elsewhere;
   if (on_host) elsewhere.emplace(tape_.memory);
-  if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
-  call.row->run(recorded);
+  if (call.row == nullptr) {
+    opaque_row(recorded);
+  } else {
+    if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
+    call.row->run(recorded);
+  }
   const std::vector<std::int32_t>& results = *call.results;
   if (recorded.results.size() < results.size()) recorded.refuse("other results");
   for (std::size_t i = 0; i < results.size(); ++i) {

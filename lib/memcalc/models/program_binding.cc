@@ -115,6 +115,11 @@ class Binder {
   void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
     BoundCall result;
     result.row = find_operator(call.function);
+    if (result.row == nullptr && !call.given.empty()) {
+      add_opaque(call, result);
+      bound.emplace_back(std::move(result));
+      return;
+    }
     if (result.row == nullptr) {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} calls {}, which the operator table does not have", program_, call.function));
@@ -126,6 +131,17 @@ class Binder {
     }
     result.differs_by_run = std::any_of(result.slots.begin(), result.slots.end(), memcalc::differs_by_run);
     bound.emplace_back(std::move(result));
+  }
+
+  /// An operator that the table does not have: its results' sizes were recorded.
+  void add_opaque(const ProgramCall& call, BoundCall& result) {
+    result.opaque = call.function;
+    for (const ProgramArgument& argument : call.positional) result.slots.push_back(binding_.bound(argument));
+    for (const auto& [keyword, argument] : call.keywords) result.slots.push_back(binding_.bound(argument));
+    result.results = &call.results;
+    for (const ProgramResult& each : call.given) {
+      result.given.push_back({binding_.shape(each.shape, call.function), binding_.dtype(each.dtype)});
+    }
   }
 
   void add(const ProgramDrop& drop, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
@@ -185,8 +201,9 @@ class Binder {
         }
         made.insert(made.end(), call->results->begin(), call->results->end());
         if (!call->results->empty()) module.output = call->results->front();
-        const bool is_view = std::find(std::begin(kViews), std::end(kViews), call->row->name) != std::end(kViews);
-        if (!is_view) module.main_call = ++calls == 1 ? call->row->name : std::string_view();
+        const std::string_view name = call->row == nullptr ? call->opaque : call->row->name;
+        const bool is_view = std::find(std::begin(kViews), std::end(kViews), name) != std::end(kViews);
+        if (!is_view) module.main_call = ++calls == 1 ? name : std::string_view();
       } else if (const auto* drop = std::get_if<const ProgramDrop*>(&bound[i])) {
         for (const std::int32_t value : (*drop)->values) {
           if (!is_made(value)) module.also_dead.push_back(value);

@@ -31,7 +31,8 @@ struct Binding {
 };
 
 struct BoundCall {
-  const OperatorRow* row = nullptr;
+  const OperatorRow* row = nullptr;  // null: an operator that the table does not have, named `opaque`
+  std::string_view opaque;
   std::vector<BoundArgument> slots;
   const std::vector<std::int32_t>* results = nullptr;
   std::vector<GivenResult> given;

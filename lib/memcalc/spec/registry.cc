@@ -208,24 +208,11 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
           start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
 }
 
-ModelSpec model_from_program(const std::string& path) {
-  auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
-  ModelSpec model;
-  model.name = program->name;
-  model.model_type = "program";
-  model.source = program->source;
-  for (const std::string& policy : program->assumptions) {
-    model.assumptions.push_back("values in the program follow the policy " + policy + " (docs/programs.md)");
-  }
-  model.architecture = ProgramSpec{std::move(program)};
-  return model;
-}
-
 // `name`: of a model whose file says none.
 ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
-  if (is_program_file(document.root())) return model_from_program(document.root().file());
+  if (is_program_file(document.root())) return read_program_model(document.root().file());
   ModelSpec model = model_from_hf_config(document.root(), name);
   model.source = document.root().file();
   return model;
@@ -277,7 +264,7 @@ ModelSpec model_from_weights(const std::string& reference) {
 }
 
 ModelSpec model_from_file(const std::string& path) {
-  if (path.ends_with(".json.gz")) return model_from_program(path);
+  if (path.ends_with(".json.gz")) return read_program_model(path);
   return is_named_like_weights(path) ? model_from_weights(path) : model_from_config(path);
 }
 
@@ -457,9 +444,10 @@ std::vector<ModelListing> SpecRegistry::models() const {
   std::vector<ModelListing> listings;
   for (const fs::path& path : files_of(directories_, kModelFolder)) {
     const JsonDocument document = JsonDocument::read_file(path.string());
-    ModelFile file = read_model_file(document.root());
+    ModelFile file = read_model_file(document.root(), Programs::kLeave);
     listings.push_back({.name = std::move(file.model.name),
                         .model_type = std::move(file.model.model_type),
+                        .is_program = std::holds_alternative<ProgramSpec>(file.model.architecture),
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
                         .stands_for = std::move(file.stands_for),

@@ -19,6 +19,7 @@ namespace memcalc {
 struct ModelListing {
   std::string name;
   std::string model_type;
+  bool is_program = false;  // recorded (specs/programs), else a family
   std::optional<std::int64_t> published_parameters;
   std::vector<std::string> aliases;
   std::vector<std::string> stands_for;  // names of other implementations that resolve to this one

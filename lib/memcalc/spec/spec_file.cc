@@ -2,12 +2,17 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/names.h"
+#include "memcalc/spec/program.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc {
 namespace {
@@ -131,10 +136,56 @@ std::span<const std::string_view> device_file_keys() { return kDeviceKeys; }
 
 bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
 
-ModelFile read_model_file(const JsonObject& json) {
+ModelSpec read_program_model(const std::string& path) {
+  auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
+  ModelSpec model;
+  model.name = program->name;
+  model.model_type = "program";
+  model.source = program->source;
+  for (const std::string& policy : program->assumptions) {
+    model.assumptions.push_back("values in the program follow the policy " + policy + " (docs/programs.md)");
+  }
+  model.architecture = ProgramSpec{std::move(program)};
+  return model;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kProgramConfigKeys = {"model_type", "program", "torch_dtype"};
+
+/// A config that names a program of specs/programs, which stands beside the folder of the file.
+ModelSpec model_of_program(const JsonObject& config, const std::string& name, Programs programs) {
+  config.refuse_unknown_keys(kProgramConfigKeys);
+  const std::filesystem::path file = config.required_string("program");
+  if (file.has_parent_path()) throw Error(ErrorCode::kInput, shown_path(config.file()) + ": program: a name, no path");
+  ModelSpec model;
+  if (programs == Programs::kRead) {
+    const std::filesystem::path folder = std::filesystem::path(config.file()).parent_path().parent_path() / "programs";
+    model = read_program_model((folder / file).string());
+  } else {
+    model.architecture = ProgramSpec{};
+  }
+  model.name = name;
+  model.model_type = config.required_string("model_type");
+  const std::string stored = config.optional_string("torch_dtype").value_or("float32");
+  for (const DType each : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    if (name_of(each) == stored) model.checkpoint_dtype = each;
+  }
+  if (!model.checkpoint_dtype) {
+    throw Error(ErrorCode::kInput, shown_path(config.file()) + ": torch_dtype: " + one_line(stored) +
+                                       "; accepted: float32, bfloat16, float16");
+  }
+  return model;
+}
+
+}  // namespace
+
+ModelFile read_model_file(const JsonObject& json, Programs programs) {
   json.refuse_unknown_keys(kModelKeys);
   ModelFile file;
-  file.model = model_from_hf_config(json.required_object("config"), json.required_string("name"));
+  const JsonObject config = json.required_object("config");
+  file.model = config.has("program") ? model_of_program(config, json.required_string("name"), programs)
+                                     : model_from_hf_config(config, json.required_string("name"));
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
   file.text_of = json.optional_strings("text_of");

@@ -3,6 +3,7 @@
 // Covered by tests/unit/spec_registry_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,12 @@ struct DeviceFile {
   bool recalled = false;
 };
 
-[[nodiscard]] ModelFile read_model_file(const JsonObject& json);
+/// Whether a model's program (specs/programs) is read, too: a list of names does not need it.
+enum class Programs : std::uint8_t { kRead, kLeave };
+
+[[nodiscard]] ModelFile read_model_file(const JsonObject& json, Programs programs = Programs::kRead);
+/// A recorded program as a model: *.json or *.json.gz (docs/programs.md).
+[[nodiscard]] ModelSpec read_program_model(const std::string& path);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
 /// A file of specs/rates, or the "rates" of a device file that memcalc-probe wrote.
 [[nodiscard]] DeviceRates read_device_rates(const JsonObject& json);

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import types
+from pathlib import Path
 from typing import Any, Callable
 
 # Functions of torch that are written in Python and are one operator nevertheless. Any other Python function is entered:
@@ -23,6 +24,10 @@ KNOWN = frozenset(
     stft tensordot unique unique_consecutive""".split()] +
     ["torch.Tensor." + name for name in """
     istft norm split stft unflatten unique unique_consecutive""".split()])
+
+# Functions that memcalc's operator table has, by the last part of their name (`memcalc programs --operators`). Of any
+# other the results' shapes are recorded, too: memcalc counts them without knowing what the function does.
+MODELLED = frozenset(Path(__file__).with_name("operators.txt").read_text().split())
 
 # Python's operators by the method that does the same.
 _OPERATORS = {

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
-from ._names import SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
+from ._names import MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
 from ._values import LARGEST, Known, module_frame, needed
 
 Json = Any
@@ -356,7 +356,7 @@ class Recorder(TorchFunctionMode):
                 info = self.info(tensor)
                 if info is not None: info.known = value
         event = ["call", name, *encoded, numbers]
-        if by_value: event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
+        if by_value or (numbers and last not in MODELLED): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         if in_place and last == "requires_grad_" and numbers: self.values[id(args[0])].requires_grad = True
         return result

@@ -95,10 +95,10 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const bool cudnn = uses_cudnn(*x, weight);
   const Operator& op = cudnn ? kCudnn : kNative;
   const Tensor* inputs[] = {&*x, &weight, &bias};
-  Node* node = tape.autograd.record(
-      cudnn ? kCudnnBackward : kNativeBackward,
-      cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>, inputs,
-      weight.defined() ? 3 : 1);
+  Node* node =
+      tape.autograd.record(cudnn ? kCudnnBackward : kNativeBackward,
+                           cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>,
+                           inputs, weight.defined() ? 3 : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
     if (weight.defined()) tape.autograd.save(*node, weight);

@@ -28,11 +28,11 @@ struct ConvolutionOptions {
   SpatialSizes output_padding = 0;  // of a transposed one
 };
 
-/// F.conv2d, F.conv3d: x [N, C, (D,) H, W], weight [out, C / groups, (kd,) kh, kw], bias [out] where defined; transposed
-/// (F.conv_transpose1d, 2d and 3d, of [N, C, (D,) (H,) W]) weight [C, out / groups, …]. 16-bit under autocast.
+/// F.conv2d, F.conv3d: x [N, C, (D,) H, W], weight [out, C / groups, (kd,) kh, kw], bias [out] where defined;
+/// transposed (F.conv_transpose1d, 2d and 3d, of [N, C, (D,) (H,) W]) weight [C, out / groups, …]. 16-bit under
+/// autocast.
 [[nodiscard]] Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options);
-[[nodiscard]] inline Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias,
-                                   const ConvolutionOptions& options) {
+[[nodiscard]] inline Tensor conv2d(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
   return convolution(std::move(x), weight, bias, options);
 }
 

@@ -164,7 +164,8 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
                                      bool allow_tf32) {
   const int mode = mode_of(dtype, allow_tf32);
   for (const Row& row : rows_like(shape, mode, kSequence)) {
-    if (row.height == shape.width && !shape.dilated) return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
+    if (row.height == shape.width && !shape.dilated)
+      return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
   }
   if (shape.kernel_width == 1) return 0;
   const bool fp32 = mode == kFp32;

@@ -16,7 +16,7 @@ struct ConvolutionShape {
   std::int64_t in_channels = 0, height = 0, width = 0;
   std::int64_t out_channels = 0, out_height = 0, out_width = 0;
   std::int64_t groups = 1, kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
-  bool channels_last = false;  // the tensors' strides, which decide the engine
+  bool channels_last = false;                               // the tensors' strides, which decide the engine
   std::int64_t depth = 1, out_depth = 1, kernel_depth = 1;  // of a volume
   int spatial_rank = 2;
   bool dilated = false;

@@ -9,8 +9,8 @@
 namespace memcalc {
 
 /// native/Linear.cpp, einsum: operands are permuted to one order of dimensions, then multiplied pair by pair. 16-bit
-/// under autocast. Nothing where `equation` says what is not modelled: repeated letters within an operand, more than two
-/// operands, more dimensions than kMaxDims.
+/// under autocast. Nothing where `equation` says what is not modelled: repeated letters within an operand, more than
+/// two operands, more dimensions than kMaxDims.
 [[nodiscard]] Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 
 }  // namespace memcalc

@@ -20,8 +20,7 @@ constexpr Operator kContiguous{"aten::contiguous"};
 /// Reads of each result's neighbours stay in the cache: each image moves once.
 void image_kernel(const Operator& op, const Tensor& from, const Tensor& to, int flops) {
   const Tensor& larger = from.elements() > to.elements() ? from : to;
-  from.tape().kernels.add(op, OperatorClass::kElementwise, from.dtype(),
-                          flops * static_cast<double>(larger.elements()),
+  from.tape().kernels.add(op, OperatorClass::kElementwise, from.dtype(), flops * static_cast<double>(larger.elements()),
                           static_cast<double>(from.bytes() + to.bytes()), KernelKind::kImage,
                           static_cast<double>(larger.elements()));
 }

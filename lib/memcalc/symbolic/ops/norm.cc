@@ -255,7 +255,10 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
   const Tensor input = autocast_float32(*x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs, bias.defined() ? 3 : weight.defined() ? 2 : 1);
+  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs,
+                                    bias.defined()     ? 3
+                                    : weight.defined() ? 2
+                                                       : 1);
   if (node != nullptr) {
     node->attributes[1] = groups;
     tape.autograd.save(*node, input);
@@ -270,7 +273,8 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
   const std::int64_t batch = input.size(0), channels = input.size(1);
   const Tensor mean = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
   const Tensor rstd = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
-  if (weight.defined() && input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
+  if (weight.defined() &&
+      input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
     Tensor a = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
     Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
     drop(b, a);

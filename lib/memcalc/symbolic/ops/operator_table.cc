@@ -1,22 +1,93 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 
-#include <array>
+#include <algorithm>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
+
+#include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
+namespace {
+
+template <typename Visit>
+void for_each_row(const Visit& visit) {
+  for (const std::span<const OperatorRow> rows :
+       {pointwise_rows(), view_rows(), reduction_rows(), factory_rows(), layer_rows(), norm_rows(), image_rows(),
+        recurrent_rows(), scatter_rows()}) {
+    for (const OperatorRow& row : rows) visit(row);
+  }
+}
+
+/// An Operator by the name of a torch function, for as long as the process lives: kernels and events point to it.
+const Operator& opaque_operator(std::string_view name) {
+  struct Named {
+    explicit Named(std::string_view text) : name(text) {}
+    std::string name;
+    Operator op{name.c_str()};
+  };
+  thread_local std::unordered_map<std::string_view, std::unique_ptr<Named>> names;
+  for (const auto& [known, named] : names) {
+    if (known == name) return named->op;
+  }
+  auto made = std::make_unique<Named>(name);
+  const std::string_view key = made->name;
+  return names.emplace(key, std::move(made)).first->second->op;
+}
+
+constexpr Operator kOpaqueBackward{"OpaqueBackward"};
+
+void opaque_backward(BackwardCall& call) {
+  for (int i = 0; i < call.node.edge_count; ++i) {
+    if (!call.needs(i)) continue;
+    const Tensor& input = call.saved(i);
+    call.set(i, call.tape.empty(input.shape(), input.dtype(), kOpaqueBackward));
+  }
+}
+
+}  // namespace
 
 const OperatorRow* find_operator(std::string_view name) {
   static const auto kTable = [] {
     std::unordered_map<std::string_view, const OperatorRow*> table;
-    for (const std::span<const OperatorRow> rows :
-         {pointwise_rows(), view_rows(), reduction_rows(), factory_rows(), layer_rows(), norm_rows(), image_rows(),
-          recurrent_rows(), scatter_rows()}) {
-      for (const OperatorRow& row : rows) table.emplace(row.name, &row);
-    }
+    for_each_row([&](const OperatorRow& row) { table.emplace(row.name, &row); });
     return table;
   }();
   const auto found = kTable.find(name);
   return found == kTable.end() ? nullptr : found->second;
+}
+
+std::vector<std::string_view> operator_names() {
+  std::vector<std::string_view> names;
+  for_each_row([&](const OperatorRow& row) { names.push_back(row.name); });
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+void opaque_row(RecordedCall& call) {
+  const std::vector<Tensor> inputs = call.all_tensors();
+  std::vector<const Tensor*> differentiated;
+  for (const Tensor& each : inputs) {
+    if (each.requires_grad()) differentiated.push_back(&each);
+  }
+  if (std::ssize(differentiated) > kMaxEdges || call.given_count() > kMaxOutputs) call.refuse("so many tensors");
+  const Operator& op = opaque_operator(call.name());
+  Node* node = call.tape.autograd.record(kOpaqueBackward, opaque_backward, differentiated.data(),
+                                         static_cast<int>(differentiated.size()));
+  if (node != nullptr) {
+    for (const Tensor* each : differentiated) call.tape.autograd.save(*node, *each);
+  }
+  double bytes = 0;
+  for (const Tensor& each : inputs) bytes += static_cast<double>(each.bytes());
+  for (std::size_t i = 0; i < call.given_count(); ++i) {
+    const GivenResult& given = call.given(i);
+    Tensor result = call.tape.empty(given.shape, given.dtype, op);
+    bytes += static_cast<double>(result.bytes());
+    if (is_floating(given.dtype)) call.tape.autograd.set_history(node, result);
+    call.returns(std::move(result));
+  }
+  call.tape.kernels.add(op, OperatorClass::kElementwise, DType::kFloat32, 0, bytes);
 }
 
 }  // namespace memcalc

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "memcalc/symbolic/ops/recorded_call.h"
 
@@ -24,6 +25,14 @@ struct OperatorRow {
 
 /// Null: there is no such operator.
 [[nodiscard]] const OperatorRow* find_operator(std::string_view name);
+
+/// The names of all rows, sorted.
+[[nodiscard]] std::vector<std::string_view> operator_names();
+
+/// An operator that the table does not have: its results as they were recorded (RecordedCall::given). Where one of its
+/// tensors is differentiated, all of them and the results are kept for backward, which makes a gradient of each that
+/// needs one. What it holds for a moment is not seen. Takes any arguments.
+void opaque_row(RecordedCall& call);
 
 /// The rows of each group, one file each.
 [[nodiscard]] std::span<const OperatorRow> pointwise_rows();

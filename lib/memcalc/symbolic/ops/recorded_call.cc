@@ -32,6 +32,16 @@ const GivenResult& RecordedCall::given(std::size_t i) const {
   throw Error(ErrorCode::kInput, fmt::format("the program calls {} without the size of its result", name_));
 }
 
+std::vector<Tensor> RecordedCall::all_tensors() const {
+  std::vector<Tensor> found;
+  const auto look_at = [&](const auto& self, const BoundArgument& argument) -> void {
+    if (is_tensor(argument)) found.push_back(tensor(argument));
+    for (const BoundArgument& item : argument.items) self(self, item);
+  };
+  for (const BoundArgument& slot : slots_) look_at(look_at, slot);
+  return found;
+}
+
 bool RecordedCall::on_host() const {
   bool any = false, all = true;
   const auto look_at = [&](const auto& self, const BoundArgument& argument) -> void {

@@ -87,9 +87,14 @@ class RecordedCall {
 
   /// Of an operator whose results' sizes depend on values. Throws Error(kInput) where it was recorded without.
   [[nodiscard]] const GivenResult& given(std::size_t i = 0) const;
+  [[nodiscard]] std::size_t given_count() const { return given_.size(); }
+  /// In all arguments, in order.
+  [[nodiscard]] std::vector<Tensor> all_tensors() const;
   /// Whether its tensors are values on the host (their storage is none of the card's): then so is the result.
   [[nodiscard]] bool on_host() const;
-  [[nodiscard]] static bool on_host(const Tensor& tensor) { return tensor.block() == kNoBlock && tensor.elements() > 0; }
+  [[nodiscard]] static bool on_host(const Tensor& tensor) {
+    return tensor.block() == kNoBlock && tensor.elements() > 0;
+  }
   /// The value of which `view` shows a part: the first one made on its storage; null where that is `view` itself.
   [[nodiscard]] const Tensor* base_of(const Tensor& view) const;
   /// Values that are the tensor `old` are `now` from here on: an operator has changed it in place.

@@ -109,9 +109,7 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
     const Tensor* inputs[] = {&weight};
     Node* node = tape.autograd.record(
         kCopyBackward,
-        [](BackwardCall& call) {
-          call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1])));
-        },
+        [](BackwardCall& call) { call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1]))); },
         inputs, 1);
     if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(weight.dtype());
     Tensor copy = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
@@ -176,7 +174,9 @@ void recurrent_backward(BackwardCall& call) {
 
 RecurrentSpace recurrent_space(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
   // TODO
-  (void)x; (void)hidden; (void)gates_of(options.cell);
+  (void)x;
+  (void)hidden;
+  (void)gates_of(options.cell);
   return {};
 }
 

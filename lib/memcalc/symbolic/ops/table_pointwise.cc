@@ -418,8 +418,8 @@ void addcmul_backward(BackwardCall& call) {
 void addcmul_row(RecordedCall& call) {
   Tape& tape = call.tape;
   std::array<Tensor, 3> operands{call.tensor(0), call.tensor(1), call.tensor(2)};
-  const bool widens = std::any_of(operands.begin(), operands.end(),
-                                  [](const Tensor& each) { return each.dtype() == DType::kFloat32; });
+  const bool widens =
+      std::any_of(operands.begin(), operands.end(), [](const Tensor& each) { return each.dtype() == DType::kFloat32; });
   if (tape.modes.autocast.dtype && widens) {
     for (auto each = operands.rbegin(); each != operands.rend(); ++each) *each = autocast_float32(*each);
   }
