@@ -110,8 +110,11 @@ void index_copy_backward(BackwardCall& call) {  // saved: index, source
   call.set(0, std::move(result));
 }
 
+/// The gradient padded by as much less than nothing: PadNd.cpp then clones what is left, as it is laid out.
 void pad_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kPad);
+  const Tensor& gradient = call.gradient();
+  Tensor result = call.tape.empty_strided(call.node.shape, like_strides(call.node.shape, gradient.strides()),
+                                          gradient.dtype(), kPad);
   move_kernel(kPad, result);
   call.set(0, std::move(result));
 }
@@ -220,7 +223,11 @@ Tensor pad_to(const Tensor& x, const Shape& shape) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kPadBackward, pad_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
-  Tensor result = tape.empty(shape, x.dtype(), kPad);
+  bool grows = false;
+  for (int i = 0; i < shape.rank; ++i) grows = grows || shape[i] > x.size(i);
+  Tensor result =
+      grows ? tape.empty(shape, x.dtype(), kPad)
+            : tape.empty_strided(shape, like_strides(shape, x.strides()), x.dtype(), kPad);  // PadNd.cpp: a clone
   move_kernel(kPad, result);
   tape.autograd.set_history(node, result);
   return result;

@@ -139,6 +139,7 @@ void squeeze_row(RecordedCall& call) {
 
 struct Cut {
   std::int64_t start = 0, length = 0, step = 1;
+  bool is_skipped = false;  // ATen/TensorIndexing.h, applySlice: from 0 to the end or beyond, as it is written
 };
 
 Cut cut_of(const RecordedCall& call, const BoundArgument& slice, std::int64_t size) {
@@ -149,7 +150,8 @@ Cut cut_of(const RecordedCall& call, const BoundArgument& slice, std::int64_t si
   if (step <= 0) call.refuse("a slice of negative step");
   const auto inside = [size](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
   const std::int64_t start = inside(number(0, 0)), stop = inside(number(1, size));
-  return {start, std::max<std::int64_t>(0, (stop - start + step - 1) / step), step};
+  const bool is_skipped = number(0, 0) == 0 && number(1, size) >= size && step == 1;
+  return {start, std::max<std::int64_t>(0, (stop - start + step - 1) / step), step, is_skipped};
 }
 
 /// python_variable_indexing.cpp: integers, slices, None and the ellipsis one after the other; tensors together at last.
@@ -176,8 +178,10 @@ Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgumen
       case Kind::kInteger: result.view = select(result.view, dim); break;
       case Kind::kSlice: {
         const Cut cut = cut_of(call, part, result.view.size(dim));
-        if (cut.start != 0 || cut.length != result.view.size(dim) || cut.step != 1) {
-          result.view = slice(result.view, dim, cut.start, cut.length, cut.step);
+        if (!cut.is_skipped) {
+          const bool whole = cut.start == 0 && cut.length == result.view.size(dim) && cut.step == 1;
+          result.view =
+              whole ? slice_whole(result.view, dim) : slice(result.view, dim, cut.start, cut.length, cut.step);
         }
         ++dim;
         break;

@@ -259,6 +259,11 @@ Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64
   return record_view(kSliceBackward, slice_backward, x, shape, strides, dim, start);
 }
 
+Tensor slice_whole(Arg x, int dim) {
+  const OperatorCall call(x);
+  return record_view(kSliceBackward, slice_backward, x, x->shape(), x->strides(), dim, 0);
+}
+
 Tensor select(Arg x, int dim) {
   const OperatorCall call(x);
   Shape shape, strides;

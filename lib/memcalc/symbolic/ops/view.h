@@ -25,6 +25,8 @@ namespace memcalc {
 [[nodiscard]] Tensor unsqueeze(Arg x, int dim);
 /// x[..., start:start+length, ...]; with a `step`, `length` elements that lie so far apart.
 [[nodiscard]] Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64_t step = 1);
+/// x[..., -size:, ...]: all of a dimension, but Python's indexing only skips the slice where it is written from 0 on.
+[[nodiscard]] Tensor slice_whole(Arg x, int dim);
 /// x[:, index]: drops `dim`.
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
