@@ -257,8 +257,9 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
     bias = tape.empty(square, precise, kWhere);
     drop(minus_infinity, zero, lower);
   }
-  Tensor k = repeat_heads(precise_key, query.size(1) / key.size(1));
-  Tensor v = repeat_heads(precise_value, query.size(1) / key.size(1));
+  const std::int64_t times = options.broadcast_heads ? 1 : query.size(1) / key.size(1);
+  Tensor k = repeat_heads(precise_key, times);
+  Tensor v = repeat_heads(precise_value, times);
   Tensor scores = matmul(q, multiply_scalar(transpose(k, 2, 3)));
   // areAnyTensorSubclassLike: not in place under a Python dispatch mode, which selective checkpointing is.
   if (bias.defined()) scores = in_selective_region(tape) ? add(scores, bias) : add_in_place(scores, bias);
@@ -304,6 +305,7 @@ SdpaBackend choose_for_rocm(const Tensor& query, const Tensor& key, const Tensor
 
 SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const SdpaOptions& options) {
+  if (options.broadcast_heads) return SdpaBackend::kMath;  // check_batch_size_and_num_heads_dense
   // check_last_dim_stride_equals_1_dense: T5's position bias is a permuted table.
   if (mask.defined() && mask.strides()[-1] != 1) return SdpaBackend::kMath;
   const DeviceSpec& device = query.tape().device;
@@ -334,7 +336,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor k = autocast_operand(key);
   const Tensor q = autocast_operand(query);
   SdpaOptions chosen = options;
-  chosen.grouped_heads = q.size(1) != k.size(1);
+  chosen.grouped_heads = q.size(1) != k.size(1) && !options.broadcast_heads;
   const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
   if (q.tape().modes.context) return ring_attention(q, k, v, bias, options, backend);
   if (boolean) bias = additive_mask(mask, q.dtype());

@@ -14,7 +14,8 @@ enum class SdpaBackend { kCudnn, kFlash, kEfficient, kMath };
 struct SdpaOptions {
   double dropout = 0;
   bool causal = false;
-  bool grouped_heads = false;  // enable_gqa: key and value have fewer heads than query
+  bool grouped_heads = false;    // enable_gqa: key and value have fewer heads than query
+  bool broadcast_heads = false;  // they have one, without enable_gqa: no fused kernel takes that
 };
 
 /// The kernel torch 2.11 takes (native/transformers/cuda/sdp_utils.cpp): cuDNN first on compute capability 9.0 and

@@ -35,11 +35,12 @@ void einsum_row(RecordedCall& call) {
 void embedding_row(RecordedCall& call) { call.returns(embedding(call.tensor(1), call.tensor(0))); }
 
 void attention_row(RecordedCall& call) {
-  const SdpaOptions options{.dropout = call.tape.modes.training ? call.number_or(4, 0) : 0,
-                            .causal = call.boolean_or(5, false),
-                            .grouped_heads = call.boolean_or(7, false)};
+  SdpaOptions options{.dropout = call.tape.modes.training ? call.number_or(4, 0) : 0,
+                      .causal = call.boolean_or(5, false),
+                      .grouped_heads = call.boolean_or(7, false)};
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
   if (query.rank() != 4) call.refuse("another number of dimensions than 4");
+  options.broadcast_heads = !options.grouped_heads && query.size(1) != key.size(1);
   call.returns(scaled_dot_product_attention(query, key, value, call.tensor_or_none(3), options));
 }
 
