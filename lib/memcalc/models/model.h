@@ -208,7 +208,7 @@ template <typename Layer>
 template <typename Layer>
 [[nodiscard]] Tensor checkpointed(const RunSpec& run, KeptTensors positional, const KeptTensors& keywords, Layer layer,
                                   const Byproducts& byproducts = {}) {
-  Tape& tape = positional.front().tape();
+  Tape& tape = (positional.empty() ? keywords : positional).front().tape();
   const std::int64_t index = tape.modes.checkpointable_layers++;
   if (tape.modes.capture != nullptr || (tape.modes.compiler != nullptr && tape.modes.compiler->compiles(index))) {
     return compiled_layer(run, index, std::move(positional), keywords, layer, byproducts);

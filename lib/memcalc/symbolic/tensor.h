@@ -16,7 +16,7 @@ namespace memcalc {
 
 class Tape;
 
-inline constexpr int kMaxDims = 6;
+inline constexpr int kMaxDims = 8;
 
 /// Sizes or strides, outermost first, in elements. Negative indices count from the end, as in Python.
 struct Shape {

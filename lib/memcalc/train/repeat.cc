@@ -35,8 +35,12 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
       fate(event.block) = Fate::kTransient;
     }
   }
+  // Variables that share a block (the gradients of an LSTM's weights) let it go with the last of them.
+  std::vector<std::int32_t> owners(count);
   for (const auto& [placeholder, left] : pairs) {
-    if (left != kNoBlock) fate(left) = Fate::kCarried;
+    if (left == kNoBlock) continue;
+    fate(left) = Fate::kCarried;
+    ++owners[static_cast<std::size_t>(left) - first_block];
   }
 
   for (const BlockId block : tape.memory.blocks_only_once()) fate(block) = Fate::kOnce;
@@ -48,7 +52,9 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
     ++event.step;
     if (is_placeholder(event.block)) {
       event.block = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
-      if (event.block != kNoBlock) second.push_back(event);
+      if (event.block != kNoBlock && --owners[static_cast<std::size_t>(event.block) - first_block] == 0) {
+        second.push_back(event);
+      }
     } else if (static_cast<std::size_t>(event.block) < first_block) {
       continue;  // older than the step: only the first one can free it
     } else if (fate(event.block) != Fate::kOnce) {

@@ -15,7 +15,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kConvolution{"aten::cudnn_convolution"}, kConvolutionBackward{"ConvolutionBackward0"};
-constexpr Operator kConvolutionBackwardOp{"aten::convolution_backward"}, kDepthwise{"aten::_conv_depthwise2d"};
+constexpr Operator kConvolutionBackwardOp{"aten::convolution_backward"};
 
 constexpr int kStride = 0, kPadding = 1;  // node attributes
 
@@ -35,15 +35,11 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
           .padding = padding};
 }
 
-void count_kernel(Tape& tape, const Operator& op, const ConvolutionShape& s, DType dtype) {
-  tape.kernels.product(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
-                       s.in_channels / s.groups * s.kernel_width);
-}
-
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
   tape.memory.scratch(sequence_convolution_workspace(s, pass, dtype, tape.kernels.allow_tf32), op,
                       Category::kWorkspaces);
-  count_kernel(tape, op, s, dtype);
+  tape.kernels.product(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
+                       s.in_channels / s.groups * s.kernel_width);
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
@@ -53,15 +49,7 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape(),
                                           call.node.attributes[kStride], call.node.attributes[kPadding]);
   const Tensor row_major = call.needs(1) ? contiguous(x) : x;
-  if (uses_depthwise_kernel(shape, x.dtype())) {
-    const Tensor dy = contiguous(call.gradient());
-    for (const int input : {1, 0}) {
-      if (!call.needs(input)) continue;
-      const Tensor& like = input == 1 ? weight : x;
-      call.set(input, tape.empty(like.shape(), like.dtype(), kConvolutionBackwardOp));
-      count_kernel(tape, kConvolutionBackwardOp, shape, x.dtype());
-    }
-  } else {
+  {
     const Tensor dy = contiguous(call.gradient());
     if (call.needs(0)) {
       call.set(0, tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
@@ -109,11 +97,7 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   }
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
   const ConvolutionShape shape = shape_of(input.shape(), filter.shape(), result.shape(), stride, padding);
-  if (uses_depthwise_kernel(shape, input.dtype())) {
-    count_kernel(tape, kDepthwise, shape, input.dtype());
-  } else {
-    run_pass(tape, kConvolution, shape, ConvolutionPass::kForward, input.dtype());
-  }
+  run_pass(tape, kConvolution, shape, ConvolutionPass::kForward, input.dtype());
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -27,6 +27,7 @@ constexpr std::int64_t kCopies = -2;    // input and output in the engine's layo
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
 constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes beside them
+constexpr std::int64_t kPaddedCopiesAndWeight = -6;   // 16 bits: channels in multiples of 8, which tensor cores read
 
 enum Layout { kRowMajor, kChannelsLast, kSequence };
 enum Mode { kFp32, kTf32, kFp16, kBf16 };
@@ -51,6 +52,12 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
     case kCopies: return checked_add(input, output) + 16;
     case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
     case kInputAndWeight: return checked_add(input, weight) + 16;
+    case kPaddedCopiesAndWeight: {
+      ConvolutionShape padded = s;
+      padded.in_channels = ceil_div(s.in_channels, 8) * 8;
+      padded.out_channels = ceil_div(s.out_channels, 8) * 8;
+      return formula_bytes(kCopiesAndWeight, padded, dtype);
+    }
     case kAlignedCopiesAndWeight: return checked_add(input, output) + weight + 147;
     default: return 0;
   }
@@ -127,6 +134,8 @@ std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int 
     const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
     return winograd ? kWinograd : kCopiesAndWeight;
   }
+  // A row-major image is a matrix already where the kernel has one pixel; volumes are copied nevertheless.
+  if (s.spatial_rank > 2) return kPaddedCopiesAndWeight;
   return pointwise ? 0 : kCopiesAndWeight;
 }
 
