@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "command.h"
+#include "memcalc/memcalc.h"
 #include "output.h"
 #include "spec_path.h"
 
