@@ -39,7 +39,6 @@
 #include "memcalc/spec/run_request.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/spec/weights.h"
-#include "memcalc/symbolic/traced_step.h"
 
 namespace memcalc {
 
@@ -59,11 +58,6 @@ namespace memcalc {
 [[nodiscard]] std::vector<std::string> opaque_operators(const ModelSpec& model);
 /// The functions of torch that the operator table has, sorted.
 [[nodiscard]] std::vector<std::string> known_operators();
-
-/// The same of a module that was traced: of the options the optimizer, accumulation, clipping and expandable segments.
-/// Throws Error(kUsage) for another precision or batch size than the traced one, or the Trainer; Error(kInput) for a
-/// trace that is none.
-[[nodiscard]] Report estimate(const TracedStep& traced, const RunOptions& options, const DeviceSpec& device);
 
 struct HeaviestRanks {
   Report report;     // without rows of the others, and without their time
@@ -99,8 +93,5 @@ struct HeaviestRanks {
 
 /// A run as memcalc-probe replays it on a card: every event, and every kernel with its predicted time.
 [[nodiscard]] std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);
-
-[[nodiscard]] std::string trace(const TracedStep& traced, const RunOptions& run, const DeviceSpec& device,
-                                const TraceOptions& options = {});
 
 }  // namespace memcalc

@@ -25,6 +25,7 @@ from ._model import Model, Parameter
 from ._options import RunOptions
 from ._planning import compare, ladder, max_batch, max_model, max_seq, plan, sweep
 from ._report import Report
+from . import record
 
 __all__ = [
     "Answer",
@@ -49,5 +50,6 @@ __all__ = [
     "max_seq",
     "models",
     "plan",
+    "record",
     "sweep",
 ]

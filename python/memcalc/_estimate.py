@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
 # The card whose behaviour is assumed where none is named, as on the command line.
 ASSUMED_GPU = "h100-sxm"
-# What a traced module leaves free, and what may be said again.
-_OF_TRACED = frozenset(("batch_size", "bs", "precision", "fp16", "bf16", "loop", "optimizer", "accumulation_steps", "accum",
-                        "max_grad_norm", "clip_grad", "expandable"))
 _SIZES = frozenset(_core.size_keywords())
 
 
 def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
-              options: Mapping[str, Any]) -> _core.Question | _core.TracedQuestion:
+              options: Mapping[str, Any]) -> _core.Question:
     sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
     if isinstance(model, Model):
         if sizes:
@@ -43,14 +40,7 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
     if not isinstance(model, Model):
         return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None)
-    if isinstance(model._spec, _core.ModelSpec):
-        return _core.Question(model._spec, device, {**model._options, **options}, gpu is None)
-    for name, value in options.items():
-        if value is not None and name not in _OF_TRACED:
-            error = _core.UsageError(f"{name}: fixed when the module was traced; free are {', '.join(sorted(_OF_TRACED))}")
-            error.part = name
-            raise error
-    return _core.TracedQuestion(model._spec, device, options, gpu is None)
+    return _core.Question(model._spec, device, {**model._options, **options}, gpu is None)
 
 
 def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[str] | None = None,
@@ -90,8 +80,6 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
         try:
             model, gpu = arguments.pop("model"), arguments.pop("gpu", None)
             question = _question(model, gpu, arguments)
-            if isinstance(question, _core.TracedQuestion):
-                raise _core.UnsupportedError("model: a traced module is one run; estimate_many varies runs")
             questions.append(question)
         except _core.Error as refused:
             questions.append(refused)

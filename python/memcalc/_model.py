@@ -30,15 +30,13 @@ class Model:
     Raises `UsageError` for an unknown name, with the nearest one, `InputError` for a file that is none.
     """
 
-    _parameters: list[Parameter]
-
     def __init__(self, reference: str | os.PathLike[str], **sizes: int | bool) -> None:
-        self._spec: _core.ModelSpec | _core.TracedStep = model_spec(os.fspath(reference), dict(sizes))
+        self._spec: _core.ModelSpec = model_spec(os.fspath(reference), dict(sizes))
         self._options: dict[str, Any] = {}
         self._config = None if sizes else _config_of(os.fspath(reference), self._spec.name)
 
     @classmethod
-    def _of(cls, spec: _core.ModelSpec | _core.TracedStep, config: dict[str, Any] | None = None) -> Model:
+    def _of(cls, spec: _core.ModelSpec, config: dict[str, Any] | None = None) -> Model:
         model = cls.__new__(cls)
         model._spec = spec
         model._config = config
@@ -63,22 +61,26 @@ class Model:
         return cls._of(_core.model_from_json(text, str(named)), _config_in(json.loads(text)))
 
     @classmethod
-    def from_module(cls, module: torch.nn.Module, example_inputs: Any = None, *, precision: str = "fp32",
-                    loss: Callable[[Any], torch.Tensor] | None = None, traced: bool = False) -> Model:
-        """From a real `nn.Module` (needs PyTorch), on whatever device it is, the meta device included; it is not run.
+    def from_program(cls, path: str | os.PathLike[str]) -> Model:
+        """From a program that `memcalc.record` wrote, *.json or *.json.gz (docs/programs.md)."""
+        return cls._of(model_spec(os.fspath(path), {}))
+
+    @classmethod
+    def from_module(cls, module: torch.nn.Module, example_inputs: Any = None, *,
+                    loss: Callable[[Any], torch.Tensor] | None = None, policies: Mapping[str, Any] | None = None,
+                    symbols: Mapping[str, Any] | None = None, recorded: bool = False) -> Model:
+        """From a real `nn.Module` (needs PyTorch), on whatever device it is, the meta device included.
 
         A model of transformers or torchvision whose family memcalc knows, and whose parameters are exactly the
-        family's, is that family: every option of `estimate` applies. Any other module (or with `traced=True`) is
-        traced: a copy of it runs forward and backward on the meta device, and its operators, sizes and lifetimes are
-        taken as PyTorch shows them. `example_inputs` is then a micro-batch: a tensor, a tuple or a dict of keywords;
-        `precision` is that of `estimate`; `loss` makes a scalar of the module's output where that is none and has no
-        `.loss` (by default cross entropy over an output of two dimensions). Such a model runs in a plain loop at that
-        batch and precision; optimizer, accumulation, clipping and `expandable` stay free.
+        family's, is that family. Any other module (or with `recorded=True`) is recorded as a program, without a card
+        and without its weights: `example_inputs` is then a micro-batch, a tensor, a tuple or a dict of keywords; `loss`
+        makes a scalar of the module's output where that is none and has no `.loss`; `policies` answers values that the
+        module looks at, `symbols` says which dimensions are free (docs/programs.md). Every option of `estimate` applies
+        either way; the batch is that of the example where none is asked for.
 
-        Parameters are exact either way. Of a traced module what happens inside an operator is not seen: scratch
-        memory, cuDNN's workspaces. Raises `UnsupportedError` for a module that cannot run without data.
+        Raises `UnsupportedError` for a module that cannot be recorded, with the line of its code and what would help.
         """
-        known = None if traced else known_family(module)
+        known = None if recorded else known_family(module)
         if known is not None:
             spec, options, config = known
             model = cls._of(spec, config)
@@ -86,22 +88,20 @@ class Model:
             return model
         if example_inputs is None:
             raise _error(_core.UsageError, "example_inputs", "no family has this module's parameters; give a micro-batch, "
-                                                             "so that it can be traced")
-        from . import _traced
+                                                             "so that it can be recorded")
+        from .record import record
 
         try:
-            recorded = _traced.trace(module, example_inputs, precision=precision, loss=loss)
-        except (NotImplementedError, RuntimeError, TypeError) as failed:
+            program = record(module, example_inputs, loss=loss, policies=policies, symbols=symbols)
+        except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as failed:
             reason = str(failed).split("\n", 1)[0]
-            raise _error(_core.UnsupportedError, "module", f"it does not run on the meta device: {reason}") from failed
-        model = cls._of(_core.TracedStep(type(module).__name__, precision, recorded))
-        model._parameters = [Parameter(*row) for row in recorded.parameters]
-        return model
+            raise _error(_core.UnsupportedError, "module", f"it cannot be recorded: {reason}") from failed
+        return cls._of(_core.model_from_json(program.to_json(), type(module).__name__))
 
     @property
-    def is_traced(self) -> bool:
-        """Made by `from_module` from a module of no known family."""
-        return isinstance(self._spec, _core.TracedStep)
+    def is_program(self) -> bool:
+        """Recorded (docs/programs.md), by `from_module` or before; else a family."""
+        return self._spec.is_program
 
     @property
     def name(self) -> str:
@@ -109,18 +109,18 @@ class Model:
 
     @property
     def model_type(self) -> str:
-        """As in config.json: "bert", "llama", …; "torchvision", "layers" for a user's own, "traced"."""
-        return self._spec.model_type if isinstance(self._spec, _core.ModelSpec) else "traced"
+        """As in config.json: "bert", "llama", …; "torchvision", "layers" for a user's own, "program"."""
+        return self._spec.model_type
 
     @property
     def source(self) -> str:
         """Where the values come from."""
-        return self._spec.source if isinstance(self._spec, _core.ModelSpec) else "operators of the module"
+        return self._spec.source
 
     @property
     def assumptions(self) -> list[str]:
         """Every value that was not given, a sentence each."""
-        return self._spec.assumptions if isinstance(self._spec, _core.ModelSpec) else []
+        return self._spec.assumptions
 
     @property
     def config(self) -> dict[str, Any] | None:
@@ -130,7 +130,6 @@ class Model:
     def parameters(self, **options: Any) -> list[Parameter]:
         """Every parameter in the order of `named_parameters()`. Options as of `memcalc.estimate`: the task decides the
         head, `lora` adds adapters, `precision` sets the dtype."""
-        if isinstance(self._spec, _core.TracedStep): return list(self._parameters)
         question = _core.Question(self._spec, device_spec(ANY_CARD), {**self._options, **options}, False)
         return [Parameter(*row) for row in question.parameters()]
 

@@ -56,7 +56,7 @@ def _named(models: Any, folder: str) -> list[Any]:
     named: list[Any] = list(models) if isinstance(models, (list, tuple)) else [models]
     for i, each in enumerate(named):
         if not isinstance(each, Model): continue
-        if each.config is None or each.is_traced:
+        if each.config is None:
             error = _core.UsageError("model: the planner takes names, files, and models of a configuration")
             error.part = "model"
             raise error

@@ -34,7 +34,7 @@ class Report:
     """The answer to one question. Sizes are bytes. `str(report)` is the text of the command line, `to_dict()` its JSON
     (docs/report.schema.json), which holds everything; the attributes are what is asked most."""
 
-    def __init__(self, core: _core.Report, question: _core.Question | _core.TracedQuestion) -> None:
+    def __init__(self, core: _core.Report, question: _core.Question) -> None:
         self._core = core
         self._question = question
         self._dict: dict[str, Any] | None = None

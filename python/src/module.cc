@@ -14,7 +14,6 @@
 #include "many.h"
 #include "options.h"
 #include "question.h"
-#include "traced.h"
 
 namespace py = pybind11;
 
@@ -79,6 +78,8 @@ void add_specs(py::module_& m) {
   py::class_<ModelSpec, std::shared_ptr<ModelSpec>>(m, "ModelSpec")
       .def_readonly("name", &ModelSpec::name)
       .def_readonly("model_type", &ModelSpec::model_type)
+      .def_property_readonly(
+          "is_program", [](const ModelSpec& model) { return std::holds_alternative<ProgramSpec>(model.architecture); })
       .def_readonly("source", &ModelSpec::source)
       .def_readonly("assumptions", &ModelSpec::assumptions)
       .def_readonly("published_parameters", &ModelSpec::published_parameters);
@@ -144,5 +145,4 @@ PYBIND11_MODULE(_core, m) {
   memcalc::python::register_errors(m);
   memcalc::python::add_specs(m);
   memcalc::python::add_estimate(m);
-  memcalc::python::add_traced(m);
 }

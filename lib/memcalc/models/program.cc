@@ -198,6 +198,7 @@ class ProgramModel : public Model {
   std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
   std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
   Instance main_;
+  int instances_ = 0;
   std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
 };
 
@@ -434,6 +435,11 @@ void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const s
 }
 
 Instance ProgramModel::instance(std::int32_t function, const std::string& path) {
+  constexpr int kMost = 20'000;
+  if (++instances_ > kMost) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{}: more than {} layers are not modelled", program_->name, kMost));
+  }
   Instance made;
   made.bound = &bound(function);
   for (const std::string& name : made.bound->function->parameters) made.parameters.push_back(find_tensor(path, name));

@@ -3,13 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace memcalc {
 namespace {
 
 using Kind = BoundArgument::Kind;
 
-constexpr std::int64_t kMostRuns = 100'000;  // of a loop
+constexpr std::int64_t kMostRuns = 100'000;  // of loops in one another
 
 /// The places of a signature: "input *size dtype".
 class Signature {
@@ -219,11 +220,13 @@ class Binder {
     auto result = std::make_unique<BoundLoop>();
     result->loop = &loop;
     result->count = binding_.size(loop.count);
-    if (result->count > kMostRuns) {
+    const std::int64_t outer = std::exchange(runs_, checked_multiply(runs_, std::max<std::int64_t>(result->count, 1)));
+    if (runs_ > kMostRuns) {
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{}: a loop of {} runs; at most {} are modelled", program_, result->count, kMostRuns));
+                  fmt::format("{}: loops of {} runs; at most {} are modelled", program_, runs_, kMostRuns));
     }
     result->body = bound_body(*loop.body);
+    runs_ = outer;
     bound.emplace_back(std::move(result));
   }
 
@@ -237,6 +240,7 @@ class Binder {
   const Binding& binding_;
   const std::string& program_;
   std::size_t layers_ = 0, modules_ = 0, customs_ = 0;  // so far
+  std::int64_t runs_ = 1;                               // of the loops around
 };
 
 }  // namespace

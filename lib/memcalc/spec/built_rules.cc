@@ -105,30 +105,14 @@ const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts -
                                    "a compiled layer that takes more than {} tensors with gradients is not modelled",
                                    "--compile-parts model, or no --compile"};
 
-// --- modules traced from Python
-
-const BuiltRule kTracedPrecision{"traced-precision", "--precision", "the module was traced in {}, not {}",
-                                 "the precision of the trace, or another trace", ErrorCode::kUsage};
-const BuiltRule kTracedBatch{"traced-batch", "--bs", "the module was traced with a batch of {}, not {}",
-                             "the batch of the trace, or another trace", ErrorCode::kUsage};
-const BuiltRule kTracedLoop{"traced-loop", "--loop", "a traced module runs in a plain loop only", "--loop bare",
-                            ErrorCode::kUsage};
-const BuiltRule kTracedDimensions{"traced-dimensions", "--model", "{} is a parameter of more than {} dimensions",
-                                  "parameters of fewer"};
-
-constexpr const BuiltRule* kAll[] = {&kKnownActivation, &kKnownTorchvision, &kMegatronModels,
-                                     &kLitGptModels,    &kImageLargeEnough, &kGroupedExperts,
-                                     &kLoraLayers,      &kLoraTarget,       &kFreezeName,
-                                     &kFreezeNotAll,    &kMarlinShape,      &kFp8Experts,
-                                     &kPackedHead,      &kQuantizedLayers,  &kOffloadedParameterHooks,
-                                     &kTpDivides,       &kTpExperts,        &kTpPlan,
-                                     &kTpNorm,          &kTpRowBias,        &kTpLayers,
-                                     &kFsdp1Frozen,     &kFsdp1Scalar,      &kFsdp1Layers,
-                                     &kFsdp2Scalar,     &kFsdp2Layers,      &kZero3Frozen,
-                                     &kZero3Hooks,      &kCpMask,           &kCpCausal,
-                                     &kCpKernel,        &kStages,           &kCompiledArguments,
-                                     &kTracedPrecision, &kTracedBatch,      &kTracedLoop,
-                                     &kTracedDimensions};
+constexpr const BuiltRule* kAll[] = {
+    &kKnownActivation, &kKnownTorchvision, &kMegatronModels,   &kLitGptModels,    &kImageLargeEnough,
+    &kGroupedExperts,  &kLoraLayers,       &kLoraTarget,       &kFreezeName,      &kFreezeNotAll,
+    &kMarlinShape,     &kFp8Experts,       &kPackedHead,       &kQuantizedLayers, &kOffloadedParameterHooks,
+    &kTpDivides,       &kTpExperts,        &kTpPlan,           &kTpNorm,          &kTpRowBias,
+    &kTpLayers,        &kFsdp1Frozen,      &kFsdp1Scalar,      &kFsdp1Layers,     &kFsdp2Scalar,
+    &kFsdp2Layers,     &kZero3Frozen,      &kZero3Hooks,       &kCpMask,          &kCpCausal,
+    &kCpKernel,        &kStages,           &kCompiledArguments};
 
 }  // namespace rules
 

@@ -35,8 +35,6 @@ extern const BuiltRule kZero3Frozen, kZero3Hooks;
 extern const BuiltRule kCpMask, kCpCausal, kCpKernel, kStages;
 // torch.compile of each layer
 extern const BuiltRule kCompiledArguments;
-// Modules traced from Python
-extern const BuiltRule kTracedPrecision, kTracedBatch, kTracedLoop, kTracedDimensions;
 
 }  // namespace rules
 

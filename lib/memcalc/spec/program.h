@@ -170,6 +170,9 @@ struct Program {
   std::vector<std::string> assumptions;
 };
 
+/// ModelSpec::model_type of a program that is no model of ours by name.
+inline constexpr const char* kProgramType = "program";
+
 /// `path` with `index` in place of "{}".
 [[nodiscard]] std::string path_of_layer(const std::string& path, std::int64_t index);
 

@@ -483,7 +483,8 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
 }
 
 ModelSpec model_from_json(const std::string& text, const std::string& name) {
-  return model_without_weights(JsonDocument::parse(text, name), name);
+  const JsonDocument document = JsonDocument::parse(text, name);
+  return is_program_file(document.root()) ? program_model(text, name) : model_without_weights(document, name);
 }
 
 }  // namespace memcalc

@@ -27,8 +27,15 @@ Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector
   return task;
 }
 
-std::int64_t resolve_batch(const RunOptions& options, std::vector<std::string>& assumptions) {
+std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.batch_size) return *options.batch_size;
+  if (model.model_type == kProgramType) {  // a user's own, not one that is known by name
+    for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+      if (symbol.name != "batch") continue;
+      assumptions.push_back(fmt::format("batch size {}: as the program was recorded (--bs)", symbol.recorded));
+      return symbol.recorded;
+    }
+  }
   assumptions.emplace_back("batch size 1: none was given (--bs)");
   return 1;
 }
@@ -306,7 +313,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
   run.task = resolve_task(model, options, assumptions);
-  run.batch_size = resolve_batch(options, assumptions);
+  run.batch_size = resolve_batch(model, options, assumptions);
   if (is_custom(model)) {
     resolve_custom_input(model, options, run, assumptions);
   } else if (is_program(model)) {

@@ -136,11 +136,11 @@ std::span<const std::string_view> device_file_keys() { return kDeviceKeys; }
 
 bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
 
-ModelSpec read_program_model(const std::string& path) {
-  auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
+ModelSpec program_model(std::string_view text, const std::string& file) {
+  auto program = std::make_shared<const Program>(read_program(text, file));
   ModelSpec model;
   model.name = program->name;
-  model.model_type = "program";
+  model.model_type = kProgramType;
   model.source = program->source;
   for (const std::string& policy : program->assumptions) {
     model.assumptions.push_back("values in the program follow the policy " + policy + " (docs/programs.md)");
@@ -148,6 +148,8 @@ ModelSpec read_program_model(const std::string& path) {
   model.architecture = ProgramSpec{std::move(program)};
   return model;
 }
+
+ModelSpec read_program_model(const std::string& path) { return program_model(read_program_text(path), path); }
 
 namespace {
 

@@ -39,7 +39,9 @@ struct DeviceFile {
 enum class Programs : std::uint8_t { kRead, kLeave };
 
 [[nodiscard]] ModelFile read_model_file(const JsonObject& json, Programs programs = Programs::kRead);
-/// A recorded program as a model: *.json or *.json.gz (docs/programs.md).
+/// A recorded program (docs/programs.md) as a model. `text`: JSON of `file`.
+[[nodiscard]] ModelSpec program_model(std::string_view text, const std::string& file);
+/// The same of a file, *.json or *.json.gz.
 [[nodiscard]] ModelSpec read_program_model(const std::string& path);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
 /// A file of specs/rates, or the "rates" of a device file that memcalc-probe wrote.
