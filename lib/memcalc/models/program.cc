@@ -18,6 +18,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/recurrent.h"
 
 namespace memcalc {
 namespace {
@@ -321,10 +322,13 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   std::unordered_map<std::string_view, std::string_view> types;
   for (const auto& [path, type] : program_->modules) types.emplace(path, type);
   const std::vector<ProgramTensor>& all = program_->parameters;
+  std::vector<Tensor> recurrent;  // the weights of a recurrent module, as far as they are made
+  std::string recurrent_path;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string& name = all[i].name;
     const Shape shape = binding_.shape(all[i].shape, name);
     const std::string path = module_of(name);
+    if (path != recurrent_path) flatten_parameters(b.tape, recurrent);
     const auto found = types.find(path);
     const std::string_view type = found == types.end() ? std::string_view() : found->second;
     const DType dtype = std::exchange(b.dtype, binding_.dtype(all[i].dtype));
@@ -338,9 +342,14 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
       tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
       if (type == "Embedding") b.parameters.back().is_embedding = true;
+      if (type == "LSTM" || type == "GRU" || type == "RNN") {
+        recurrent.push_back(tensors_[name]);
+        recurrent_path = path;
+      }
     }
     b.dtype = dtype;
   }
+  flatten_parameters(b.tape, recurrent);
   for (const auto& [name, target] : program_->tied) {
     const auto found = tensors_.find(target);
     if (found != tensors_.end()) tensors_[name] = found->second;

@@ -60,6 +60,7 @@ struct Modes {
   // --- of the pass or the process
   std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
   bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
+  bool has_dropout_state = false;          // cuDNN's recurrent layers have made their random numbers' state
 };
 
 /// Gives a mode another value until the scope ends.

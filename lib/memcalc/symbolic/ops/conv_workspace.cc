@@ -134,8 +134,8 @@ std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int 
     const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
     return winograd ? kWinograd : kCopiesAndWeight;
   }
-  // A row-major image is a matrix already where the kernel has one pixel; volumes are copied nevertheless.
-  if (s.spatial_rank > 2) return kPaddedCopiesAndWeight;
+  // A row-major image is a matrix already where the kernel has one pixel; volumes are copied in backward nevertheless.
+  if (s.spatial_rank > 2) return pointwise && pass == ConvolutionPass::kForward ? 0 : kPaddedCopiesAndWeight;
   return pointwise ? 0 : kCopiesAndWeight;
 }
 

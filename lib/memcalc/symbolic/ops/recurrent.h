@@ -25,6 +25,9 @@ struct RecurrentOptions {
 [[nodiscard]] std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states,
                                             std::span<const Tensor> weights, const RecurrentOptions& options);
 
+/// nn.RNNBase.flatten_parameters: one storage takes the place of theirs. Leaves `weights` empty.
+void flatten_parameters(Tape& tape, std::vector<Tensor>& weights);
+
 /// What cuDNN asks for beside the results (cudnnGetRNNTempSpaceSizes).
 struct RecurrentSpace {
   Bytes workspace = 0;
