@@ -247,7 +247,10 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
             if len(group) < len(precisions): entry["precisions"] = list(group)
             forwards.append(entry)
             for described in parts[1]:
-                inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
+                known = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
+                # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
+                if {str(known["dtype"].get("d")), str(described["dtype"].get("d"))} == {"float32", "bfloat16"}:
+                    known["dtype"] = {"d": "weights"}
             for constant in parts[5]:
                 if constant not in constants: constants.append(constant)
     content: dict[str, Json] = {
