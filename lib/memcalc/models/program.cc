@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -22,6 +23,8 @@
 
 namespace memcalc {
 namespace {
+
+constexpr Operator kParameter{"aten::empty"};
 
 using Kind = BoundArgument::Kind;
 
@@ -169,6 +172,7 @@ class ProgramModel : public Model {
   void choose_forward();
   void make_parameters(ModuleBuilder& b);
   void make_leaf(ModuleBuilder& b, const std::string& path, std::string_view type, std::size_t& i);
+  [[nodiscard]] std::unordered_map<std::string, Tensor> make_storages(Tape& tape) const;
   void find_held_parameters();
   void make_tied_heads();
   void find_inputs();
@@ -318,17 +322,43 @@ void ProgramModel::make_leaf(ModuleBuilder& b, const std::string& path, std::str
   }
 }
 
+/// The storages of parameters and buffers in the order in which the module made them, by name. A tied parameter had one,
+/// too, before it became another's.
+std::unordered_map<std::string, Tensor> ProgramModel::make_storages(Tape& tape) const {
+  std::unordered_map<std::string_view, const ProgramTensor*> described;
+  for (const auto* made : {&program_->parameters, &program_->buffers}) {
+    for (const ProgramTensor& each : *made) described.emplace(each.name, &each);
+  }
+  for (const auto& [name, target] : program_->tied) {
+    const auto found = described.find(target);
+    if (found != described.end()) described.emplace(name, found->second);
+  }
+  std::unordered_map<std::string, Tensor> storages;
+  for (const std::string& name : program_->construction) {
+    const auto found = described.find(name);
+    if (found == described.end()) continue;
+    const ProgramTensor& each = *found->second;
+    storages[name] = tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), kParameter,
+                                Category::kWeights);
+  }
+  for (const auto& [name, target] : program_->tied) storages.erase(name);
+  return storages;
+}
+
 void ProgramModel::make_parameters(ModuleBuilder& b) {
   std::unordered_map<std::string_view, std::string_view> types;
   for (const auto& [path, type] : program_->modules) types.emplace(path, type);
   const std::vector<ProgramTensor>& all = program_->parameters;
-  std::vector<Tensor> recurrent;  // the weights of a recurrent module, as far as they are made
-  std::string recurrent_path;
+  std::unordered_map<std::string, Tensor> storages = make_storages(b.tape);
+  const auto has_storage = [&](const ProgramTensor& each) { return storages.contains(each.name); };
+  const bool was_constructed = !all.empty() && std::all_of(all.begin(), all.end(), has_storage);
+  std::optional<OnMetaDevice> on_meta;
+  if (was_constructed) on_meta.emplace(b.tape.memory);
+  std::map<std::string, std::vector<Tensor>> recurrent;  // weights of recurrent modules, by path
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string& name = all[i].name;
     const Shape shape = binding_.shape(all[i].shape, name);
     const std::string path = module_of(name);
-    if (path != recurrent_path) flatten_parameters(b.tape, recurrent);
     const auto found = types.find(path);
     const std::string_view type = found == types.end() ? std::string_view() : found->second;
     const DType dtype = std::exchange(b.dtype, binding_.dtype(all[i].dtype));
@@ -342,14 +372,15 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
       tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
       if (type == "Embedding") b.parameters.back().is_embedding = true;
-      if (type == "LSTM" || type == "GRU" || type == "RNN") {
-        recurrent.push_back(tensors_[name]);
-        recurrent_path = path;
-      }
+      if (type == "LSTM" || type == "GRU" || type == "RNN") recurrent[path].push_back(tensors_[name]);
     }
     b.dtype = dtype;
   }
-  flatten_parameters(b.tape, recurrent);
+  on_meta.reset();
+  if (was_constructed) {
+    for (const ProgramTensor& each : all) b.tape.take_storage(tensors_[each.name], storages[each.name]);
+  }
+  for (auto& [path, weights] : recurrent) flatten_parameters(b.tape, weights);
   for (const auto& [name, target] : program_->tied) {
     const auto found = tensors_.find(target);
     if (found != tensors_.end()) tensors_[name] = found->second;
@@ -358,7 +389,14 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   make_tied_heads();
   for (const std::vector<ProgramTensor>* made : {&program_->buffers, &program_->constants}) {
     for (const ProgramTensor& each : *made) {
-      tensors_[each.name] = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
+      const auto storage = storages.find(each.name);
+      const bool is_made = was_constructed && storage != storages.end() && storage->second.defined();
+      {
+        std::optional<OnMetaDevice> without_storage;
+        if (is_made) without_storage.emplace(b.tape.memory);
+        tensors_[each.name] = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
+      }
+      if (is_made) b.tape.take_storage(tensors_[each.name], storage->second);
     }
   }
 }

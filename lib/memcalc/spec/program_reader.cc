@@ -348,6 +348,15 @@ std::vector<ProgramTensor> tensors_in(const Place& place) {
   return tensors;
 }
 
+std::vector<std::string> item_names_in(const Place& place) {
+  std::vector<std::string> names;
+  std::int64_t left = kMostRepeats;
+  for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
+    names.push_back(joined(prefix, item.require("name").text()));
+  });
+  return names;
+}
+
 std::vector<std::pair<std::string, std::string>> modules_in(const Place& place) {
   std::vector<std::pair<std::string, std::string>> modules;
   std::int64_t left = kMostRepeats;
@@ -663,6 +672,7 @@ Program read_program(std::string_view text, const std::string& file) {
   program.inputs = tensors_in(root.require("inputs"));
   program.parameters = tensors_in(root.require("parameters"));
   if (const auto buffers = root.find("buffers")) program.buffers = tensors_in(*buffers);
+  if (const auto construction = root.find("construction")) program.construction = item_names_in(*construction);
   if (const auto constants = root.find("constants")) {
     for (ProgramTensor& constant : tensors_in(*constants)) program.constants.push_back(std::move(constant));
   }
