@@ -29,6 +29,7 @@ void Autograd::clear() {
     if (was_released(node)) continue;  // most were, and hold nothing
     for (SavedTensor& saved : node.saved) saved.reset();
     for (Tensor& gradient : node.buffer) gradient.reset();
+    node.further_buffer.clear();
     node.edges = {};
     node.owner.reset();
     node.kept.reset();
@@ -109,7 +110,8 @@ void Autograd::release(NodeId id) {
     release_stack_.pop_back();
     Node& node = node_of(dead);
     for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
-    for (int i = 0; i < node.output_count; ++i) node.buffer[static_cast<std::size_t>(i)].reset();
+    for (Tensor& gradient : node.buffer) gradient.reset();
+    node.further_buffer.clear();
     for (int i = 0; i < node.edge_count; ++i) {
       const NodeId next = node.edges[static_cast<std::size_t>(i)].node;
       node.edges[static_cast<std::size_t>(i)] = Edge{};
@@ -192,7 +194,7 @@ void Autograd::set_history(Node* node, Tensor& output) {
   } else {
     node->outputs_differ = node->outputs_differ || !(impl.shape == node->output.shape);
   }
-  ++node->output_count;
+  if (++node->output_count > kUsualOutputs) node->further_buffer.emplace_back();
   if (former != kNoNode) release(former);
 }
 
@@ -261,7 +263,7 @@ void Autograd::backward(const Tensor& root, Tensor root_gradient) {
   if (first == kNoNode) throw Error(ErrorCode::kInternal, "backward from a tensor without history");
   const NoGrad no_grad(tape_.modes);
   count_dependencies(first);
-  node_of(first).buffer[root.impl()->output_index] = root_gradient;
+  node_of(first).arrived(root.impl()->output_index) = root_gradient;
   // Called inside of backward(), by a reentrant checkpoint, it has a queue of its own.
   ++depth_;
   const auto outer_ready = std::exchange(ready_, {});
@@ -303,8 +305,9 @@ void Autograd::evaluate(NodeId id) {
       if (each.node == id) each.gradient = node.buffer[0];
     }
   }
-  for (int i = 0; i < node.output_count; ++i) {
-    call.gradients[static_cast<std::size_t>(i)] = std::move(node.buffer[static_cast<std::size_t>(i)]);
+  for (std::size_t i = 0; i < node.buffer.size(); ++i) call.gradients[i] = std::move(node.buffer[i]);
+  if (!node.further_buffer.empty()) {
+    call.further_gradients = std::exchange(node.further_buffer, std::vector<Tensor>(node.further_buffer.size()));
   }
   for (int i = 0; i < node.saved_count; ++i) {
     call.unpacked[static_cast<std::size_t>(i)] = unpack(node.saved[static_cast<std::size_t>(i)]);
@@ -316,6 +319,7 @@ void Autograd::evaluate(NodeId id) {
   }
   // Order matters: first the incoming gradients die, then what was saved, then results move on.
   for (Tensor& gradient : call.gradients) gradient.reset();
+  for (Tensor& gradient : call.further_gradients) gradient.reset();
   if (deferred_ == nullptr) {
     for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
     node.saved_count = 0;
@@ -338,7 +342,7 @@ void Autograd::validate(const Edge& edge, Tensor& gradient) {
 void Autograd::deliver(const Edge& edge, Tensor gradient) {
   Node& target = node_of(edge.node);
   if (gradient.defined()) {
-    Tensor& waiting = target.buffer[edge.input];
+    Tensor& waiting = target.arrived(edge.input);
     if (!waiting.defined()) {
       waiting = std::move(gradient);
     } else {

@@ -113,7 +113,10 @@ class BackwardCall {
   [[nodiscard]] bool needs(int input) const {
     return node.edges[static_cast<std::size_t>(input)].node != kNoNode && (node.computes >> input & 1) != 0;
   }
-  [[nodiscard]] const Tensor& gradient(int output = 0) const { return gradients[static_cast<std::size_t>(output)]; }
+  [[nodiscard]] const Tensor& gradient(int output = 0) const {
+    const auto i = static_cast<std::size_t>(output);
+    return i < gradients.size() ? gradients[i] : further_gradients[i - gradients.size()];
+  }
   /// The gradient itself, where the result is a view of it.
   [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }
   [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
@@ -124,7 +127,8 @@ class BackwardCall {
 
   Tape& tape;
   Node& node;
-  std::array<Tensor, kMaxOutputs> gradients;
+  std::array<Tensor, kUsualOutputs> gradients;
+  std::vector<Tensor> further_gradients;   // of outputs beyond these
   std::array<Tensor, kMaxSaved> unpacked;  // the backward function's locals: they die when it returns
   std::array<Tensor, kMaxEdges> results;
 };

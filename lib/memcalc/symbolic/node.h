@@ -71,7 +71,8 @@ struct OutputMetadata {
 
 inline constexpr int kMaxEdges = 4;
 inline constexpr int kMaxSaved = 8;
-inline constexpr int kMaxOutputs = 8;
+inline constexpr int kUsualOutputs = 3;  // of a node; parts of a split may be more
+inline constexpr int kMaxOutputs = 255;
 
 struct Node {
   const Operator* name = nullptr;
@@ -94,13 +95,20 @@ struct Node {
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;
   OutputMetadata output;
-  std::array<Tensor, kMaxOutputs> buffer;  // gradients that have arrived
+  std::array<Tensor, kUsualOutputs> buffer;  // gradients that have arrived
+  std::vector<Tensor> further_buffer;        // those of further outputs
   // What a backward needs to know beside tensors; the meaning is the operator's own.
   Shape shape;
   std::array<std::int64_t, 4> attributes{};
   const void* context = nullptr;
   std::shared_ptr<void> owner;  // of the context, where the node owns it
   Tensor kept;                  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
+
+  /// The gradient of an output, as far as it has arrived.
+  [[nodiscard]] Tensor& arrived(int out) {
+    const auto i = static_cast<std::size_t>(out);
+    return i < buffer.size() ? buffer[i] : further_buffer[i - buffer.size()];
+  }
 };
 
 /// A node through which gradients pass to an input, while those of its weights wait (pipelining/_backward.py, a

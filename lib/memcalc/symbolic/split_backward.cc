@@ -74,7 +74,7 @@ std::vector<DeferredNode> Autograd::backward_input(const Tensor& root, Tensor ro
     ++node.references;
     deferred.emplace_back().node = found->second;
   }
-  node_of(first).buffer[root.impl()->output_index] = std::move(root_gradient);
+  node_of(first).arrived(root.impl()->output_index) = std::move(root_gradient);
   deferred_ = &deferred;
   ++depth_;
   call_ = ++calls_;

@@ -93,7 +93,7 @@ void masked_scatter_backward(BackwardCall& call) {  // saved: mask; shape: the s
   }
   if (!call.needs(1)) return;
   const std::int64_t count = call.node.shape.elements();
-  const Tensor places = nonzero(mask, count);
+  const Tensor places = nonzero(expand(mask, gradient.shape()), count);
   Tensor chosen = call.tape.empty({count}, gradient.dtype(), kMaskedSelect);
   move_kernel(kMaskedSelect, chosen);
   call.set(1, view(std::move(chosen), call.node.shape));

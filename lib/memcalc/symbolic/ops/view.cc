@@ -100,25 +100,30 @@ void select_backward(BackwardCall& call) {
   call.set(0, std::move(result));
 }
 
+/// The type of the gradients that have arrived.
+DType gradients_dtype(const BackwardCall& call) {
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (call.gradient(i).defined()) return call.gradient(i).dtype();
+  }
+  return DType::kFloat32;
+}
+
 /// A part that nothing was made of has no gradient: zeros stand for it.
 void split_backward(BackwardCall& call) {
+  const DType dtype = gradients_dtype(call);
   const auto dim = static_cast<int>(call.node.attributes[1]);
-  DType dtype = DType::kFloat32;
-  for (int i = 0; i < call.node.output_count; ++i) {
-    if (call.gradient(i).defined()) dtype = call.gradient(i).dtype();
-  }
-  std::array<Tensor, kMaxOutputs> zeros;
+  const std::int64_t first = call.node.attributes[2], second = call.node.attributes[3];
+  const auto* sizes = static_cast<const std::vector<std::int64_t>*>(call.node.context);  // of more than three
+  std::vector<Tensor> zeros;
   for (int i = 0; i < call.node.output_count; ++i) {
     if (call.gradient(i).defined()) continue;
     Shape part = call.node.shape;
-    const std::int64_t first = call.node.attributes[2], second = call.node.attributes[3];
-    const auto* sizes = static_cast<const std::vector<std::int64_t>*>(call.node.context);
     if (sizes != nullptr) {
       part[dim] = (*sizes)[static_cast<std::size_t>(i)];
     } else {
       part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
     }
-    zeros[static_cast<std::size_t>(i)] = call.tape.empty(part, dtype, kZeros);
+    zeros.push_back(call.tape.empty(part, dtype, kZeros));
   }
   Tensor result = call.tape.empty(call.node.shape, dtype, kCat);
   move_kernel(call.tape, kCat, result);
@@ -128,13 +133,10 @@ void split_backward(BackwardCall& call) {
 
 /// torch.stack of the parts. A part that nothing was made of is a zero that is expanded.
 void unbind_backward(BackwardCall& call) {
-  DType dtype = DType::kFloat32;
+  const DType dtype = gradients_dtype(call);
+  std::vector<Tensor> zeros;
   for (int i = 0; i < call.node.output_count; ++i) {
-    if (call.gradient(i).defined()) dtype = call.gradient(i).dtype();
-  }
-  std::array<Tensor, kMaxOutputs> zeros;
-  for (int i = 0; i < call.node.output_count; ++i) {
-    if (!call.gradient(i).defined()) zeros[static_cast<std::size_t>(i)] = call.tape.empty({}, dtype, kZeros);
+    if (!call.gradient(i).defined()) zeros.push_back(call.tape.empty({}, dtype, kZeros));
   }
   Tensor result = call.tape.empty(call.node.shape, dtype, kStack);
   move_kernel(call.tape, kStack, result);
@@ -311,8 +313,7 @@ std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, c
 
 std::vector<Tensor> split(Arg x, int dim, int parts) {
   const OperatorCall call(x);
-  std::array<std::int64_t, kMaxOutputs> sizes{};
-  sizes.fill(x->size(dim) / parts);
+  const std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), x->size(dim) / parts);
   return split_into(kSplitBackward, *x, dim, sizes.data(), parts);
 }
 
@@ -336,7 +337,10 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kUnbindBackward, unbind_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[1] = dim;
+  }
   Shape shape, strides;
   for (int i = 0; i < x.rank(); ++i) {
     if (i == dim) continue;

@@ -29,13 +29,13 @@ namespace memcalc {
 [[nodiscard]] Tensor slice_whole(Arg x, int dim);
 /// x[:, index]: drops `dim`.
 [[nodiscard]] Tensor select(Arg x, int dim);
-/// Equal parts along `dim` (at most kMaxOutputs); the backward is one cat.
+/// Equal parts along `dim`; the backward is one cat.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, int parts);
 /// Three parts of these sizes along `dim`.
 [[nodiscard]] std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes);
-/// Up to kMaxOutputs parts of these sizes along `dim`: SplitWithSizesBackward0.
+/// Parts of these sizes along `dim`: SplitWithSizesBackward0.
 [[nodiscard]] std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const std::int64_t> sizes);
-/// x.unbind(dim): up to kMaxOutputs parts without that dimension; the backward is one stack.
+/// x.unbind(dim): parts without that dimension; the backward is one stack.
 [[nodiscard]] std::vector<Tensor> unbind(const Tensor& x, int dim);
 /// Two parts along the last dimension, `first` and the rest.
 [[nodiscard]] std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first);
