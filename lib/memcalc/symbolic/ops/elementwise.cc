@@ -159,6 +159,18 @@ Tensor unary(const Operator& op, const Operator& node_name, BackwardFunction bac
   return result;
 }
 
+Tensor converted(const Tensor& x, DType dtype, const Shape& strides) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kToCopyBackward, to_copy_backward, inputs, 1);
+  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
+  Tensor result = tape.empty_strided(x.shape(), strides, dtype, kToCopy);
+  tape.kernels.add(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x.bytes() + result.bytes()),
+                   copy_kind(x, result), static_cast<double>(x.elements()));
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
 enum class Saves { kInput, kResult };
 
 Tensor activation(const Operator& op, const Operator& node_name, BackwardFunction backward, const Arg& x, Saves saves,
@@ -366,16 +378,12 @@ Tensor dropout(Arg x, double probability) {
 
 Tensor to_dtype(Arg x, DType dtype) {
   const OperatorCall call(x);
-  if (x->dtype() == dtype) return *x;
-  Tape& tape = x->tape();
-  const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(kToCopyBackward, to_copy_backward, inputs, 1);
-  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x->dtype());
-  Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), dtype, kToCopy);
-  tape.kernels.add(kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x->bytes() + result.bytes()),
-                   copy_kind(*x, result), static_cast<double>(x->elements()));
-  tape.autograd.set_history(node, result);
-  return result;
+  return x->dtype() == dtype ? *x : converted(*x, dtype, like_strides(x->shape(), x->strides()));
+}
+
+Tensor to_dtype_row_major(Arg x, DType dtype) {
+  const OperatorCall call(x);
+  return x->dtype() == dtype ? *x : converted(*x, dtype, contiguous_strides(x->shape()));
 }
 
 Tensor autocast_operand(const Tensor& x) {

@@ -45,6 +45,8 @@ namespace memcalc {
 
 /// x.to(dtype): x itself where it has that type.
 [[nodiscard]] Tensor to_dtype(Arg x, DType dtype);
+/// x.to(dtype, memory_format=torch.contiguous_format): the copy, where one is made, is row-major.
+[[nodiscard]] Tensor to_dtype_row_major(Arg x, DType dtype);
 /// What autocast's 16-bit list does to an operand: float32 becomes 16-bit, weights through the cache.
 [[nodiscard]] Tensor autocast_operand(const Tensor& x);
 /// What autocast's float32 list does.

@@ -309,7 +309,10 @@ void contiguous_row(RecordedCall& call) {
   call.returns(contiguous(x));
 }
 
-void clone_row(RecordedCall& call) { call.returns(clone(call.tensor(0))); }
+void clone_row(RecordedCall& call) {
+  const bool row_major = call.text_or(1, "") == "contiguous_format";
+  call.returns(row_major ? contiguous_copy(call.tensor(0)) : clone(call.tensor(0)));
+}
 
 void detach_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
@@ -343,6 +346,7 @@ void to_row(RecordedCall& call) {
   if (on_card && RecordedCall::on_host(x)) return call.returns(brought_to_card(x, dtype.value_or(x.dtype())));
   const bool copies = call.boolean_or(5, false);
   if (copies && (!dtype || *dtype == x.dtype())) return call.returns(clone(x));
+  if (dtype && call.text_or(7, "") == "contiguous_format") return call.returns(to_dtype_row_major(x, *dtype));
   call.returns(dtype ? to_dtype(x, *dtype) : x);
 }
 
