@@ -50,7 +50,7 @@ Tensor empty_in_layout(Tape& tape, const Shape& shape, DType dtype, bool channel
   return tape.empty_strided(shape, channels_last ? channels_last_strides(shape) : contiguous_strides(shape), dtype, op);
 }
 
-Tensor empty_of_parts(std::initializer_list<const Tensor*> parts, const Shape& shape, DType dtype, const Operator& op) {
+Tensor empty_of_parts(std::span<const Tensor* const> parts, const Shape& shape, DType dtype, const Operator& op) {
   const bool channels_last =
       std::all_of(parts.begin(), parts.end(), [](const Tensor* each) { return is_channels_last(*each); });
   return empty_in_layout((*parts.begin())->tape(), shape, dtype, channels_last, op);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
@@ -25,7 +26,11 @@ namespace memcalc {
                                      const Operator& op);
 
 /// What torch.cat makes of `parts`, which they alone decide (native/TensorShape.cpp, cat_compute_output_memory_format).
-[[nodiscard]] Tensor empty_of_parts(std::initializer_list<const Tensor*> parts, const Shape& shape, DType dtype,
+[[nodiscard]] Tensor empty_of_parts(std::span<const Tensor* const> parts, const Shape& shape, DType dtype,
                                     const Operator& op);
+[[nodiscard]] inline Tensor empty_of_parts(std::initializer_list<const Tensor*> parts, const Shape& shape, DType dtype,
+                                           const Operator& op) {
+  return empty_of_parts(std::span<const Tensor* const>(parts.begin(), parts.size()), shape, dtype, op);
+}
 
 }  // namespace memcalc

@@ -20,7 +20,7 @@ constexpr Operator kGather{"aten::gather"}, kGatherBackward{"GatherBackward0"};
 constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedFillBackward{"MaskedFillBackward0"};
 constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBackward0"};
 constexpr Operator kIndexCopy{"aten::index_copy"}, kIndexCopyBackward{"IndexCopyBackward0"};
-constexpr Operator kIndexSelect{"aten::index_select"};
+constexpr Operator kIndexSelect{"aten::index_select"}, kIndexSelectBackward{"IndexSelectBackward0"};
 constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
 constexpr Operator kFlip{"aten::flip"}, kFlipBackward{"FlipBackward0"}, kSum{"aten::sum"};
 constexpr Operator kNonzero{"aten::nonzero"};
@@ -32,22 +32,41 @@ void move_kernel(const Operator& op, const Tensor& x) {
 }
 
 constexpr int kWidth = 1;  // attribute: elements of an indexed slice
+constexpr int kMasked = 2;  // attribute: how many elements of the mask are set; 0: places are saved, and no mask
+
+/// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
+Tensor places_of(const Tensor& mask, std::int64_t count) {
+  Tape& tape = mask.tape();
+  const Tensor rows = mask.is_contiguous() ? mask : tape.empty(mask.shape(), mask.dtype(), kNonzero);
+  const Tensor number = tape.empty({1}, DType::kInt32, kNonzero);
+  tape.memory.scratch(sum_bytes(mask.elements(), tape.device.multiprocessors), kNonzero);
+  tape.kernels.synchronize(kNonzero);
+  Tensor places = tape.empty({count, mask.rank()}, DType::kInt64, kNonzero);
+  tape.memory.scratch(select_bytes(mask.elements()), kNonzero);
+  move_kernel(kNonzero, places);
+  return places;
+}
 
 /// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear and sorted, so that sums are in order. The
 /// sort looks at as many bits as the largest index has.
-void index_backward(BackwardCall& call) {  // saved: one index for each of the leading dimensions
+void index_backward(BackwardCall& call) {  // saved: one index for each of the leading dimensions, or a mask of them
   Tape& tape = call.tape;
-  const std::int64_t n = call.saved(0).elements();
+  const std::int64_t set = call.node.attributes[kMasked];
+  const std::int64_t n = set > 0 ? set : call.saved(0).elements();
+  const int count = set > 0 ? call.saved(0).rank() : call.node.saved_count;
   const auto indices = [&] { return tape.empty({n}, DType::kInt64, kIndexPut); };
   Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
   tape.kernels.add(kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  Tensor places;
+  if (set > 0) places = places_of(call.saved(0), n);
   Tensor linear;
-  for (int i = 0; i < call.node.saved_count; ++i) {
+  for (int i = 0; i < count; ++i) {
     Tensor remainder = indices();
     Tensor scaled = indices();
     remainder.reset();
     if (!linear.defined()) linear = std::move(scaled);  // the others are added to it in place
   }
+  places.reset();
   Tensor values = contiguous(call.gradient());
   Tensor sorted = indices();
   Tensor order = indices();
@@ -59,7 +78,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   move_kernel(kIndexPut, values);
   // remainder, mul and div_ of the indices, arange, the sort, the sums
   if (Kernel* kernel = tape.kernels.last())
-    kernel->launches = 2 * call.node.saved_count + 3 + radix_sort_launches(n, bits);
+    kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
   call.set(0, std::move(result));
 }
@@ -175,17 +194,51 @@ void index_put_in_place(const Tensor& x, const Tensor& source) {
                        KernelKind::kStrided, static_cast<double>(source.elements()));
 }
 
-/// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
-Tensor nonzero(const Tensor& mask, std::int64_t count) {
-  Tape& tape = mask.tape();
-  const Tensor rows = mask.is_contiguous() ? mask : tape.empty(mask.shape(), mask.dtype(), kNonzero);
-  const Tensor number = tape.empty({1}, DType::kInt32, kNonzero);
-  tape.memory.scratch(sum_bytes(mask.elements(), tape.device.multiprocessors), kNonzero);
-  tape.kernels.synchronize(kNonzero);
-  Tensor places = tape.empty({count, mask.rank()}, DType::kInt64, kNonzero);
-  tape.memory.scratch(select_bytes(mask.elements()), kNonzero);
-  move_kernel(kNonzero, places);
-  return places;
+Tensor nonzero(const Tensor& mask, std::int64_t count) { return places_of(mask, count); }
+
+Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t count) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kIndexBackward, index_backward, inputs, 1);
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == dim) shape.dims[static_cast<std::size_t>(shape.rank++)] = count;
+    if (i < dim || i >= dim + mask.rank()) shape.dims[static_cast<std::size_t>(shape.rank++)] = x.size(i);
+  }
+  if (node != nullptr) {
+    node->shape = x.shape();
+    node->attributes[kWidth] = count == 0 ? 1 : shape.elements() / count;
+    node->attributes[kMasked] = count;
+    tape.autograd.save(*node, mask);
+  }
+  const Tensor places = places_of(mask, count);  // IndexingUtils.h, expandTensors
+  Tensor result = tape.empty(shape, x.dtype(), kIndex);
+  move_kernel(kIndex, result);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+Tensor index_select(const Tensor& x, int dim, const Tensor& places) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kIndexSelectBackward, gather_backward, inputs, 1);  // index_add into zeros
+  if (node != nullptr) {
+    node->shape = x.shape();
+    tape.autograd.save(*node, places);
+  }
+  Shape shape = x.shape();
+  shape[dim] = places.elements();
+  Tensor result = tape.empty(shape, x.dtype(), kIndexSelect);
+  move_kernel(kIndexSelect, result);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask, std::int64_t count) {
+  const Tensor places = places_of(mask.shape() == x.shape() ? mask : expand(mask, x.shape()), count);
+  Tensor result = x.tape().empty({count}, x.dtype(), kIndex);
+  move_kernel(kIndex, result);
+  return result;
 }
 
 Tensor gather(const Tensor& x, const Tensor& index) {

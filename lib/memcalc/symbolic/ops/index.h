@@ -14,6 +14,12 @@ namespace memcalc {
 [[nodiscard]] Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second);
 /// x[:, places, …] with int64 places at some of its dimensions, which are broadcast against each other.
 [[nodiscard]] Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places);
+/// x[:, mask, …] with a bool mask from dimension `dim` on, of which `count` elements are set.
+[[nodiscard]] Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t count);
+/// x.index_select(dim, places)
+[[nodiscard]] Tensor index_select(const Tensor& x, int dim, const Tensor& places);
+/// x.masked_select(mask) of numbers that nobody differentiates, where `count` elements are set.
+[[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask, std::int64_t count);
 /// x[places] = source at some places, of tensors that nobody differentiates.
 void index_put_in_place(const Tensor& x, const Tensor& source);
 /// mask.nonzero() where `count` elements are not zero: [count, rank] int64, for which the host waits.

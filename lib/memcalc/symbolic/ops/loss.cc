@@ -1,5 +1,8 @@
 #include "memcalc/symbolic/ops/loss.h"
 
+#include <array>
+
+#include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/tape.h"
@@ -37,7 +40,78 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
   return loss;
 }
 
+constexpr Operator kCtcLoss{"aten::_ctc_loss"}, kCtcLossBackward{"CtcLossBackward0"};
+constexpr Operator kCtcLossBackwardOp{"aten::_ctc_loss_backward"};
+
+constexpr int kLabelLength = 1;  // attribute
+
+/// Where each label begins, and how long labels and inputs are.
+std::array<Tensor, 3> ctc_lengths(Tape& tape, std::int64_t batch, const Operator& op) {
+  std::array<Tensor, 3> lengths;
+  for (Tensor& each : lengths) each = tape.empty({batch}, DType::kInt64, op);
+  return lengths;
+}
+
+/// A blank before, between and after the symbols of a label.
+Shape ctc_states(const Tensor& log_probs, std::int64_t label_length) {
+  return {log_probs.size(1), log_probs.size(0), 2 * label_length + 1};
+}
+
+/// cuda/LossCTC.cu, ctc_loss_backward_gpu_template: beta as alpha; of long inputs the blanks' part with logsumexp.
+void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss, log_alpha
+  Tape& tape = call.tape;
+  const Tensor& log_probs = call.saved(0);
+  const std::int64_t frames = log_probs.size(0), batch = log_probs.size(1), symbols = log_probs.size(2);
+  const std::int64_t label = call.node.attributes[kLabelLength];
+  const auto made = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kCtcLossBackwardOp); };
+  auto lengths = ctc_lengths(tape, batch, kCtcLossBackwardOp);
+  Tensor beta = made(ctc_states(log_probs, label), log_probs.dtype());
+  Tensor result = tape.empty_strided(log_probs.shape(), like_strides(log_probs.shape(), log_probs.strides()),
+                                     log_probs.dtype(), kCtcLossBackwardOp);
+  const bool is_large = 2 * frames + (24 * batch) / 10 + (2 * symbols) / 10 > 450;
+  if (is_large) {
+    Tensor blanks = made({batch, frames, label + 1}, log_probs.dtype());
+    Tensor of_blanks = made({batch, frames}, log_probs.dtype());
+    Tensor largest = made({batch, frames}, log_probs.dtype());
+    { const Tensor infinite = made({batch, frames}, DType::kBool); }
+    largest.reset();
+    Tensor powers = made({batch, frames, label + 1}, log_probs.dtype());
+    Tensor sums = made({batch, frames}, log_probs.dtype());
+    drop(powers, sums, of_blanks, blanks);
+  }
+  tape.kernels.add(kCtcLossBackwardOp, OperatorClass::kElementwise, log_probs.dtype(),
+                   3.0 * static_cast<double>(beta.elements()),
+                   static_cast<double>(2 * beta.bytes() + 2 * log_probs.bytes()));
+  beta.reset();
+  for (Tensor& each : lengths) each.reset();
+  call.set(0, std::move(result));
+}
+
 }  // namespace
+
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t label_length) {
+  Tape& tape = log_probs.tape();
+  const Tensor* inputs[] = {&log_probs};
+  Node* node = tape.autograd.record(kCtcLossBackward, ctc_loss_backward, inputs, 1);
+  if (node != nullptr) {
+    node->attributes[kLabelLength] = label_length;
+    tape.autograd.save(*node, log_probs);
+    tape.autograd.save(*node, targets);
+  }
+  auto lengths = ctc_lengths(tape, log_probs.size(1), kCtcLoss);
+  const Tensor alpha = tape.empty(ctc_states(log_probs, label_length), log_probs.dtype(), kCtcLoss);
+  Tensor loss = tape.empty({log_probs.size(1)}, log_probs.dtype(), kCtcLoss);
+  tape.kernels.add(kCtcLoss, OperatorClass::kElementwise, log_probs.dtype(),
+                   3.0 * static_cast<double>(alpha.elements()),
+                   static_cast<double>(alpha.bytes() + log_probs.bytes()));
+  for (Tensor& each : lengths) each.reset();
+  tape.autograd.set_history(node, loss);
+  if (node != nullptr) {
+    tape.autograd.save(*node, loss);
+    tape.autograd.save(*node, alpha);
+  }
+  return loss;
+}
 
 Tensor cross_entropy(const Tensor& logits, Arg targets) {
   const OperatorCall call(targets);

@@ -4,6 +4,7 @@
 
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/einsum.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/embedding.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -16,6 +17,7 @@
 namespace memcalc {
 namespace {
 
+constexpr Operator kCtcLoss{"aten::ctc_loss"};
 constexpr Operator kMseLoss{"aten::mse_loss"}, kMseLossBackward{"MseLossBackward0"};
 constexpr Operator kMseLossBackwardOp{"aten::mse_loss_backward"};
 
@@ -49,6 +51,28 @@ void cross_entropy_row(RecordedCall& call) {
   if (call.number_or(7, 0) != 0) call.refuse("label smoothing");
   if (call.text_or(6, "mean") == "none") call.refuse("a loss for each sample");
   call.returns(cross_entropy(logits, call.tensor(1)));
+}
+
+/// Labels one after the other in a vector: as wav2vec2 passes them. How long each is stands in a tensor; all are taken
+/// to be alike, as where none is padded. Lengths on the card are read by the host.
+void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths target_lengths blank reduction zero_infinity
+  const Tensor &log_probs = call.tensor(0), &targets = call.tensor(1);
+  if (log_probs.rank() != 3) call.refuse("one sample");
+  if (call.boolean_or(6, false)) call.refuse("infinite losses set to zero");
+  for (const int lengths : {2, 3}) {
+    if (call.is_tensor(lengths) && !RecordedCall::on_host(call.tensor(lengths))) {
+      call.tape.kernels.synchronize(kCtcLoss);
+    }
+  }
+  const std::int64_t label = targets.rank() == 2 ? targets.size(1) : targets.elements() / log_probs.size(1);
+  Tensor losses = ctc_loss(log_probs, targets, label);
+  const std::string_view reduction = call.text_or(5, "mean");
+  if (reduction == "none") return call.returns(std::move(losses));
+  if (reduction == "sum") return call.returns(sum(losses, 1, false));
+  // LossCTC.cpp: each by the length of its label, which is brought to the card and kept from 0.
+  const Tensor lengths = call.tape.empty(losses.shape(), DType::kInt64, kCtcLoss);
+  const Tensor divisors = call.tape.empty(losses.shape(), losses.dtype(), kCtcLoss);
+  call.returns(mean(divide(losses, divisors), 1, false));
 }
 
 /// mse_loss_backward: one kernel for each side.
@@ -86,6 +110,8 @@ constexpr OperatorRow kRows[] = {
     {"scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal scale enable_gqa", attention_row},
     {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
      cross_entropy_row},
+    {"ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity", ctc_loss_row,
+     AutocastList::kFloat32},
     {"mse_loss", "input target size_average reduce reduction weight", mse_row, AutocastList::kFloat32},
     {"grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"_grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},

@@ -307,8 +307,7 @@ void gather_row(RecordedCall& call) { call.returns(gather(call.tensor(0), call.t
 
 void index_select_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  const std::pair<int, Tensor> places[] = {{call.dimension(1, x.rank(), 0), call.tensor(2)}};
-  call.returns(index(x, places));
+  call.returns(index_select(x, call.dimension(1, x.rank(), 0), call.tensor(2)));
 }
 
 /// What the host waits for: .item(), bool(tensor).

@@ -2,7 +2,9 @@
 #include <array>
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
+#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/scatter.h"
 #include "memcalc/symbolic/ops/solve.h"
@@ -82,7 +84,38 @@ void weight_norm_row(RecordedCall& call) {  // v g dim
   call.returns(weight_norm(v, call.tensor(1)));
 }
 
+void nonzero_row(RecordedCall& call) {  // input as_tuple
+  const Tensor& x = call.tensor(0);
+  const Tensor places = nonzero(x, call.given().shape[0]);
+  if (!call.boolean_or(1, false)) return call.returns(places);
+  for (Tensor& each : unbind(places, 1)) call.returns(std::move(each));
+}
+
+void masked_select_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
+  call.returns(masked_select(x, call.tensor(1), call.given().shape[0]));
+}
+
+constexpr Operator kUnique{"aten::unique_consecutive"};
+
+/// cuda/Unique.cu, compute_unique: the distinct values in a storage for all, of which a part is left.
+void unique_consecutive_row(RecordedCall& call) {  // input return_inverse return_counts dim
+  const Tensor& x = call.tensor(0);
+  if (call.boolean_or(1, false) || call.boolean_or(2, false) || call.has(3)) call.refuse("more than the values");
+  Tensor data = call.tape.empty({x.elements()}, x.dtype(), kUnique);
+  {
+    const Tensor count = call.tape.empty({1}, DType::kInt64, kUnique);
+    call.tape.memory.scratch(select_bytes(x.elements()), kUnique);
+    call.tape.kernels.synchronize(kUnique);
+  }
+  call.returns(call.tape.become_view(data, call.given().shape, contiguous_strides(call.given().shape)));
+}
+
 constexpr OperatorRow kRows[] = {
+    {"nonzero", "input as_tuple", nonzero_row},
+    {"masked_select", "input mask", masked_select_row},
+    {"unique_consecutive", "input return_inverse return_counts dim", unique_consecutive_row},
     {"scatter", "input dim index src reduce", scatter_row<Scattered::kReplaces, false>},
     {"scatter_", "input dim index src reduce", scatter_row<Scattered::kReplaces, true>},
     {"scatter_add", "input dim index src reduce", scatter_row<Scattered::kAdds, false>},

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -210,6 +211,13 @@ void getitem_row(RecordedCall& call) {
   if (indexed.indices.empty()) {
     const bool same = indexed.view.impl() == x.impl();
     return call.returns(same ? slice(x, 0, 0, x.size(0)) : std::move(indexed.view));  // at::alias
+  }
+  const auto is_mask = [](const auto& each) { return each.second.dtype() == DType::kBool; };
+  if (std::any_of(indexed.indices.begin(), indexed.indices.end(), is_mask) && call.given_count() > 0) {
+    if (indexed.indices.size() > 1) call.refuse("a mask beside other indices");
+    const auto& [dim, mask] = indexed.indices.front();
+    const std::int64_t count = call.given().shape[dim];
+    return call.returns(index_by_mask(indexed.view, dim, mask, count));
   }
   call.returns(index(indexed.view, indexed.indices));
 }
@@ -422,9 +430,28 @@ void repeat_row(RecordedCall& call) {
   call.returns(repeat(x, times));
 }
 
+constexpr Operator kRepeatEach{"aten::repeat_interleave"};
+
+/// Repeats that are a tensor (cuda/Repeat.cu): their running sum, a check that none is negative, which the host waits
+/// for, and the places that are then selected.
+Tensor repeat_each(RecordedCall& call, const Tensor& x, const Tensor& repeats) {
+  const int dim = call.has(2) ? call.dimension(2, x.rank(), 0) : 0;
+  const Tensor flat = call.has(2) ? x : reshape(x, {x.elements()});
+  Tensor places;
+  {
+    const Tensor sums = cumulative_sum(repeats, 0, DType::kInt64);
+    Tensor checked = call.tape.empty(repeats.shape(), DType::kBool, kRepeatEach);
+    Tensor all = call.tape.empty({}, DType::kBool, kRepeatEach);
+    drop(all, checked);
+    call.tape.kernels.synchronize(kRepeatEach);
+    places = call.tape.empty({call.given().shape[dim]}, DType::kInt64, kRepeatEach);
+  }
+  return index_select(flat, dim, places);
+}
+
 void repeat_interleave_row(RecordedCall& call) {
-  if (call.is_tensor(1)) call.refuse("repeats that are a tensor");
   const Tensor& x = call.tensor(0);
+  if (call.is_tensor(1)) return call.returns(repeat_each(call, x, call.tensor(1)));
   const std::int64_t times = call.integer(1);
   const int dim = call.has(2) ? call.dimension(2, x.rank(), 0) : 0;
   // TensorShape.cpp, repeat_interleave_symint with a number: unsqueeze, expand, clone, flatten.

@@ -125,7 +125,12 @@ void split_backward(BackwardCall& call) {
     }
     zeros.push_back(call.tape.empty(part, dtype, kZeros));
   }
-  Tensor result = call.tape.empty(call.node.shape, dtype, kCat);
+  std::vector<const Tensor*> parts;
+  for (int i = 0; i < call.node.output_count; ++i) {
+    if (call.gradient(i).defined()) parts.push_back(&call.gradient(i));
+  }
+  for (const Tensor& each : zeros) parts.push_back(&each);
+  Tensor result = empty_of_parts(parts, call.node.shape, dtype, kCat);
   move_kernel(call.tape, kCat, result);
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
