@@ -176,7 +176,7 @@ class ProgramModel : public Model {
   void find_held_parameters();
   void make_tied_heads();
   void find_inputs();
-  void say_what_is_opaque();
+  void look_at_calls();
   [[nodiscard]] const BoundFunction& bound(std::int32_t function);
   [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);
   void add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made);
@@ -537,16 +537,18 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   find_inputs();
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
-  say_what_is_opaque();
+  look_at_calls();
   is_encoder_decoder = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
 }
 
-void ProgramModel::say_what_is_opaque() {
+void ProgramModel::look_at_calls() {
+  uses_sdpa = false;
   std::set<std::string_view> names;
   const auto look_at = [&](const auto& self, const std::vector<BoundInstruction>& body) -> void {
     for (const BoundInstruction& each : body) {
-      if (const auto* call = std::get_if<BoundCall>(&each); call != nullptr && call->row == nullptr) {
-        names.insert(call->opaque);
+      if (const auto* call = std::get_if<BoundCall>(&each)) {
+        if (call->row == nullptr) names.insert(call->opaque);
+        uses_sdpa |= call->row != nullptr && call->row->name == "scaled_dot_product_attention";
       } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
         self(self, (*loop)->body);
       }
@@ -709,7 +711,7 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   }
   output.cached = std::min(forward_->cached, output.others.size());
   if (run_.trains() && (!output.loss.defined() || output.loss.elements() != 1 || !output.loss.requires_grad())) {
-    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns no loss, a differentiated scalar");
+    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns no loss, a differentiated scalar (memcalc.record, loss)");
   }
   return output;
 }
