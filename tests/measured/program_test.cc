@@ -145,6 +145,35 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                                          Case{"llama", Task::kCausalLm}),
                          [](const auto& info) { return info.param.model; });
 
+/// Images and speech in a plain loop: ViT of 64 pixels, whose size its program holds, and Whisper.
+TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
+  struct OtherCase {
+    const char* model;
+    Task task;
+    std::int64_t sequence;
+  };
+  for (const OtherCase& each : {OtherCase{"vit", Task::kImageClassification, 0}, {"whisper", Task::kSpeech, 32}}) {
+    for (const Way& way : kWays) {
+      for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
+        SCOPED_TRACE(std::string(each.model) + ", " + way.name +
+                     (checkpointing == Checkpointing::kFull ? ", checkpointing" : ""));
+        RunOptions options{.precision = way.precision,
+                           .weights_dtype = way.weights,
+                           .loop = Loop::kBare,
+                           .checkpointing = checkpointing};
+        options.batch_size = 3;
+        options.sequence_length = each.sequence;
+        const std::string model = each.model;
+        const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
+        options.task = each.task;
+        const std::vector<std::string> written = events_of(trace_of(model + ".json", options));
+        EXPECT_GT(written.size(), 200U);
+        expect_same(recorded, written);
+      }
+    }
+  }
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;

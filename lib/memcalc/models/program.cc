@@ -322,8 +322,8 @@ void ProgramModel::make_leaf(ModuleBuilder& b, const std::string& path, std::str
   }
 }
 
-/// The storages of parameters and buffers in the order in which the module made them, by name. A tied parameter had one,
-/// too, before it became another's.
+/// The storages of parameters and buffers in the order in which the module made them, by name. A tied parameter had
+/// one, too, before it became another's.
 std::unordered_map<std::string, Tensor> ProgramModel::make_storages(Tape& tape) const {
   std::unordered_map<std::string_view, const ProgramTensor*> described;
   for (const auto* made : {&program_->parameters, &program_->buffers}) {
@@ -338,8 +338,8 @@ std::unordered_map<std::string, Tensor> ProgramModel::make_storages(Tape& tape) 
     const auto found = described.find(name);
     if (found == described.end()) continue;
     const ProgramTensor& each = *found->second;
-    storages[name] = tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), kParameter,
-                                Category::kWeights);
+    storages[name] =
+        tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), kParameter, Category::kWeights);
   }
   for (const auto& [name, target] : program_->tied) storages.erase(name);
   return storages;

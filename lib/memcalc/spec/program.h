@@ -163,7 +163,7 @@ struct Program {
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()
   std::vector<ProgramTensor> buffers;
   std::vector<std::string> construction;  // names of both in the order in which they are made; empty: as above
-  std::vector<ProgramTensor> constants;                      // tensors that the module holds elsewhere, on the card
+  std::vector<ProgramTensor> constants;   // tensors that the module holds elsewhere, on the card
   std::vector<std::pair<std::string, std::string>> tied;     // name, the parameter it is
   std::vector<std::pair<std::string, std::string>> modules;  // path, class: of those that hold parameters
   std::vector<ProgramFunction> functions;

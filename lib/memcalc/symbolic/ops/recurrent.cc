@@ -119,9 +119,7 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
     const Tensor* inputs[] = {&weight};
     Node* node = tape.autograd.record(
         kCopyBackward,
-        [](BackwardCall& call) {
-          call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1])));
-        },
+        [](BackwardCall& call) { call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1]))); },
         inputs, 1);
     if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(weight.dtype());
     Tensor copy = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);

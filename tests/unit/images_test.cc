@@ -1,0 +1,216 @@
+// Operators over images, volumes and sequences of steps: what they request, forward and backward, on shapes small
+// enough to check by hand, and the layouts that they hand on (symbolic/channels_last.h).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "memcalc/symbolic/channels_last.h"
+#include "memcalc/symbolic/ops/batch_norm.h"
+#include "memcalc/symbolic/ops/conv.h"
+#include "memcalc/symbolic/ops/conv1d.h"
+#include "memcalc/symbolic/ops/conv_workspace.h"
+#include "memcalc/symbolic/ops/einsum.h"
+#include "memcalc/symbolic/ops/interpolate.h"
+#include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/pool.h"
+#include "memcalc/symbolic/ops/recurrent.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+using test::TapeBench;
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kBfloat = DType::kBFloat16;
+
+bool has_shape(const Tensor& x, const Shape& shape) { return x.shape() == shape; }
+
+Tensor channels_last_input(TapeBench& bench, const Shape& shape, DType dtype = kFloat) {
+  return bench.strided_input(shape, channels_last_strides(shape), dtype);
+}
+
+TEST(Images, ChannelsLastIsSeenByStrides) {
+  TapeBench bench;
+  EXPECT_TRUE(is_channels_last(channels_last_input(bench, {2, 8, 4, 4})));
+  EXPECT_TRUE(is_channels_last(channels_last_input(bench, {2, 8, 3, 4, 4})));
+  EXPECT_FALSE(is_channels_last(bench.input({2, 8, 4, 4})));
+  EXPECT_FALSE(is_channels_last(bench.input({2, 8, 1, 1})));
+  EXPECT_FALSE(is_channels_last(bench.input({2, 1, 1, 1})));
+  EXPECT_FALSE(is_channels_last(bench.input({2, 8, 4})));
+  // The mean over the pixels of a channels-last image: [N, C, 1, 1] with the strides of it.
+  EXPECT_TRUE(is_channels_last(bench.strided_input({2, 8, 1, 1}, {8, 1, 8, 8})));
+  // Half of the channels: the order is still that, though there are gaps.
+  const Tensor half = slice(channels_last_input(bench, {2, 8, 4, 4}), 1, 0, 4);
+  EXPECT_TRUE(is_channels_last(half));
+}
+
+TEST(Images, ConvolutionsHaveTheSizesOfTheirStridesPaddingAndDilation) {
+  TapeBench bench;
+  const Tensor image = bench.input({1, 4, 16, 24}), weight = bench.input({8, 4, 3, 5});
+  EXPECT_TRUE(has_shape(conv2d(image, weight, {}, {.stride = {2, 3}, .padding = {1, 2}}), {1, 8, 8, 8}));
+  EXPECT_TRUE(has_shape(conv2d(image, weight, {}, {.dilation = {2, 1}}), {1, 8, 12, 20}));
+  const Tensor volume = bench.input({1, 4, 6, 8, 8}), cube = bench.input({8, 4, 3, 3, 3});
+  EXPECT_TRUE(has_shape(convolution(volume, cube, {}, {.stride = 2, .padding = 1}), {1, 8, 3, 4, 4}));
+  // (6 - 1) * 2 - 2 + 3 + 1 = 12
+  const Tensor back = bench.input({4, 8, 3, 3, 3});
+  const ConvolutionOptions doubles{.stride = 2, .padding = 1, .transposed = true, .output_padding = 1};
+  EXPECT_TRUE(has_shape(convolution(volume, back, {}, doubles), {1, 8, 12, 16, 16}));
+  const Tensor sequence = bench.input({1, 4, 10}), row = bench.input({4, 6, 4});
+  const ConvolutionOptions longer{.stride = 2, .padding = 1, .groups = 2, .transposed = true};
+  EXPECT_TRUE(has_shape(convolution(sequence, row, {}, longer), {1, 12, 20}));
+}
+
+TEST(Images, DepthwiseSequencesTakeNoWorkspace) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2, 64, 32}, kBfloat), weight = bench.input({64, 1, 4}, kBfloat);
+  bench.start();
+  const Tensor y = conv1d(x, weight, {}, 1, 3);
+  EXPECT_EQ(bench.events(), "+8960 _conv_depthwise2d");  // 2 * 64 * 35 * 2
+  bench.backward(y);
+  EXPECT_EQ(bench.events(), "+512 convolution_backward; +8192 convolution_backward");
+}
+
+/// Channels of volumes are copied in multiples of 8 for 16-bit types (own-conv3d of the measured programs).
+TEST(Images, VolumesAreCopiedWithPaddedChannels) {
+  const ConvolutionShape shape{.batch = 2,
+                               .in_channels = 32,
+                               .height = 8,
+                               .width = 8,
+                               .out_channels = 3,
+                               .out_height = 8,
+                               .out_width = 8,
+                               .depth = 8,
+                               .out_depth = 8,
+                               .spatial_rank = 3,
+                               .same_everywhere = false};
+  const Bytes pixels = Bytes{2} * 8 * 8 * 8 * 2;
+  const Bytes copies = pixels * 32 + pixels * 8 + 32 * 8 * 2 + 16;
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), copies);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 0);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kFloat, false), 0);
+}
+
+TEST(Images, InterpolationKeepsTheLayoutAndSavesNothing) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2, 4, 8, 8});  // 2048 bytes
+  bench.start();
+  const Tensor y = interpolate(x, {2, 4, 16, 16}, Interpolation::kLinear);
+  EXPECT_EQ(bench.events(), "+8192 upsample_bilinear2d");
+  bench.backward(y);
+  EXPECT_EQ(bench.events(), "+2048 upsample_bilinear2d_backward");
+
+  TapeBench last;
+  last.warm_up();
+  const Tensor image = channels_last_input(last, {2, 4, 8, 8});
+  last.start();
+  const Tensor larger = interpolate(image, {2, 4, 16, 16}, Interpolation::kNearest);
+  EXPECT_TRUE(is_channels_last(larger));
+  // Fewer than 16 channels: the row-major kernel, between two copies.
+  EXPECT_EQ(last.events(), "+8192 upsample_nearest2d; +8192 upsample_nearest2d; +2048 contiguous; -2048; -8192");
+}
+
+TEST(Images, PoolsAndCatFollowChannelsLast) {
+  TapeBench bench;
+  const Tensor image = channels_last_input(bench, {2, 4, 8, 8}), rows = bench.input({2, 4, 8, 8});
+  EXPECT_TRUE(is_channels_last(max_pool2d(image, 2, 2, 0)));
+  EXPECT_FALSE(is_channels_last(max_pool2d(rows, 2, 2, 0)));
+  EXPECT_TRUE(is_channels_last(cat(image, image, 1)));
+  EXPECT_FALSE(is_channels_last(cat(image, rows, 1)));
+}
+
+TEST(Images, PoolsRoundUpWhereTheyAreToldTo) {
+  TapeBench bench;
+  const Tensor x = bench.input({1, 2, 7, 8});
+  const PoolOptions down{.kernel = 2, .stride = 2}, up{.kernel = 2, .stride = 2, .ceil_mode = true};
+  EXPECT_TRUE(has_shape(avg_pool(x, down), {1, 2, 3, 4}));
+  EXPECT_TRUE(has_shape(avg_pool(x, up), {1, 2, 4, 4}));
+  // A window that would begin in the padding behind is none.
+  EXPECT_TRUE(has_shape(avg_pool(bench.input({1, 2, 5, 5}), {.kernel = 1, .stride = 3, .padding = 0, .ceil_mode = true}),
+                        {1, 2, 2, 2}));
+  EXPECT_TRUE(has_shape(adaptive_avg_pool(x, {1, 2, 3, 5}), {1, 2, 3, 5}));
+}
+
+TEST(Images, NormsWithoutWeightsAndOverSeveralDimensions) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({4, 8, 16});  // 2048 bytes
+  bench.start();
+  const Tensor y = layer_norm(x, {}, {});
+  EXPECT_EQ(bench.events(), "+2048 native_layer_norm; +128 native_layer_norm; +128 native_layer_norm");
+  bench.backward(y);
+  EXPECT_EQ(bench.events(), "+2048 native_layer_norm_backward; -128; -128");
+
+  TapeBench two;
+  two.warm_up();
+  const Tensor image = two.input({4, 8, 16}), weight = two.input({8, 16}), bias = two.input({8, 16});
+  two.start();
+  (void)layer_norm(image, weight, bias, 2);
+  EXPECT_EQ(two.events(),  // four rows
+            "+2048 native_layer_norm; +16 native_layer_norm; +16 native_layer_norm; -16; -16; -2048");
+}
+
+TEST(Images, InstanceNormIsABatchNormOfOneSample) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2, 8, 4, 4}), weight = bench.input({8}), bias = bench.input({8});
+  bench.start();
+  const Tensor y = instance_norm(x, weight, bias);
+  EXPECT_TRUE(has_shape(y, {2, 8, 4, 4}));
+  EXPECT_EQ(bench.events(),  // the weights of 2 * 8 channels, the result, their statistics
+            "+64 repeat; +64 repeat; +1024 cudnn_batch_norm; +64 cudnn_batch_norm; +64 cudnn_batch_norm; -64");
+}
+
+TEST(Images, EinsumPermutesOrMultiplies) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor patches = bench.input({2, 4, 4, 2, 2, 8});
+  bench.start();
+  const std::vector<Tensor> one{patches};
+  EXPECT_TRUE(has_shape(einsum("nhwpqc->nchpwq", one), {2, 8, 4, 2, 4, 2}));
+  EXPECT_EQ(bench.events(), "");
+  const std::vector<Tensor> pair{bench.input({2, 4, 16}), bench.input({2, 8, 16})};
+  bench.start();
+  const Tensor product = einsum("bid, bjd -> bij", pair);
+  EXPECT_TRUE(has_shape(product, {2, 4, 8}));
+  EXPECT_EQ(bench.events(), "+256 bmm");
+  EXPECT_TRUE(has_shape(einsum("...id,...jd->...ij", pair), {2, 4, 8}));
+  EXPECT_TRUE(has_shape(einsum("bid,bjd", pair), {4, 8}));  // letters that appear once
+  EXPECT_FALSE(einsum("bii,bjd->bj", pair).defined());
+}
+
+TEST(Recurrent, KeepsGatesStatesAndTheMaskBetweenLayers) {
+  TapeBench bench;
+  const Tensor x = bench.input({8, 4, 16});  // steps, samples, features
+  const std::int64_t unit = std::int64_t{8} * 4 * 32 * 4;
+  const RecurrentOptions one{}, two{.layers = 2}, dropped{.layers = 2, .dropout = 0.1};
+  EXPECT_EQ(recurrent_space(x, 32, one).reserve, 5 * unit);
+  EXPECT_EQ(recurrent_space(x, 32, two).reserve, 11 * unit);
+  EXPECT_EQ(recurrent_space(x, 32, dropped).reserve, 11 * unit + 8 * 4 * 32 / 8);
+}
+
+TEST(Recurrent, GradientsOfWeightsShareOneStorage) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({8, 4, 16});
+  const Tensor hidden = bench.input({1, 4, 32}, kFloat, false), cell = bench.input({1, 4, 32}, kFloat, false);
+  const std::vector<Tensor> states{hidden, cell};
+  const std::vector<Tensor> weights{bench.input({128, 16}), bench.input({128, 32}), bench.input({128}),
+                                    bench.input({128}), bench.input({128, 8})};
+  bench.start();
+  const std::vector<Tensor> results = recurrent(x, states, std::span(weights).first(4), {});
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_TRUE(has_shape(results[0], {8, 4, 32}));
+  EXPECT_EQ(bench.events(), "+4096 _cudnn_rnn; +512 _cudnn_rnn; +512 _cudnn_rnn; +20480 _cudnn_rnn");
+  bench.backward(results[0]);
+  EXPECT_NE(bench.events().find("+25600 zeros"), std::string::npos) << bench.events();  // 128 * (16 + 32 + 2) * 4
+  ASSERT_EQ(bench.gradients.size(), 6U);
+  EXPECT_EQ(bench.gradients[1].block(), bench.gradients[4].block());
+}
+
+}  // namespace
+}  // namespace memcalc
