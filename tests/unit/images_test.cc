@@ -130,8 +130,8 @@ TEST(Images, PoolsRoundUpWhereTheyAreToldTo) {
   EXPECT_TRUE(has_shape(avg_pool(x, down), {1, 2, 3, 4}));
   EXPECT_TRUE(has_shape(avg_pool(x, up), {1, 2, 4, 4}));
   // A window that would begin in the padding behind is none.
-  EXPECT_TRUE(has_shape(avg_pool(bench.input({1, 2, 5, 5}), {.kernel = 1, .stride = 3, .padding = 0, .ceil_mode = true}),
-                        {1, 2, 2, 2}));
+  EXPECT_TRUE(has_shape(
+      avg_pool(bench.input({1, 2, 5, 5}), {.kernel = 1, .stride = 3, .padding = 0, .ceil_mode = true}), {1, 2, 2, 2}));
   EXPECT_TRUE(has_shape(adaptive_avg_pool(x, {1, 2, 3, 5}), {1, 2, 3, 5}));
 }
 
