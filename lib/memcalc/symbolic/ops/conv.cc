@@ -151,7 +151,8 @@ ConvolutionShape convolution_of(const Tensor& x, const Tensor& weight, const Sha
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
-  const Tensor& x = call.saved(0);
+  // Convolution.cpp: a sequence is made row-major first, for as long as all of its gradients take.
+  const Tensor x = call.saved(0).rank() == 3 ? in_layout(call.saved(0), false, kContiguous) : call.saved(0);
   const Tensor& weight = call.saved(1);
   const Tensor& gradient = call.gradient();
   const ConvolutionShape shape = convolution_of(x, weight, gradient.shape(), options_of(call.node));

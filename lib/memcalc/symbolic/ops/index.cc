@@ -248,6 +248,7 @@ Tensor gather(const Tensor& x, const Tensor& index) {
   if (node != nullptr) {
     node->shape = x.shape();
     tape.autograd.save(*node, index);
+    tape.autograd.save(*node, x);  // derivatives.yaml: gather_backward(grad, self, …), for its sizes
   }
   Tensor result = tape.empty(index.shape(), x.dtype(), kGather);
   move_kernel(kGather, result);
