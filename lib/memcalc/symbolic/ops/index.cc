@@ -31,7 +31,7 @@ void move_kernel(const Operator& op, const Tensor& x) {
                        KernelKind::kStrided, static_cast<double>(x.elements()));
 }
 
-constexpr int kWidth = 1;  // attribute: elements of an indexed slice
+constexpr int kWidth = 1;   // attribute: elements of an indexed slice
 constexpr int kMasked = 2;  // attribute: how many elements of the mask are set; 0: places are saved, and no mask
 
 /// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
@@ -77,8 +77,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   range.reset();
   move_kernel(kIndexPut, values);
   // remainder, mul and div_ of the indices, arange, the sort, the sums
-  if (Kernel* kernel = tape.kernels.last())
-    kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
   call.set(0, std::move(result));
 }

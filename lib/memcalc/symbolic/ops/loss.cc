@@ -102,8 +102,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t lab
   const Tensor alpha = tape.empty(ctc_states(log_probs, label_length), log_probs.dtype(), kCtcLoss);
   Tensor loss = tape.empty({log_probs.size(1)}, log_probs.dtype(), kCtcLoss);
   tape.kernels.add(kCtcLoss, OperatorClass::kElementwise, log_probs.dtype(),
-                   3.0 * static_cast<double>(alpha.elements()),
-                   static_cast<double>(alpha.bytes() + log_probs.bytes()));
+                   3.0 * static_cast<double>(alpha.elements()), static_cast<double>(alpha.bytes() + log_probs.bytes()));
   for (Tensor& each : lengths) each.reset();
   tape.autograd.set_history(node, loss);
   if (node != nullptr) {
