@@ -6,6 +6,7 @@ MEMCALC_FUZZ_TARGET(program) {
   memcalc::fuzz::expect_answer_or_one_line([&] {
     const memcalc::DeviceSpec card{.name = "card", .memory_bytes = memcalc::kGiB};
     const memcalc::ModelSpec model = memcalc::model_from_json(std::string(text), "program.json");
-    (void)memcalc::render(memcalc::estimate(model, memcalc::RunOptions{}, card), memcalc::Format::kJson);
+    const memcalc::RunSpec run = memcalc::resolve(model, memcalc::RunOptions{}).run;
+    (void)memcalc::render(memcalc::estimate(model, run, card), memcalc::Format::kJson);
   });
 }
