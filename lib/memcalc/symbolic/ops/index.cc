@@ -90,6 +90,7 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
+    node->attributes[kMasked] = 0;  // nodes are recycled
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
   Tensor result = tape.empty(shape, x.dtype(), kIndex);

@@ -1,0 +1,196 @@
+// symbolic/ops: what choosing, scattering, scanning and solving request. Numbers of torch 2.11: its host code run on a
+// CUDA runtime that computes nothing, as torch.autograd.grad calls it. Bytes = elements * 4 in float32, * 2 in 16 bits.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "memcalc/symbolic/ops/copy_slices.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/scan.h"
+#include "memcalc/symbolic/ops/scatter.h"
+#include "memcalc/symbolic/ops/solve.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/ops/weight_norm.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+using test::TapeBench;
+using Requests = std::vector<Bytes>;
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kBfloat = DType::kBFloat16;
+
+/// Forward, then backward, of an operator over inputs that the case makes.
+void check(const std::function<Tensor(TapeBench&)>& call, const Requests& forward, const Requests& backward) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor output = call(bench);
+  EXPECT_EQ(bench.requests(), forward);
+  ASSERT_TRUE(output.requires_grad());
+  bench.backward(output);
+  EXPECT_EQ(bench.requests(), backward);
+}
+
+TEST(Scatter, OfASourceGathersItsGradientAndClearsTheOthers) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 16}), source = bench.input({8, 4});
+        const Tensor index = bench.input({8, 4}, DType::kInt64, false);
+        bench.start();
+        return scatter(x, index, source, Scattered::kReplaces);
+      },
+      {512}, {512, 128});
+}
+
+TEST(Scatter, ThatAddsHandsTheGradientOn) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 16}), source = bench.input({8, 4});
+        const Tensor index = bench.input({8, 4}, DType::kInt64, false);
+        bench.start();
+        return scatter(x, index, source, Scattered::kAdds);
+      },
+      {512}, {128});
+}
+
+TEST(Scatter, OfWholeRowsSelectsTheirGradient) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 16}), source = bench.input({4, 16});
+        const Tensor index = bench.input({4}, DType::kInt64, false);
+        bench.start();
+        return index_add(x, index, source);
+      },
+      {512}, {256});
+}
+
+TEST(Selection, OfRowsAddsTheirGradientToZeros) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 16});
+        const Tensor index = bench.input({4}, DType::kInt64, false);
+        bench.start();
+        return index_select(x, 0, index);
+      },
+      {256}, {512});
+}
+
+// A column of a mask is copied to one that is as large as x, here in the forward and in the backward pass.
+TEST(MaskedScatter, CountsTheMaskAndLooksForItsPlacesInBackward) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 16}, kBfloat), source = bench.input({32}, kBfloat);
+        const Tensor mask = bench.input({8, 1}, DType::kBool, false);
+        bench.start();
+        return masked_scatter(x, mask, source);
+      },
+      {256, 1024, 128, 1279, -1279, -128, -1024}, {256, 128, 4, 1, -1, 512, 1023, -1023, -4, -128, 64, -512});
+}
+
+TEST(IndexByMask, KeepsTheMaskAndLooksForItsPlacesTwice) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({8, 8, 16});
+        const Tensor mask = bench.input({8, 8}, DType::kBool, false);
+        bench.start();
+        return index_by_mask(x, 0, mask, 24);
+      },
+      {4, 1, -1, 384, 1023, -1023, -4, 1536, -384},
+      {4096, 4,    1,    -1,  384, 1023, -1023, -4, 192,  192,  -192, 192, 192,
+       -192, -192, -384, 192, 192, 192,  1,     -1, -192, -192, -192, -192});
+}
+
+TEST(CumulativeSum, OfColumnsCopiesThemForAWhile) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({4, 8, 16});
+        bench.start();
+        return cumulative_sum(transpose(x, 1, 2), 2, kFloat);
+      },
+      {2048, 2048, -2048}, {2048, 2048, 2048, -2048, -2048});
+}
+
+TEST(MaskedFill, OfColumnsIsRowMajor) {
+  TapeBench bench;
+  const Tensor x = bench.input({4, 8, 16});
+  const Tensor mask = bench.input({4, 16, 1}, DType::kBool, false);
+  EXPECT_TRUE(masked_fill(transpose(x, 1, 2), mask).is_contiguous());
+}
+
+TEST(Pad, ByNothingClonesTheLayout) {
+  TapeBench bench;
+  const Tensor columns = transpose(bench.input({4, 8, 16}), 1, 2);
+  EXPECT_EQ(pad_to(columns, columns.shape()).strides(), columns.strides());
+}
+
+TEST(Gather, KeepsWhatItGathersFrom) {
+  TapeBench bench;
+  const Tensor index = bench.input({8, 4}, DType::kInt64, false);
+  Tensor scaled = slice(bench.input({8, 17}), 1, 0, 16);
+  Tensor copy = contiguous(scaled);
+  const Tensor result = gather(copy, index);
+  bench.start();
+  copy.reset();
+  EXPECT_EQ(bench.requests(), Requests{});
+}
+
+TEST(SolveTriangular, TakesPointersToTheMatricesOfAStack) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor a = bench.input({2, 3, 8, 8}), b = bench.input({2, 3, 8, 16});
+        bench.start();
+        return solve_triangular(a, b);
+      },
+      {3072, 48, 48, -48, -48}, {3072, 48, 48, -48, -48, 1536, 1536, -1536, 1536, -1536});
+}
+
+TEST(WeightNorm, KeepsTheNormsInFloat32) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor v = bench.input({16, 8, 4}, kBfloat), g = bench.input({1, 1, 4}, kBfloat);
+        bench.start();
+        return weight_norm(v, g);
+      },
+      {1024, 16}, {1024, 8, -16});
+}
+
+TEST(CtcLoss, KeepsAlphaAndMakesBetaInBackward) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor log_probs = bench.input({16, 8, 4});
+        const Tensor targets = bench.input({16}, DType::kInt64, false);
+        bench.start();
+        return ctc_loss(log_probs, targets, 2);
+      },
+      {64, 64, 64, 2560, 32, -64, -64, -64}, {64, 64, 64, 2560, 2048, -2560, -64, -64, -64, -2560});
+}
+
+TEST(Unbind, OfManyPartsPutsAZeroForThoseThatNobodyUsed) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({5, 8, 16});
+        bench.start();
+        return unbind(x, 0)[1];
+      },
+      {}, {4, 4, 4, 4, 2560, -4, -4, -4, -4});
+}
+
+// CopySlices: the whole gradient is copied, and its part laid out anew.
+TEST(CopyIntoView, OfRowsGoesBackToTheSource) {
+  TapeBench bench;
+  const Tensor source = bench.input({4, 16});
+  const Tensor base = bench.tape.empty({4, 2, 16}, kFloat, Operator{"aten::zeros"});
+  const Tensor written = copy_into_view(base, select(base, 1), source);
+  bench.start();
+  bench.backward(written);
+  EXPECT_EQ(bench.requests(), (Requests{512, 256, -512}));
+}
+
+}  // namespace
+}  // namespace memcalc
