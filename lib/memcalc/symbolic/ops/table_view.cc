@@ -224,6 +224,19 @@ void getitem_row(RecordedCall& call) {
 
 constexpr Operator kCopy{"aten::copy_"}, kFill{"aten::fill_"};
 
+/// aten::index(x, [places or None for each dimension])
+void index_row(RecordedCall& call) {
+  std::vector<std::pair<int, Tensor>> places;
+  int dim = 0;
+  for (const BoundArgument& each : call.slot(1).items) {
+    if (RecordedCall::is_tensor(each)) places.emplace_back(dim, call.tensor(each));
+    ++dim;
+  }
+  const auto is_mask = [](const auto& each) { return each.second.dtype() == DType::kBool; };
+  if (places.empty() || std::any_of(places.begin(), places.end(), is_mask)) call.refuse("a mask, or nothing");
+  call.returns(index(call.tensor(0), places));
+}
+
 bool differentiates(const RecordedCall& call, const Tensor& x, int source) {
   return call.tape.modes.grad_enabled &&
          (x.requires_grad() || (call.is_tensor(source) && call.tensor(source).requires_grad()));
@@ -492,6 +505,7 @@ constexpr OperatorRow kRows[] = {
     {"squeeze", "input dim", squeeze_row},
     {"__getitem__", "input index", getitem_row},
     {"__setitem__", "input index value", setitem_row},
+    {"index", "input indices", index_row},
     {"copy_", "input src non_blocking", copy_row},
     {"select", "input dim index", select_row},
     {"narrow", "input dim start length", narrow_row},
