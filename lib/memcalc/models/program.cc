@@ -711,7 +711,8 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   }
   output.cached = std::min(forward_->cached, output.others.size());
   if (run_.trains() && (!output.loss.defined() || output.loss.elements() != 1 || !output.loss.requires_grad())) {
-    throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns no loss, a differentiated scalar (memcalc.record, loss)");
+    throw Error(ErrorCode::kInput,
+                program_->name + ": its forward pass returns no loss, a differentiated scalar (memcalc.record, loss)");
   }
   return output;
 }

@@ -142,12 +142,15 @@ def _edges(edge: int) -> dict[str, list[int]]:
     return {"image": [n for n in (160, 352, 288, 224) if n != edge][:3]}
 
 
-def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3) -> Source:
+def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3,
+                pixels: bool = False) -> Source:
     def example(batch: int, image: int) -> dict[str, Any]:
-        return {"x": torch.empty(batch, channels, image, image), "y": torch.zeros(batch, dtype=torch.long)}
+        labels = (batch, image, image) if pixels else (batch,)
+        return {"x": torch.empty(batch, channels, image, image), "y": torch.zeros(labels, dtype=torch.long)}
 
     def loss(output: Any, given: dict[str, Any]) -> Any:
-        return torch.nn.functional.cross_entropy(output, given["y"])
+        scores = output["out"] if isinstance(output, dict) else output  # torchvision's networks of segmentation
+        return torch.nn.functional.cross_entropy(scores, given["y"])
 
     return Source(make, example, {"batch": batch, "image": edge}, [Variant("train"), Variant("eval")], name, "image", loss,
                   _edges(edge))
@@ -167,7 +170,8 @@ def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Sour
     make = library.models.get_model_builder(name)
     options = {"weights": None}
     if "weights_backbone" in inspect.signature(make).parameters: options["weights_backbone"] = None
-    return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224))
+    pixels = "segmentation" in make.__module__
+    return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224), pixels=pixels)
 
 
 def _squares(output: Any, given: dict[str, Any]) -> Any:
