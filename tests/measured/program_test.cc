@@ -142,7 +142,8 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
 
 INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                          testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm},
-                                         Case{"llama", Task::kCausalLm}),
+                                         Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
+                                         Case{"roberta", Task::kMaskedLm}),
                          [](const auto& info) { return info.param.model; });
 
 /// Images and speech in a plain loop: ViT of 64 pixels, whose size its program holds, and Whisper.
