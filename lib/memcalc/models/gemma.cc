@@ -1,5 +1,7 @@
 // Gemma 1, 2 and 3 (text): transformers models/gemma/modeling_gemma.py, models/gemma2/modeling_gemma2.py,
 // models/gemma3/modeling_gemma3.py.
+#include <utility>
+
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -31,12 +33,20 @@ struct GemmaRmsNorm {
 /// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer.
 struct ScaledWordEmbedding : Embedding {
   Tensor embed_scale;
+  bool product_requires_grad = false;  // enable_input_require_grads hooks this module, not what it inherits
   ScaledWordEmbedding() = default;
   ScaledWordEmbedding(ModuleBuilder& b, std::string_view name, std::int64_t rows, std::int64_t width)
-      : Embedding(b, name, rows, width), embed_scale(b.buffer({}, b.dtype)) {}
+      : Embedding(b, name, rows, width),
+        embed_scale(b.buffer({}, b.dtype)),
+        product_requires_grad(std::exchange(output_requires_grad, false)) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
-    return Embedding::operator()(input_ids) * to_dtype(embed_scale, weight.dtype());
+    Tensor rows = Embedding::operator()(input_ids);  // Python evaluates the left side first
+    Tensor scaled = std::move(rows) * to_dtype(embed_scale, weight.dtype());
+    if (product_requires_grad && weight.tape().modes.grad_enabled && !scaled.requires_grad()) {
+      weight.tape().autograd.require_gradient(scaled);
+    }
+    return scaled;
   }
 };
 

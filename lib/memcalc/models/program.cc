@@ -44,6 +44,7 @@ struct HeldParameters {
 struct ModulePlace {
   const LeafModule* leaf = nullptr;
   const HeldParameters* held = nullptr;  // null: it holds none
+  bool output_requires_grad = false;
 };
 
 /// A function as the function of one module: with the module's parameters, and the functions that it calls.
@@ -148,6 +149,12 @@ void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
   if (!died) values[static_cast<std::size_t>(ended.module->input)] = std::move(ended.input);
 }
 
+/// The forward hook of enable_input_require_grads.
+void require_grad(const Tensor& output) {
+  if (!output.defined() || output.requires_grad() || !output.tape().modes.grad_enabled) return;
+  output.tape().autograd.require_gradient(output);
+}
+
 struct KnownInput {
   std::string_view name;
   Tensor Batch::*member;
@@ -201,6 +208,7 @@ class ProgramModel : public Model {
   std::unordered_map<std::string, Tensor> tensors_;       // parameters, buffers and constants by name
   std::unordered_map<std::string, LeafModule> leaves_;    // by path
   std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
+  std::string requires_grad_of_;  // enable_input_require_grads: an embedding that is no nn.Embedding itself; empty: none
   std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
   Instance main_;
   int instances_ = 0;
@@ -372,6 +380,10 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
       tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
       if (type == "Embedding") b.parameters.back().is_embedding = true;
+      if (type.ends_with("Embedding") && name.ends_with(".weight") &&
+          std::exchange(b.first_embedding_requires_grad, false)) {
+        requires_grad_of_ = path;
+      }
       if (type == "LSTM" || type == "GRU" || type == "RNN") recurrent[path].push_back(tensors_[name]);
     }
     b.dtype = dtype;
@@ -453,6 +465,7 @@ ModulePlace ProgramModel::module_place(const BoundModule& module, const std::str
   std::string whole = full_name(path, module.module->path);
   const auto held = held_.find(whole);
   if (held != held_.end()) place.held = &held->second;
+  place.output_requires_grad = !whole.empty() && whole == requires_grad_of_;
   auto leaf = leaves_.find(whole);
   if (leaf == leaves_.end() && module.module->type == "Embedding") {  // another name of a shared one
     const auto same = [&](const auto& names) { return names.first == whole + ".weight"; };
@@ -658,6 +671,7 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
                             std::vector<Tensor>& values, std::int64_t in_run) const {
   Regions regions(tape_);
   std::vector<OpenModule> open;
+  const BoundModule* made_to_require_grad = nullptr;
   const auto value = [&](std::int32_t number) -> Tensor& { return values[static_cast<std::size_t>(number)]; };
   for (std::size_t i = 0; i < body.size(); ++i) {
     const BoundInstruction& each = body[i];
@@ -671,11 +685,17 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
         value(module->output) = std::visit([&](const auto& leaf) { return leaf(value(module->input)); }, *place.leaf);
         for (const std::int32_t dead : module->also_dead) value(dead).reset();
         i = module->end;
-      } else if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
+        continue;
+      }
+      if (place.output_requires_grad) made_to_require_grad = module;
+      if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
         begin_module(*module, place, *hooks, values, open);
       }
     } else if (std::holds_alternative<BoundModuleEnd>(each)) {
       if (!open.empty()) end_module(values, open);
+      if (made_to_require_grad != nullptr && made_to_require_grad->end == i) {
+        require_grad(value(std::exchange(made_to_require_grad, nullptr)->output));
+      }
     } else if (const auto* region = std::get_if<const ProgramRegion*>(&each)) {
       regions.run(**region, binding_);
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {

@@ -15,7 +15,7 @@ import torch
 from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run
-from ._solve import PRECISIONS, Merger, Mismatch, Sizes
+from ._solve import FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
 
 Json = Any
 Example = Mapping[str, Any]
@@ -328,6 +328,8 @@ def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, p
         raw = _parts(made)
         parts = next((p for p in (_transferred(s, raw) for s in reversed(solved) if s.group == group) if p is not None), None)
         if parts is None: break
+        for precision in group[1:]: cached[precision] = recordings.record(variant, precision, base)
+        if not all(_has_types(parts[0], _plain(cached[p].events), p) for p in group[1:]): break
         found.append((group, parts, made))
     else:
         if known and {p for group in known for p in group} == set(precisions): return found
@@ -377,6 +379,21 @@ def _transferred(like: _Solved, now: list[Json]) -> list[Json] | None:
     if any(item["name"] not in inputs for item in now[1]) or now[5] != like.raw[5]: return None
     described = [{**inputs[item["name"]], "number": item["number"]} for item in now[1]]
     return [events, described, now[2], now[3], now[4], like.parts[5]]
+
+
+def _has_types(solved: Json, made: Json, precision: str) -> bool:
+    """Whether what was recorded at the precision has the types of the solved events: where a cache joins keys and values,
+    the values may become float32 under autocast, and without it not."""
+    if isinstance(solved, dict) and "d" in solved:
+        following = FOLLOWING.get(solved["d"])
+        return isinstance(made, dict) and made.get("d") == (following[PRECISIONS.index(precision)] if following else solved["d"])
+    if isinstance(solved, dict):
+        if "v" in solved or not isinstance(made, dict): return True
+        return all(_has_types(item, made.get(key), precision) for key, item in solved.items())
+    if isinstance(solved, (list, tuple)):
+        if not isinstance(made, (list, tuple)) or len(made) != len(solved): return False
+        return all(_has_types(s, m, precision) for s, m in zip(solved, made))
+    return True
 
 
 def _has_sizes(item: Json) -> bool:

@@ -115,12 +115,16 @@ def _floors(values: list[int], sizes: list[Sizes], changing: list[str]) -> str |
     return None
 
 
+# What the types that follow the precision are in each of PRECISIONS.
+FOLLOWING = {"weights": ("float32", "bfloat16", "float32"), "compute": ("float32", "bfloat16", "bfloat16")}
+
+
 def solve_dtype(by_precision: dict[str, str]) -> str:
     """`weights` and `compute` where the type follows the run's precision."""
     kinds = set(by_precision.values())
     if len(kinds) == 1: return kinds.pop()
     given = tuple(by_precision.get(p) for p in PRECISIONS)
-    for name, meant in (("weights", ("float32", "bfloat16", "float32")), ("compute", ("float32", "bfloat16", "bfloat16"))):
+    for name, meant in FOLLOWING.items():
         if all(g is None or g == m for g, m in zip(given, meant)): return name
     raise Mismatch(f"a data type that is {given} in {PRECISIONS}")
 

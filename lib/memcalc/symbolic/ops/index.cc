@@ -90,7 +90,6 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
-    node->attributes[kMasked] = 0;  // nodes are recycled
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
   Tensor result = tape.empty(shape, x.dtype(), kIndex);
@@ -163,13 +162,27 @@ Tensor index_pairs(const Tensor& x, const Tensor& first, Arg second) {
   return index(x, indices, {first.elements(), x.size(2)}, first.elements());
 }
 
+namespace {
+
+/// native/TensorAdvancedIndexing.cpp, AdvancedIndex: on a card several indices must have the same strides once they are
+/// broadcast; else all of them are made contiguous, for as long as the operator runs.
+std::vector<Tensor> laid_out_alike(std::span<const std::pair<int, Tensor>> places, const Shape& found) {
+  std::vector<Tensor> all;
+  if (places.size() < 2) return all;
+  for (const auto& [dim, each] : places) all.push_back(each.shape() == found ? each : expand(each, found));
+  const auto same = [&](const Tensor& each) { return each.strides() == all.front().strides(); };
+  if (std::all_of(all.begin(), all.end(), same)) return {};
+  for (Tensor& each : all) each = contiguous(each);
+  return all;
+}
+
+}  // namespace
+
 // native/TensorAdvancedIndexing.cpp: neighbouring dimensions are replaced where they are, others come first.
 Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
-  std::vector<const Tensor*> indices;
   Shape found = places.front().second.shape();
   bool neighbours = true;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    indices.push_back(&places[i].second);
     if (!(places[i].second.shape() == found)) found = broadcast_shapes(found, places[i].second.shape());
     neighbours = neighbours && places[i].first == places.front().first + static_cast<int>(i);
   }
@@ -186,6 +199,9 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
     if (neighbours && dim == places.front().first) append_found();
     if (!is_indexed(dim)) append(x.size(dim));
   }
+  const std::vector<Tensor> copies = laid_out_alike(places, found);
+  std::vector<const Tensor*> indices;
+  for (std::size_t i = 0; i < places.size(); ++i) indices.push_back(&places[i].second);
   return index(x, indices, shape, found.elements());
 }
 

@@ -490,7 +490,7 @@ void divide_in_place_row(RecordedCall& call) {
   call.returns(multiply_in_place(call.tensor(0)));
 }
 
-/// Fills, copies and rounds of tensors that nobody differentiates.
+/// Fills, draws, copies and rounds of tensors that nobody differentiates.
 void overwrite_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("a tensor that is differentiated, in place");
@@ -614,6 +614,7 @@ constexpr OperatorRow kRows[] = {
     {"polar", "abs angle", polar_row},
     {"fill_", "input value", overwrite_row},
     {"zero_", "input", overwrite_row},
+    {"bernoulli_", "input p generator", overwrite_row},
 };
 
 }  // namespace
