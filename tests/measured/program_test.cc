@@ -82,10 +82,17 @@ class Programs : public testing::TestWithParam<Case> {
     expect_same(in_any_order ? sorted(recorded) : recorded, in_any_order ? sorted(written) : written);
   }
 
-  /// Where a recomputation stops in GPT-2's block, two variables die the other way round: not understood yet.
+  static bool has_experts() {
+    const std::string& model = GetParam().model;
+    return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss";
+  }
+
+  /// Where a recomputation stops in some layers, variables die in another order: a program does not say which function
+  /// has which variable, and Python's traceback lets go of them function by function.
   static bool stops_otherwise(const RunOptions& options) {
-    return GetParam().model == "gpt2" && options.precision == Precision::kAmpBf16 &&
-           options.checkpointing == Checkpointing::kFull;
+    if (options.checkpointing != Checkpointing::kFull) return false;
+    const std::string& model = GetParam().model;
+    return has_experts() || (model == "gpt2" && options.precision == Precision::kAmpBf16);
   }
 };
 
@@ -119,6 +126,12 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   expect_equal(adapted);
 }
 
+TEST_P(Programs, TakeAMaskWhereSequencesArePadded) {
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare};
+  options.padding = true;
+  expect_equal(options);
+}
+
 TEST_P(Programs, StandOnAQuantisedBase) {
   for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
     expect_equal({.precision = Precision::kBf16,
@@ -133,6 +146,7 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
   for (const DataParallel mode : {DataParallel::kDdp, DataParallel::kZero1, DataParallel::kFsdp1, DataParallel::kFsdp2,
                                   DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
     SCOPED_TRACE(static_cast<int>(mode));
+    if (mode == DataParallel::kDsZero3 && has_experts()) continue;  // their families refuse it
     RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 2};
     options.parallel.data_parallel = mode;
     options.data_parallel_given = true;
@@ -143,7 +157,9 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
 INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                          testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm},
                                          Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
-                                         Case{"roberta", Task::kMaskedLm}),
+                                         Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
+                                         Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
+                                         Case{"deepseek_v3", Task::kCausalLm}),
                          [](const auto& info) { return info.param.model; });
 
 /// Images and speech in a plain loop: ViT of 64 pixels, whose size its program holds, and Whisper.
@@ -171,6 +187,26 @@ TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
         EXPECT_GT(written.size(), 200U);
         expect_same(recorded, written);
       }
+    }
+  }
+}
+
+/// torchvision's models, whose families have no file of their own.
+TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
+  for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
+    for (const Way& way : kWays) {
+      SCOPED_TRACE(model + ", " + way.name);
+      RunOptions options{.precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kBare};
+      options.batch_size = 3;
+      std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
+      const ModelSpec family = registry().model(model);
+      const RunSpec run = resolve(family, options).run;
+      std::vector<std::string> written =
+          events_of(run_symbolically(family, run, registry().device("h100-sxm")).trace);
+      EXPECT_GT(written.size(), 200U);
+      // A recorded loss is part of the module: its input dies before autocast empties its cache, and not after it.
+      const bool in_any_order = way.precision == Precision::kAmpBf16;
+      expect_same(in_any_order ? sorted(recorded) : recorded, in_any_order ? sorted(written) : written);
     }
   }
 }

@@ -41,12 +41,19 @@ struct ScaledWordEmbedding : Embedding {
         product_requires_grad(std::exchange(output_requires_grad, false)) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
-    Tensor rows = Embedding::operator()(input_ids);  // Python evaluates the left side first
-    Tensor scaled = std::move(rows) * to_dtype(embed_scale, weight.dtype());
-    if (product_requires_grad && weight.tape().modes.grad_enabled && !scaled.requires_grad()) {
-      weight.tape().autograd.require_gradient(scaled);
+    return hooked_module(*this, {&weight}, input_ids, [this](const Tensor& hooked_ids) { return scaled(hooked_ids); });
+  }
+
+ private:
+  [[nodiscard]] Tensor scaled(const Tensor& input_ids) const {
+    Tape& tape = weight.tape();
+    const Scoped<ModuleHooks*> inherited(tape.modes.module_hooks, nullptr);  // super().forward: no module of its own
+    Tensor rows = Embedding::operator()(input_ids);                          // Python evaluates the left side first
+    Tensor product = std::move(rows) * to_dtype(embed_scale, weight.dtype());
+    if (product_requires_grad && tape.modes.grad_enabled && !product.requires_grad()) {
+      tape.autograd.require_gradient(product);
     }
-    return scaled;
+    return product;
   }
 };
 

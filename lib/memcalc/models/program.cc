@@ -379,10 +379,10 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       const bool is_norm = type.find("Norm") != std::string_view::npos;
       const bool decays = !is_norm && !name.ends_with("bias");  // Trainer.get_decay_parameter_names
       tensors_[name] = all[i].frozen ? b.frozen_parameter(name, shape) : b.parameter(name, shape, decays);
-      if (type == "Embedding") b.parameters.back().is_embedding = true;
-      if (type.ends_with("Embedding") && name.ends_with(".weight") &&
-          std::exchange(b.first_embedding_requires_grad, false)) {
-        requires_grad_of_ = path;
+      // A program has names of classes alone: one that ends so and holds a matrix is derived from nn.Embedding.
+      if (type.ends_with("Embedding") && shape.rank == 2 && name.ends_with(".weight")) {
+        b.parameters.back().is_embedding = true;
+        if (std::exchange(b.first_embedding_requires_grad, false)) requires_grad_of_ = path;
       }
       if (type == "LSTM" || type == "GRU" || type == "RNN") recurrent[path].push_back(tensors_[name]);
     }
