@@ -33,6 +33,14 @@ Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape
   const auto place = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == later; });
   std::rotate(place, parameters.end() - 1, parameters.end());
+  const auto first = static_cast<std::size_t>(place - parameters.begin());
+  const auto move_up = [first](auto& layer) {  // it has its parameters' places
+    if (layer->first_parameter < first) return;
+    ++layer->first_parameter;
+    ++layer->last_parameter;
+  };
+  for (const auto& layer : linear_layers) move_up(layer);
+  for (const auto& layer : experts) move_up(layer);
   return tensor;
 }
 
