@@ -201,8 +201,7 @@ TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
       std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
       const ModelSpec family = registry().model(model);
       const RunSpec run = resolve(family, options).run;
-      std::vector<std::string> written =
-          events_of(run_symbolically(family, run, registry().device("h100-sxm")).trace);
+      std::vector<std::string> written = events_of(run_symbolically(family, run, registry().device("h100-sxm")).trace);
       EXPECT_GT(written.size(), 200U);
       // A recorded loss is part of the module: its input dies before autocast empties its cache, and not after it.
       const bool in_any_order = way.precision == Precision::kAmpBf16;

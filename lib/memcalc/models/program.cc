@@ -208,7 +208,8 @@ class ProgramModel : public Model {
   std::unordered_map<std::string, Tensor> tensors_;       // parameters, buffers and constants by name
   std::unordered_map<std::string, LeafModule> leaves_;    // by path
   std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
-  std::string requires_grad_of_;  // enable_input_require_grads: an embedding that is no nn.Embedding itself; empty: none
+  std::string
+      requires_grad_of_;  // enable_input_require_grads: an embedding that is no nn.Embedding itself; empty: none
   std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
   Instance main_;
   int instances_ = 0;

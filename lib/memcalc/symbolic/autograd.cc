@@ -96,6 +96,7 @@ NodeId Autograd::new_node() {
   node.hook = -1;
   node.visited = node.recomputed = node.outputs_differ = node.defers = node.sums_anew = false;
   node.computes = 0xff;
+  node.attributes = {};
   return id;
 }
 
