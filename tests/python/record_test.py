@@ -207,6 +207,26 @@ def test_types_under_autocast_are_those_of_its_lists():
         {"d": "compute"}, {"d": "compute"}, {"d": "weights"}]
 
 
+class Joined(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x, wide):
+        a = self.linear(x)
+        joined = torch.cat([x if wide else a, a])
+        return a.to(joined.dtype).sum()
+
+
+def test_a_variant_that_makes_the_calls_of_another_has_types_of_its_own():
+    """As GPT-OSS's attention with and without a cache: in float32 both are alike, under autocast they are not."""
+    content = record(Joined(), {"x": torch.zeros(4, 6, 8)}, symbols={},
+                     variants=[Variant(arguments={"wide": wide}) for wide in (True, False)]).to_dict()
+    types = [[made[2][1]["d"] for made in content["functions"][forward["function"]]["body"]
+              if made[:2] == ["call", "torch.Tensor.to"]] for forward in content["forwards"]]
+    assert types == [["weights"], ["compute"]]
+
+
 @transformers
 def test_a_mask_is_answered_and_said():
     """The mask of the example pads its first sequence, as memcalc's --padding means it."""
