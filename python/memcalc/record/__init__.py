@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ._program import Program, Variant
-
-__all__ = ["Program", "Variant", "ValueNeeded", "record"]
+__all__ = ["record"]  # the others need torch: they are found when they are asked for
 
 
-def record(*args: Any, **kwargs: Any) -> Program:
+def record(*args: Any, **kwargs: Any) -> Any:  # a Program, whose module needs torch
     """See `memcalc.record._program.record`: torch is imported when something is recorded, not before."""
     from ._program import record as run
     return run(*args, **kwargs)
@@ -34,7 +31,7 @@ def __getattr__(name: str) -> Any:
 class _Callable(types.ModuleType):
     """`memcalc.record` is this package and the function at once."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Program:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return record(*args, **kwargs)
 
 
