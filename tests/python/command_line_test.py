@@ -2,6 +2,9 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import memcalc
 
 
 def run(*arguments, **environment):
@@ -20,3 +23,9 @@ def test_its_exit_status_is_that_of_the_executable():
     assert run("--model", "nothing").returncode == 2
     assert run("--model", "gpt2", "--gpu", "rtx-4090", "--bs", "4096", "--require-fit").returncode == 1
     assert run("--model", "gpt2", MEMCALC_SPEC_PATH="/nowhere").returncode == 2
+
+
+def test_the_recorder_knows_which_functions_are_modelled():
+    """record/operators.txt is written by `memcalc programs --operators`."""
+    listed = Path(memcalc.__file__).with_name("record") / "operators.txt"
+    assert run("programs", "--operators").stdout == listed.read_text()
