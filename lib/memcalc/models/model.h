@@ -108,6 +108,7 @@ class Model {
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
   std::vector<std::shared_ptr<PackedExperts>> experts;          // of layers that are mixtures, where weights are packed
   std::vector<Tensor> buffers;                                  // in the order in which they were made
+  std::optional<std::vector<std::string>> layer_paths;          // of a program: its checkpointable layers, as they run
   std::vector<ModelInput> inputs;  // of a program: the whole batch; else the batch is as the task says
   Shape input_features;            // of one sample, where it is neither token ids nor an RGB image
   Shape sample_labels;             // a user's own layers: of one sample; none: one label

@@ -131,6 +131,10 @@ void begin_module(const BoundModule& module, const ModulePlace& place, ModuleHoo
   if (place.held == nullptr || module.input < 0 || module.output < 0) return;
   Tensor& input = values[static_cast<std::size_t>(module.input)];
   if (!input.defined()) return;
+  if (module.module->type == "LSTM" || module.module->type == "GRU" || module.module->type == "RNN") {
+    throw Error(ErrorCode::kUnsupported, "gathering the flattened weights of nn." + module.module->type +
+                                             " module by module is not modelled; accepted: --parallel ddp, ds-zero2");
+  }
   begun.held = place.held;
   begun.input = input;
   std::vector<const Tensor*> parameters;
@@ -184,6 +188,7 @@ class ProgramModel : public Model {
   void make_tied_heads();
   void find_inputs();
   void look_at_calls();
+  void check_fits(const LeafModule& leaf, const Tensor& input) const;
   [[nodiscard]] const BoundFunction& bound(std::int32_t function);
   [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);
   void add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made);
@@ -367,6 +372,7 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string& name = all[i].name;
     const Shape shape = binding_.shape(all[i].shape, name);
+    if (shape.elements() < 1) throw Error(ErrorCode::kInput, program_->name + ": " + name + " has no elements");
     const std::string path = module_of(name);
     const auto found = types.find(path);
     const std::string_view type = found == types.end() ? std::string_view() : found->second;
@@ -461,6 +467,16 @@ bool is_whole(const BoundModule& module, const LeafModule& leaf) {
   return module.input >= 0 && module.output >= 0 && module.main_call == kCalls[leaf.index()];
 }
 
+/// A damaged program may give a module what it cannot take.
+void ProgramModel::check_fits(const LeafModule& leaf, const Tensor& input) const {
+  const auto* linear = std::get_if<Linear>(&leaf);
+  const auto* conv = std::get_if<Conv1D>(&leaf);
+  if (linear == nullptr && conv == nullptr) return;
+  const std::int64_t wanted = linear != nullptr ? linear->weight.size(1) : conv->weight.size(0);
+  if (input.rank() > 0 && input.size(-1) == wanted) return;
+  throw Error(ErrorCode::kInput, program_->name + ": a linear layer is given another width than its own");
+}
+
 ModulePlace ProgramModel::module_place(const BoundModule& module, const std::string& path) const {
   ModulePlace place;
   std::string whole = full_name(path, module.module->path);
@@ -483,6 +499,7 @@ void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const s
       std::vector<Instance>& layers = made.layers.emplace_back();
       for (std::int64_t i = 0; i < call->layers->count; ++i) {
         const std::string layer = path_of_layer(call->layers->path, call->layers->first + i);
+        layer_paths->push_back(full_name(path, layer));
         layers.push_back(instance(call->layers->function, full_name(path, layer)));
       }
     } else if (const auto* module = std::get_if<BoundModule>(&each)) {
@@ -547,6 +564,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   if (run.trains() && forward_->loss.empty() && forward_->outputs.empty()) {
     throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns nothing to start backward from");
   }
+  layer_paths.emplace();
   main_ = instance(forward_->function, "");
   find_inputs();
   accepts_loss_kwargs = takes_number_of_items(*program_);
@@ -587,11 +605,16 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
   const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
   std::optional<OnMetaDevice> elsewhere;
   if (on_host) elsewhere.emplace(tape_.memory);
-  if (call.row == nullptr) {
-    opaque_row(recorded);
-  } else {
-    if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
-    call.row->run(recorded);
+  try {
+    if (call.row == nullptr) {
+      opaque_row(recorded);
+    } else {
+      if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
+      call.row->run(recorded);
+    }
+  } catch (const Error& error) {  // operands that do not go together: the program is to blame
+    if (error.code() != ErrorCode::kInternal) throw;
+    throw Error(ErrorCode::kInput, fmt::format("{} calls {}: {}", program_->name, name, error.what()));
   }
   const std::vector<std::int32_t>& results = *call.results;
   if (recorded.results.size() < results.size()) recorded.refuse("other results");
@@ -683,6 +706,7 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
     } else if (const auto* module = std::get_if<BoundModule>(&each)) {
       const ModulePlace& place = instance.modules[module->number];
       if (place.leaf != nullptr && value(module->input).defined()) {
+        check_fits(*place.leaf, value(module->input));
         value(module->output) = std::visit([&](const auto& leaf) { return leaf(value(module->input)); }, *place.leaf);
         for (const std::int32_t dead : module->also_dead) value(dead).reset();
         i = module->end;

@@ -262,7 +262,9 @@ Shape Binding::shape(const std::vector<ProgramArgument>& sizes_of, std::string_v
     if (shape.rank == kMaxDims) {
       throw Error(ErrorCode::kUnsupported, fmt::format("{}: more than {} dimensions are not modelled", name, kMaxDims));
     }
-    shape.dims[static_cast<std::size_t>(shape.rank++)] = size(each);
+    const std::int64_t found = size(each);
+    if (found < 0) throw Error(ErrorCode::kInput, fmt::format("{}: a size of {}", name, found));
+    shape.dims[static_cast<std::size_t>(shape.rank++)] = found;
   }
   return shape;
 }

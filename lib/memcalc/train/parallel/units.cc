@@ -44,6 +44,16 @@ void append_children_first(std::span<Parameter* const> unit, std::size_t prefix,
   ordered.insert(ordered.end(), own.begin(), own.end());
 }
 
+/// Whether the lists' members are the layers of a program, one by one.
+bool are_units(const Units& units, const std::vector<std::string>& paths) {
+  if (units.layers.size() != paths.size()) return false;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string& first = units.layers[i].front()->name;
+    if (first.find(paths[i] + ".") == std::string::npos) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void order_children_first(std::vector<Parameter*>& unit) {
@@ -66,6 +76,7 @@ Units units_of(Model& model) {
     current = member;
     units.layers.back().push_back(&parameter);
   }
+  if (model.layer_paths && !are_units(units, *model.layer_paths)) units.layers.clear();
   return units;
 }
 
