@@ -141,9 +141,11 @@ void keep_products_in_float32(KernelList& kernels) {
 
 }  // namespace
 
-SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+namespace {
+
+SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   if (!keeps_packed(run.fine_tuning.quantization, device)) {
-    return run_symbolically(spec, dequantized(run), device, rank);
+    return executed(spec, dequantized(run), device, rank);
   }
   if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device);
@@ -231,6 +233,17 @@ SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const De
         "half of the sequences are padded and shuffled, so some batches have no padding (the first steps here)");
   }
   return result;
+}
+
+}  // namespace
+
+SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+  try {
+    return executed(spec, run, device, rank);
+  } catch (const Error& error) {
+    if (!is_program(spec) || error.code() != ErrorCode::kInternal) throw;
+    throw Error(ErrorCode::kInput, spec.name + ": the program's calls do not go together: " + error.what());
+  }
 }
 
 }  // namespace memcalc
