@@ -46,18 +46,22 @@ ExitStatus run_programs(const ProgramsArguments& arguments) {
     return kAnswered;
   }
   const SpecRegistry registry(find_specs(arguments.specs));
-  std::vector<std::string> names = arguments.models;
-  std::map<std::string, std::string> types;
-  for (const ModelListing& each : registry.models()) {
-    if (!each.is_program) continue;
-    types[each.name] = each.model_type;
-    if (arguments.models.empty()) names.push_back(each.name);
+  std::vector<std::string> names, sources;
+  if (arguments.models.empty()) {
+    for (const ModelListing& each : registry.models()) {
+      if (!each.is_program) continue;
+      names.push_back(each.name);
+      sources.push_back(each.source);
+    }
+  } else {
+    names = arguments.models;
+    for (const std::string& name : names) sources.push_back(registry.model(name).source);
   }
   if (arguments.opaque) {
     output.write(render_opaque(registry, names));
     return kAnswered;
   }
-  for (const std::string& name : names) text += name + "  " + registry.model(name).source + "\n";
+  for (std::size_t i = 0; i < names.size(); ++i) text += names[i] + "  " + sources[i] + "\n";
   output.write(text);
   return kAnswered;
 }

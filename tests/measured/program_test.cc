@@ -219,7 +219,7 @@ TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   EXPECT_EQ(sizes.evaluate("2*batch*(batch+1)//5 - max(batch, 4)"), 0);
   EXPECT_THROW((void)sizes.evaluate("batch*sequence"), Error);
   EXPECT_THROW((void)sizes.evaluate("1//(batch-3)"), Error);
-  const auto read = [](const std::string& text) { return read_program(text, "a file"); };
+  const auto read = [](const std::string& text) { return read_program(JsonDocument::parse(text, "a file").root()); };
   EXPECT_THROW((void)read("{}"), Error);
   EXPECT_THROW((void)read(R"({"format": "memcalc.program", "version": 2})"), Error);
   const std::string start = R"({"format": "memcalc.program", "version": 1, "name": "x", "inputs": [],

@@ -8,25 +8,14 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 
 namespace memcalc {
-namespace {
-
-void add_opaque(const ProgramInstructions& body, std::set<std::string>& names) {
-  for (const ProgramInstruction& each : body.items) {
-    if (const auto* call = std::get_if<ProgramCall>(&each);
-        call != nullptr && find_operator(call->function) == nullptr) {
-      names.insert(call->function);
-    } else if (const auto* loop = std::get_if<ProgramLoop>(&each)) {
-      add_opaque(*loop->body, names);
-    }
-  }
-}
-
-}  // namespace
-
 std::vector<std::string> opaque_operators(const ModelSpec& model) {
   std::set<std::string> names;
+  const auto look_at = [&](const ProgramInstruction& each) {
+    const auto* call = std::get_if<ProgramCall>(&each);
+    if (call != nullptr && find_operator(call->function) == nullptr) names.insert(call->function);
+  };
   if (const auto* spec = std::get_if<ProgramSpec>(&model.architecture)) {
-    for (const ProgramFunction& function : spec->program->functions) add_opaque(function.body, names);
+    for (const ProgramFunction& function : spec->program->functions) for_each_instruction(function.body, look_at);
   }
   return {names.begin(), names.end()};
 }

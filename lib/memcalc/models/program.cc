@@ -38,7 +38,7 @@ struct BoundFunction {
 
 /// A module that holds parameters itself, for the hooks around it.
 struct HeldParameters {
-  std::vector<Tensor> tensors;
+  std::vector<const Tensor*> tensors;
 };
 
 struct ModulePlace {
@@ -125,21 +125,22 @@ struct OpenModule {
   Tensor input;  // as its caller has it
 };
 
+/// nn.LSTM and its like, whose weights lie in one storage (RNNBase.flatten_parameters).
+bool is_recurrent(std::string_view type) { return type == "LSTM" || type == "GRU" || type == "RNN"; }
+
 void begin_module(const BoundModule& module, const ModulePlace& place, ModuleHooks& hooks, std::vector<Tensor>& values,
                   std::vector<OpenModule>& open) {
   OpenModule& begun = open.emplace_back(OpenModule{&module, nullptr, {}});
   if (place.held == nullptr || module.input < 0 || module.output < 0) return;
   Tensor& input = values[static_cast<std::size_t>(module.input)];
   if (!input.defined()) return;
-  if (module.module->type == "LSTM" || module.module->type == "GRU" || module.module->type == "RNN") {
+  if (is_recurrent(module.module->type)) {
     throw Error(ErrorCode::kUnsupported, "gathering the flattened weights of nn." + module.module->type +
                                              " module by module is not modelled; accepted: --parallel ddp, ds-zero2");
   }
   begun.held = place.held;
   begun.input = input;
-  std::vector<const Tensor*> parameters;
-  for (const Tensor& each : place.held->tensors) parameters.push_back(&each);
-  input = hooks.before_module(place.held, parameters, begun.input);
+  input = hooks.before_module(place.held, place.held->tensors, begun.input);
 }
 
 void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
@@ -213,8 +214,8 @@ class ProgramModel : public Model {
   std::unordered_map<std::string, Tensor> tensors_;       // parameters, buffers and constants by name
   std::unordered_map<std::string, LeafModule> leaves_;    // by path
   std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
-  std::string
-      requires_grad_of_;  // enable_input_require_grads: an embedding that is no nn.Embedding itself; empty: none
+  /// enable_input_require_grads: the path of an embedding that is no nn.Embedding itself; empty: none.
+  std::string requires_grad_of_;
   std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
   Instance main_;
   int instances_ = 0;
@@ -391,7 +392,7 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
         b.parameters.back().is_embedding = true;
         if (std::exchange(b.first_embedding_requires_grad, false)) requires_grad_of_ = path;
       }
-      if (type == "LSTM" || type == "GRU" || type == "RNN") recurrent[path].push_back(tensors_[name]);
+      if (is_recurrent(type)) recurrent[path].push_back(tensors_[name]);
     }
     b.dtype = dtype;
   }
@@ -422,11 +423,11 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
 
 void ProgramModel::find_held_parameters() {
   for (const ProgramTensor& each : program_->parameters) {
-    held_[module_of(each.name)].tensors.push_back(tensors_.at(each.name));
+    held_[module_of(each.name)].tensors.push_back(&tensors_.at(each.name));
   }
   for (const auto& [name, target] : program_->tied) {
     const auto found = tensors_.find(name);
-    if (found != tensors_.end()) held_[module_of(name)].tensors.push_back(found->second);
+    if (found != tensors_.end()) held_[module_of(name)].tensors.push_back(&found->second);
   }
 }
 
@@ -498,9 +499,9 @@ void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const s
     if (const auto* call = std::get_if<BoundLayers>(&each)) {
       std::vector<Instance>& layers = made.layers.emplace_back();
       for (std::int64_t i = 0; i < call->layers->count; ++i) {
-        const std::string layer = path_of_layer(call->layers->path, call->layers->first + i);
-        layer_paths->push_back(full_name(path, layer));
-        layers.push_back(instance(call->layers->function, full_name(path, layer)));
+        const std::string layer = full_name(path, path_of_layer(call->layers->path, call->layers->first + i));
+        layer_paths->push_back(layer);
+        layers.push_back(instance(call->layers->function, layer));
       }
     } else if (const auto* module = std::get_if<BoundModule>(&each)) {
       made.modules.push_back(module_place(*module, path));
@@ -527,11 +528,8 @@ Instance ProgramModel::instance(std::int32_t function, const std::string& path) 
 
 /// Which tensors of a batch the forward pass gets.
 void ProgramModel::find_inputs() {
-  const auto is_passed = [&](const std::string& name) {
-    return std::find(forward_->inputs.begin(), forward_->inputs.end(), name) != forward_->inputs.end();
-  };
   for (const ProgramTensor& input : program_->inputs) {
-    if (!is_passed(input.name) || input.name == kNumberOfItems) continue;
+    if (!has(*forward_, input.name) || input.name == kNumberOfItems) continue;
     const auto known = std::find_if(std::begin(kKnownInputs), std::end(kKnownInputs),
                                     [&](const KnownInput& each) { return each.name == input.name; });
     const bool is_known = known != std::end(kKnownInputs);

@@ -18,7 +18,7 @@
 
 namespace memcalc {
 
-struct JsonNode;  // a parsed value; known to json_reader.cc only
+struct JsonNode;  // a parsed value (json_node.h): known to json_reader.cc and to the reader of programs
 
 /// Values a number may have, both ends included.
 struct IntRange {
@@ -82,6 +82,7 @@ class JsonObject {
   [[nodiscard]] Error error_found(std::string_view key, const std::string& accepted) const;
 
   [[nodiscard]] const std::string& file() const { return *file_; }
+  [[nodiscard]] const JsonNode& node() const { return *node_; }
   /// "FILE: /pointer", for messages about this object after the document is gone.
   [[nodiscard]] std::string where() const;
 

@@ -117,6 +117,15 @@ struct ProgramInstructions {
   std::vector<ProgramInstruction> items;
 };
 
+/// Calls `visit` for each instruction, those of loops, too.
+template <typename Visit>
+void for_each_instruction(const ProgramInstructions& body, const Visit& visit) {
+  for (const ProgramInstruction& each : body.items) {
+    visit(each);
+    if (const auto* loop = std::get_if<ProgramLoop>(&each)) for_each_instruction(*loop->body, visit);
+  }
+}
+
 struct ProgramFunction {
   std::int32_t inputs = 0;  // values 0 … inputs - 1, by position; those of `keywords` follow
   std::vector<std::string> keywords;
@@ -194,7 +203,7 @@ class SymbolValues {
 /// The text of a file, *.json or *.json.gz. Throws Error(kInput) where it cannot be read.
 [[nodiscard]] std::string read_program_text(const std::string& path);
 
-/// Throws Error(kInput) with the place of what is wrong. `text`: JSON.
-[[nodiscard]] Program read_program(std::string_view text, const std::string& file);
+/// Throws Error(kInput) with the place of what is wrong.
+[[nodiscard]] Program read_program(const JsonObject& json);
 
 }  // namespace memcalc

@@ -435,15 +435,6 @@ std::string source_of(const Place& place) {
   return text;
 }
 
-/// Those of loops, too.
-template <typename Visit>
-void for_each_instruction(const ProgramInstructions& body, const Visit& visit) {
-  for (const ProgramInstruction& each : body.items) {
-    visit(each);
-    if (const auto* loop = std::get_if<ProgramLoop>(&each)) for_each_instruction(*loop->body, visit);
-  }
-}
-
 /// A function may call later ones only through layers that exist, never itself: execution ends.
 void check_calls(const Program& program, const Place& place) {
   const auto count = static_cast<std::int32_t>(program.functions.size());
@@ -645,9 +636,8 @@ bool is_program_file(const JsonObject& json) {
   return json.has("format") && json.optional_string("format") == std::string(kFormat);
 }
 
-Program read_program(std::string_view text, const std::string& file) {
-  const JsonNode node = parse_json_text(text, file);
-  const Place root(node, "", file);
+Program read_program(const JsonObject& json) {
+  const Place root(json.node(), "", json.file());
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
   if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
     throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));

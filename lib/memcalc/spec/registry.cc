@@ -212,7 +212,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
 ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
   if (is_custom_file(document.root())) return read_custom_file(document.root());
-  if (is_program_file(document.root())) return read_program_model(document.root().file());
+  if (is_program_file(document.root())) return program_model(document.root());
   ModelSpec model = model_from_hf_config(document.root(), name);
   model.source = document.root().file();
   return model;
@@ -484,7 +484,7 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
 
 ModelSpec model_from_json(const std::string& text, const std::string& name) {
   const JsonDocument document = JsonDocument::parse(text, name);
-  return is_program_file(document.root()) ? program_model(text, name) : model_without_weights(document, name);
+  return is_program_file(document.root()) ? program_model(document.root()) : model_without_weights(document, name);
 }
 
 }  // namespace memcalc

@@ -136,8 +136,8 @@ std::span<const std::string_view> device_file_keys() { return kDeviceKeys; }
 
 bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
 
-ModelSpec program_model(std::string_view text, const std::string& file) {
-  auto program = std::make_shared<const Program>(read_program(text, file));
+ModelSpec program_model(const JsonObject& json) {
+  auto program = std::make_shared<const Program>(read_program(json));
   ModelSpec model;
   model.name = program->name;
   model.model_type = kProgramType;
@@ -149,7 +149,9 @@ ModelSpec program_model(std::string_view text, const std::string& file) {
   return model;
 }
 
-ModelSpec read_program_model(const std::string& path) { return program_model(read_program_text(path), path); }
+ModelSpec read_program_model(const std::string& path) {
+  return program_model(JsonDocument::parse(read_program_text(path), path).root());
+}
 
 namespace {
 

@@ -39,8 +39,8 @@ struct DeviceFile {
 enum class Programs : std::uint8_t { kRead, kLeave };
 
 [[nodiscard]] ModelFile read_model_file(const JsonObject& json, Programs programs = Programs::kRead);
-/// A recorded program (docs/programs.md) as a model. `text`: JSON of `file`.
-[[nodiscard]] ModelSpec program_model(std::string_view text, const std::string& file);
+/// A recorded program (docs/programs.md) as a model.
+[[nodiscard]] ModelSpec program_model(const JsonObject& json);
 /// The same of a file, *.json or *.json.gz.
 [[nodiscard]] ModelSpec read_program_model(const std::string& path);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);

@@ -1,9 +1,11 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "memcalc/symbolic/tape.h"
 
@@ -19,20 +21,18 @@ void for_each_row(const Visit& visit) {
   }
 }
 
-/// An Operator by the name of a torch function, for as long as the process lives: kernels and events point to it.
+/// An Operator by the name of a torch function, for as long as the process lives: kernels and events point to it, also
+/// once the thread that ran the step is gone.
 const Operator& opaque_operator(std::string_view name) {
-  struct Named {
-    explicit Named(std::string_view text) : name(text) {}
-    std::string name;
-    Operator op{name.c_str()};
-  };
-  thread_local std::unordered_map<std::string_view, std::unique_ptr<Named>> names;
-  for (const auto& [known, named] : names) {
-    if (known == name) return named->op;
+  static std::mutex mutex;
+  static std::map<std::string, Operator, std::less<>> operators;  // whose nodes stay where they are
+  const std::lock_guard lock(mutex);
+  auto found = operators.find(name);
+  if (found == operators.end()) {
+    found = operators.emplace(name, Operator{}).first;
+    found->second.name = found->first.c_str();
   }
-  auto made = std::make_unique<Named>(name);
-  const std::string_view key = made->name;
-  return names.emplace(key, std::move(made)).first->second->op;
+  return found->second;
 }
 
 constexpr Operator kOpaqueBackward{"OpaqueBackward"};
