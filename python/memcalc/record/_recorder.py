@@ -35,6 +35,7 @@ _FILLED = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
 _PICKS = frozenset("topk argmax argmin sort argsort multinomial".split())
 _WITHOUT_GRADIENT = frozenset("""detach detach_ data zeros_like ones_like empty_like full_like rand_like randn_like
     randint_like new_zeros new_ones new_empty new_full new_tensor bernoulli floor ceil round sign one_hot""".split())
+_OF_NUMBERS = frozenset("torch.div torch.true_divide torch.floor_divide torch.remainder torch.add torch.sub torch.mul".split())
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
@@ -256,6 +257,9 @@ class Recorder(TorchFunctionMode):
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
             real = self._compute(function, name, args, kwargs, must=True)
             return torch.empty(real.shape, dtype=real.dtype, device=device), False
+        if last == "new_tensor" and not isinstance(args[1], torch.Tensor):
+            with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
+            return args[0].new_empty(shape, **{key: value for key, value in kwargs.items() if key != "requires_grad"}), False
         masks = [t for t in tensors_in((args, kwargs)) if t.dtype in (torch.bool, torch.uint8)]
         if masks and name.rsplit(".", 1)[-1] in ("__getitem__", "__setitem__", "index_put", "index_put_", "index"):
             return function(*self._mask_indices(name, args), **kwargs), True
@@ -320,6 +324,13 @@ class Recorder(TorchFunctionMode):
         return (output, *(state.new_empty(state.shape, dtype=kept) for state in states))
 
     def _call(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
+        given = tensors_in((args, kwargs))
+        if name in _OF_NUMBERS and not given or given and all(hasattr(t, "computed_size") for t in given):
+            with unset_fake_temporarily(): made = function(*args, **kwargs)  # a size that torch computes on the host
+            for tensor in tensors_in(made): tensor.computed_size = True
+            return made
+        with unset_fake_temporarily():
+            args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
         result, by_value = self._run(function, name, args, kwargs)
         outputs = tensors_in(result)
         inputs = tensors_in((args, kwargs))
