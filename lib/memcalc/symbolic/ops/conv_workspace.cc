@@ -1,10 +1,11 @@
 #include "memcalc/symbolic/ops/conv_workspace.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <span>
 #include <tuple>
+
+#include "memcalc/symbolic/ops/conv_engine.h"
 
 namespace memcalc {
 
@@ -32,12 +33,6 @@ constexpr std::int64_t kPaddedCopiesAndWeight = -6;   // 16 bits: channels in mu
 enum Layout { kRowMajor, kChannelsLast, kSequence };
 enum Mode { kFp32, kTf32, kFp16, kBf16 };
 
-int mode_of(DType dtype, bool allow_tf32) {
-  if (dtype == DType::kFloat16) return kFp16;
-  if (dtype == DType::kBFloat16) return kBf16;
-  return allow_tf32 ? kTf32 : kFp32;
-}
-
 Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype) {
   const std::int64_t element = size_of(dtype);
   const Bytes input = checked_multiply(s.batch * s.in_channels, s.depth * s.height * s.width * element);
@@ -45,10 +40,7 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
   const Bytes weight =
       s.out_channels * (s.in_channels / s.groups) * s.kernel_depth * s.kernel_height * s.kernel_width * element;
   switch (formula) {
-    case kWinograd: {
-      const std::int64_t tiles = s.batch * ceil_div(s.out_height, 4) * ceil_div(s.out_width, 4);
-      return checked_multiply(36 * 4, s.out_channels * s.in_channels + tiles * (s.in_channels + s.out_channels));
-    }
+    case kWinograd: return winograd_workspace(s);
     case kCopies: return checked_add(input, output) + 16;
     case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
     case kInputAndWeight: return checked_add(input, weight) + 16;
@@ -124,19 +116,16 @@ Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const
   return checked_multiply(value(nearest), batch) / kBatches[nearest];
 }
 
-/// Shapes that were never measured: the engines that most measured ones get.
-std::int64_t usual_formula(const ConvolutionShape& s, ConvolutionPass pass, int mode) {
+/// Volumes, of which few were measured: the most common engine's formula.
+Bytes volume_workspace(const ConvolutionShape& s, ConvolutionPass pass, DType dtype, int mode) {
   if (s.groups > 1) return 0;
   const bool pointwise = s.kernel_depth == 1 && s.kernel_height == 1 && s.kernel_width == 1;
-  if (mode == kFp32) {
-    if (pass != ConvolutionPass::kWeightGradient) return 0;
-    if (pointwise) return s.out_height <= 14 ? kCopies : 0;
-    const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
-    return winograd ? kWinograd : kCopiesAndWeight;
-  }
-  // A row-major image is a matrix already where the kernel has one pixel; volumes are copied in backward nevertheless.
-  if (s.spatial_rank > 2) return pointwise && pass == ConvolutionPass::kForward ? 0 : kPaddedCopiesAndWeight;
-  return pointwise ? 0 : kCopiesAndWeight;
+  const bool forward = pass == ConvolutionPass::kForward;
+  if (mode != kFp32) return pointwise && forward ? 0 : formula_bytes(kPaddedCopiesAndWeight, s, dtype);
+  if (pass != ConvolutionPass::kWeightGradient) return 0;
+  if (pointwise) return s.out_height <= 14 ? formula_bytes(kCopies, s, dtype) : 0;
+  const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
+  return formula_bytes(winograd ? kWinograd : kCopiesAndWeight, s, dtype);
 }
 
 /// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
@@ -163,7 +152,7 @@ bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype) {
 }
 
 bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32) {
-  for (const Row& row : rows_like(shape, mode_of(dtype, allow_tf32))) {
+  for (const Row& row : rows_like(shape, convolution_mode(dtype, allow_tf32))) {
     if (row.height == shape.height && shape.height == shape.width) return true;
   }
   return false;
@@ -171,7 +160,7 @@ bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool al
 
 Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                      bool allow_tf32) {
-  const int mode = mode_of(dtype, allow_tf32);
+  const int mode = convolution_mode(dtype, allow_tf32);
   for (const Row& row : rows_like(shape, mode, kSequence)) {
     if (row.height == shape.width && !shape.dilated)
       return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
@@ -191,18 +180,14 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
 
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
   if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
-  const int mode = mode_of(dtype, allow_tf32);
+  const int mode = convolution_mode(dtype, allow_tf32);
+  if (shape.spatial_rank > 2) return volume_workspace(shape, pass, dtype, mode);
   const std::span<const Row> rows = rows_like(shape, mode);
-  if (rows.empty()) return formula_bytes(usual_formula(shape, pass, mode), shape, dtype);
-  const Row& row = *std::min_element(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    return std::abs(a.height - shape.height) < std::abs(b.height - shape.height);
-  });
-  const std::span<const std::int64_t> sequence = kSequences[sequence_of(row, pass)];
-  if (row.height == shape.height && shape.height == shape.width) return at_batch(sequence, shape.batch, shape, dtype);
-  // Another image size: as many pixels in all, in images of the measured size.
-  const std::int64_t measured_pixels = static_cast<std::int64_t>(row.height) * row.height;
-  const std::int64_t pixels = checked_multiply(shape.batch, shape.height * shape.width);
-  return at_batch(sequence, std::max<std::int64_t>(1, pixels / measured_pixels), shape, dtype);
+  for (const Row& row : rows) {
+    if (row.height == shape.height && shape.height == shape.width)
+      return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
+  }
+  return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
 }
 
 }  // namespace memcalc

@@ -30,7 +30,8 @@ struct ConvolutionShape {
 
 /// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is
 /// cuDNN's secret: for the convolutions of torchvision's classifiers at 224 pixels it was measured for 13 batch sizes,
-/// and what lies between follows the neighbours; any other shape gets the most common engine's formula, volumes too.
+/// and what lies between follows the neighbours; any other image gets its likely engine (conv_engine.h), a volume the
+/// most common one.
 [[nodiscard]] Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                           bool allow_tf32);
 

@@ -1,0 +1,120 @@
+#include "memcalc/symbolic/ops/conv_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <iterator>
+
+namespace memcalc {
+
+namespace {
+
+struct Tree {
+  int mode, layout, pass, first_node;
+};
+
+/// A branch on a feature, or a leaf: no feature, and the engine as the third number.
+struct Node {
+  int feature;
+  std::int64_t limit;
+  int above_or_engine;
+};
+
+#include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/cudnn
+
+enum Number { kInput = 1, kOutput = 2, kWeight = 4, kWinograd = 8, kFft = 16, kWholeFft = 24, kPartial = 32 };
+
+/// In the order of tests/measured/harness/convolution_engines.py, Convolution.features.
+std::array<std::int64_t, 19> features_of(const ConvolutionShape& s) {
+  const std::int64_t pixels = checked_multiply(s.batch, s.height * s.width);
+  const std::int64_t out_pixels = checked_multiply(s.batch, s.out_height * s.out_width);
+  const std::int64_t window = s.kernel_height * s.kernel_width;
+  const std::int64_t weights = checked_multiply(checked_multiply(s.in_channels, s.out_channels), window) / s.groups;
+  return {s.batch,
+          s.in_channels,
+          s.out_channels,
+          s.height,
+          s.width,
+          window,
+          s.stride,
+          s.dilated,
+          pixels,
+          out_pixels,
+          checked_multiply(out_pixels, weights),
+          checked_multiply(pixels, s.in_channels),
+          checked_multiply(out_pixels, s.out_channels),
+          weights,
+          s.groups,
+          s.groups == s.in_channels,
+          s.in_channels % 8 != 0,
+          s.out_channels % 8 != 0,
+          s.batch * ceil_div(s.height, 30) * ceil_div(s.width, 30)};  // tiles of a Fourier transform
+}
+
+constexpr Bytes kFloat32 = 4;
+
+}  // namespace
+
+int convolution_mode(DType dtype, bool allow_tf32) {
+  enum { kFp32, kTf32, kFp16, kBf16 };
+  if (dtype == DType::kFloat16) return kFp16;
+  if (dtype == DType::kBFloat16) return kBf16;
+  return allow_tf32 ? kTf32 : kFp32;
+}
+
+Bytes winograd_workspace(const ConvolutionShape& s) {
+  const std::int64_t tiles = checked_multiply(s.batch, ceil_div(s.out_height, 4) * ceil_div(s.out_width, 4));
+  const std::int64_t weights = checked_multiply(s.in_channels, s.out_channels);
+  return checked_multiply(6 * 6 * kFloat32, weights + checked_multiply(tiles, s.in_channels + s.out_channels));
+}
+
+Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool allow_tf32) const {
+  if (number_ == 0) return 0;
+  if (number_ == kWinograd) return winograd_workspace(s);
+  const std::int64_t filters = checked_multiply(s.in_channels, s.out_channels);
+  const std::int64_t images = s.batch * (s.in_channels + s.out_channels);
+  constexpr Bytes kComplex = 2 * kFloat32;
+  if (number_ == kFft) {  // tiles of 32 x 32, two of an image at a time; half of the spectrum
+    const std::int64_t side = 32, tiles = std::max(s.height, s.width) + s.kernel_height - 1 <= side ? 1 : 2;
+    return checked_multiply(side * (side / 2 + 1) * kComplex, filters + images * tiles);
+  }
+  if (number_ == kWholeFft) {  // the padded image at once, filters twice; of images half to all, by the batch
+    const std::int64_t padded = std::max(s.height, s.width) + 2 * s.padding;
+    const auto side = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(padded)));
+    return checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + images / 2);
+  }
+  const std::int64_t element = size_of(dtype);
+  const bool fp32 = dtype == DType::kFloat32 && !allow_tf32;
+  const std::int64_t multiple = s.groups > 1 || fp32 ? 1 : 16 / element;
+  const std::int64_t in = ceil_div(s.in_channels, multiple) * multiple;
+  const std::int64_t out = ceil_div(s.out_channels, multiple) * multiple;
+  const Bytes input = checked_multiply(s.batch * in, s.height * s.width);
+  const Bytes output = checked_multiply(s.batch * out, s.out_height * s.out_width);
+  const Bytes weight = checked_multiply(out * (in / s.groups), s.kernel_height * s.kernel_width);
+  Bytes copied = 0;
+  if ((number_ & kInput) != 0) copied = checked_add(copied, input);
+  if ((number_ & kOutput) != 0) copied = checked_add(copied, output);
+  if ((number_ & kWeight) != 0) copied = checked_add(copied, weight);
+  constexpr Bytes kCounter = 16;
+  const Bytes partial_sums = checked_multiply(number_ / kPartial * kFloat32, weight);
+  return checked_add(checked_multiply(copied, element), partial_sums) + kCounter;
+}
+
+ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
+  const int mode = convolution_mode(dtype, allow_tf32), layout = shape.channels_last ? 1 : 0,
+            which = static_cast<int>(pass);
+  const auto* tree = std::find_if(std::begin(kTrees), std::end(kTrees), [&](const Tree& t) {
+    return t.mode == mode && t.layout == layout && t.pass == which;
+  });
+  if (tree == std::end(kTrees)) return ConvolutionEngine(0);
+  const std::array features = features_of(shape);
+  std::size_t node = static_cast<std::size_t>(tree->first_node);
+  while (kNodes[node].feature >= 0) {
+    const Node& branch = kNodes[node];
+    const bool above = features[static_cast<std::size_t>(branch.feature)] > branch.limit;
+    node = above ? static_cast<std::size_t>(branch.above_or_engine) : node + 1;
+  }
+  return ConvolutionEngine(kNodes[node].above_or_engine);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,34 @@
+// cuDNN's engine for a convolution that nobody measured, and what each engine requests beside the result.
+#pragma once
+
+#include "memcalc/symbolic/ops/conv_workspace.h"
+
+namespace memcalc {
+
+/// What an engine requests, as a number of specs/cudnn/convolution_engines.txt: which copies it makes in its own
+/// layout, and for a split sum how many partial results it keeps in float32.
+class ConvolutionEngine {
+ public:
+  explicit constexpr ConvolutionEngine(int number) : number_{number} {}
+
+  /// Bytes. Row-major tensors of 16 bits and of TF32 are copied with channels in multiples of 16 bytes, which tensor
+  /// cores read.
+  [[nodiscard]] Bytes workspace(const ConvolutionShape& shape, DType dtype, bool allow_tf32) const;
+
+ private:
+  int number_;
+};
+
+/// How a convolution computes, as the tables of specs/cudnn number it.
+[[nodiscard]] int convolution_mode(DType dtype, bool allow_tf32);
+
+/// Winograd's transformed weights, input and output: tiles of 6 x 6 in float32, of which 4 x 4 are results.
+[[nodiscard]] Bytes winograd_workspace(const ConvolutionShape& shape);
+
+/// Of images: the engine that decision trees name, which were made of 52,000 convolutions on Hopper (cuDNN 9.19). Of
+/// shapes left out they give the exact bytes in 95 % (gradients of inputs in float32), 81 % (forward, 16 bits) or 23 %
+/// (gradients of weights in TF32, where sums are split in parts that no tree sees).
+[[nodiscard]] ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
+                                              bool allow_tf32);
+
+}  // namespace memcalc
