@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -80,6 +82,30 @@ TEST(Fsdp2OfTheTrainer, GathersTheEmbeddingTwiceAndTheHeadOnce) {
     gathered += block.category == Category::kGatheredWeights && block.requested == kVocabularyByWidth ? 1 : 0;
   }
   EXPECT_EQ(gathered, 3 * (2 + 1)) << "in three steps";
+}
+
+// fsdp2_prepare_model's input_weight and output_weight (accelerate 1.15): embedding and head stay whole until it
+// returns, also while the head's shard, on its way to the host, is made on the card.
+TEST(Fsdp2OfTheTrainer, HoldsEmbeddingAndHeadUntilAllIsSharded) {
+  RunSpec run = in_trainer(2, Precision::kFp32);
+  run.parallel.offload_parameters = run.parallel.offload_states = OffloadTo::kHost;
+  const SymbolicRun result = run_symbolically(small_llama(), run, device());
+  constexpr Bytes kMatrix = 101 * 48 * 4, kShard = 51 * 48 * 4;  // embedding or head
+  std::unordered_set<BlockId> whole;                             // of these, those on the card
+  std::vector<std::size_t> whole_beside_shard;
+  for (const Event& event : result.trace.events) {
+    if (!event.moves_block() || event.step >= 0) continue;
+    const Bytes bytes = result.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+    if (event.kind != EventKind::kAllocate) {
+      whole.erase(event.block);
+    } else if (event.op->name == std::string_view("fsdp::_move_states_to_device") && bytes == kMatrix) {
+      whole.insert(event.block);
+    } else if (event.op->name == std::string_view("aten::new_zeros") && bytes == kShard) {
+      whole_beside_shard.push_back(whole.size());
+    }
+  }
+  EXPECT_THAT(whole_beside_shard, ElementsAre(1, 2));
+  EXPECT_TRUE(whole.empty());
 }
 
 TEST(Fsdp2OfTheTrainer, TurnsWhatTrainsIntoFloat32) {

@@ -122,9 +122,9 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   ShardedParameter param;
   param.unsharded = whole;
   param.trains = whole.requires_grad();
+  if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
   {
     const OnMetaDevice on_meta(tape.memory, offloads());  // the shard moves to pinned host memory at once
-    if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
     param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
   }
   param.shard_elements = param.sharded.elements();

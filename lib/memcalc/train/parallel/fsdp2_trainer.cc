@@ -110,9 +110,14 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
     move_to_card(units.layers[i]);
     shard(groups_[i], units.layers[i], true);
   }
+  std::vector<Tensor> whole;  // input_weight and output_weight, variables that last until the function returns
   const auto make_unit = [&](Group& group, std::vector<Parameter*>& parameters) {
     for (const Parameter* each : parameters) unit_of_[each->tensor.impl()] = &group;
     move_to_card(parameters);
+    for (const Parameter* each : parameters) {
+      const bool is_held = each->is_embedding || is_head(*each);
+      if (is_held && each->name.ends_with(".weight")) whole.push_back(tape.detach(each->tensor));
+    }
     shard(group, parameters, false);
     return &group;
   };
@@ -131,6 +136,7 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
     tape.take_storage(buffer, moved);
   }
   shard(groups_.back(), rest, false);
+  for (Tensor& each : whole) each.reset();
   groups_.back().reshards_after_forward = false;
   assumptions.emplace_back(
       is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
