@@ -46,7 +46,8 @@ ANSWERED = [
     ("an 8B at 128k on eight H100", "plan --model llama-3.1-8b --gpus 8 --global-batch 8 --seq 131072 --bf16 --gpu h100", 0, ["h100-sxm"]),
     ("a 405B on 128 GPUs", "plan --model llama-3.1-405b --gpus 128 --nodes 16 --global-batch 512 --seq 8192 --bf16 --gpu h100", 0, ["llama-3.1-405b"]),
     ("QLoRA of a 70B under FSDP on two cards of 24 GB",
-     "--model llama-3.1-70b --lora 16 --quantize nf4 --gpus 2 --parallel fsdp --bf16 --checkpointing full --seq 512 --gpu rtx-3090", 0, ["rtx-3090"]),
+     "--model llama-3.1-70b --lora 16 --quantize nf4 --gpus 2 --parallel fsdp --bf16 --checkpointing full --seq 512 --gpu rtx-3090", 0,
+     ["rtx-3090", "4-bit shards on the host (FSDP2): needs 20.", "--quant-storage bf16", "--offload-parameters host"]),
 ]
 
 # A question, what is typed, and what its one line says of what can be done instead.

@@ -42,6 +42,7 @@ struct Job {
   std::int64_t lora_rank = 0;
   std::optional<Quantization> quantization = {};
   Precision precision = Precision::kAmpBf16;
+  Loop loop = Loop::kBare;
 };
 
 void PrintTo(const Job& job, std::ostream* out) { *out << job.name; }
@@ -65,11 +66,25 @@ const Job kJobs[] = {
      8,
      1024,
      0,
-     Wanted::kNone,
+     Wanted::kNone,  // a plain loop of it is not modelled
      {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron},
      16,
      Quantization::kNf4,
      Precision::kBf16},
+    {"Qlora70BOnTwo4090InTheTrainer",
+     "llama-3.1-70b",
+     "rtx-4090",
+     2,
+     1,
+     8,
+     1024,
+     0,
+     Wanted::kFits,
+     {Framework::kTorch, Framework::kDeepSpeed},
+     16,
+     Quantization::kNf4,
+     Precision::kAmpBf16,
+     Loop::kTrainer},
     {"Qwen2Of32BAt128k", "qwen2.5-32b", "h200-sxm", 8, 1, 8, 131072, 0},
     {"Llama405BOn128", "llama-3.1-405b", "h100-sxm", 128, 16, 512, 8192, 0},
     {"Llama405BOn144OfAny", "llama-3.1-405b", "h100-sxm", 144, 18, 576, 8192, 0},
@@ -94,7 +109,7 @@ const Job kJobs[] = {
 
 PlanQuestion question_of(const Job& job) {
   PlanQuestion asked{.model = registry().model(job.model), .device = registry().device(job.card)};
-  RunOptions options{.sequence_length = job.sequence_length, .precision = job.precision, .loop = Loop::kBare};
+  RunOptions options{.sequence_length = job.sequence_length, .precision = job.precision, .loop = job.loop};
   if (job.lora_rank > 0) options.lora_rank = job.lora_rank;
   options.quantization = job.quantization;
   asked.run = resolve(asked.model, options).run;

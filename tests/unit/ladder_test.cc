@@ -96,6 +96,18 @@ TEST(Remedies, OfLoraOf8BOnA4090AreCheckpointingOnOneCard) {
   EXPECT_THAT(of_float32.front().techniques, ElementsAre("frozen weights in bfloat16", "checkpointing of every layer"));
 }
 
+// Issue 17: Answer.AI's fsdp_qlora.
+TEST(Remedies, OfLoraOf70BOnTwo4090AreQloraWithItsShardsOnTheHost) {
+  const std::string asked = "--model llama-3.1-70b --lora 16 --bf16 --seq 512 --gpus 2 --gpu rtx-4090";
+  for (const std::string packed : {"", " --quantize nf4"}) {
+    const std::vector<Remedy> remedies = remedies_of(asked + packed);
+    ASSERT_FALSE(remedies.empty());
+    EXPECT_EQ(remedies.front().verdict, Verdict::kFits);
+    EXPECT_THAT(remedies.front().command, HasSubstr("--quant-storage bf16"));
+    EXPECT_THAT(remedies.front().command, HasSubstr("--gpus 2 --parallel fsdp2 --offload-parameters host"));
+  }
+}
+
 // D6: accumulation went to micro-batches of 1, which is 39 % slower than of 16.
 TEST(Remedies, HalveABatchOnlyAsOftenAsIsNeededAndKeepTheSamplesOfAStep) {
   const std::string line = "--model gpt2 --bs 64 --seq 1024 --gpu rtx-4090";

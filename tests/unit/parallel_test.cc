@@ -108,6 +108,74 @@ TEST(Fsdp2OfTheTrainer, HoldsEmbeddingAndHeadUntilAllIsSharded) {
   EXPECT_TRUE(whole.empty());
 }
 
+RunOptions packed_on_host(Quantization kind) {
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  options.parallel.offload_parameters = OffloadTo::kHost;
+  options.lora_rank = 4;
+  options.quantization = kind;
+  options.quant_storage = DType::kBFloat16;
+  return options;
+}
+
+// bitsandbytes' QuantState is no parameter: it goes to the card with its weight and stays there. Nothing else does.
+TEST(Fsdp2OfTheTrainer, KeepsWhatPackedWeightsAreScaledWithOnTheCardAlone) {
+  for (const Quantization kind : {Quantization::kNf4, Quantization::kNf4Double}) {
+    const RunSpec run = resolve(small_llama(), packed_on_host(kind)).run;
+    const SymbolicRun result = run_symbolically(small_llama(), run, device());
+    Bytes constants = 0, packed = 0;
+    for (const ParameterInfo& each : result.parameters) {
+      constants += each.packed.constants;
+      packed += each.packed.weight;
+    }
+    ASSERT_GT(packed, 0);
+    const Held sum = sum_over_ranks(run);
+    EXPECT_EQ(of(sum, Category::kWeights), 2 * (constants + whole_model().buffers)) << name_of(kind);
+    EXPECT_EQ(of(sum, Category::kGradients), 0);
+    EXPECT_EQ(of(sum, Category::kOptimizerStates), 0);
+    ASSERT_EQ(result.held_on_host.front().name, "offloaded parameters");
+    EXPECT_GE(result.held_on_host.front().bytes, packed / 2);
+  }
+}
+
+// Each card would hold the whole base otherwise, before it is sharded.
+TEST(Fsdp2OfTheTrainer, MovesPackedUnitsToTheCardOneByOne) {
+  const RunSpec run = resolve(small_llama(), packed_on_host(Quantization::kNf4)).run;
+  const SymbolicRun result = run_symbolically(small_llama(), run, device());
+  std::unordered_set<BlockId> moved;
+  std::size_t most = 0;
+  bool has_loaded_there = false;
+  for (const Event& event : result.trace.events) {
+    if (!event.moves_block() || event.step >= 0) continue;
+    if (event.kind != EventKind::kAllocate) {
+      moved.erase(event.block);
+      continue;
+    }
+    const std::string_view op = event.op->name;
+    has_loaded_there = has_loaded_there || op == "caching_allocator_warmup" || op == "bitsandbytes::quantize_4bit";
+    if (op == "fsdp::_move_states_to_device") moved.insert(event.block);
+    most = std::max(most, moved.size());
+  }
+  EXPECT_FALSE(has_loaded_there);
+  // Two layers of 7 linear modules: 14 maps of codes and 14 tensors of scales stay, and of the second layer 7 packed
+  // weights, 14 parts of adapters and 2 norms are there at once.
+  EXPECT_EQ(most, 28 + 7 + 14 + 2);
+}
+
+// FSDP2's gradients are on the host, and so are their norms.
+TEST(Fsdp2OfTheTrainer, ClipsGradientsOnTheHost) {
+  RunSpec run = in_trainer(2, Precision::kFp32);
+  for (const bool offloads : {false, true}) {
+    if (offloads) run.parallel.offload_parameters = run.parallel.offload_states = OffloadTo::kHost;
+    const SymbolicRun result = run_symbolically(small_llama(), run, device());
+    const bool on_card = std::any_of(result.trace.events.begin(), result.trace.events.end(), [](const Event& event) {
+      return event.op != nullptr && event.op->name == std::string_view("aten::linalg_vector_norm");
+    });
+    EXPECT_EQ(on_card, !offloads);
+  }
+}
+
 TEST(Fsdp2OfTheTrainer, TurnsWhatTrainsIntoFloat32) {
   const Held sum = sum_over_ranks(in_trainer(3, Precision::kAmpBf16));
   const Whole whole = whole_model();

@@ -103,6 +103,8 @@ const test::RuleCase kModes[] = {
      quantized_over(DataParallel::kFsdp2)},
     {"quantized-base-offload", kLlama, [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kHost; },
      quantized_over(DataParallel::kDsZero2)},
+    {"quantized-base-offload", kLlama, [](RunSpec& run) { run.parallel.offload_parameters = OffloadTo::kHost; },
+     quantized_over(DataParallel::kFsdp2)},
     {"quant-storage-is-gathered", kLlama, [](RunSpec& run) { run.fine_tuning.quant_storage = DType::kFloat16; },
      quantized_over(DataParallel::kFsdp2)},
     // nn.DataParallel

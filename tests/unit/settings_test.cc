@@ -292,6 +292,20 @@ TEST(Settings, WhatHasNoPlaceInThemIsSaidBeside) {
   EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("no name for the optimizer muon")));
 }
 
+TEST(Settings, OfAQuantisedBaseOnTheHostIsSaidHowItIsLoaded) {
+  RunSpec run = plain();
+  run.training().loop = Loop::kTrainer;
+  run.parallel.gpus = 2;
+  run.parallel.layout = TorchMesh{};
+  run.parallel.data_parallel = DataParallel::kFsdp2;
+  run.fine_tuning.quantization = Quantization::kNf4;
+  run.fine_tuning.quant_storage = DType::kBFloat16;
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("bnb_4bit_quant_storage=torch.bfloat16")));
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Not(Contains(HasSubstr("device_map"))));
+  run.parallel.offload_parameters = run.parallel.offload_states = OffloadTo::kHost;
+  EXPECT_THAT(beside_settings(run, Emit::kTrainer), Contains(HasSubstr("device_map={\"\": \"cpu\"}")));
+}
+
 TEST(Settings, MegatronBuildsNotEveryModel) {
   const ModelSpec bert{.name = "small", .model_type = "bert", .architecture = BertSpec{}};
   RunSpec run = plain();

@@ -169,6 +169,15 @@ void spread_layers(std::int64_t layers, Parallel& p) {
   megatron.last_stage_layers = ends / 2;
 }
 
+/// FSDP2 shards 4-bit weights of a floating type and leaves bytes whole on each card: what a plan is for is the former.
+void store_packed_to_be_sharded(RunSpec& run) {
+  FineTuning& tuning = run.fine_tuning;
+  const bool is_nf4 = tuning.quantization == Quantization::kNf4 || tuning.quantization == Quantization::kNf4Double;
+  const bool shards = run.parallel.data_parallel == DataParallel::kFsdp2 && run.parallel.gpus > 1;
+  tuning.quant_storage.reset();
+  if (is_nf4 && shards && run.precision == Precision::kAmpBf16) tuning.quant_storage = DType::kBFloat16;
+}
+
 void set_way(RunSpec& run, Way way) {
   if (way == Way::kMegatron || way == Way::kDeepSpeed) {
     run.precision = without_autocast(run.precision);
@@ -277,6 +286,7 @@ RunSpec run_of(const PlanQuestion& question, const Choice& c) {
   if (c.offload_states) p.offload_states = OffloadTo::kHost;
   if (c.offload_parameters) p.offload_parameters = OffloadTo::kHost;
   set_way(run, c.way);
+  store_packed_to_be_sharded(run);
   p.sequence_parallel = c.way == Way::kMegatron && c.tensor > 1;
   if (c.way == Way::kMegatron) spread_layers(shared_sizes(question.model).layers.value_or(0), p);
   run.batch_size = c.micro_batch;

@@ -9,6 +9,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/train/fine_tuning.h"
 
 namespace memcalc {
 namespace {
@@ -294,6 +295,10 @@ std::vector<std::string> beside_settings(const RunSpec& run, Emit emit) {
     }
     if (trainer_optimizer(run.training().optimizer).empty()) {
       notes.push_back("the Trainer has no name for the optimizer " + std::string(name_of(run.training().optimizer)));
+    }
+    if (run.fine_tuning.quant_storage) {
+      notes.emplace_back("the model is loaded with BitsAndBytesConfig(…, bnb_4bit_quant_storage=torch.bfloat16)" +
+                         std::string(packs_on_host(run) ? " and device_map={\"\": \"cpu\"}" : ""));
     }
     if (run.precision == Precision::kBf16 || run.precision == Precision::kFp16) {
       notes.push_back("the model is loaded with dtype=\"" +

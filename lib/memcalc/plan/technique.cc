@@ -377,6 +377,22 @@ bool offload_shards(RunSpec& run, const Q& /*question*/, int /*grade*/) {
   return true;
 }
 
+/// Over the cards that there are. FSDP2 shards 4-bit weights of a floating type, not bytes; each card would hold them
+/// whole for a while, were they not packed on the host.
+bool offload_packed_shards(RunSpec& run, const Q& q, int /*grade*/) {
+  const Quantization kind = run.fine_tuning.quantization;
+  const bool is_nf4 = kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
+  Parallel& parallel = run.parallel;
+  if (!is_nf4 || !run.uses_trainer() || !std::holds_alternative<TorchMesh>(parallel.layout)) return false;
+  if (run.precision != Precision::kAmpBf16 || parallel.offload_parameters != OffloadTo::kNowhere) return false;
+  parallel.data_parallel = DataParallel::kFsdp2;
+  parallel.torch().ddp_bucket_view = parallel.torch().ddp_static_graph = false;  // DDP's own
+  parallel.offload_parameters = parallel.offload_states = OffloadTo::kHost;
+  run.fine_tuning.quant_storage = DType::kBFloat16;
+  run.training().optimizer = torch_optimizer(run, q);
+  return true;
+}
+
 using T = RunSpec;
 constexpr Technique kTechniques[] = {
     {.name = "float16 in the place of bfloat16",
@@ -500,6 +516,17 @@ constexpr Technique kTechniques[] = {
      .apply = offload_shards,
      .from = Branch::kShards,
      .to = Branch::kShards},
+    {.name = "4-bit shards on the host (FSDP2)",
+     .price = "all weights over PCIe; the host's step",
+     .loss = Loss::kCards,
+     .apply = offload_packed_shards,
+     .to = Branch::kShards},
+    {.name = "QLoRA's shards on the host (FSDP2)",
+     .price = "all weights over PCIe; the host's step",
+     .loss = Loss::kCards,
+     .apply = offload_packed_shards,
+     .from = Branch::kQlora,
+     .to = Branch::kQlora},
 };
 
 }  // namespace

@@ -118,12 +118,16 @@ constexpr Rule kModes[] = {
          }},
     {.id = "quantized-base-offload",
      .options = "--quantize --offload-parameters --offload-states",
-     .message = "a quantised base beside offload of shards is not modelled",
-     .accepted = "no --offload-parameters and no --offload-states",
+     .message = "a quantised base beside offload of shards is modelled under FSDP2, which offloads the 4-bit weights "
+                "that it shards: those of a floating type, not bytes",
+     .accepted = "--parallel fsdp2 --offload-parameters host --quant-storage bf16, or no --offload-parameters and no "
+                 "--offload-states",
      .broken =
          [](const RuleQuestion& q) {
-           return quantizes(q) && (q.parallel.offload_parameters != OffloadTo::kNowhere ||
-                                   q.parallel.offload_states != OffloadTo::kNowhere);
+           if (!quantizes(q)) return false;
+           if (is_fsdp2(q) && q.run.fine_tuning.quant_storage) return false;
+           return q.parallel.offload_parameters != OffloadTo::kNowhere ||
+                  q.parallel.offload_states != OffloadTo::kNowhere;
          }},
     {.id = "quant-storage-is-gathered",
      .options = "--quant-storage --precision",

@@ -33,6 +33,10 @@ Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     if (parameter.tensor.impl()->grad.defined()) with_gradient.push_back(&parameter);
   }
+  // Of gradients that were sent to the host (FSDP2's CPUOffloadPolicy) norms are there, too.
+  const auto is_on_host = [](const Parameter* each) { return each->tensor.impl()->grad.block() == kNoBlock; };
+  const bool on_host = !with_gradient.empty() && std::all_of(with_gradient.begin(), with_gradient.end(), is_on_host);
+  const OnMetaDevice there(tape.memory, on_host);
   TensorList norms;
   const std::vector<ParameterGroup> groups = by_dtype(with_gradient);
   for (const ParameterGroup& group : groups) append_norms(tape, group, norms);

@@ -12,6 +12,13 @@ namespace memcalc {
 /// All of run.fine_tuning that happens once the model stands, in the order in which scripts do it.
 void apply_fine_tuning(Tape& tape, Model& model, const RunSpec& run);
 
+/// from_pretrained(..., device_map={"": "cpu"}): ranks whose shards live on the host pack the base there, since a card
+/// that cannot hold its shards cannot hold the whole base either.
+[[nodiscard]] inline bool packs_on_host(const RunSpec& run) {
+  return run.trains() && run.fine_tuning.quantization != Quantization::kNone &&
+         run.parallel.data_parallel == DataParallel::kFsdp2 && run.parallel.offload_parameters == OffloadTo::kHost;
+}
+
 /// from_pretrained(..., quantization_config=BitsAndBytesConfig(...)): gives a model that was built on the meta device
 /// its weights, quantised one by one. On several GPUs the process group is there before (TrainingArguments make it).
 void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type);

@@ -178,6 +178,8 @@ void repack_prequantized(Tape& tape, Model& model) {
 
 void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type) {
   if (model.linear_layers.empty()) throw refusal(rules::kQuantizedLayers);
+  const OnMetaDevice on_host(tape.memory, packs_on_host(run));
+  if (packs_on_host(run)) tape.modes.has_dynamic_map = true;  // get_4bit_type's map is made on the host
   const std::vector<LoadedParameter> order = in_loading_order(model, run);
   Bytes total = 0;
   for (const LoadedParameter& loaded : order) {

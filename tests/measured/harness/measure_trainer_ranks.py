@@ -2,7 +2,9 @@
 quantised bases. One forked child per rank and case; a quantised one gets a process of its own, because bitsandbytes starts
 CUDA as it is imported ($BNB: a folder that holds it). The model is made in host memory, as from_pretrained leaves it; under
 ZeRO-3 by zero.Init. Peaks are those of the steps. A case's harness: "history" (with Python frames), "quant_storage"
-(bnb_4bit_quant_storage), "ds" (beside {"stage"}; its sizes are "auto" unless the run's "deepspeed" says others), "limit".
+(bnb_4bit_quant_storage), "ds" (beside {"stage"}; its sizes are "auto" unless the run's "deepspeed" says others), "limit", "fake" (rank 0 alone
+in torch's fake process group), "nocard" (on a CUDA runtime that computes nothing). A quantised base whose shards are on the host
+is packed there.
 usage: measure_trainer_ranks.py CASES.jsonl OUTDIR --budget SECONDS"""
 import argparse, gc, json, os, sys, tempfile, time, traceback, warnings
 import cases
@@ -49,7 +51,8 @@ def build(case, cfg, rank, torch, tf):
     else:
         bnb = tf.BitsAndBytesConfig(load_in_8bit=True) if case["quantize"] == "int8" else tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=case["quantize"] == "nf4-double", bnb_4bit_compute_dtype=torch.bfloat16,
                                     bnb_4bit_quant_storage={"bf16": torch.bfloat16}.get(case.get("quant_storage"), torch.uint8))
-        m = tf.AutoModelForCausalLM.from_pretrained(saved(case), quantization_config=bnb, dtype=dtype, attn_implementation=attention)
+        where = dict(device_map={"": "cpu"}) if case.get("offload_parameters") else {}
+        m = tf.AutoModelForCausalLM.from_pretrained(saved(case), quantization_config=bnb, dtype=dtype, attn_implementation=attention, **where)
     if case.get("prepare_kbit"):
         from peft import prepare_model_for_kbit_training
         m = prepare_model_for_kbit_training(m, use_gradient_checkpointing=case.get("checkpointing") == "full")
@@ -63,10 +66,14 @@ def run_case(case, rank, outdir):
     import torch, transformers as tf, measure_trainer as T
     from measure_parallel import nvml, write_history
     world = case["gpus"]
+    if case.get("nocard"): nvml = lambda rank: 0
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), LOCAL_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
     torch.set_num_threads(14); torch.manual_seed(0)
     torch.cuda.set_device(rank); torch.zeros(1, device="cuda")
-    r = dict(cases.head(case), rank=rank, gpu=torch.cuda.get_device_name(0), nvml_context=nvml(rank))
+    if case.get("fake"):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    r = dict(cases.head(case), rank=rank, gpu="NVIDIA H200" if case.get("nocard") else torch.cuda.get_device_name(0), nvml_context=nvml(rank))
     kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=3, bf16=case["precision"] == "amp-bf16",
               gradient_accumulation_steps=case.get("accumulation_steps", 1), gradient_checkpointing=case.get("checkpointing") == "full", max_grad_norm=case.get("max_grad_norm", 1.0),
               report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
@@ -120,12 +127,12 @@ def main():
         if a.only and a.only not in c["id"]: continue
         if time.time() - t0 > a.budget: print("budget spent before", c["id"], flush=True); continue
         c["port"] = 29800 + i; t = time.time(); pids = []
-        for rank in range(c["gpus"]):
+        for rank in [0] if c.get("fake") else range(c["gpus"]):
             pid = os.fork()
             if pid == 0:
                 out = os.dup(1); log = os.open(os.path.join(a.outdir, "noise.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(log, 1); os.dup2(log, 2)
-                if c.get("quantize"):
-                    os.environ["PYTHONPATH"] = os.environ["BNB"] + ":" + os.environ.get("PYTHONPATH", "")
+                if c.get("quantize") or c.get("nocard"):
+                    os.environ["PYTHONPATH"] = os.environ.get("BNB", "") + ":" + os.environ.get("PYTHONPATH", "")
                     os.execv(sys.executable, [sys.executable, sys.argv[0], a.cases, a.outdir, "--direct", json.dumps(cases.head(c)), "--rank", str(rank), "--port", str(c["port"])])
                 child(c, rank, a.outdir, out)
             pids.append(pid)

@@ -74,6 +74,9 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   void leave_out_packed_bytes(std::vector<Parameter*>& unit) const;
   void move_to_host(Model& model);
   void move_to_card(const std::vector<Parameter*>& parameters);
+  /// What the whole model takes there.
+  Bytes note_packed_on_host(const Model& model);
+  void move_packed_to_card(const Tensor& parameter);
   [[nodiscard]] Group* unit_of(const Tensor& parameter) const;
   [[nodiscard]] ShardedParameter shard(Parameter& parameter, bool in_layer);
   [[nodiscard]] ShardedParameter shard_packed(Parameter& parameter);
@@ -107,7 +110,8 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   std::int64_t replicas_ = 1;  // HSDP: copies
   std::vector<Group> groups_;  // the layers, of the Trainer both below, the root
   std::size_t layers_ = 0;
-  bool quantized_ = false;                                 // some weights are packed
+  bool quantized_ = false;  // some weights are packed
+  std::unordered_map<const TensorImpl*, QuantizedWeight*> packed_on_host_;
   Group* embedding_ = nullptr;                             // accelerate's unit of an embedding with its own weight
   Group* tail_ = nullptr;                                  // and that of final norm and head
   std::unordered_map<const TensorImpl*, Group*> unit_of_;  // of the parameters in both

@@ -1,23 +1,29 @@
 // What accelerate makes of a model for the Trainer: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model (1.15). The
 // layers of _no_split_modules are units; so is an embedding whose weight is its own; final norm and head are one, with
 // the embedding in it where they share its weight; the root holds what is left.
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/parallel/fsdp2.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kToHost{"aten::_to_copy"}, kMove{"fsdp::_move_states_to_device"};
+constexpr Operator kToHost{"aten::_to_copy"}, kMove{"fsdp::_move_states_to_device"}, kNewZeros{"aten::new_zeros"};
 
 /// "model" and "norm" of "model.norm.weight": how many names stand before the parameter's own.
 std::int64_t depth_of(std::string_view name) {
@@ -56,12 +62,52 @@ void Fsdp2::move_to_host(Model& model) {
   }
 }
 
+Bytes Fsdp2::note_packed_on_host(const Model& model) {
+  std::unordered_map<std::string, QuantizedWeight*> by_name;
+  for (const auto& layer : model.linear_layers) by_name.emplace(layer->name + ".weight", &layer->quantized);
+  Bytes whole = 0;
+  for (const Parameter& each : model.parameters) {
+    if (!is_packed(each.tensor)) {
+      whole = checked_add(whole, each.tensor.bytes());
+      continue;
+    }
+    QuantizedWeight* weight = by_name.at(each.name);
+    packed_on_host_.emplace(each.tensor.impl(), weight);
+    whole = checked_add(whole, ceil_div(each.tensor.elements(), 2));
+    for (const Tensor& scale : weight->scales) whole = checked_add(whole, scale.bytes());
+  }
+  return whole;
+}
+
 void Fsdp2::move_to_card(const std::vector<Parameter*>& parameters) {
-  if (quantized_) return;
+  if (quantized_ && !offloads()) return;
   for (const Parameter* each : parameters) {
+    if (is_packed(each->tensor)) {
+      move_packed_to_card(each->tensor);
+      continue;
+    }
     Tensor moved = tape.empty(each->tensor.shape(), each->tensor.dtype(), kMove, Category::kWeights);
     tape.take_storage(each->tensor, moved);
   }
+}
+
+// _move_states_to_device calls Params4bit.to, which moves the quantisation state first (bitsandbytes 0.50,
+// QuantState.to): codes, scales of blocks, and of scales that are quantised again the offset, their own scales and
+// codes. FSDP2 knows nothing of the state, so it stays on the card.
+void Fsdp2::move_packed_to_card(const Tensor& parameter) {
+  QuantizedWeight& weight = *packed_on_host_.at(parameter.impl());
+  const auto move = [&](const Tensor& tensor, std::int64_t elements) {
+    Tensor moved = tape.empty({elements}, tensor.dtype(), kMove, Category::kWeights);
+    tape.take_storage(tensor, moved);
+  };
+  // quantize() leaves {codes, scales} or {codes, offset, scales of scales, scales, codes of scales}.
+  constexpr std::array<std::size_t, 2> kOnce{0, 1};
+  constexpr std::array<std::size_t, 5> kTwice{0, 3, 1, 2, 4};
+  const bool twice = weight.kind == Quantization::kNf4Double;
+  for (const std::size_t i : twice ? std::span<const std::size_t>(kTwice) : std::span<const std::size_t>(kOnce)) {
+    move(weight.scales.at(i), weight.scales.at(i).elements());
+  }
+  move(parameter, ceil_div(parameter.elements(), 2));
 }
 
 /// Params4bit of bytes are ignored_params: each rank keeps them whole.
@@ -78,7 +124,11 @@ Fsdp2::ShardedParameter Fsdp2::shard_packed(Parameter& parameter) {
   ShardedParameter param;
   param.unsharded = whole;
   param.shard_elements = ceil_div(rows, shards_);
-  param.sharded = tape.parameter({param.shard_elements, 1}, storage, false);
+  if (offloads()) tape.memory.scratch(param.shard_elements * size_of(storage), kNewZeros);
+  {
+    const OnMetaDevice on_meta(tape.memory, offloads());
+    param.sharded = tape.parameter({param.shard_elements, 1}, storage, false);
+  }
   param.gathered = tape.empty_resizable({param.shard_elements * shards_}, storage);
   drop_storage(tape, whole);
   Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
@@ -88,7 +138,9 @@ Fsdp2::ShardedParameter Fsdp2::shard_packed(Parameter& parameter) {
 }
 
 void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
-  quantized_ = run.fine_tuning.quantization != Quantization::kNone;  // is on the card already
+  quantized_ = run.fine_tuning.quantization != Quantization::kNone;
+  const bool is_on_card = quantized_ && !packs_on_host(run);
+  const Bytes whole_on_host = packs_on_host(run) ? note_packed_on_host(model) : 0;
   std::vector<Parameter*> embedding, norm, head, rest;
   for (Parameter* each : units.rest) {
     const bool is_input = embedding.empty() && each->is_embedding;
@@ -131,7 +183,7 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   order_children_first(rest);
   move_to_card(rest);
   for (const Tensor& buffer : model.buffers) {
-    if (quantized_) break;
+    if (is_on_card) break;
     Tensor moved = tape.empty(buffer.shape(), buffer.dtype(), kMove, Category::kWeights);
     tape.take_storage(buffer, moved);
   }
@@ -144,6 +196,17 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   if (!quantized_) {
     assumptions.emplace_back(
         "each rank has the whole model in host memory, from which the units move to the card one by one");
+    return;
+  }
+  if (packs_on_host(run)) {
+    assumptions.push_back(fmt::format(
+        "each rank packs the whole model in host memory, by from_pretrained(device_map={{\"\": \"cpu\"}}), "
+        "where it takes {:.1f} GiB beside the shards until all units have been on the card and are sharded; "
+        "without a device_map each card would hold the whole model at once",
+        static_cast<double>(whole_on_host) / static_cast<double>(kGiB)));
+    assumptions.emplace_back(
+        "what packed weights are scaled with stays whole on each card: it is no parameter, so FSDP2 neither shards nor "
+        "offloads it");
     return;
   }
   assumptions.emplace_back(run.fine_tuning.quant_storage
