@@ -20,4 +20,34 @@ double convolution_seconds(const Kernel& kernel, const work::Convolution& convol
   return rates.launch_us * kMicrosecond + std::max(computed, moved);
 }
 
+bool is_depthwise(const work::Convolution& convolution) {
+  return convolution.groups > 1 && convolution.group_channels == 1;
+}
+
+// Which kernel runs: tests/measured/depthwise_kernels_h200.jsonl. Its speed is that of its multiply-adds, unless the
+// window is small and memory is slower.
+double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
+                         const DeviceRates& rates) {
+  const DepthwiseRates& r = rates.depthwise;
+  const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
+  const std::int64_t window = convolution.depth;  // one input channel
+  const bool specialized = window == 9 || window == 25 || window == 49;
+  double share = 0;
+  if (!convolution.backward) {
+    share = own_kernels ? r.rows_forward : specialized ? r.last_forward : r.direct_forward;
+  } else if (!convolution.weight_gradient) {
+    share = own_kernels ? r.rows_input : specialized ? r.last_input : r.direct_input;
+  } else if (own_kernels) {
+    share = r.rows_weight;
+  } else if (size_of(kernel.dtype) > 2) {
+    share = r.direct_float32_weight;
+  } else {
+    share = specialized ? r.last_weight : r.direct_weight;
+  }
+  constexpr double kMicrosecond = 1e-6;
+  const double computed = kernel.flops / (share * device.fp32_flops_per_second);
+  const double moved = kernel.bytes / (rates.image.bandwidth * device.memory_bandwidth_bytes_per_second);
+  return r.launch_us * kMicrosecond + std::max(computed, moved);
+}
+
 }  // namespace memcalc

@@ -105,8 +105,7 @@ const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) 
     case KernelKind::kRowwise: return rates.rowwise;
     case KernelKind::kRowSum: return rates.row_sum;
     case KernelKind::kColumnSum: return rates.column_sum;
-    case KernelKind::kImage:
-    case KernelKind::kDepthwiseConvolution: return rates.image;
+    case KernelKind::kImage: return rates.image;
     case KernelKind::kIndexed: return rates.indexed;
     case KernelKind::kMultiTensor: return rates.multi_tensor;
     default: return rates.vectorized;
@@ -146,7 +145,7 @@ struct SecondsOf {
     return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
-    if (kernel.kind == KernelKind::kDepthwiseConvolution) return by_memory();
+    if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
     return convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
   }
   double operator()(const work::EmbeddingGradient& gradient) const {

@@ -24,6 +24,9 @@ namespace memcalc {
                                        const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                          const DeviceSpec& device, const ConvolutionRates& rates);
+[[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
+[[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                       const DeviceSpec& device, const DeviceRates& rates);
 [[nodiscard]] double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient,
                                        const DeviceSpec& device, const DeviceRates& rates);
 

@@ -40,6 +40,12 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
     text += ",\n" + margin + "  \"cache\": {\"bytes\": " + digits(cache.bytes, 6) +
             ", \"read_share\": " + digits(cache.read_share, 4) + ", \"source\": " + in_quotes(cache.source) + "}";
   }
+  if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
+    text += ",\n" + margin + "  \"depthwise\": {";
+    visit_depthwise_rates(
+        depthwise, [&](const char* name, double value) { text += in_quotes(name) + ": " + digits(value, 4) + ", "; });
+    text += "\"source\": " + in_quotes(depthwise.source) + "}";
+  }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

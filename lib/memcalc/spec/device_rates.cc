@@ -25,6 +25,12 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.cache.read_share = cache->required_double("read_share", {0, 1});
     rates.cache.source = cache->required_string("source");
   }
+  if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
+    visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
+      value = depthwise->required_double(name, {1e-12, 1e6});
+    });
+    rates.depthwise.source = depthwise->required_string("source");
+  }
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     value = json.required_object(group).required_double(name, {1e-12, 1e15});
   });

@@ -52,6 +52,22 @@ struct ConvolutionRates {
   double bandwidth = 1;  // of the ideal bytes: layout conversions are in it
 };
 
+/// Convolutions whose channels are groups of their own: multiply-adds, as a share of the card's float32 rate.
+struct DepthwiseRates {
+  double launch_us = 3;
+  double rows_forward = 0.0269;  // row-major images: PyTorch's own kernels
+  double rows_input = 0.0149;    // gradient of the input
+  double rows_weight = 0.0113;
+  double last_forward = 0.0896;  // channels last: cuDNN's kernels for windows of 3, 5 and 7
+  double last_input = 0.0746;
+  double last_weight = 0.119;      // 16 bits
+  double direct_forward = 0.0078;  // other windows
+  double direct_input = 0.0239;
+  double direct_weight = 0.0221;
+  double direct_float32_weight = 0.0042;  // of any window
+  std::string source;                     // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
+};
+
 struct EmbeddingRates {
   double scatter_us = 1;  // each index, where few are scattered by one kernel
   double sort_us = 1;     // the sort of many
@@ -158,6 +174,7 @@ struct DeviceRates {
   LinkRates link;
   MemoryScaling scaling;
   CacheRates cache;
+  DepthwiseRates depthwise;
 };
 
 /// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a
@@ -165,6 +182,22 @@ struct DeviceRates {
 /// is. Where the memory is slower and the multiprocessors are fewer (on older cards also slower, which no datasheet
 /// says of such kernels), the shares of the datasheet hold.
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
+
+/// Calls visit(name, value) for each number of them.
+template <typename Rates, typename Visit>
+void visit_depthwise_rates(Rates& rates, Visit visit) {
+  visit("launch_us", rates.launch_us);
+  visit("rows_forward", rates.rows_forward);
+  visit("rows_input", rates.rows_input);
+  visit("rows_weight", rates.rows_weight);
+  visit("last_forward", rates.last_forward);
+  visit("last_input", rates.last_input);
+  visit("last_weight", rates.last_weight);
+  visit("direct_forward", rates.direct_forward);
+  visit("direct_input", rates.direct_input);
+  visit("direct_weight", rates.direct_weight);
+  visit("direct_float32_weight", rates.direct_float32_weight);
+}
 
 /// Calls visit(group, name, value) for each number, in the order of the file.
 template <typename Rates, typename Visit>

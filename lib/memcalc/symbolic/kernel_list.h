@@ -94,6 +94,7 @@ struct Convolution {
   double group_channels = 0;  // input channels of a group
   bool tf32 = false;          // of float32 images
   bool backward = false;
+  bool weight_gradient = false;  // with `backward`
 };
 
 /// kCopyToDevice, kCopyToHost

@@ -77,7 +77,7 @@ Shape result_shape(const Shape& x, const Shape& weight, const ConvolutionOptions
 
 /// One GEMM a group: rows are pixels.
 void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s, bool depthwise,
-                  bool backward) {
+                  ConvolutionPass pass) {
   const auto elements = [](std::int64_t a, std::int64_t b, std::int64_t depth, std::int64_t height,
                            std::int64_t width) {
     return static_cast<double>(a * b) * static_cast<double>(depth * height * width);
@@ -94,7 +94,8 @@ void count_kernel(Tape& tape, const Operator& op, DType dtype, const Convolution
                             .channels = s.out_channels / s.groups,
                             .depth = s.in_channels / s.groups * s.kernel_depth * s.kernel_height * s.kernel_width,
                             .group_channels = static_cast<double>(s.in_channels / s.groups),
-                            .backward = backward},
+                            .backward = pass != ConvolutionPass::kForward,
+                            .weight_gradient = pass == ConvolutionPass::kWeightGradient},
                            bytes);
 }
 
@@ -108,7 +109,8 @@ void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weigh
     if (!call.needs(input)) return;
     const Tensor rows = in_layout(other, false, kContiguous);
     call.set(input, tape.empty(like.shape(), like.dtype(), kConvolutionBackwardOp));
-    count_kernel(tape, kConvolutionBackwardOp, dy.dtype(), shape, true, true);
+    count_kernel(tape, kConvolutionBackwardOp, dy.dtype(), shape, true,
+                 input == 1 ? ConvolutionPass::kWeightGradient : ConvolutionPass::kInputGradient);
   };
   pass(1, weight, x);
   pass(0, x, weight);
@@ -134,7 +136,7 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
     const Tensor other = in_layout(of_weight ? operand : weight, channels_last, kContiguous);
     tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), kConvolutionBackwardOp,
                         Category::kWorkspaces);
-    count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, true);
+    count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, kind);
     call.set(input, std::move(result));
   };
   pass(0, x, shape.transposed ? ConvolutionPass::kForward : ConvolutionPass::kInputGradient);
@@ -199,14 +201,14 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
   if (depthwise) {
     result = tape.empty(out, image.dtype(), kDepthwise);
     const Tensor filter_copy = in_layout(filter, false, kContiguous);
-    count_kernel(tape, kDepthwise, image.dtype(), shape, true, false);
+    count_kernel(tape, kDepthwise, image.dtype(), shape, true, ConvolutionPass::kForward);
   } else {
     result = empty_in_layout(tape, out, image.dtype(), channels_last, kConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
     const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
     tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32), kConvolution,
                         Category::kWorkspaces);
-    count_kernel(tape, kConvolution, image.dtype(), shape, false, false);
+    count_kernel(tape, kConvolution, image.dtype(), shape, false, ConvolutionPass::kForward);
   }
   tape.autograd.set_history(node, result);
   return result;

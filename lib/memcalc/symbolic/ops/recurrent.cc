@@ -40,12 +40,30 @@ struct Recorded {
   bool has_cell = false;
 };
 
-/// The products: input and hidden state by the weights of each layer, direction and step; twice in backward.
-void count_products(Tape& tape, const Operator& op, const Tensor& x, std::span<const Shape> weights, int passes) {
-  const std::int64_t rows = x.elements() / x.size(-1);
+/// The products of each layer and direction: the input's by its weights is one, of all steps. The hidden state's waits
+/// for the step before (cuDNN's kernels of own-lstm: 128 products and as many cells a layer, forward and backward).
+void count_steps(Tape& tape, const Operator& op, const Tensor& x, std::span<const Shape> weights) {
+  const std::int64_t steps = x.size(0), batch = x.size(1);
+  bool of_hidden_state = false;
   for (const Shape& weight : weights) {
     if (weight.rank != 2) continue;
-    for (int i = 0; i < passes; ++i) tape.kernels.product(op, x.dtype(), 1, rows, weight[0], weight[1]);
+    if (!of_hidden_state) tape.kernels.product(op, x.dtype(), 1, steps * batch, weight[0], weight[1]);
+    const std::int64_t gates = batch * weight[0];
+    for (std::int64_t step = 0; of_hidden_state && step < steps; ++step) {
+      tape.kernels.product(op, x.dtype(), 1, batch, weight[0], weight[1]);
+      tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), 0,
+                       static_cast<double>(2 * gates * size_of(x.dtype())), KernelKind::kVectorized,
+                       static_cast<double>(gates));
+    }
+    of_hidden_state = !of_hidden_state;
+  }
+}
+
+/// The gradients of weights: a product each, of all steps.
+void count_weight_gradients(Tape& tape, const Tensor& x, std::span<const Shape> weights) {
+  const std::int64_t rows = x.elements() / x.size(-1);
+  for (const Shape& weight : weights) {
+    if (weight.rank == 2) tape.kernels.product(kRnnBackwardOp, x.dtype(), 1, rows, weight[0], weight[1]);
   }
 }
 
@@ -167,14 +185,14 @@ void recurrent_backward(BackwardCall& call) {
     dhx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
     if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
     tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
-    count_products(tape, kRnnBackwardOp, x, recorded.weights, 1);
+    count_steps(tape, kRnnBackwardOp, x, recorded.weights);
   }
   if (options.batch_first) dx = without_batch_first(dx, true);
   if (call.needs(1)) {
     const Tensor x = contiguous(by_step);
     Tensor dw = tape.empty({recorded.flat}, input.dtype(), kZeros);
     tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
-    count_products(tape, kRnnBackwardOp, x, recorded.weights, 1);
+    count_weight_gradients(tape, x, recorded.weights);
     call.set(1, std::move(dw));
   }
   call.set(0, std::move(dx));
@@ -249,7 +267,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     Tensor workspace;
     if (space.workspace > 0) workspace = tape.empty({space.workspace}, DType::kUInt8, kRnn, Category::kWorkspaces);
     if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, kRnn);
-    count_products(tape, kRnn, row_major, recorded->weights, 1);
+    count_steps(tape, kRnn, row_major, recorded->weights);
   }
   if (options.batch_first) output = without_batch_first(output, true);
   tape.autograd.set_history(node, output);
