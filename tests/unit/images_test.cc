@@ -216,6 +216,17 @@ TEST(Images, EinsumPermutesOrMultiplies) {
   EXPECT_FALSE(einsum("bii,bjd->bj", pair).defined());
 }
 
+// Nothing is summed where the letters that the result lacks stand for one element: torch multiplies.
+TEST(Images, EinsumOfOneElementMultiplies) {
+  TapeBench bench;
+  bench.warm_up();
+  const std::vector<Tensor> pair{bench.input({4, 1, 16, 1}), bench.input({4, 1, 16, 1})};
+  bench.start();
+  const Tensor product = einsum("bcxd,bcyd->bcxy", pair);
+  EXPECT_TRUE(has_shape(product, {4, 1, 16, 16}));
+  EXPECT_EQ(bench.events(), "+4096 mul");
+}
+
 TEST(Recurrent, KeepsGatesStatesAndTheMaskBetweenLayers) {
   TapeBench bench;
   const Tensor x = bench.input({8, 4, 16});  // steps, samples, features

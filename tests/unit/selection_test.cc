@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -190,6 +192,77 @@ TEST(CopyIntoView, OfRowsGoesBackToTheSource) {
   bench.start();
   bench.backward(written);
   EXPECT_EQ(bench.requests(), (Requests{512, 256, -512}));
+}
+
+// Windows of 32 rows that start every 32: the gradient is copied into zeros as large as the storage.
+TEST(AsStrided, CopiesTheGradientIntoTheStorageOfAWindowedView) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({48, 64});
+        bench.start();
+        return as_strided(x, {3, 1, 16}, {1, 1024, 64});
+      },
+      {}, {12288});
+}
+
+// Windows of 1024 elements that start every 256: elements are in several, so their gradients are added by place.
+TEST(AsStrided, AddsByPlaceWhereWindowsOverlap) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({48, 64}), gradient = bench.input({4, 2, 32, 64}, kFloat, false);
+  const Tensor windows = as_strided(x, gradient.shape(), {768, 256, 8, 1});
+  bench.start();
+  bench.backward(windows, gradient);
+  EXPECT_EQ(bench.requests(), (Requests{12288, 24576, 131072, -131072, -24576}));
+}
+
+// What repeats an element is summed; what repeated it before is counted, and the gradient shared.
+TEST(AsStrided, SharesTheGradientOfAnElementThatTheOperandRepeats) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({16});
+        bench.start();
+        return as_strided(expand(x, {8, 16}), {8, 4}, {0, 1});
+      },
+      {}, {16, 64, 128, 64, 1024, 4, -4, -1024, -64, -128, -16, 64, -64});
+}
+
+// h = a * 2; z = h.view(16, 8).t(); z.add_(1); z * 1: z is made anew from what h has become.
+TEST(ChangeView, ThatAddsHandsACopyOfTheGradientOn) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor a = bench.input({8, 16});
+        bench.start();
+        Tensor z = t(view(multiply_scalar(a), {16, 8}));
+        Tensor base = viewed_by(z);
+        EXPECT_TRUE(base.defined());
+        EXPECT_EQ(base.shape(), (Shape{8, 16}));
+        const Tensor changed = change_view(base, z, {}, InPlace::kAdd);
+        drop(base);
+        z = as_strided(changed, z.shape(), z.strides());
+        return multiply_scalar(z);
+      },
+      {512, 512, -512}, {512, 512, -512, 512, 512, -512, -512, 512, -512});
+}
+
+// h.view(16, 8).t().mul_(2); h * 1: the product with the copied part is copied back.
+TEST(ChangeView, ThatMultipliesHandsAProductOn) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor a = bench.input({8, 16});
+        bench.start();
+        const Tensor h = multiply_scalar(a);
+        const Tensor changed = change_view(h, t(view(h, {16, 8})), {}, InPlace::kMultiply);
+        return multiply_scalar(changed);
+      },
+      {512, 512, -512}, {512, 512, 512, 512, -512, -512, -512, 512, -512});
+}
+
+TEST(ViewedBy, IsUndefinedWhereNoViewIsFollowed) {
+  TapeBench bench;
+  const Tensor followed = bench.input({8, 16}), plain = bench.input({8, 16}, kFloat, false);
+  EXPECT_FALSE(viewed_by(multiply_scalar(followed)).defined());
+  EXPECT_FALSE(viewed_by(t(plain)).defined());
 }
 
 }  // namespace

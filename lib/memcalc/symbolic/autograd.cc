@@ -199,6 +199,20 @@ void Autograd::set_history(Node* node, Tensor& output) {
   if (former != kNoNode) release(former);
 }
 
+const Node* Autograd::maker_of(const Edge& edge) const {
+  return edge.node == kNoNode ? nullptr : &nodes_[static_cast<std::size_t>(edge.node)];
+}
+
+void Autograd::set_edge(Tensor& output, const Edge& edge) {
+  if (edge.node == kNoNode) return;
+  TensorImpl& impl = *output.impl();
+  impl.requires_grad = true;
+  const NodeId former = std::exchange(impl.grad_fn, edge.node);
+  impl.output_index = edge.input;
+  ++node_of(edge.node).references;
+  if (former != kNoNode) release(former);
+}
+
 void Autograd::abandon_pending_node() {
   if (pending_node_ == kNoNode) return;
   node_of(pending_node_).references = 1;

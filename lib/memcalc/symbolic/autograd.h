@@ -45,6 +45,12 @@ class Autograd {
   void keep(Node& node, const Tensor& tensor);
   /// Makes `output` the next output of `node`; without a node nothing. A former history is let go.
   void set_history(Node* node, Tensor& output);
+  /// The node that made it, or that takes the gradient of a leaf; null where it needs none.
+  [[nodiscard]] const Node* maker_of(const Tensor& tensor) const { return maker_of(gradient_edge(tensor)); }
+  /// What an edge leads to; null where it ends.
+  [[nodiscard]] const Node* maker_of(const Edge& edge) const;
+  /// Makes `output` what `edge` leads to: the same result of the same node.
+  void set_edge(Tensor& output, const Edge& edge);
   /// tensor.detach_()
   void forget_history(const Tensor& tensor);
   /// Forgets a node whose operator was stopped before it made its output.

@@ -26,6 +26,7 @@ class Pool {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] T& operator[](std::size_t i) { return (*blocks_[i / kBlockSize])[i % kBlockSize]; }
+  [[nodiscard]] const T& operator[](std::size_t i) const { return (*blocks_[i / kBlockSize])[i % kBlockSize]; }
 
   /// Appends an element: new, or as the last pool of this thread left it.
   T& grow() {

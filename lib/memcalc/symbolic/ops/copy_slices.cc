@@ -2,11 +2,14 @@
 // the tensor that is viewed.
 #include "memcalc/symbolic/ops/copy_slices.h"
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -14,13 +17,13 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kCopy{"aten::copy_"}, kCopySlices{"CopySlices"}, kClone{"aten::clone"}, kZeros{"aten::zeros_like"};
-constexpr Operator kCopyBackwards{"CopyBackwards"};
+constexpr Operator kCopyBackwards{"CopyBackwards"}, kMul{"aten::mul"};
 
 void move_kernel(const Tensor& x) {
   x.tape().kernels.add(kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
-constexpr int kSourceDtype = 1;  // attribute
+constexpr int kSourceDtype = 1, kChange = 2;  // attributes
 
 /// What of a tensor a view shows; node.shape: the view's.
 struct Slice {
@@ -37,8 +40,14 @@ void copy_slices_backward(BackwardCall& call) {  // inputs: base, source
   Tensor whole = tape.empty_strided(gradient.shape(), slice.base_strides, gradient.dtype(), kCopySlices);
   const Tensor part = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kClone);
   move_kernel(whole);
-  Tensor zeros;  // the base's own gradient where the source was written
-  if (call.needs(0)) zeros = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kZeros);
+  Tensor before;  // the gradient of what the view was before, which is copied into the whole
+  switch (static_cast<InPlace>(call.node.attributes[kChange])) {
+    case InPlace::kCopy:
+      if (call.needs(0)) before = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kZeros);
+      break;
+    case InPlace::kAdd: break;  // the same
+    case InPlace::kMultiply: before = pointwise(kMul, {&part}, 1); break;
+  }
   if (call.needs(1)) call.set(1, to_dtype(part, static_cast<DType>(call.node.attributes[kSourceDtype])));
   if (call.needs(0)) call.set(0, std::move(whole));
 }
@@ -52,32 +61,60 @@ void copy_backward(BackwardCall& call) {  // torch/csrc/autograd/functions/tenso
   if (call.needs(1)) call.set(1, to_dtype(gradient, static_cast<DType>(call.node.attributes[kSourceDtype])));
 }
 
-Tensor copy_into(const Tensor& base, const Shape& shape, const Shape& strides, const Tensor& source) {
+Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, const Tensor& source, InPlace change) {
   Tape& tape = base.tape();
   const Tensor* inputs[] = {&base, &source};
-  Node* node = tape.autograd.record(kCopySlices, copy_slices_backward, inputs, 2);
+  Node* node = tape.autograd.record(kCopySlices, copy_slices_backward, inputs, source.defined() ? 2 : 1);
   if (node != nullptr) {
     node->shape = shape;
-    node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.dtype());
+    node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.defined() ? source.dtype() : base.dtype());
+    node->attributes[kChange] = static_cast<std::int64_t>(change);
     auto slice = std::make_shared<Slice>(Slice{base.strides(), strides});
     node->context = slice.get();
     node->owner = std::move(slice);
   }
   Tensor result = tape.detach(base);
-  move_kernel(source);
+  if (source.defined()) move_kernel(source);
   tape.autograd.set_history(node, result);
   return result;
+}
+
+/// Operators whose result autograd follows as a view of their operand. (Parts of a split may not be changed in place.)
+bool is_view_node(const Node& node) {
+  static constexpr std::string_view kViews[] = {
+      "ViewBackward0",  "TransposeBackward0", "TBackward0",       "ExpandBackward0",  "UnsqueezeBackward0",
+      "SliceBackward0", "SelectBackward0",    "SqueezeBackward1", "PermuteBackward0", "AsStridedBackward0"};
+  return node.variable == nullptr &&
+         std::find(std::begin(kViews), std::end(kViews), node.name->name) != std::end(kViews);
 }
 
 }  // namespace
 
 Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& source) {
   if (start + source.size(-1) > base.size(-1)) throw Error(ErrorCode::kInternal, "copied columns do not fit");
-  return copy_into(base, source.shape(), base.strides(), source);
+  return change(base, source.shape(), base.strides(), source, InPlace::kCopy);
 }
 
 Tensor copy_into_view(const Tensor& base, const Tensor& view, const Tensor& source) {
-  return copy_into(base, view.shape(), view.strides(), source);
+  return change(base, view.shape(), view.strides(), source, InPlace::kCopy);
+}
+
+Tensor change_view(const Tensor& base, const Tensor& view, const Tensor& source, InPlace kind) {
+  return change(base, view.shape(), view.strides(), source, kind);
+}
+
+Tensor viewed_by(const Tensor& view) {
+  const Autograd& autograd = view.tape().autograd;
+  const Node* node = autograd.maker_of(view);
+  if (node == nullptr || !is_view_node(*node)) return {};
+  for (;;) {
+    const Node* before = autograd.maker_of(node->edges[0]);
+    if (before == nullptr || !is_view_node(*before)) break;
+    node = before;
+  }
+  Tensor base = view.tape().alias(view, node->shape, contiguous_strides(node->shape), false);
+  view.tape().autograd.set_edge(base, node->edges[0]);
+  return base;
 }
 
 Tensor copy_in_place(const Tensor& x, const Tensor& source) {

@@ -1,5 +1,7 @@
-// Writing into a part of a tensor that autograd follows.
+// Writing into a part of a tensor that autograd follows. Covered by tests/unit/selection_test.cc.
 #pragma once
+
+#include <cstdint>
 
 #include "memcalc/symbolic/tensor.h"
 
@@ -9,6 +11,12 @@ namespace memcalc {
 [[nodiscard]] Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& source);
 /// view.copy_(source) for any view of `base`.
 [[nodiscard]] Tensor copy_into_view(const Tensor& base, const Tensor& view, const Tensor& source);
+/// view.add_(source), view.mul_(number) for any view of `base`: the same. Pre: kMultiply has no `source`.
+enum class InPlace : std::uint8_t { kCopy, kAdd, kMultiply };
+[[nodiscard]] Tensor change_view(const Tensor& base, const Tensor& view, const Tensor& source, InPlace change);
+/// Variable::_base of a tensor that views have made from a differentiated one; undefined where none has. No value of
+/// the program need hold it any more. Its layout is row-major: autograd knows only its sizes here.
+[[nodiscard]] Tensor viewed_by(const Tensor& view);
 /// x.copy_(source) of all of x.
 [[nodiscard]] Tensor copy_in_place(const Tensor& x, const Tensor& source);
 

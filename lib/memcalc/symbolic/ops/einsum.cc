@@ -85,10 +85,13 @@ Tensor arranged(Tensor x, const std::string& letters, const std::string& order) 
 }
 
 /// sumproduct_pair: batch dimensions, those of the left, those that are summed, those of the right; then at::bmm.
-/// `result` dimensions come first, the others are summed.
+/// `result` dimensions come first, the others are summed. Where both have one element in each of these, nothing is
+/// summed and einsum multiplies (Linear.cpp).
 Tensor product_of(Tensor left, Tensor right, int result) {
   std::vector<int> batch, of_left, summed, of_right;
   std::int64_t batch_size = 1, left_size = 1, sum_size = 1, right_size = 1;
+  bool contracts = false;
+  for (int i = result; i < left.rank(); ++i) contracts = contracts || (left.size(i) != 1 && right.size(i) != 1);
   for (int i = 0; i < left.rank(); ++i) {
     const bool in_left = left.size(i) != 1, in_right = right.size(i) != 1;
     if (i >= result) {
@@ -110,6 +113,12 @@ Tensor product_of(Tensor left, Tensor right, int result) {
       of_right.push_back(i);
       right_size *= right.size(i);
     }
+  }
+  if (!contracts) {
+    Shape shape;
+    const Tensor product = multiply(left, right);
+    for (int i = 0; i < result; ++i) shape.dims[static_cast<std::size_t>(shape.rank++)] = product.size(i);
+    return view(product, shape);
   }
   const auto joined = [](std::initializer_list<const std::vector<int>*> parts) {
     std::vector<int> all;

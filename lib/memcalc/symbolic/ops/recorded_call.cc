@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include "memcalc/base/error.h"
+#include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
@@ -68,6 +70,44 @@ void RecordedCall::replace(const Tensor& old, const Tensor& now) {
   const TensorImpl* const impl = old.impl();  // `old` may be one of the values
   for (Tensor& value : values_) {
     if (value.defined() && value.impl() == impl) value = now;
+  }
+}
+
+Tensor RecordedCall::change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change) {
+  Tensor base = viewed_by(x);
+  if (base.defined()) {  // the value that is the base, where there still is one
+    for (const Tensor& value : values_) {
+      if (!value.defined() || value.block() != x.block()) continue;
+      const bool same = value.impl()->grad_fn == base.impl()->grad_fn &&
+                        value.impl()->output_index == base.impl()->output_index && value.shape() == base.shape();
+      if (same) {
+        base = value;
+        break;
+      }
+    }
+  } else if (!x.requires_grad() && x.impl()->is_view) {  // no history that leads to the base
+    const Tensor* const found = base_of(x);
+    base = found != nullptr ? *found : tape.detach(x);  // a base that no value holds is taken to be as large as `x`
+  }
+  if (!base.defined()) return {};
+  const Tensor changed = x;  // `x` may be one of the values
+  const bool was_followed = base.requires_grad();
+  const Tensor now = memcalc::change_view(base, view, source, change);
+  replace(base, now);
+  std::size_t place = 0;
+  while (place < values_.size() && values_[place].impl() != changed.impl()) ++place;
+  renew_views(now, was_followed);
+  if (place < values_.size() && values_[place].impl() != changed.impl()) return values_[place];
+  return as_strided(now, changed.shape(), changed.strides());
+}
+
+void RecordedCall::renew_views(const Tensor& base, bool was_followed) {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Tensor value = values_[i];
+    if (!value.defined() || value.block() != base.block() || value.impl() == base.impl()) continue;
+    if (!value.impl()->is_view || value.dtype() != base.dtype()) continue;
+    if (was_followed && !value.requires_grad()) continue;
+    replace(value, as_strided(base, value.shape(), value.strides()));
   }
 }
 

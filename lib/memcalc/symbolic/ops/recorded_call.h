@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -99,6 +100,13 @@ class RecordedCall {
   [[nodiscard]] const Tensor* base_of(const Tensor& view) const;
   /// Values that are the tensor `old` are `now` from here on: an operator has changed it in place.
   void replace(const Tensor& old, const Tensor& now);
+  /// `view`, which is `x` or made of it, is changed in place (CopySlices), with `source` where there is one: this
+  /// becomes part of the history of the tensor that `x` is a view of. `x` as it is from then on; undefined where it is
+  /// no view: nothing is done then.
+  [[nodiscard]] Tensor change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change);
+  /// Autograd makes the views of `base`, which was changed in place, anew (AsStridedBackward0). `was_followed`: `base`
+  /// was differentiated before, so that what is not is detached from it.
+  void renew_views(const Tensor& base, bool was_followed);
 
   /// What autocast's float32 list does to the operands: those in 16 bits are converted, for as long as the call lasts.
   void convert_to_float32();

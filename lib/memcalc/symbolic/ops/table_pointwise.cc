@@ -368,9 +368,13 @@ void where_backward(BackwardCall& call) {
 
 void where_row(RecordedCall& call) {
   if (!call.has(1)) call.refuse("a condition alone (nonzero)");
-  const Tensor& condition = call.tensor(0);
+  // x.where(condition, other) is torch.where(condition, x, other).
+  const bool method =
+      call.tensor(0).dtype() != DType::kBool && call.is_tensor(1) && call.tensor(1).dtype() == DType::kBool;
+  const int chosen = method ? 0 : 1;
+  const Tensor& condition = call.tensor(method ? 1 : 0);
   Tape& tape = call.tape;
-  const bool first = call.is_tensor(1), second = call.is_tensor(2);
+  const bool first = call.is_tensor(chosen), second = call.is_tensor(2);
   if (!first && !second) {
     // Both numbers become scalars on the card.
     const DType dtype = call.slot(1).kind == BoundArgument::Kind::kNumber ? DType::kFloat32 : DType::kInt64;
@@ -378,10 +382,10 @@ void where_row(RecordedCall& call) {
     return call.returns(pointwise(kWhere, {&condition, &a, &b}, 1, dtype));
   }
   if (first != second) {
-    const Tensor& x = call.tensor(first ? 1 : 2);
+    const Tensor& x = call.tensor(first ? chosen : 2);
     return call.returns(where(condition, x));
   }
-  const Tensor &a = call.tensor(1), &b = call.tensor(2);
+  const Tensor &a = call.tensor(chosen), &b = call.tensor(2);
   const Tensor* inputs[] = {&a, &b};
   Node* node = tape.autograd.record(kWhereBackward, where_backward, inputs, 2);
   if (node != nullptr) tape.autograd.save(*node, condition);
@@ -452,7 +456,17 @@ void lerp_row(RecordedCall& call) {
 
 // --- in place ------------------------------------------------------------------------------------------------------
 
+/// Of a view that is differentiated, or becomes so: undefined where it is neither.
+Tensor changed_view(RecordedCall& call, InPlace change) {
+  const Tensor& x = call.tensor(0);
+  const Tensor source = call.is_tensor(1) ? call.tensor(1) : Tensor{};
+  const bool followed = x.requires_grad() || (source.defined() && source.requires_grad());
+  if (!followed || !call.tape.modes.grad_enabled || !x.impl()->is_view) return {};
+  return call.change_view_of(x, x, source, change);
+}
+
 void add_in_place_row(RecordedCall& call) {
+  if (Tensor view = changed_view(call, InPlace::kAdd); view.defined()) return call.returns(std::move(view));
   call.returns(call.is_tensor(1) ? add_in_place(call.tensor(0), call.tensor(1)) : add_scalar_in_place(call.tensor(0)));
 }
 
@@ -469,7 +483,10 @@ void multiply_tensor_in_place_backward(BackwardCall& call) {
 
 void multiply_in_place_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (!call.is_tensor(1)) return call.returns(multiply_in_place(x));
+  if (!call.is_tensor(1)) {
+    Tensor view = changed_view(call, InPlace::kMultiply);
+    return call.returns(view.defined() ? std::move(view) : multiply_in_place(x));
+  }
   Tape& tape = call.tape;
   const Tensor& y = call.tensor(1);
   const Tensor* inputs[] = {&x, &y};
@@ -487,7 +504,8 @@ void multiply_in_place_row(RecordedCall& call) {
 
 void divide_in_place_row(RecordedCall& call) {
   if (call.is_tensor(1)) return call.returns(divide_in_place(call.tensor(0), call.tensor(1)));
-  call.returns(multiply_in_place(call.tensor(0)));
+  Tensor view = changed_view(call, InPlace::kMultiply);
+  call.returns(view.defined() ? std::move(view) : multiply_in_place(call.tensor(0)));
 }
 
 /// Fills, draws, copies and rounds of tensors that nobody differentiates.

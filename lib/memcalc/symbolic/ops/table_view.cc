@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
@@ -250,11 +251,8 @@ void copy_row(RecordedCall& call) {
                           KernelKind::kStrided);
     return call.returns(x);
   }
-  const Tensor* base = call.base_of(x);
-  if (base == nullptr) return call.returns(copy_in_place(x, source));
-  const Tensor whole = *base;
-  call.replace(whole, copy_into_view(whole, x, source));
-  call.returns({});  // the view itself: what would be made of it later is not modelled
+  Tensor view = call.change_view_of(x, x, source, InPlace::kCopy);
+  call.returns(view.defined() ? std::move(view) : copy_in_place(x, source));
 }
 
 void setitem_row(RecordedCall& call) {
@@ -265,8 +263,10 @@ void setitem_row(RecordedCall& call) {
   }();
   if (differentiates(call, x, 2)) {
     if (!call.is_tensor(2) || !indexed.indices.empty()) call.refuse("a tensor that is differentiated");
-    if (call.base_of(x) != nullptr) call.refuse("a view of a tensor that is differentiated");
-    return call.replace(x, copy_into_view(x, indexed.view, call.tensor(2)));
+    if (call.change_view_of(x, indexed.view, call.tensor(2), InPlace::kCopy).defined()) return;
+    const Tensor now = copy_into_view(x, indexed.view, call.tensor(2));
+    call.replace(x, now);
+    return call.renew_views(now, x.requires_grad());
   }
   if (!call.is_tensor(2) || indexed.indices.empty()) {
     x.tape().kernels.add(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
@@ -480,6 +480,15 @@ void repeat_interleave_row(RecordedCall& call) {
   call.returns(reshape(copied, shape));
 }
 
+void as_strided_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const Shape shape = call.shape(1), strides = call.shape(2);
+  if (shape.rank != strides.rank) call.refuse("another number of strides than of sizes");
+  if (shape.elements() == 0) call.refuse("no elements");
+  if (call.integer_or(3, 0) != 0) call.refuse("an offset in its storage");
+  call.returns(as_strided(x, shape, strides));
+}
+
 void flip_row(RecordedCall& call) { call.returns(flip(call.tensor(0))); }
 
 constexpr OperatorRow kRows[] = {
@@ -537,6 +546,7 @@ constexpr OperatorRow kRows[] = {
     {"repeat", "input *sizes", repeat_row},
     {"tile", "input *dims", repeat_row},
     {"repeat_interleave", "input repeats dim output_size", repeat_interleave_row},
+    {"as_strided", "input size stride storage_offset", as_strided_row},
     {"flip", "input *dims", flip_row},
 };
 
