@@ -97,5 +97,30 @@ TEST(Where, OfATensorTakesItsConditionSecond) {
   EXPECT_EQ(bench.requests(), (Requests{4, 512, -4, 4, 512, -4}));
 }
 
+// torch.arange(a, b, -1) of tensors: the host reads them, so that its size is what was recorded.
+TEST(Arange, OfTensorsIsAsLargeAsItWasRecorded) {
+  TapeBench bench;
+  std::array<Tensor, 2> values{bench.input({}, DType::kInt64, false), bench.input({}, DType::kInt64, false)};
+  bench.start();
+  const std::vector<BoundArgument> slots = {value(0), value(1), integer(-1), {}, {.kind = Kind::kText, .text = "cuda"}};
+  const GivenResult given{{256}, DType::kInt64};
+  RecordedCall call(bench.tape, "arange", slots, values, {}, {&given, 1});
+  find_operator("arange")->run(call);
+  EXPECT_EQ(bench.requests(), (Requests{2048}));
+}
+
+TEST(RmsNorm, NeedsNoWeight) {
+  TapeBench bench;
+  bench.warm_up();
+  std::array<Tensor, 1> values{bench.input({8, 16}, DType::kBFloat16)};
+  bench.start();
+  BoundArgument shape{.kind = Kind::kList};
+  shape.items = {integer(16)};
+  const std::vector<Tensor> results = run(bench, "rms_norm", {value(0), shape}, values);
+  EXPECT_EQ(bench.requests(), (Requests{256, 32}));  // the result, a statistic of each row
+  bench.backward(results[0]);
+  EXPECT_EQ(bench.requests(), (Requests{256, -32}));
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -109,22 +109,23 @@ void layer_norm_backward(BackwardCall& call) {
   if (has_bias) call.set(2, std::move(dbias));
 }
 
-void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight; saved: input, weight, rstd
+void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight where there is one; saved: input, weight, rstd
   Tape& tape = call.tape;
   const Tensor& input = call.saved(0);
   const Tensor x = contiguous(input);
   const Tensor dy = contiguous(call.gradient());
   Tensor dx = tape.empty(input.shape(), input.dtype(), kRmsNormBackwardOp);
   Tensor dweight, no_bias;
-  const Tensor& weight = call.saved(1);
-  if (call.needs(1)) {
+  const bool has_weight = call.node.edge_count > 1 && call.needs(1);
+  if (has_weight) {
+    const Tensor& weight = call.saved(1);
     dweight = tape.empty(weight.shape(), weight.dtype(), kRmsNormBackwardOp);
     partial_weight_gradients(input, input.size(-1), dweight, no_bias);
   }
   normalization_kernel(kRmsNormBackwardOp, dy, 11, 3);
-  if (call.needs(1)) weight_gradient_kernel(kRmsNormBackwardOp, dy);
+  if (has_weight) weight_gradient_kernel(kRmsNormBackwardOp, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
-  call.set(1, std::move(dweight));
+  if (has_weight) call.set(1, std::move(dweight));
 }
 
 /// cuda/group_norm_kernel.cu, GroupNormBackwardKernelImplInternal: sums over each channel, then three factors a group.
@@ -219,7 +220,7 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
 
 Tensor rms_norm(Arg x, const Tensor& weight) {
   const OperatorCall call(x);
-  if (x->dtype() != weight.dtype()) {  // layer_norm.cpp, rms_norm_composite
+  if (weight.defined() && x->dtype() != weight.dtype()) {  // layer_norm.cpp, rms_norm_composite
     const Tensor upcast = to_dtype(*x, DType::kFloat32);
     Tensor squares = power(upcast);
     Tensor means = mean_last(squares);
@@ -232,10 +233,10 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
   }
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x, &weight};
-  Node* node = tape.autograd.record(kRmsNormBackward, rms_norm_backward, inputs, 2);
+  Node* node = tape.autograd.record(kRmsNormBackward, rms_norm_backward, inputs, weight.defined() ? 2 : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
-    tape.autograd.save(*node, weight);
+    if (weight.defined()) tape.autograd.save(*node, weight);
   }
   Tensor row_major;
   {

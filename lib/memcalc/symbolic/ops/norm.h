@@ -7,7 +7,8 @@ namespace memcalc {
 
 /// F.layer_norm over the last dimension, or the last `dims`; weight and bias may be undefined. float32 under autocast.
 [[nodiscard]] Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims = 1);
-/// F.rms_norm over the last dimension: one kernel where input and weight have one dtype, else written out in float32.
+/// F.rms_norm over the last dimension: one kernel where input and weight have one dtype or there is no weight, else
+/// written out in float32.
 [[nodiscard]] Tensor rms_norm(Arg x, const Tensor& weight);
 /// F.group_norm over [N, C, ...]; weight and bias may be undefined. float32 under autocast.
 [[nodiscard]] Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t groups);

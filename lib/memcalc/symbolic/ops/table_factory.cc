@@ -42,9 +42,13 @@ void full_row(RecordedCall& call) {  // size fill_value dtype device
   call.returns(made(call, call.shape(0), call.dtype(2).value_or(dtype_of_number(call, 1)), kZeros, on_card(call, 3)));
 }
 
-void arange_row(RecordedCall& call) {  // start end step dtype device
-  const bool real = call.slot(0).kind == BoundArgument::Kind::kNumber ||
-                    (call.has(1) && call.slot(1).kind == BoundArgument::Kind::kNumber);
+void arange_row(RecordedCall& call) {                                 // start end step dtype device
+  if (call.is_tensor(0) || call.is_tensor(1) || call.is_tensor(2)) {  // the host reads them: the size was recorded
+    call.tape.kernels.synchronize(kArange);
+    return call.returns(made(call, call.given().shape, call.given().dtype, kArange, on_card(call, 4)));
+  }
+  const auto is_real = [&](int i) { return call.has(i) && call.slot(i).kind == BoundArgument::Kind::kNumber; };
+  const bool real = is_real(0) || is_real(1) || is_real(2);
   const double start = call.has(1) ? call.number_or(0, 0) : 0;
   const double end = call.has(1) ? call.number_or(1, 0) : call.number_or(0, 0);
   const double step = call.number_or(2, 1);
