@@ -198,6 +198,22 @@ TEST(Images, InstanceNormIsABatchNormOfOneSample) {
             "+64 repeat; +64 repeat; +1024 cudnn_batch_norm; +64 cudnn_batch_norm; +64 cudnn_batch_norm; -64");
 }
 
+// group_norm copies what is not row-major before its node, which keeps the copy; torch 2.11's host code requests these.
+TEST(Images, GroupNormKeepsTheCopyOfImagesWhoseChannelsAreLast) {
+  TapeBench bench;
+  bench.warm_up();
+  constexpr DType kBfloat = DType::kBFloat16;
+  const Tensor x = bench.input({4, 8, 8, 32}, kBfloat);
+  const Tensor weight = bench.input({32}, kBfloat), bias = bench.input({32}, kBfloat);
+  const Tensor gradient = bench.input({4, 32, 8, 8}, kBfloat, false);
+  bench.start();
+  const Tensor y = group_norm(permute(x, {0, 3, 1, 2}), weight, bias, 8);
+  EXPECT_EQ(bench.requests(), (std::vector<Bytes>{16384, 16384, 64, 64, 512, 512, -512, -512}));
+  bench.backward(y, gradient);
+  EXPECT_EQ(bench.requests(), (std::vector<Bytes>{16384, 64, 64, 512, 512, 128, 128, 512, -128, -128, -512, -512, -512,
+                                                  -16384, -64, -64}));
+}
+
 TEST(Images, EinsumPermutesOrMultiplies) {
   TapeBench bench;
   bench.warm_up();

@@ -97,6 +97,16 @@ TEST(Where, OfATensorTakesItsConditionSecond) {
   EXPECT_EQ(bench.requests(), (Requests{4, 512, -4, 4, 512, -4}));
 }
 
+TEST(Data, OfATensorHasNoHistory) {
+  TapeBench bench;
+  std::array<Tensor, 1> values{multiply_scalar(bench.input({8, 16}))};
+  bench.start();
+  const std::vector<Tensor> results = run(bench, "data", {value(0)}, values);
+  EXPECT_FALSE(results[0].requires_grad());
+  EXPECT_EQ(results[0].block(), values[0].block());
+  EXPECT_TRUE(bench.requests().empty());
+}
+
 // torch.arange(a, b, -1) of tensors: the host reads them, so that its size is what was recorded.
 TEST(Arange, OfTensorsIsAsLargeAsItWasRecorded) {
   TapeBench bench;

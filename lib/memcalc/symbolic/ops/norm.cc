@@ -134,7 +134,6 @@ void group_norm_backward(BackwardCall& call) {
   Tape& tape = call.tape;
   const Tensor& input = call.saved(0);
   const bool has_weight = call.node.edge_count > 1;
-  const Tensor x = contiguous(input);
   const Tensor dy = contiguous(call.gradient());
   Tensor dx = tape.empty(input.shape(), input.dtype(), kGroupNormBackwardOp);
   for (int i = 1; i < call.node.edge_count; ++i) {
@@ -253,7 +252,8 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
 
 Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t groups) {
   const OperatorCall call(x);
-  const Tensor input = autocast_float32(*x);
+  const Tensor converted = autocast_float32(*x);
+  const Tensor input = contiguous(converted);  // group_norm.cpp: before native_group_norm, which keeps the copy
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
   Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs,
@@ -264,11 +264,6 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
     node->attributes[1] = groups;
     tape.autograd.save(*node, input);
     if (weight.defined()) tape.autograd.save(*node, weight);
-  }
-  Tensor row_major;
-  {
-    const NoGrad no_grad(tape.modes);
-    row_major = contiguous(input);
   }
   Tensor result = tape.empty(input.shape(), input.dtype(), kGroupNorm);
   const std::int64_t batch = input.size(0), channels = input.size(1);

@@ -525,6 +525,7 @@ constexpr OperatorRow kRows[] = {
     {"contiguous", "input memory_format", contiguous_row},
     {"clone", "input memory_format", clone_row},
     {"detach", "input", detach_row},
+    {"data", "input", detach_row},
     {"to", "input *args dtype other non_blocking copy device memory_format", to_row},
     {"type", "input *args dtype other non_blocking copy device memory_format", to_row},
     {"cuda", "input *args dtype other non_blocking copy device memory_format", to_row},
