@@ -211,7 +211,10 @@ Tensor reshape(Arg x, Shape shape) {
 
 Tensor unsafe_view(Arg x, const Shape& shape) {
   const OperatorCall call(x);
-  return record_view(kUnsafeViewBackward, reshape_backward, x, shape, contiguous_strides(shape));
+  const bool of_view = x->impl()->is_view;
+  Tensor result = record_view(kUnsafeViewBackward, reshape_backward, x, shape, contiguous_strides(shape));
+  result.impl()->is_view = of_view;  // autograd holds no base of it: a gradient that lies so is summed in place
+  return result;
 }
 
 Tensor transpose(Arg x, int dim0, int dim1) {
