@@ -162,6 +162,45 @@ def test_construction_is_in_the_order_of_registration():
     assert "lm_head.decoder.weight" in names and "lm_head.decoder.weight" in content["tied"]
 
 
+def reached(content, function):
+    """The names of the calls of one run of the function, layers and all."""
+    for made in content["functions"][function]["body"]:
+        if made[0] == "call": yield made[1]
+        if made[0] in ("layer", "layers"): yield from reached(content, made[1])
+
+
+@transformers
+def test_a_t5_knows_of_caches_checkpointing_and_the_type_of_its_weights():
+    """Its decoder's configuration is a copy; its position bias needs a gradient under checkpointing; its norms look."""
+    content = of_transformers("t5", variants=2).to_dict()
+    assert content["caches_in_trainer"]
+    uncached = [f for f in content["forwards"] if not f["cache"] and "checkpointing" not in f]
+    assert all("past_key_values" in f["outputs"] for f in content["forwards"] if f["cache"])
+    assert uncached and all("past_key_values" not in f["outputs"] for f in uncached)
+    told = [f for f in content["forwards"] if f.get("checkpointing")]
+    assert told and all("torch.Tensor.requires_grad_" in reached(content, f["function"]) for f in told)
+    assert all("torch.Tensor.requires_grad_" not in reached(content, f["function"]) for f in uncached)
+    assert {p for f in content["forwards"] for p in f["precisions"]} == {*_solve.PRECISIONS, "autocast_bfloat16"}
+    assert not any("held" in f for f in content["forwards"])
+
+
+@transformers
+def test_clip_returns_its_loss_in_training():
+    import transformers as library
+    from memcalc.record import _sources
+
+    tower = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+    config = library.CLIPConfig(text_config=dict(tower, vocab_size=100), vision_config=dict(tower, image_size=64, patch_size=16))
+    config.architectures = ["CLIPModel"]
+    source = _sources.transformers(config, batch=4, sequence=20)
+    content = record(source.make, source.example, symbols=source.symbols, task=source.task, variants=source.variants,
+                     maxima=source.maxima, sizes=source.sizes).to_dict()
+    assert content["task"] == "contrastive"
+    assert [i["name"] for i in content["inputs"]] == ["input_ids", "pixel_values", "attention_mask"]
+    assert [("loss" in f["outputs"]) for f in content["forwards"]] == [f["mode"] == "train" for f in content["forwards"]]
+    assert "fixed" in content["symbols"]["image"] and "fixed" not in content["symbols"]["sequence"]
+
+
 @transformers
 def test_equal_layers_are_stored_once():
     sizes = [len(gzip.compress(of_transformers("llama", variants=1, num_hidden_layers=n).to_json().encode(), mtime=0))

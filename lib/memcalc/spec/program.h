@@ -154,8 +154,9 @@ struct ProgramTensor {
 struct ProgramForward {
   bool training = true;
   std::optional<bool> cache;            // absent: there is no choice
+  bool checkpointing = false;           // what the module runs when it is told that layers are checkpointed
   std::vector<std::string> inputs;      // names
-  std::vector<std::string> precisions;  // "float32", "bfloat16", "autocast"; empty: all
+  std::vector<std::string> precisions;  // "float32", "bfloat16", "autocast", "autocast_bfloat16"; empty: all
   std::int32_t function = 0;
   std::vector<std::int32_t> loss;     // the value of the loss; empty: there is none
   std::vector<std::int32_t> outputs;  // what else the caller is given, in the order in which it dies
@@ -167,6 +168,7 @@ struct Program {
   std::string source;  // the class, and the versions it was recorded under
   std::string task;
   bool loss_shifts_labels = false;  // Trainer._loss_shifts_labels
+  bool caches_in_trainer = false;   // the Trainer's config.use_cache = False does not reach the part that has the cache
   std::vector<ProgramSymbol> symbols;
   std::vector<ProgramTensor> inputs;
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()

@@ -401,12 +401,14 @@ void collect(const Place& place, std::vector<std::int32_t>& values) {
 ProgramForward forward_of(const Place& place) {
   ProgramForward forward;
   forward.training = place.require("mode").text() == "train";
+  if (const auto told = place.find("checkpointing")) forward.checkpointing = told->node().boolean;
   if (const auto cache = place.find("cache")) forward.cache = cache->node().boolean;
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
   forward.function = value_number(place.require("function"));
   if (const auto outputs = place.find("outputs")) {
     outputs->expect(Kind::kObject, "an object");
+    std::vector<std::int32_t> cached;
     for (std::size_t i = 0; i < outputs->size(); ++i) {
       const Place output = outputs->at(i);
       if (output.node().key == "loss") {
@@ -415,12 +417,14 @@ ProgramForward forward_of(const Place& place) {
       }
       std::vector<std::int32_t> values;
       collect(output, values);
-      // A cache's list of layers dies from its end.
-      const bool cache = output.node().key == "past_key_values";
-      if (cache) std::reverse(values.begin(), values.end());
-      forward.cached = cache ? values.size() : 0;
-      forward.outputs.insert(forward.outputs.end(), values.begin(), values.end());
+      if (output.node().key == "past_key_values") {  // its list of layers dies from its end
+        cached.assign(values.rbegin(), values.rend());
+      } else {
+        forward.outputs.insert(forward.outputs.end(), values.begin(), values.end());
+      }
     }
+    forward.cached = cached.size();
+    forward.outputs.insert(forward.outputs.end(), cached.begin(), cached.end());
   }
   return forward;
 }
@@ -647,6 +651,7 @@ Program read_program(const JsonObject& json) {
   if (const auto source = root.find("source")) program.source = source_of(*source);
   if (const auto task = root.find("task")) program.task = task->text();
   if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->node().boolean;
+  if (const auto caches = root.find("caches_in_trainer")) program.caches_in_trainer = caches->node().boolean;
   if (const auto symbols = root.find("symbols")) {
     for (std::size_t i = 0; i < symbols->size(); ++i) {
       const Place symbol = symbols->at(i);

@@ -58,7 +58,7 @@ VALUE_READS = frozenset(["torch.Tensor." + name for name in """
 SILENT = frozenset(["torch.Tensor." + name for name in """
     __len__ __repr__ __str__ __format__ __hash__ __dir__ size dim stride numel nelement ndimension is_contiguous
     element_size is_floating_point is_complex is_signed storage_offset data_ptr untyped_storage get_device type_as_
-    is_inference is_shared register_hook retain_grad backward requires_grad_ __deepcopy__ __reduce_ex__
+    is_inference is_shared register_hook retain_grad backward __deepcopy__ __reduce_ex__
     """.split()])
 
 

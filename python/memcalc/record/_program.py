@@ -6,7 +6,7 @@ import gzip
 import inspect
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
@@ -15,7 +15,7 @@ import torch
 from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run
-from ._solve import FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
+from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
 
 Json = Any
 Example = Mapping[str, Any]
@@ -29,7 +29,9 @@ class Variant:
     keys: dict[str, bool] = field(default_factory=dict)    # as {"cache": True}
     inputs: list[str] | None = None                        # names of the inputs that are passed; None: all
     arguments: dict[str, Any] = field(default_factory=dict)  # as {"use_cache": True}
-    config: dict[str, Any] = field(default_factory=dict)   # set on module.config before
+    config: dict[str, Any] = field(default_factory=dict)   # set on module.config before, see _settings
+    copies: bool = True                                    # and on the configurations of its parts
+    checkpointing: bool = False                            # as under transformers' gradient checkpointing
     gradients: bool | None = None                          # None: in train mode
 
 
@@ -145,7 +147,7 @@ class _Recordings:
         self.count = 0
 
     def built(self, precision: str) -> Build:
-        key = "bfloat16" if precision == "bfloat16" else "float32"
+        key = "bfloat16" if precision.endswith("bfloat16") else "float32"
         if key not in self._builds: self._builds[key] = build(self.make, key, self.policies)
         return self._builds[key]
 
@@ -153,17 +155,75 @@ class _Recordings:
         built = self.built(precision)
         built.precision = precision
         inputs = {k: v for k, v in example.items() if variant.inputs is None or k in variant.inputs}
-        config = getattr(built.module, "config", None)
-        before = {key: getattr(config, key) for key in variant.config if hasattr(config, key)}
-        for key, value in variant.config.items():
-            if hasattr(config, key): setattr(config, key, value)
+        settings = _settings(built.module, variant)
+        before = [(owner, key, getattr(owner, key, _NOTHING)) for owner, key, _ in settings]
+        for owner, key, value in settings: setattr(owner, key, value)
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
                        gradients=variant.mode == "train" if variant.gradients is None else variant.gradients)
         finally:
-            for key, value in before.items(): setattr(config, key, value)
+            for owner, key, old in before:
+                if old is _NOTHING: delattr(owner, key)
+                else: setattr(owner, key, old)
         self.count += 1
         return made
+
+
+_NOTHING = object()
+
+
+def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def _settings(module: Any, variant: Variant) -> list[tuple[Any, str, Any]]:
+    """(object, attribute, value): what a variant sets. Parts have configurations of their own, copies (T5's decoder) or
+    parts of it (a text_config). In these a choice is switched off only: T5's encoder must not have a cache."""
+    own = getattr(module, "config", None)
+    found = [(own, key, value) for key, value in variant.config.items() if hasattr(own, key)]
+    if variant.checkpointing:
+        for part in module.modules():
+            if hasattr(part, "gradient_checkpointing"):
+                found += [(part, "gradient_checkpointing", True), (part, "_gradient_checkpointing_func", _called)]
+    if not variant.copies: return found
+    parts = {id(part.config): part.config for part in module.modules() if hasattr(part, "config") and part.config is not own}
+    return found + [(config, key, value) for config in parts.values() for key, value in variant.config.items()
+                    if value is False and getattr(config, key, None) is True]
+
+
+def _precisions(recordings: _Recordings, variant: Variant, precisions: tuple[str, ...], source: _Source,
+                example: Example) -> tuple[str, ...]:
+    """The precisions; where a module makes other calls with weights of 16 bits (T5's norms), that under autocast, too."""
+    if precisions != PRECISIONS: return precisions
+    made_at = {p: recordings.record(variant, p, example) for p in ("float32", "bfloat16")}
+    one = len(_groups(made_at, source.defaults)) == 1
+    return precisions if one else (*precisions, AUTOCAST_ON_16_BITS)
+
+
+def _for_checkpointing(recordings: _Recordings, variants: list[Variant], precision: str, example: Example) -> list[Variant]:
+    """The variants whose module makes other calls where it is told of checkpointing (T5's position bias needs a gradient
+    then), as they are in that case."""
+    plain = [v for v in variants if v.mode == "train" and not v.keys.get("cache")]
+    module = recordings.built(precision).module
+    if not plain or not any(hasattr(part, "gradient_checkpointing") for part in module.modules()): return []
+
+    def calls(variant: Variant) -> list[str]:
+        return [event[1] for event in recordings.record(variant, precision, example).events if event[0] == "call"]
+
+    if calls(plain[0]) == calls(replace(plain[0], checkpointing=True)): return []
+    return [replace(v, checkpointing=True, keys={**v.keys, "checkpointing": True}) for v in plain]
+
+
+def _caches_in_trainer(recordings: _Recordings, variants: list[Variant], precision: str, example: Example) -> bool:
+    """Whether there is a cache though config.use_cache is False on the module's own configuration, which is all that
+    transformers' Trainer sets (trainer.py, 5.17): the part that looks has one of its own."""
+    cached = next((v for v in variants if v.mode == "train" and v.keys.get("cache")), None)
+    if cached is None: return False
+    off = Variant(cached.mode, {"cache": False}, cached.inputs, cached.arguments, {"use_cache": False})
+    module = recordings.built(precision).module
+    if len(_settings(module, off)) == len(_settings(module, replace(off, copies=False))): return False
+    as_in_trainer = _plain(recordings.record(replace(off, copies=False), precision, example).events)
+    return as_in_trainer == _plain(recordings.record(cached, precision, example).events)
 
 
 def _parts(made: Recording) -> list[Json]:
@@ -239,6 +299,8 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     inputs: dict[str, Json] = {}
     constants: list[Json] = []
     base = source.at(source.defaults)
+    precisions = _precisions(recordings, variants[0], precisions, source, base)
+    variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
     for variant in variants:
         for group, parts, made in _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples,
                                                  sizes or {}):
@@ -261,6 +323,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
         **description,
     }
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
+    if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
@@ -386,7 +449,7 @@ def _has_types(solved: Json, made: Json, precision: str) -> bool:
     the values may become float32 under autocast, and without it not."""
     if isinstance(solved, dict) and "d" in solved:
         following = FOLLOWING.get(solved["d"])
-        return isinstance(made, dict) and made.get("d") == (following[PRECISIONS.index(precision)] if following else solved["d"])
+        return isinstance(made, dict) and made.get("d") == (following[precision] if following else solved["d"])
     if isinstance(solved, dict):
         if "v" in solved or not isinstance(made, dict): return True
         return all(_has_types(item, made.get(key), precision) for key, item in solved.items())

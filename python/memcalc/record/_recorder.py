@@ -209,6 +209,9 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name, entered = self.names.of(function)
+        if name in ("torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"):
+            self._set_requires_grad(args[0], (args[1:] or [*kwargs.values(), True])[0])
+            return None if name.endswith("__set__") else args[0]  # torch never lets go of what a setter returns
         if name.endswith("__get__"): return self._property(function, name, args)
         if name in SILENT or name.startswith("torch.sym_"): return function(*args, **kwargs)
         if name.endswith("_set_grad_enabled"):
@@ -232,6 +235,14 @@ class Recorder(TorchFunctionMode):
                 if last == "is_leaf": return not info.requires_grad
                 return None
         return function(*args)
+
+    def _set_requires_grad(self, tensor: torch.Tensor, value: bool) -> None:
+        info = self.info(tensor)
+        if info is None or info.number < 0: tensor.requires_grad = value
+        elif info.requires_grad != value:
+            info.requires_grad = value
+            if self.recording:
+                self.events.append(("call", "torch.Tensor.requires_grad_", [{"v": info.number}, value], [], [info.number]))
 
     def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
         """(result, whether its shape depends on values)"""
@@ -369,7 +380,6 @@ class Recorder(TorchFunctionMode):
         event = ["call", name, *encoded, numbers]
         if by_value or (numbers and last not in MODELLED): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
-        if in_place and last == "requires_grad_" and numbers: self.values[id(args[0])].requires_grad = True
         return result
 
     def _requires(self, tensor: torch.Tensor) -> bool:

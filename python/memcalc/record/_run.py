@@ -161,7 +161,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
         with warnings.catch_warnings(), built.fake, _without_autograd(), patched(recorder), recorder:
             warnings.simplefilter("ignore")
             batch = _fake_inputs(recorder, example, built.precision, described)
-            autocast = torch.autocast("cuda", torch.bfloat16, enabled=built.precision == "autocast")
+            autocast = torch.autocast("cuda", torch.bfloat16, enabled=built.precision.startswith("autocast"))
             with torch.set_grad_enabled(gradients):
                 with autocast:
                     recorder.recording = True
@@ -205,7 +205,7 @@ def _fake_inputs(recorder: Recorder, example: Mapping[str, Any], precision: str,
             batch[name] = value
             continue
         dtype = value.dtype
-        if dtype == torch.float32 and precision == "bfloat16": dtype = torch.bfloat16
+        if dtype == torch.float32 and precision.endswith("bfloat16"): dtype = torch.bfloat16
         made = torch.empty_strided(value.shape, value.stride(), dtype=dtype, device="cuda")
         recorder.recording = True
         number = recorder.number(made)

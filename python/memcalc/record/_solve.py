@@ -8,6 +8,7 @@ from typing import Any, Iterable
 Json = Any
 Sizes = dict[str, int]
 PRECISIONS = ("float32", "bfloat16", "autocast")
+AUTOCAST_ON_16_BITS = "autocast_bfloat16"  # weights of 16 bits: recorded where a module looks at its weights' type
 
 
 class Mismatch(ValueError):
@@ -116,17 +117,20 @@ def _floors(values: list[int], sizes: list[Sizes], changing: list[str]) -> str |
 
 
 # What the types that follow the precision are in each of PRECISIONS.
-FOLLOWING = {"weights": ("float32", "bfloat16", "float32"), "compute": ("float32", "bfloat16", "bfloat16")}
+_ALL = (*PRECISIONS, AUTOCAST_ON_16_BITS)
+FOLLOWING = {"weights": dict(zip(_ALL, ("float32", "bfloat16", "float32", "bfloat16"))),
+             "compute": dict(zip(_ALL, ("float32", "bfloat16", "bfloat16", "bfloat16")))}
 
 
 def solve_dtype(by_precision: dict[str, str]) -> str:
     """`weights` and `compute` where the type follows the run's precision."""
     kinds = set(by_precision.values())
+    # What was recorded with weights of 16 bits alone stands for float16, too.
+    if kinds == {"bfloat16"} and "float32" not in by_precision: return "compute" if "autocast" in by_precision else "weights"
     if len(kinds) == 1: return kinds.pop()
-    given = tuple(by_precision.get(p) for p in PRECISIONS)
     for name, meant in FOLLOWING.items():
-        if all(g is None or g == m for g, m in zip(given, meant)): return name
-    raise Mismatch(f"a data type that is {given} in {PRECISIONS}")
+        if all(found == meant[p] for p, found in by_precision.items()): return name
+    raise Mismatch(f"a data type that is {', '.join(f'{found} in {p}' for p, found in by_precision.items())}")
 
 
 class Merger:

@@ -17,7 +17,7 @@ TASKS = {
     "seqcls": ("AutoModelForSequenceClassification", "class"), "tokcls": ("AutoModelForTokenClassification", "tags"),
     "seq2seq": ("AutoModelForSeq2SeqLM", "target"), "image": ("AutoModelForImageClassification", "class"),
     "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
-    "ctc": ("AutoModelForCTC", "target"),
+    "ctc": ("AutoModelForCTC", "target"), "contrastive": ("AutoModel", "pairs"),
 }
 _ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
             ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
@@ -42,6 +42,7 @@ class Source:
 def task_of(class_name: str, model_type: str = "") -> str | None:
     for ending, task in _ENDINGS:
         if class_name.endswith(ending): return task
+    if class_name in ("CLIPModel", "SiglipModel", "Siglip2Model", "AltCLIPModel", "ChineseCLIPModel"): return "contrastive"
     if class_name.endswith("ForConditionalGeneration"): return "speech" if model_type == "whisper" else "seq2seq"
     return None
 
@@ -83,11 +84,12 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     symbols = {"batch": batch}
     if kind.main_input_name == "input_ids": symbols["sequence"] = sequence
     if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
-    edge = image or getattr(config, "image_size", None) or 224
+    pictures = getattr(config, "vision_config", config)
+    edge = image or getattr(pictures, "image_size", None) or 224
     edge = edge if isinstance(edge, int) else edge[0]
     is_pixels = kind.main_input_name == "pixel_values"
-    channels = getattr(config, "num_channels", 3)
-    if is_pixels: symbols["image"] = edge
+    channels = getattr(pictures, "num_channels", 3)
+    if is_pixels or labels == "pairs": symbols["image"] = edge
     # Trainer.model_accepts_loss_kwargs
     counts = getattr(kind, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD
                                                       for p in inspect.signature(kind.forward).parameters.values()))
@@ -107,9 +109,11 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
         elif kind.main_input_name == "input_values": made = {"input_values": torch.empty(batch, 80000)}
         else: made = {"input_ids": ids}
+        if labels == "pairs": made["pixel_values"] = torch.empty(batch, channels, image, image)  # of each text one
         if "attention_mask" in forward and "input_ids" in made:
             made["attention_mask"] = torch.ones_like(ids)
             made["attention_mask"][0, -1] = 0  # memcalc passes a mask where sequences are padded
+        if labels == "pairs": return made
         made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
                           "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
                           "pixels": lambda: torch.zeros(batch, image, image, dtype=torch.long),
@@ -127,12 +131,13 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         "use_cache" in forward or "past_key_values" in forward) else [{}]
 
     def variant(mode: str, cache: dict[str, bool], inputs: list[str]) -> Variant:
-        return Variant(mode, cache, inputs, config={"use_cache": cache["cache"]} if cache else {})
+        arguments = {"return_loss": True} if labels == "pairs" and mode == "train" else {}
+        return Variant(mode, cache, inputs, arguments, {"use_cache": cache["cache"]} if cache else {})
 
     variants = [variant("train", cache, inputs) for inputs in given for cache in caches]
     variants += [variant("eval", caches[0], inputs) for inputs in given if "num_items_in_batch" not in inputs]
     # Without labels a decoder of its own has no input.
-    if labels != "target": variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
+    if labels not in ("target", "pairs"): variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
     maxima = {"sequence": maximum} if isinstance(maximum, int) and maximum > 0 and "sequence" in symbols else {}
     return Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
 

@@ -340,6 +340,14 @@ void detach_row(RecordedCall& call) {
   call.returns(x.tape().detach(x));
 }
 
+/// Of a result without history: a leaf from here on.
+void requires_grad_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (!call.boolean_or(1, true)) call.refuse("False");
+  if (!x.requires_grad() && is_floating(x.dtype())) x.tape().autograd.require_gradient(x);
+  call.returns(x);
+}
+
 /// A copy of what is on the host.
 Tensor brought_to_card(const Tensor& x, DType dtype) {
   const OnMetaDevice there(x.tape().memory, false);
@@ -526,6 +534,7 @@ constexpr OperatorRow kRows[] = {
     {"clone", "input memory_format", clone_row},
     {"detach", "input", detach_row},
     {"data", "input", detach_row},
+    {"requires_grad_", "input requires_grad", requires_grad_row},
     {"to", "input *args dtype other non_blocking copy device memory_format", to_row},
     {"type", "input *args dtype other non_blocking copy device memory_format", to_row},
     {"cuda", "input *args dtype other non_blocking copy device memory_format", to_row},

@@ -1,0 +1,252 @@
+// A program's calls on the operator table, where its variables die where Python's did.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+
+namespace memcalc {
+namespace {
+
+using Kind = BoundArgument::Kind;
+
+/// Restores what a region has set, also where a recomputation leaves it in the middle.
+class Regions {
+ public:
+  explicit Regions(Tape& tape) : tape_(tape) {}
+  ~Regions() {
+    while (!open_.empty()) close(open_.back().kind);
+  }
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+
+  void run(const ProgramRegion& region, const Binding& binding) {
+    if (!region.begins) return close(region.kind);
+    open_.push_back({region.kind, tape_.modes.autocast.dtype, tape_.modes.grad_enabled});
+    if (region.kind == ProgramRegion::Kind::kGradients) {
+      tape_.modes.grad_enabled = region.enabled && (tape_.modes.grad_enabled || tape_.modes.training);
+    } else if (!region.enabled) {
+      tape_.modes.autocast.dtype.reset();
+    } else if (!region.dtype.empty() && tape_.modes.autocast.dtype) {
+      tape_.modes.autocast.dtype = binding.dtype(region.dtype);
+    }
+  }
+
+ private:
+  struct Open {
+    ProgramRegion::Kind kind;
+    std::optional<DType> autocast;
+    bool gradients;
+  };
+
+  void close(ProgramRegion::Kind kind) {
+    const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& each) { return each.kind == kind; });
+    if (found == open_.rend()) return;  // that of the loop around the module
+    if (kind == ProgramRegion::Kind::kGradients) {
+      tape_.modes.grad_enabled = found->gradients;
+    } else {
+      tape_.modes.autocast.dtype = found->autocast;
+    }
+    open_.erase(std::next(found).base());
+  }
+
+  Tape& tape_;
+  std::vector<Open> open_;
+};
+
+/// A module that has begun and not ended, where something hooks modules.
+struct OpenModule {
+  const BoundModule* module = nullptr;
+  const HeldParameters* held = nullptr;
+  Tensor input;  // as its caller has it
+};
+
+void begin_module(const BoundModule& module, const ModulePlace& place, ModuleHooks& hooks, std::vector<Tensor>& values,
+                  std::vector<OpenModule>& open) {
+  OpenModule& begun = open.emplace_back(OpenModule{&module, nullptr, {}});
+  if (place.held == nullptr || module.input < 0 || module.output < 0) return;
+  Tensor& input = values[static_cast<std::size_t>(module.input)];
+  if (!input.defined()) return;
+  if (is_recurrent(module.module->type)) {
+    throw Error(ErrorCode::kUnsupported, "gathering the flattened weights of nn." + module.module->type +
+                                             " module by module is not modelled; accepted: --parallel ddp, ds-zero2");
+  }
+  begun.held = place.held;
+  begun.input = input;
+  input = hooks.before_module(place.held, place.held->tensors, begun.input);
+}
+
+void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
+  OpenModule ended = std::move(open.back());
+  open.pop_back();
+  if (ended.held == nullptr) return;
+  const Tensor& output = values[static_cast<std::size_t>(ended.module->output)];
+  if (output.defined()) output.tape().modes.module_hooks->after_module(ended.held, output);
+  const std::vector<std::int32_t>& dead = ended.module->also_dead;
+  const bool died = std::find(dead.begin(), dead.end(), ended.module->input) != dead.end();
+  if (!died) values[static_cast<std::size_t>(ended.module->input)] = std::move(ended.input);
+}
+
+/// The forward hook of enable_input_require_grads.
+void require_grad(const Tensor& output) {
+  if (!output.defined() || output.requires_grad() || !output.tape().modes.grad_enabled) return;
+  output.tape().autograd.require_gradient(output);
+}
+
+}  // namespace
+
+/// A damaged program may give a module what it cannot take.
+void ProgramModel::check_fits(const LeafModule& leaf, const Tensor& input) const {
+  const auto* linear = std::get_if<Linear>(&leaf);
+  const auto* conv = std::get_if<Conv1D>(&leaf);
+  if (linear == nullptr && conv == nullptr) return;
+  const std::int64_t wanted = linear != nullptr ? linear->weight.size(1) : conv->weight.size(0);
+  if (input.rank() > 0 && input.size(-1) == wanted) return;
+  throw Error(ErrorCode::kInput, program_->name + ": a linear layer is given another width than its own");
+}
+
+void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
+                            std::int64_t in_run) const {
+  std::vector<BoundArgument> of_this_run;
+  if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
+  const std::string_view name = call.row == nullptr ? call.opaque : call.row->name;
+  RecordedCall recorded(tape_, name, of_this_run.empty() ? call.slots : of_this_run, values, instance.parameters,
+                        call.given);
+  const bool on_host = recorded.on_host();  // then nothing of it is seen on the card
+  const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
+  std::optional<OnMetaDevice> elsewhere;
+  if (on_host) elsewhere.emplace(tape_.memory);
+  try {
+    if (call.row == nullptr) {
+      opaque_row(recorded);
+    } else {
+      if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
+      call.row->run(recorded);
+    }
+  } catch (const Error& error) {  // operands that do not go together: the program is to blame
+    if (error.code() != ErrorCode::kInternal) throw;
+    throw Error(ErrorCode::kInput, fmt::format("{} calls {}: {}", program_->name, name, error.what()));
+  }
+  const std::vector<std::int32_t>& results = *call.results;
+  if (recorded.results.size() < results.size()) recorded.refuse("other results");
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    values[static_cast<std::size_t>(results[i])] = std::move(recorded.results[i]);
+  }
+}
+
+void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
+                              std::vector<Tensor>& values) const {
+  const std::vector<std::int32_t>& results = call.layers->results;
+  const auto place_of = [&](std::size_t result, std::size_t layer) {
+    const auto shift = call.shifts[result] ? layer * static_cast<std::size_t>(call.own_results) : 0;
+    return static_cast<std::size_t>(results[result]) + shift;
+  };
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const Instance& instance = layers[layer];
+    KeptTensors positional, keywords;
+    for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+      const BoundArgument& argument = call.arguments[i];
+      const bool of_before = i == 0 && layer > 0;
+      const auto place = of_before ? place_of(0, layer - 1) : static_cast<std::size_t>(argument.integer);
+      const Tensor& tensor = argument.kind == Kind::kParameter && !of_before ? caller.parameters[place] : values[place];
+      if (!tensor.defined()) throw Error(ErrorCode::kInput, program_->name + ": a layer is given a tensor that died");
+      (i < call.positional ? positional : keywords).push_back(tensor);
+    }
+    // What the layer makes beside its first result; a second run of it, in backward, makes nothing that is kept.
+    const bool has_others = instance.bound->function->results.size() > 1;
+    const auto others = has_others ? std::make_shared<std::vector<Tensor>>() : nullptr;
+    values[place_of(0, layer)] =
+        checkpointed(run_, std::move(positional), keywords, [this, &instance, others](const KeptTensors& kept) {
+          const ProgramFunction& function = *instance.bound->function;
+          Variables variables(function);
+          std::copy(kept.begin(), kept.end(), variables.values().begin());
+          run_body(instance, instance.bound->body, variables.values());
+          if (others != nullptr && !tape_.moment.recomputing) {
+            for (std::size_t i = 1; i < function.results.size(); ++i) {
+              others->push_back(variables.take(function.results[i]));
+            }
+          }
+          return variables.take(function.results[0]);
+        });
+    for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
+      values[place_of(i, layer)] = std::move((*others)[i - 1]);
+    }
+    if (call.layers->drops && layer + 1 < layers.size()) {
+      values[layer == 0 ? static_cast<std::size_t>(call.arguments[0].integer) : place_of(0, layer - 1)].reset();
+    }
+  }
+}
+
+void ProgramModel::run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const {
+  for (std::int64_t run = 0; run < loop.count; ++run) {
+    for (const auto& [from, to] : loop.loop->carries) {
+      if (run > 0) values[static_cast<std::size_t>(to)] = std::move(values[static_cast<std::size_t>(from)]);
+    }
+    run_body(instance, loop.body, values, run);
+  }
+}
+
+void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, const Instance& called,
+                              std::vector<Tensor>& values) const {
+  const ProgramFunction& function = *called.bound->function;
+  Variables variables(function);
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    const auto place = static_cast<std::size_t>(call.arguments[i].integer);
+    variables.values()[i] = call.arguments[i].kind == Kind::kParameter ? caller.parameters[place] : values[place];
+  }
+  const NoGrad no_grad(tape_.modes);
+  run_body(called, called.bound->body, variables.values());
+  const std::vector<std::int32_t>& results = call.custom->results;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    values[static_cast<std::size_t>(results[i])] = variables.take(function.results[i]);
+  }
+}
+
+void ProgramModel::run_body(const Instance& instance, const std::vector<BoundInstruction>& body,
+                            std::vector<Tensor>& values, std::int64_t in_run) const {
+  Regions regions(tape_);
+  std::vector<OpenModule> open;
+  const BoundModule* made_to_require_grad = nullptr;
+  const auto value = [&](std::int32_t number) -> Tensor& { return values[static_cast<std::size_t>(number)]; };
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const BoundInstruction& each = body[i];
+    if (const auto* call = std::get_if<BoundCall>(&each)) {
+      run_call(instance, *call, values, in_run);
+    } else if (const auto* drop = std::get_if<const ProgramDrop*>(&each)) {
+      for (const std::int32_t number : (*drop)->values) value(number).reset();
+    } else if (const auto* module = std::get_if<BoundModule>(&each)) {
+      const ModulePlace& place = instance.modules[module->number];
+      if (place.leaf != nullptr && value(module->input).defined()) {
+        check_fits(*place.leaf, value(module->input));
+        value(module->output) = std::visit([&](const auto& leaf) { return leaf(value(module->input)); }, *place.leaf);
+        for (const std::int32_t dead : module->also_dead) value(dead).reset();
+        i = module->end;
+        continue;
+      }
+      if (place.output_requires_grad) made_to_require_grad = module;
+      if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
+        begin_module(*module, place, *hooks, values, open);
+      }
+    } else if (std::holds_alternative<BoundModuleEnd>(each)) {
+      if (!open.empty()) end_module(values, open);
+      if (made_to_require_grad != nullptr && made_to_require_grad->end == i) {
+        require_grad(value(std::exchange(made_to_require_grad, nullptr)->output));
+      }
+    } else if (const auto* region = std::get_if<const ProgramRegion*>(&each)) {
+      regions.run(**region, binding_);
+    } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
+      run_loop(instance, **loop, values);
+    } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
+      run_custom(instance, *custom, instance.customs[custom->number], values);
+    } else {
+      const auto& layers = std::get<BoundLayers>(each);
+      run_layers(instance, layers, instance.layers[layers.number], values);
+    }
+  }
+}
+
+}  // namespace memcalc
