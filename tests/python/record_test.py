@@ -201,6 +201,45 @@ def test_clip_returns_its_loss_in_training():
     assert "fixed" in content["symbols"]["image"] and "fixed" not in content["symbols"]["sequence"]
 
 
+def vision_language(kind, text=None, vision=None, **values):
+    import transformers as library
+    from memcalc.record import _sources
+
+    tower = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4)
+    config = library.AutoConfig.for_model(kind, text_config={**tower, "num_key_value_heads": 2, "vocab_size": 500, **(text or {})},
+                                          vision_config={**tower, "image_size": 56, "patch_size": 14, **(vision or {})}, **values)
+    return _sources.transformers(config, "image-text", batch=2, sequence=96, images=2, image=56)
+
+
+@transformers
+def test_images_stand_in_the_text_as_their_processor_puts_them():
+    source = vision_language("gemma3", dict(model_type="gemma3_text", head_dim=16), dict(model_type="siglip_vision_model"),
+                             image_token_index=400, mm_tokens_per_image=16)
+    made = source.example(**source.symbols)
+    assert made["pixel_values"].shape == (4, 3, 56, 56)
+    assert ((made["input_ids"] == 400).sum(1) == 32).all()
+    assert torch.equal(made["token_type_ids"], (made["input_ids"] == 400).long())
+    source.variants = source.variants[:2]
+    symbols = source.record().to_dict()["symbols"]
+    assert symbols["sequence"] == {"default": 96, "minimum": 35, "maximum": symbols["sequence"]["maximum"]}
+    assert "fixed" not in symbols["batch"] and symbols["image"]["fixed"]
+
+
+@transformers
+def test_patches_of_all_images_are_one_list():
+    rope = dict(rope_type="default", rope_theta=1e6, mrope_section=[2, 3, 3])
+    source = vision_language("qwen2_5_vl", dict(rope_parameters=rope), dict(depth=2, num_heads=4, out_hidden_size=64),
+                             image_token_id=400, vision_start_token_id=401)
+    made = source.example(**source.symbols)
+    assert made["pixel_values"].shape == (4 * 16, 3 * 2 * 14 * 14)
+    assert made["image_grid_thw"].tolist() == [[1, 4, 4]] * 4
+    assert ((made["input_ids"] == 400).sum(1) == 8).all()  # two by two patches each
+    source.variants = source.variants[:1]
+    content = source.record().to_dict()
+    assert content["symbols"]["batch"]["fixed"] and "fixed" not in content["symbols"]["sequence"]
+    assert "torch.Tensor.tolist" in reached(content, content["forwards"][0]["function"])
+
+
 @transformers
 def test_equal_layers_are_stored_once():
     sizes = [len(gzip.compress(of_transformers("llama", variants=1, num_hidden_layers=n).to_json().encode(), mtime=0))

@@ -65,6 +65,10 @@ void ProgramModel::bind_sizes() {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{}: {} must be a multiple of {}", program_->name, symbol.name, symbol.multiple));
     }
+    if (size < symbol.minimum) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} must be at least {}", program_->name, symbol.name, symbol.minimum));
+    }
     binding_.sizes.set(symbol.name, size);
   }
 }

@@ -139,6 +139,7 @@ struct ProgramSymbol {
   std::string name;  // "batch", "sequence", "image", …
   std::int64_t recorded = 0;
   std::int64_t multiple = 1;
+  std::int64_t minimum = 0;
   std::string fixed;  // why only the recorded size works; empty: others do
 };
 

@@ -656,6 +656,7 @@ Program read_program(const JsonObject& json) {
     for (std::size_t i = 0; i < symbols->size(); ++i) {
       const Place symbol = symbols->at(i);
       ProgramSymbol made{.name = symbol.node().key, .recorded = symbol.require("default").integer(1), .fixed = {}};
+      if (const auto minimum = symbol.find("minimum")) made.minimum = minimum->integer();
       if (const auto multiple = symbol.find("multiple")) made.multiple = multiple->integer(1);
       if (const auto fixed = symbol.find("fixed"); fixed && fixed->node().boolean) {
         const auto reason = symbol.find("reason");

@@ -18,30 +18,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", metavar="FILE.json", help="arguments of the class of diffusers")
     parser.add_argument("--attention", help="transformers' attn_implementation: sdpa (the default), eager")
     parser.add_argument("--task", help="of a model of transformers: causal, mlm, seqcls, tokcls, seq2seq, image, segmentation, "
-                        "speech, ctc, contrastive; default: what the configuration's architecture says")
+                        "speech, ctc, contrastive, image-text; default: what the configuration's architecture says")
     parser.add_argument("--batch", type=int, default=8, help="the default batch size of the program")
     parser.add_argument("--sequence", type=int, default=512, help="the default sequence length")
     parser.add_argument("--target", type=int, help="the default length of the target")
+    parser.add_argument("--images", type=int, default=1, help="how many images a text has (image-text)")
     parser.add_argument("--image", type=int, help="edge of the images, pixels; default: the model's own")
     parser.add_argument("--name", help="the program's name; default: that of the model")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="NAME.json or NAME.json.gz")
     given = parser.parse_args(arguments)
     from . import _sources
-    from ._program import record
     from ._values import ValueNeeded
 
     if given.hf:
         source = _sources.transformers(given.hf, given.task, batch=given.batch, sequence=given.sequence,
                                        target=given.target, image=given.image, name=given.name,
-                                       attention=given.attention)
+                                       images=given.images, attention=given.attention)
     elif given.diffusers:
         config = json.loads(Path(given.config).read_text()) if given.config else None
         source = _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
     elif given.timm: source = _sources.timm(given.timm, batch=given.batch, image=given.image)
     else: source = _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
     try:
-        program = record(source.make, source.example, loss=source.loss, symbols=source.symbols, task=source.task,
-                         variants=source.variants, name=given.name or source.name, sizes=source.sizes, maxima=source.maxima)
+        program = source.record(given.name)
     except ValueNeeded as error:
         print(error, file=sys.stderr)
         return 2

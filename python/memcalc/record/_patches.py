@@ -154,6 +154,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
                (torch.no_grad, "__exit__", grad_region_left(torch.no_grad.__exit__)),
                (torch.enable_grad, "__enter__", grad_region(torch.enable_grad.__enter__, True)),
                (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
+               (torch._subclasses.FakeTensor, "tolist", torch.Tensor.tolist),  # its own asks for one number after the other
                (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(), *_functions()]
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level

@@ -276,14 +276,16 @@ def _first_difference(lists: list[list[Json]]) -> str:
 def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any], Any] | None = None,
            policies: Mapping[str, Any] | None = None, symbols: Mapping[str, Any] | None = None, name: str | None = None,
            task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
-           sizes: Mapping[str, list[int]] | None = None, maxima: Mapping[str, int] | None = None) -> Program:
+           sizes: Mapping[str, list[int]] | None = None, maxima: Mapping[str, int] | None = None,
+           minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None) -> Program:
     """Records a module's forward passes as a program (docs/programs.md).
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
     dtype of the weights. example_inputs: tensors by name, or a function of the symbols that makes them. symbols: names
     of sizes that stay free: a list of places (`{"batch": ["x.0", "y.0"]}`), or with a function their defaults. loss: the
     loss from the module's output, where the module returns none. policies: answers for values (docs/programs.md).
-    sizes: for a symbol, three further sizes at which to record. maxima: the largest size of a symbol that the module takes.
+    sizes: for a symbol, three further sizes at which to record. maxima, minima: the largest and the smallest size of a symbol
+    that the module takes. fixed: symbols that have one size, and why.
     """
     recordings = _Recordings(module_or_factory, dict(policies or {}), loss)
     source = _Source(module_or_factory, example_inputs, symbols)
@@ -292,7 +294,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     description = _describe(recordings, precisions)
     functions, forwards = Functions(), []
     assumptions: dict[tuple[str, str], int] = {}
-    fixed: dict[str, str] = {}
+    fixed = dict(fixed or {})
     multiples: dict[str, int] = {}
     solved: list[_Solved] = []
     free = list(source.defaults)
@@ -318,7 +320,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     content: dict[str, Json] = {
         "format": "memcalc.program", "version": 1, "name": name or type(first).__name__,
         "source": _source_of(first), "task": task,
-        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}) for s in source.defaults},
+        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, minima or {}) for s in source.defaults},
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
         **description,
     }
@@ -345,8 +347,10 @@ def _flat_dtype(item: Json) -> Json:
     return {**item, "shape": [n["n"] if isinstance(n, dict) else n for n in item["shape"]], "dtype": dtype}
 
 
-def _symbol(name: str, default: int, fixed: dict[str, str], multiples: dict[str, int], maxima: Mapping[str, int]) -> Json:
+def _symbol(name: str, default: int, fixed: dict[str, str], multiples: dict[str, int], maxima: Mapping[str, int],
+            minima: Mapping[str, int]) -> Json:
     made: dict[str, Json] = {"default": default}
+    if name in minima: made["minimum"] = minima[name]
     if name in maxima: made["maximum"] = maxima[name]
     if name in fixed: made.update({"fixed": True, "reason": fixed[name]})
     elif multiples.get(name, 1) > 1: made["multiple"] = multiples[name]

@@ -218,6 +218,11 @@ class Recorder(TorchFunctionMode):
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
         if name in VALUE_READS: return self._read(function, name, args, kwargs)
+        if name in ("torch.arange", "torch.linspace") and tensors_in((args, kwargs)):  # they ask for the number
+            def number(item: Any) -> Any:
+                if not isinstance(item, torch.Tensor): return item
+                return self._read(torch.Tensor.item, "torch.Tensor.item", (item,), {})
+            args, kwargs = with_tensors(args, number), with_tensors(kwargs, number)
         if entered:
             copy = self._copies.get(function)
             if copy is None: copy = self._copies[function] = without_check(function)

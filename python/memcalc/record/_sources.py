@@ -9,7 +9,8 @@ from typing import Any, Callable
 
 import torch
 
-from ._program import Variant
+from ._pictures import pictures
+from ._program import Program, Variant, record
 
 # transformers' Auto class for a task, and what its labels are.
 TASKS = {
@@ -18,6 +19,7 @@ TASKS = {
     "seq2seq": ("AutoModelForSeq2SeqLM", "target"), "image": ("AutoModelForImageClassification", "class"),
     "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
     "ctc": ("AutoModelForCTC", "target"), "contrastive": ("AutoModel", "pairs"),
+    "image-text": ("AutoModelForImageTextToText", "tokens"),
 }
 _ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
             ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
@@ -37,6 +39,12 @@ class Source:
     loss: Callable[..., Any] | None = None
     sizes: dict[str, list[int]] = field(default_factory=dict)
     maxima: dict[str, int] = field(default_factory=dict)
+    minima: dict[str, int] = field(default_factory=dict)
+    fixed: dict[str, str] = field(default_factory=dict)
+
+    def record(self, name: str | None = None) -> Program:
+        return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
+                      name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -48,8 +56,8 @@ def task_of(class_name: str, model_type: str = "") -> str | None:
 
 
 def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequence: int = 512, target: int | None = None,
-                 image: int | None = None, name: str | None = None, attention: str | None = None) -> Source:
-    """`config`: a configuration, or what names one: a hub id, a config.json, a folder."""
+                 image: int | None = None, images: int = 1, name: str | None = None, attention: str | None = None) -> Source:
+    """`config`: a configuration, or what names one: a hub id, a config.json, a folder. `images`: of each text."""
     import transformers as library
 
     if isinstance(config, (str, Path)):
@@ -63,6 +71,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             config = library.AutoConfig.from_pretrained(str(config))
     architecture = (getattr(config, "architectures", None) or [None])[0]
     if task is None: task = task_of(architecture, config.model_type) if architecture else None
+    if task == "seq2seq" and hasattr(config, "vision_config"): task = "image-text"
     if task is None: raise ValueError(f"{config.model_type}: the configuration names no architecture; say which task")
     auto, labels = TASKS[task]
     make_class = getattr(library, auto)
@@ -84,11 +93,16 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     symbols = {"batch": batch}
     if kind.main_input_name == "input_ids": symbols["sequence"] = sequence
     if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
-    pictures = getattr(config, "vision_config", config)
-    edge = image or getattr(pictures, "image_size", None) or 224
+    vision = getattr(config, "vision_config", config)
+    edge = image or getattr(vision, "image_size", None) or 224
     edge = edge if isinstance(edge, int) else edge[0]
+    shown = pictures(config, forward, images, image) if task == "image-text" else None
+    if shown is not None:
+        edge, symbols["image"] = shown.edge, shown.edge
+        least = shown.all_tokens + 8
+        if sequence < least: raise ValueError(f"{shown.all_tokens} places for images: a sequence of {sequence} is too short")
     is_pixels = kind.main_input_name == "pixel_values"
-    channels = getattr(pictures, "num_channels", 3)
+    channels = getattr(vision, "num_channels", 3)
     if is_pixels or labels == "pairs": symbols["image"] = edge
     # Trainer.model_accepts_loss_kwargs
     counts = getattr(kind, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD
@@ -102,6 +116,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         if task == "seqcls" and isinstance(eos, int) and eos < vocabulary:
             ids = torch.where(ids == eos, torch.full_like(ids, low), ids)
             ids[:, -1] = eos
+        if shown is not None:  # each image behind a token, then the text
+            ids = torch.where(ids >= min(low + 1000, shown.token_id), torch.full_like(ids, low), ids)
+            for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
         made: dict[str, Any]
         if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
         elif kind.main_input_name == "input_features":
@@ -110,6 +127,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         elif kind.main_input_name == "input_values": made = {"input_values": torch.empty(batch, 80000)}
         else: made = {"input_ids": ids}
         if labels == "pairs": made["pixel_values"] = torch.empty(batch, channels, image, image)  # of each text one
+        if shown is not None:
+            made.update(shown.tensors(batch))
+            if shown.types: made[shown.types] = (ids == shown.token_id).long()
         if "attention_mask" in forward and "input_ids" in made:
             made["attention_mask"] = torch.ones_like(ids)
             made["attention_mask"][0, -1] = 0  # memcalc passes a mask where sequences are padded
@@ -139,7 +159,19 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     # Without labels a decoder of its own has no input.
     if labels not in ("target", "pairs"): variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
     maxima = {"sequence": maximum} if isinstance(maximum, int) and maximum > 0 and "sequence" in symbols else {}
-    return Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
+    source = Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
+    if shown is not None:
+        source.task = "causal"  # what is trained is the text
+        source.fixed, source.minima = {"image": shown.reason}, {"sequence": shown.all_tokens + 1}
+        text = sequence - shown.all_tokens
+        source.sizes["sequence"] = [shown.all_tokens + n for n in (_prime(text * 2 // 3), _prime(text * 2 // 5), _prime(text * 5 // 4))]
+    return source
+
+
+def _prime(least: int) -> int:
+    """The first prime from `least` on."""
+    while least < 2 or any(least % d == 0 for d in range(2, int(least**0.5) + 1)): least += 1
+    return least
 
 
 def _edges(edge: int) -> dict[str, list[int]]:
