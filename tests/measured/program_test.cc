@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -238,6 +240,81 @@ TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
       const bool in_any_order = way.precision == Precision::kAmpBf16;
       expect_same(in_any_order ? sorted(recorded) : recorded, in_any_order ? sorted(written) : written);
     }
+  }
+}
+
+/// tests/measured/programs/modules.py: PyTorch 2.11's own requests of a step, and frees as negative numbers.
+std::vector<Bytes> requests_of(const std::string& name) {
+  std::vector<Bytes> requests;
+  std::ifstream file(path_of(name));
+  for (std::string line; std::getline(file, line);) requests.push_back(std::stoll(line));
+  return requests;
+}
+
+/// The same of a recorded module.
+std::vector<Bytes> requests_of(const Trace& trace) {
+  std::vector<Bytes> requests;
+  for (const Event& event : trace.events) {
+    const bool counts = event.phase == Phase::kForward || event.phase == Phase::kBackward;
+    if (!counts || event.step != trace.events.back().step || event.block == kNoBlock) continue;
+    const Bytes bytes = trace.blocks[static_cast<std::size_t>(event.block)].requested;
+    if (event.kind == EventKind::kAllocate) requests.push_back(bytes);
+    if (event.kind == EventKind::kFree) requests.push_back(-bytes);
+  }
+  return requests;
+}
+
+/// Autocast lets go of its cache in the order of a hash table.
+void sort_frees(std::vector<Bytes>& requests) {
+  const auto is_free = [](Bytes each) { return each < 0; };
+  for (auto at = requests.begin(); at != requests.end();) {
+    const auto end = std::find_if_not(at, requests.end(), is_free);
+    std::sort(at, end);
+    at = end == requests.end() ? end : std::next(end);
+  }
+}
+
+void expect_the_requests_of_pytorch(const std::string& name) {
+  const std::vector<std::string> precisions = {"fp32", "bf16", "amp-bf16"};
+  for (std::size_t i = 0; i < precisions.size(); ++i) {
+    SCOPED_TRACE(precisions[i]);
+    RunOptions options{.precision = kWays[i].precision, .weights_dtype = kWays[i].weights, .loop = Loop::kBare};
+    options.batch_size = 4;
+    std::vector<Bytes> recorded = requests_of(trace_of(name + ".json.gz", options));
+    std::vector<Bytes> real = requests_of(name + "." + precisions[i] + ".events");
+    if (kWays[i].precision == Precision::kAmpBf16) {
+      sort_frees(recorded);
+      sort_frees(real);
+    }
+    EXPECT_GT(real.size(), 50U);
+    EXPECT_EQ(recorded, real);
+  }
+}
+
+TEST(Programs, WithCustomFunctionsMakeTheCallsOfTheirBackward) { expect_the_requests_of_pytorch("custom_functions"); }
+
+TEST(Programs, WithCustomFunctionsAreRefusedWhereTheirBackwardIsNotKnown) {
+  Program program =
+      read_program(JsonDocument::parse(read_program_text(path_of("custom_functions.json.gz")), "it").root());
+  std::size_t found = 0;
+  for (ProgramFunction& function : program.functions) {
+    for (ProgramInstruction& each : function.body.items) {
+      if (auto* custom = std::get_if<ProgramCustom>(&each)) {
+        custom->backward = -1;
+        ++found;
+      }
+    }
+  }
+  EXPECT_EQ(found, 3U);
+  ModelSpec model = registry().model(path_of("custom_functions.json.gz"));
+  model.architecture = ProgramSpec{std::make_shared<Program>(std::move(program))};
+  const RunSpec run = resolve(model, {.precision = Precision::kFp32, .loop = Loop::kBare}).run;
+  try {
+    (void)run_symbolically(model, run, registry().device("h100-sxm"));
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the custom function Swish is differentiated"), std::string::npos)
+        << error.what();
   }
 }
 

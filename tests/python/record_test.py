@@ -448,6 +448,42 @@ def test_a_custom_autograd_function_has_both_passes():
     assert [m[1] for m in forward["body"] if m[0] == "call"] == ["torch.Tensor.mul", "torch.Tensor.exp"]
     assert [m[1] for m in backward["body"] if m[0] == "call"] == ["torch.Tensor.mul", "torch.Tensor.mul"]
     assert forward["results"][custom[5]["saved"][0]] == 0 and backward["keywords"] == ["saved.0"]
+    assert custom[5]["inputs"] == custom[3] and custom[5]["differentiable"] == [True] and "needs" not in custom[5]
+
+
+class Gated(torch.autograd.Function):
+    """Returns its first argument as it is, and asks which gradients are needed."""
+
+    @staticmethod
+    def forward(ctx, x, weight, times):
+        ctx.held = [weight]
+        ctx.save_for_backward(x)
+        return x, (x * weight * times).detach()
+
+    @staticmethod
+    def backward(ctx, of_x, of_product):
+        (x,) = ctx.saved_tensors
+        return of_x * ctx.held[0], (x * of_product).sum(0) if ctx.needs_input_grad[1] else None, None
+
+
+class WithGated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(8))
+
+    def forward(self, x):
+        same, product = Gated.apply(x * self.weight, self.weight, 3)
+        return (same + product).sum()
+
+
+def test_a_custom_autograd_function_says_whose_gradients_it_returns():
+    content = record(WithGated(), {"x": torch.zeros(4, 8)}, variants=[Variant()]).to_dict()
+    check_schema(content)
+    (custom,) = [made for f in content["functions"] for made in f["body"] if made[0] == "custom"]
+    forward, backward = content["functions"][custom[2]], content["functions"][custom[5]["backward"]]
+    assert [m[1] for m in forward["body"] if m[0] == "call"][-1] == "torch.Tensor.view_as"
+    assert custom[5]["inputs"] == [custom[3][0], {"p": "weight"}] and custom[5]["needs"] == [True, True]
+    assert custom[5]["attributes"] == [{"p": "weight"}] and len(backward["results"]) == 2
 
 
 def test_the_module_is_left_alone():

@@ -175,6 +175,8 @@ void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const s
       made.modules.push_back(module_place(*module, path));
     } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
       made.customs.push_back(instance(custom->custom->function, path));
+      const std::int32_t backward = custom->custom->backward;
+      made.backwards.push_back(backward >= 0 ? instance(backward, path) : Instance());
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
       add_called((*loop)->body, path, made);
     }

@@ -231,8 +231,9 @@ class Binder {
   }
 
   void add(const ProgramCustom& custom, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
-    BoundCustom result{.custom = &custom, .arguments = {}, .number = 0};
+    BoundCustom result{.custom = &custom, .arguments = {}, .inputs = {}, .number = 0};
     for (const ProgramArgument& argument : custom.arguments) result.arguments.push_back(binding_.bound(argument));
+    for (const ProgramArgument& input : custom.inputs) result.inputs.push_back(binding_.bound(input));
     result.number = customs_++;
     bound.emplace_back(std::move(result));
   }

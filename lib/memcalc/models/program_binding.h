@@ -50,7 +50,7 @@ struct BoundLayers {
 
 struct BoundCustom {
   const ProgramCustom* custom = nullptr;
-  std::vector<BoundArgument> arguments;
+  std::vector<BoundArgument> arguments, inputs;
   std::size_t number = 0;  // among those of its function
 };
 

@@ -43,7 +43,7 @@ struct Instance {
   std::vector<Tensor> parameters;
   std::vector<std::vector<Instance>> layers;  // of each BoundLayers, by its number
   std::vector<ModulePlace> modules;           // of each BoundModule, by its number
-  std::vector<Instance> customs;              // of each BoundCustom, by its number
+  std::vector<Instance> customs, backwards;   // of each BoundCustom, by its number
 };
 
 /// The variables of one call of a function. A recomputation that stops in its middle leaves them to die from the last
@@ -63,6 +63,8 @@ class Variables {
  private:
   std::vector<Tensor> values_;
 };
+
+struct CustomPass;
 
 class ProgramModel : public Model {
  public:
@@ -94,8 +96,10 @@ class ProgramModel : public Model {
   void run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
                   std::vector<Tensor>& values) const;
   void run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const;
-  void run_custom(const Instance& caller, const BoundCustom& call, const Instance& called,
-                  std::vector<Tensor>& values) const;
+  void run_custom(const Instance& caller, const BoundCustom& call, std::vector<Tensor>& values) const;
+  void check_backward(const BoundCustom& call, const std::vector<const Tensor*>& inputs, bool differentiated) const;
+  void run_backward(const CustomPass& pass, BackwardCall& call) const;
+  static void custom_backward(BackwardCall& call);
 
   std::shared_ptr<const Program> program_;
   RunSpec run_;

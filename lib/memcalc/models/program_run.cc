@@ -31,7 +31,7 @@ class Regions {
       tape_.modes.grad_enabled = region.enabled && (tape_.modes.grad_enabled || tape_.modes.training);
     } else if (!region.enabled) {
       tape_.modes.autocast.dtype.reset();
-    } else if (!region.dtype.empty() && tape_.modes.autocast.dtype) {
+    } else if (!region.dtype.empty() && (tape_.modes.autocast.dtype || in_backward())) {
       tape_.modes.autocast.dtype = binding.dtype(region.dtype);
     }
   }
@@ -42,6 +42,9 @@ class Regions {
     std::optional<DType> autocast;
     bool gradients;
   };
+
+  /// torch.amp.custom_bwd begins a region where there is none around; elsewhere one that is not off changes nothing.
+  [[nodiscard]] bool in_backward() const { return tape_.moment.phase == Phase::kBackward && !tape_.moment.recomputing; }
 
   void close(ProgramRegion::Kind kind) {
     const auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& each) { return each.kind == kind; });
@@ -190,22 +193,6 @@ void ProgramModel::run_loop(const Instance& instance, const BoundLoop& loop, std
   }
 }
 
-void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, const Instance& called,
-                              std::vector<Tensor>& values) const {
-  const ProgramFunction& function = *called.bound->function;
-  Variables variables(function);
-  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    const auto place = static_cast<std::size_t>(call.arguments[i].integer);
-    variables.values()[i] = call.arguments[i].kind == Kind::kParameter ? caller.parameters[place] : values[place];
-  }
-  const NoGrad no_grad(tape_.modes);
-  run_body(called, called.bound->body, variables.values());
-  const std::vector<std::int32_t>& results = call.custom->results;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    values[static_cast<std::size_t>(results[i])] = variables.take(function.results[i]);
-  }
-}
-
 void ProgramModel::run_body(const Instance& instance, const std::vector<BoundInstruction>& body,
                             std::vector<Tensor>& values, std::int64_t in_run) const {
   Regions regions(tape_);
@@ -241,7 +228,7 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
       run_loop(instance, **loop, values);
     } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
-      run_custom(instance, *custom, instance.customs[custom->number], values);
+      run_custom(instance, *custom, values);
     } else {
       const auto& layers = std::get<BoundLayers>(each);
       run_layers(instance, layers, instance.layers[layers.number], values);

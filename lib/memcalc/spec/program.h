@@ -102,12 +102,20 @@ struct ProgramLoop {
   std::shared_ptr<ProgramInstructions> body;
 };
 
-/// A custom autograd.Function that nothing is differentiated through: its forward's function without gradients.
+/// A custom autograd.Function: its forward runs without gradients, and its backward where it stands in the graph.
 struct ProgramCustom {
   std::string name;
   std::int32_t function = 0;
   std::vector<ProgramArgument> arguments;
   std::vector<std::int32_t> results;
+  /// Tensors of ctx.save_for_backward, then those of other attributes of ctx: kInteger is a place among the results of
+  /// `function`, kParameter a parameter.
+  std::vector<ProgramArgument> saved, attributes;
+  std::int32_t backward = -1;           // its function; -1: there is none
+  std::vector<ProgramArgument> inputs;  // whose gradient each of backward's results is, as `arguments`
+  std::vector<bool> needs;              // which of these needed it; empty: the function does not ask
+  std::vector<bool> differentiable;     // of `results`
+  bool materializes = true;             // zeros in place of gradients that did not arrive
 };
 
 using ProgramInstruction =

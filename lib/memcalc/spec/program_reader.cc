@@ -215,6 +215,30 @@ class FunctionReader {
     return loop;
   }
 
+  ProgramCustom custom(const Place& place) {
+    ProgramCustom made{.name = place.at(1).text(),
+                       .function = value_number(place.at(2)),
+                       .arguments = arguments(place.at(3)),
+                       .results = values_in(place.at(4))};
+    if (place.size() < 6) return made;
+    const Place further = place.at(5);
+    const auto read = [&](const char* key, std::vector<Argument>& items) {
+      if (const auto found = further.find(key)) items = arguments(*found);
+    };
+    const auto read_flags = [&](const char* key, std::vector<bool>& flags) {
+      const auto found = further.find(key);
+      for (std::size_t i = 0; found && i < found->array().size(); ++i) flags.push_back(found->at(i).node().boolean);
+    };
+    read("saved", made.saved);
+    read("attributes", made.attributes);
+    read("inputs", made.inputs);
+    read_flags("needs", made.needs);
+    read_flags("differentiable", made.differentiable);
+    if (const auto backward = further.find("backward")) made.backward = value_number(*backward);
+    if (const auto materialize = further.find("materialize")) made.materializes = materialize->node().boolean;
+    return made;
+  }
+
   static std::vector<ProgramResult> given_results(const Place& place) {
     std::vector<ProgramResult> results;
     for (std::size_t i = 0; i < place.array().size(); ++i) {
@@ -287,10 +311,9 @@ class FunctionReader {
       need(4);
       ProgramLoop made = loop(place);
       function_.body.items.emplace_back(std::move(made));
-    } else if (word == "custom" && (place.size() < 6 || !place.at(5).find("backward"))) {
+    } else if (word == "custom") {
       need(5);
-      function_.body.items.emplace_back(
-          ProgramCustom{place.at(1).text(), value_number(place.at(2)), arguments(place.at(3)), values_in(place.at(4))});
+      function_.body.items.emplace_back(custom(place));
     } else {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{}: the instruction '{}' of a program is not modelled", shown_path(place.file()), word));
@@ -451,7 +474,9 @@ void check_calls(const Program& program, const Place& place) {
     seen = 1;
     for_each_instruction(program.functions[static_cast<std::size_t>(at)].body, [&](const ProgramInstruction& each) {
       if (const auto* layers = std::get_if<ProgramLayers>(&each)) self(self, layers->function);
-      if (const auto* custom = std::get_if<ProgramCustom>(&each)) self(self, custom->function);
+      const auto* custom = std::get_if<ProgramCustom>(&each);
+      if (custom != nullptr) self(self, custom->function);
+      if (custom != nullptr && custom->backward >= 0) self(self, custom->backward);
     });
     seen = 2;
   };
@@ -463,6 +488,33 @@ void check_calls(const Program& program, const Place& place) {
         if (output >= values) throw place.error(fmt::format("there is no value {}", output));
       }
     }
+  }
+}
+
+/// A custom function's backward gets the gradients of its results, and then what was saved.
+void check_backward(const ProgramCustom& custom, const ProgramFunction& forward, const ProgramFunction& backward,
+                    const Place& place) {
+  std::int64_t tensors = 0;
+  bool fits = custom.inputs.size() == backward.results.size() &&
+              custom.results.size() == custom.differentiable.size() &&
+              (custom.needs.empty() || custom.needs.size() == custom.inputs.size()) &&
+              backward.inputs == std::ssize(custom.results);
+  for (const std::vector<Argument>* items : {&custom.saved, &custom.attributes}) {
+    for (const Argument& item : *items) {
+      if (item.kind == Argument::Kind::kParameter) continue;
+      ++tensors;
+      fits = fits && item.kind == Argument::Kind::kInteger && item.integer >= 0 &&
+             item.integer < std::ssize(forward.results);
+    }
+  }
+  for (const Argument& input : custom.inputs) {
+    const bool is_argument = std::any_of(custom.arguments.begin(), custom.arguments.end(), [&](const Argument& each) {
+      return each.kind == input.kind && each.integer == input.integer;
+    });
+    fits = fits && (input.kind == Argument::Kind::kParameter || is_argument);
+  }
+  if (!fits || tensors < std::ssize(backward.keywords)) {
+    throw place.error(fmt::format("the backward of custom function {} does not fit it", custom.name));
   }
 }
 
@@ -484,6 +536,7 @@ void check_arguments(const Program& program, const Place& place) {
           custom->results.size() > called.results.size()) {
         throw place.error(fmt::format("custom function {} does not fit the function that it calls", custom->name));
       }
+      if (custom->backward >= 0) check_backward(*custom, called, called_by(custom->backward), place);
     }
     const auto* layers = std::get_if<ProgramLayers>(&each);
     if (layers == nullptr) return;

@@ -115,7 +115,7 @@ class _Body:
 
     def _custom(self, event: Event) -> None:
         """A custom autograd function: forward from its tensors, backward from the gradients and what was saved."""
-        _, name, given, results, forward, saved, attributes, incoming, backward, outgoing = event
+        _, name, given, results, forward, saved, attributes, incoming, backward, outgoing, answers = event
         body = _Body(self.functions, self.path, [item for item in given if "v" in item], {})
         body.add(forward)
         kept = [item["v"] for item in [*results, *saved, *attributes] if "v" in item]
@@ -129,10 +129,13 @@ class _Body:
             back = _Body(self.functions, self.path, [{"v": number} for number in incoming],
                          {f"saved.{i}": item for i, item in enumerate([*saved, *attributes]) if "v" in item})
             back.add(backward)
-            returned = [item for item in outgoing if item is not None and "v" in item]
-            made["keywords"] = list(back.keywords)
-            made["backward"] = back.finish(returned)
-            made["gradients"] = [item is not None for item in outgoing]
+            returned = [item for item in outgoing if item is not None]
+            if not back.captured:  # else it uses what neither ctx nor the gradients hold, and memcalc refuses it
+                made["backward"] = back.finish(returned)
+            made["inputs"] = self._encode(answers["inputs"])
+            made["differentiable"] = answers["differentiable"]
+            if answers["asked"]: made["needs"] = answers["needs"]
+            if not answers["materialize"]: made["materialize"] = False
         self.instructions.append(["custom", name, index, arguments, [self._create(item["v"]) for item in results if "v" in item],
                                   made])
 
@@ -179,7 +182,9 @@ class _Body:
                 made[2] = [[final(a), final(b)] for a, b in made[2]]
                 finish_all(made[3])
             elif made[0] == "call": made[2:5] = [renumber(made[2]), {key: renumber(value) for key, value in made[3]}, [final(n) for n in made[4]]]
-            elif made[0] == "custom": made[3:5] = [renumber(made[3]), [final(n) for n in made[4]]]
+            elif made[0] == "custom":
+                made[3:5] = [renumber(made[3]), [final(n) for n in made[4]]]
+                if "inputs" in made[5]: made[5]["inputs"] = renumber(made[5]["inputs"])
             elif made[0] == "drop": made[1] = [final(n) for n in made[1]]
             elif made[0] == "layer": made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
         finish_all(self.instructions)

@@ -86,14 +86,20 @@ class _Info:
 class _Context:
     """What a custom autograd function gets as `ctx`."""
 
-    own = 5  # attributes of this class itself
+    own = 6  # attributes of this class itself
 
-    def __init__(self, args: Any) -> None:
+    def __init__(self, needs: tuple[bool, ...]) -> None:
         self.to_save: tuple[Any, ...] = ()
         self.dirty: tuple[Any, ...] = ()
         self.without_gradient: tuple[Any, ...] = ()
         self.materialize = True
-        self.needs_input_grad: tuple[bool, ...] = ()
+        self._needs = needs
+        self.asked = False  # whether the function looks which inputs need a gradient
+
+    @property
+    def needs_input_grad(self) -> tuple[bool, ...]:
+        self.asked = True
+        return self._needs
 
     def save_for_backward(self, *tensors: Any) -> None: self.to_save = tensors
     def save_for_forward(self, *tensors: Any) -> None: pass
@@ -502,11 +508,10 @@ class Recorder(TorchFunctionMode):
     # ---- custom autograd functions ---------------------------------------------------------------------------------
     def custom(self, kind: Any, args: Any) -> Any:
         """`kind.apply(*args)`: its forward's calls, what it saves, and its backward's calls on gradients without data."""
-        context = _Context(args)
+        context = _Context(tuple(isinstance(a, torch.Tensor) and self._requires(a) for a in args))
         outer, self.events = self.events, []
         requires = [self._requires(t) for t in tensors_in(args)]
         gradient = torch.is_grad_enabled() and any(requires)
-        context.needs_input_grad = tuple(isinstance(a, torch.Tensor) and self._requires(a) for a in args)
         given = [self.encode(t) for t in tensors_in(args)]
         with self.quiet(), torch.set_grad_enabled(False):
             if kind.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context:
@@ -518,8 +523,9 @@ class Recorder(TorchFunctionMode):
             if not isinstance(tensor, torch.Tensor): return tensor
             if any(tensor is t for t in context.dirty): return tensor
             if id(tensor) in self.module_tensors or any(tensor is a for a in args):
+                same = self.encode(tensor)  # _process_backward_mode_ad: an input that is returned becomes a view of itself
                 tensor = tensor.detach()
-                self.number(tensor)
+                self.events.append(("call", "torch.Tensor.view_as", [same, same], [], [self.number(tensor)]))
             info = self.info(tensor)
             if info is not None: info.requires_grad = gradient and tensor.is_floating_point() and not any(
                 tensor is t for t in context.without_gradient)
@@ -532,24 +538,37 @@ class Recorder(TorchFunctionMode):
         forward, self.events = self.events, []
         incoming: list[int] = []
         outgoing: list[Json] = []
+        inputs: list[Json] = []  # the argument that each item of outgoing is the gradient of
         if gradient:
             self.recording = False
             gradients = [torch.empty_like(t) for t in tensors_in(output)]
             self.recording = True
             incoming = [self.number(t) for t in gradients]
-            with self.quiet(), torch.set_grad_enabled(False):
-                returned = kind.backward(context, *gradients)
-            for item in returned if isinstance(returned, tuple) else (returned,):
+            under_autocast = torch.is_autocast_enabled("cuda")
+            torch.set_autocast_enabled("cuda", False)  # loss.backward() stands behind the region
+            try:
+                with self.quiet(), torch.set_grad_enabled(False):
+                    returned = kind.backward(context, *gradients)
+            finally: torch.set_autocast_enabled("cuda", under_autocast)
+            for item, argument in zip(returned if isinstance(returned, tuple) else (returned,), args):
                 outgoing.append(self.encode(item) if isinstance(item, torch.Tensor) else None)
+                inputs.append(self.encode(argument) if isinstance(argument, torch.Tensor) else None)
+            argument = None
             del returned, gradients
             if outgoing: item = None  # noqa: F841
         backward = [event for event in self.events if not (event[0] == "drop" and (event[1] in incoming or
                                                                                  {"v": event[1]} in outgoing))]
+        answers = {"inputs": [i for i, made in zip(inputs, outgoing) if i is not None and made is not None],
+                   "needs": [bool(i is not None and self._requires(a)) for i, made, a in zip(inputs, outgoing, args)
+                             if i is not None and made is not None],
+                   "differentiable": [self._requires(t) for t in tensors_in(output)],
+                   "asked": context.asked, "materialize": context.materialize}
+        outgoing = [made if i is not None else None for i, made in zip(inputs, outgoing)]
         self.recording = False
         context.__dict__.clear()  # what only the context holds dies with autograd's node
         self.recording, self.events = True, outer
         self.events.append(("custom", kind.__name__, given, results, [list(e) for e in forward], saved, attributes, incoming,
-                            [list(e) for e in backward], outgoing))
+                            [list(e) for e in backward], outgoing, answers))
         return output
 
     # ---- modules ---------------------------------------------------------------------------------------------------
