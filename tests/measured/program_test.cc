@@ -293,6 +293,12 @@ void expect_the_requests_of_pytorch(const std::string& name) {
 
 TEST(Programs, WithCustomFunctionsMakeTheCallsOfTheirBackward) { expect_the_requests_of_pytorch("custom_functions"); }
 
+TEST(Programs, WithRegionsOfCheckpointingComputeThemAgain) {
+  expect_the_requests_of_pytorch("checkpoint_regions");
+  RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .checkpointing = Checkpointing::kFull};
+  EXPECT_THROW((void)trace_of("checkpoint_regions.json.gz", options), Error);
+}
+
 TEST(Programs, WithCustomFunctionsAreRefusedWhereTheirBackwardIsNotKnown) {
   Program program =
       read_program(JsonDocument::parse(read_program_text(path_of("custom_functions.json.gz")), "it").root());

@@ -99,6 +99,9 @@ def check_lifetimes(content):
                 inside = content["functions"][made[1]]
                 passed = [item["v"] for item in [*made[3], *made[4].values()]]
                 drop([passed[n] for m in inside["body"] if m[0] == "drop" for n in m[1] if n < len(passed)])
+            elif made[0] == "checkpoint":
+                use(made[3:5])
+                make(made[5])
             elif made[0] == "layers":
                 use(made[5:7])
                 passed = {item["v"] for item in [*made[5], *made[6].values()]}
@@ -484,6 +487,34 @@ def test_a_custom_autograd_function_says_whose_gradients_it_returns():
     assert [m[1] for m in forward["body"] if m[0] == "call"][-1] == "torch.Tensor.view_as"
     assert custom[5]["inputs"] == [custom[3][0], {"p": "weight"}] and custom[5]["needs"] == [True, True]
     assert custom[5]["attributes"] == [{"p": "weight"}] and len(backward["results"]) == 2
+
+
+class Regions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        hidden = self.first(x)
+
+        def run(given, *, other):
+            return given.exp() * hidden * other, self.second(given)
+
+        a, b = torch.utils.checkpoint.checkpoint(run, hidden + 1, other=x, use_reentrant=False)
+        return (a * torch.utils.checkpoint.checkpoint(self.second, b, use_reentrant=True)).sum()
+
+
+def test_a_region_of_checkpointing_is_a_function():
+    content = record(Regions(), {"x": torch.zeros(4, 8)}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    body = content["functions"][content["forwards"][0]["function"]]["body"]
+    first, second = [made for made in body if made[0] == "checkpoint"]
+    assert [first[1], second[1]] == [False, True]
+    assert list(first[4]) == ["other", "captured.0"] and len(first[5]) == 2
+    called = content["functions"][first[2]]
+    assert [m[1].rsplit(".", 1)[-1] for m in called["body"] if m[0] == "call"] == ["exp", "mul", "mul", "linear"]
+    assert len(called["results"]) == 2
 
 
 def test_the_module_is_left_alone():

@@ -177,6 +177,13 @@ void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const s
       made.customs.push_back(instance(custom->custom->function, path));
       const std::int32_t backward = custom->custom->backward;
       made.backwards.push_back(backward >= 0 ? instance(backward, path) : Instance());
+    } else if (const auto* region = std::get_if<BoundCheckpoint>(&each)) {
+      if (run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none",
+                                program_->name));
+      }
+      made.regions.push_back(instance(region->region->function, path));
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
       add_called((*loop)->body, path, made);
     }

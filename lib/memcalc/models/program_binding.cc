@@ -154,14 +154,9 @@ class Binder {
   }
 
   void add(const ProgramLayers& layers, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
-    BoundLayers result{.layers = &layers, .arguments = {}, .shifts = {}};
-    const auto take = [&](const ProgramArgument& argument) {
-      BoundArgument made = binding_.bound(argument);
-      if (RecordedCall::is_tensor(made)) result.arguments.push_back(std::move(made));
-    };
-    for (const ProgramArgument& argument : layers.positional) take(argument);
+    BoundLayers result{.layers = &layers, .arguments = tensors_in(layers.positional, {}), .shifts = {}};
     result.positional = result.arguments.size();
-    for (const auto& [keyword, argument] : layers.keywords) take(argument);
+    result.arguments = tensors_in(layers.positional, layers.keywords);
     for (const std::int32_t value : layers.results) {
       const bool own = std::none_of(result.arguments.begin(), result.arguments.end(), [&](const BoundArgument& each) {
         return each.kind == Kind::kValue && each.integer == value;
@@ -171,6 +166,26 @@ class Binder {
     }
     result.number = layers_++;
     bound.emplace_back(std::move(result));
+  }
+
+  void add(const ProgramCheckpoint& region, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    bound.emplace_back(BoundCheckpoint{.region = &region,
+                                       .arguments = tensors_in(region.positional, region.keywords),
+                                       .positional = tensors_in(region.positional, {}).size(),
+                                       .number = regions_++});
+  }
+
+  /// The tensors among arguments, by position and then by keyword.
+  [[nodiscard]] std::vector<BoundArgument> tensors_in(const std::vector<ProgramArgument>& positional,
+                                                      const ProgramKeywords& keywords) const {
+    std::vector<BoundArgument> tensors;
+    const auto take = [&](const ProgramArgument& argument) {
+      BoundArgument made = binding_.bound(argument);
+      if (RecordedCall::is_tensor(made)) tensors.push_back(std::move(made));
+    };
+    for (const ProgramArgument& argument : positional) take(argument);
+    for (const auto& [keyword, argument] : keywords) take(argument);
+    return tensors;
   }
 
   void add(const ProgramModule& module, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& open) {
@@ -240,8 +255,8 @@ class Binder {
 
   const Binding& binding_;
   const std::string& program_;
-  std::size_t layers_ = 0, modules_ = 0, customs_ = 0;  // so far
-  std::int64_t runs_ = 1;                               // of the loops around
+  std::size_t layers_ = 0, modules_ = 0, customs_ = 0, regions_ = 0;  // so far
+  std::int64_t runs_ = 1;                                             // of the loops around
 };
 
 }  // namespace

@@ -54,6 +54,13 @@ struct BoundCustom {
   std::size_t number = 0;  // among those of its function
 };
 
+struct BoundCheckpoint {
+  const ProgramCheckpoint* region = nullptr;
+  std::vector<BoundArgument> arguments;  // tensors, by position and then by keyword
+  std::size_t positional = 0;            // of these
+  std::size_t number = 0;                // among those of its function
+};
+
 /// A module begins.
 struct BoundModule {
   const ProgramModule* module = nullptr;
@@ -69,7 +76,7 @@ struct BoundModuleEnd {};
 struct BoundLoop;
 
 using BoundInstruction = std::variant<BoundCall, const ProgramDrop*, BoundLayers, const ProgramRegion*, BoundModule,
-                                      BoundModuleEnd, std::unique_ptr<BoundLoop>, BoundCustom>;
+                                      BoundModuleEnd, std::unique_ptr<BoundLoop>, BoundCustom, BoundCheckpoint>;
 
 struct BoundLoop {
   std::int64_t count = 0;

@@ -44,6 +44,7 @@ struct Instance {
   std::vector<std::vector<Instance>> layers;  // of each BoundLayers, by its number
   std::vector<ModulePlace> modules;           // of each BoundModule, by its number
   std::vector<Instance> customs, backwards;   // of each BoundCustom, by its number
+  std::vector<Instance> regions;              // of each BoundCheckpoint, by its number
 };
 
 /// The variables of one call of a function. A recomputation that stops in its middle leaves them to die from the last
@@ -96,6 +97,9 @@ class ProgramModel : public Model {
   void run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
                   std::vector<Tensor>& values) const;
   void run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const;
+  void run_checkpoint(const Instance& caller, const BoundCheckpoint& call, std::vector<Tensor>& values) const;
+  [[nodiscard]] Tensor run_called(const Instance& instance, const KeptTensors& given,
+                                  std::vector<Tensor>* others) const;
   void run_custom(const Instance& caller, const BoundCustom& call, std::vector<Tensor>& values) const;
   void check_backward(const BoundCustom& call, const std::vector<const Tensor*>& inputs, bool differentiated) const;
   void run_backward(const CustomPass& pass, BackwardCall& call) const;

@@ -141,6 +141,18 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
   }
 }
 
+/// The first result of a function; the further ones go to `others`, not null where there are some.
+Tensor ProgramModel::run_called(const Instance& instance, const KeptTensors& given, std::vector<Tensor>* others) const {
+  const ProgramFunction& function = *instance.bound->function;
+  Variables variables(function);
+  std::copy(given.begin(), given.end(), variables.values().begin());
+  run_body(instance, instance.bound->body, variables.values());
+  if (others != nullptr && !tape_.moment.recomputing) {
+    for (std::size_t i = 1; i < function.results.size(); ++i) others->push_back(variables.take(function.results[i]));
+  }
+  return variables.take(function.results[0]);
+}
+
 void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
                               std::vector<Tensor>& values) const {
   const std::vector<std::int32_t>& results = call.layers->results;
@@ -162,19 +174,9 @@ void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, c
     // What the layer makes beside its first result; a second run of it, in backward, makes nothing that is kept.
     const bool has_others = instance.bound->function->results.size() > 1;
     const auto others = has_others ? std::make_shared<std::vector<Tensor>>() : nullptr;
-    values[place_of(0, layer)] =
-        checkpointed(run_, std::move(positional), keywords, [this, &instance, others](const KeptTensors& kept) {
-          const ProgramFunction& function = *instance.bound->function;
-          Variables variables(function);
-          std::copy(kept.begin(), kept.end(), variables.values().begin());
-          run_body(instance, instance.bound->body, variables.values());
-          if (others != nullptr && !tape_.moment.recomputing) {
-            for (std::size_t i = 1; i < function.results.size(); ++i) {
-              others->push_back(variables.take(function.results[i]));
-            }
-          }
-          return variables.take(function.results[0]);
-        });
+    values[place_of(0, layer)] = checkpointed(
+        run_, std::move(positional), keywords,
+        [this, &instance, others](const KeptTensors& kept) { return run_called(instance, kept, others.get()); });
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
       values[place_of(i, layer)] = std::move((*others)[i - 1]);
     }
@@ -229,6 +231,8 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
       run_loop(instance, **loop, values);
     } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
       run_custom(instance, *custom, values);
+    } else if (const auto* checkpoint = std::get_if<BoundCheckpoint>(&each)) {
+      run_checkpoint(instance, *checkpoint, values);
     } else {
       const auto& layers = std::get<BoundLayers>(each);
       run_layers(instance, layers, instance.layers[layers.number], values);

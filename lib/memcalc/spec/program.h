@@ -118,8 +118,17 @@ struct ProgramCustom {
   bool materializes = true;             // zeros in place of gradients that did not arrive
 };
 
-using ProgramInstruction =
-    std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion, ProgramLoop, ProgramCustom>;
+/// A region of torch.utils.checkpoint: backward runs its function once more.
+struct ProgramCheckpoint {
+  bool reentrant = false;
+  std::int32_t function = 0;
+  std::vector<ProgramArgument> positional;
+  ProgramKeywords keywords;  // and what the function holds
+  std::vector<std::int32_t> results;
+};
+
+using ProgramInstruction = std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion,
+                                        ProgramLoop, ProgramCustom, ProgramCheckpoint>;
 
 struct ProgramInstructions {
   std::vector<ProgramInstruction> items;

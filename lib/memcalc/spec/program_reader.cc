@@ -311,6 +311,11 @@ class FunctionReader {
       need(4);
       ProgramLoop made = loop(place);
       function_.body.items.emplace_back(std::move(made));
+    } else if (word == "checkpoint") {
+      need(6);
+      function_.body.items.emplace_back(ProgramCheckpoint{place.at(1).node().boolean, value_number(place.at(2)),
+                                                          arguments(place.at(3)), keywords(place.at(4)),
+                                                          values_in(place.at(5))});
     } else if (word == "custom") {
       need(5);
       function_.body.items.emplace_back(custom(place));
@@ -474,6 +479,7 @@ void check_calls(const Program& program, const Place& place) {
     seen = 1;
     for_each_instruction(program.functions[static_cast<std::size_t>(at)].body, [&](const ProgramInstruction& each) {
       if (const auto* layers = std::get_if<ProgramLayers>(&each)) self(self, layers->function);
+      if (const auto* region = std::get_if<ProgramCheckpoint>(&each)) self(self, region->function);
       const auto* custom = std::get_if<ProgramCustom>(&each);
       if (custom != nullptr) self(self, custom->function);
       if (custom != nullptr && custom->backward >= 0) self(self, custom->backward);
@@ -537,6 +543,15 @@ void check_arguments(const Program& program, const Place& place) {
         throw place.error(fmt::format("custom function {} does not fit the function that it calls", custom->name));
       }
       if (custom->backward >= 0) check_backward(*custom, called, called_by(custom->backward), place);
+    }
+    if (const auto* region = std::get_if<ProgramCheckpoint>(&each)) {
+      const ProgramFunction& called = called_by(region->function);
+      std::int64_t given = std::count_if(region->positional.begin(), region->positional.end(), is_tensor);
+      for (const auto& [keyword, argument] : region->keywords) given += is_tensor(argument) ? 1 : 0;
+      if (given == 0 || given != called.inputs + std::ssize(called.keywords) || region->results.empty() ||
+          region->results.size() > called.results.size()) {
+        throw place.error("a region of checkpointing does not fit the function that it calls");
+      }
     }
     const auto* layers = std::get_if<ProgramLayers>(&each);
     if (layers == nullptr) return;

@@ -87,7 +87,7 @@ class _Body:
         while i < len(events):
             event = events[i]
             if event[0] == "enter" and event[5] and event[1] != self.path:
-                end = _matching_leave(events, i)
+                end = _matching(events, i, "enter", "leave")
                 self._layer(events[i], events[i + 1:end], events[end][1])
                 i = end
             elif event[0] == "enter":
@@ -103,6 +103,10 @@ class _Body:
                 made = ["call", event[1], arguments, keywords, [self._create(number) for number in event[4]]]
                 self.instructions.append(made + list(event[5:]))
             elif event[0] == "custom": self._custom(event)
+            elif event[0] == "checkpoint":
+                end = _matching(events, i, "checkpoint", "checkpoint_end")
+                self._region(event, events[i + 1:end], events[end][1])
+                i = end
             elif event[0] == "loop":
                 outer, self.instructions = self.instructions, []
                 self.add(event[3])
@@ -145,6 +149,21 @@ class _Body:
 
     def _layer(self, enter: Event, events: list[Event], returned: list[Json]) -> None:
         _, path, _, positional, keywords, _ = enter
+        index, arguments, named, results, _ = self._called(path, positional, keywords, events, returned)
+        self.instructions.append(["layer", index, self._relative(path), arguments, named,
+                                  [self._create(number) for number in results]])
+
+    def _region(self, begin: Event, events: list[Event], returned: list[Json]) -> None:
+        """A region of torch.utils.checkpoint: what it uses of the outside and is not given, its function holds."""
+        _, reentrant, positional, keywords = begin
+        index, arguments, named, results, dead = self._called(self.path, positional, keywords, events, returned)
+        self.instructions.append(["checkpoint", reentrant, index, arguments, named,
+                                  [self._create(number) for number in results]])
+        if dead: self.instructions.append(["drop", [self._number(number) for number in dead]])
+
+    def _called(self, path: str, positional: list[Json], keywords: dict[str, Json], events: list[Event],
+                returned: list[Json]) -> tuple[int, list[Json], dict[str, Json], list[int], list[int]]:
+        """A function of its own: its index, what it is given, what it makes, and what of the outside dies in it."""
         body = _Body(self.functions, path, positional, keywords)
         body.add(events)
         escaped = [number for number in body.local if number in body.created and number not in body.dead]
@@ -154,10 +173,9 @@ class _Body:
         named = {name: {"v": self._number(number)}
                  for name, number in zip(body.keywords, body.given[body.positional:])}
         named.update({f"captured.{i}": {"v": self._number(number)} for i, number in enumerate(body.captured)})
-        self.dead |= body.dead - body.created
-        index = body.finish([{"v": number} for number in results])
-        self.instructions.append(["layer", index, self._relative(path), arguments, named,
-                                  [self._create(number) for number in results]])
+        dead = sorted(body.dead - body.created)
+        self.dead |= set(dead)
+        return body.finish([{"v": number} for number in results]), arguments, named, results, dead
 
     def finish(self, results: list[Json]) -> int:
         outer = len(self.given)
@@ -186,7 +204,7 @@ class _Body:
                 made[3:5] = [renumber(made[3]), [final(n) for n in made[4]]]
                 if "inputs" in made[5]: made[5]["inputs"] = renumber(made[5]["inputs"])
             elif made[0] == "drop": made[1] = [final(n) for n in made[1]]
-            elif made[0] == "layer": made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
+            elif made[0] in ("layer", "checkpoint"): made[3:6] = [renumber(made[3]), renumber(made[4]), [final(n) for n in made[5]]]
         finish_all(self.instructions)
         names = self.keywords + [f"captured.{i}" for i in range(len(self.captured))]
         self.local = {number: final(local) for number, local in self.local.items()}
@@ -194,14 +212,12 @@ class _Body:
         return self.functions.add(function)
 
 
-def _matching_leave(events: list[Event], start: int) -> int:
+def _matching(events: list[Event], start: int, begins: str, ends: str) -> int:
     depth = 0
     for i in range(start, len(events)):
-        if events[i][0] == "enter": depth += 1
-        elif events[i][0] == "leave":
-            depth -= 1
-            if depth == 0: return i
-    raise AssertionError("a module that was entered and not left")
+        depth += (events[i][0] == begins) - (events[i][0] == ends)
+        if depth == 0: return i
+    raise AssertionError(f"{begins} without {ends}")
 
 
 def fold(body: list[Json]) -> list[Json]:

@@ -11,7 +11,7 @@ import torch
 import torch.utils.checkpoint
 
 from ._names import KNOWN
-from ._recorder import Recorder, without_check
+from ._recorder import Recorder, tensors_in, without_check
 
 
 class _Properties:
@@ -135,9 +135,11 @@ def patched(recorder: Recorder) -> Iterator[None]:
     def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
                    determinism_check: str = "", debug: bool = False, **kwargs: Any) -> Any:
         if not recorder.recording: return function(*args, **kwargs)
-        recorder.events.append(("checkpoint", bool(use_reentrant)))
+        kwargs.pop("preserve_rng_state", None)
+        reentrant = use_reentrant is None or bool(use_reentrant)  # None: torch warns and takes it (checkpoint.py, 2.11)
+        recorder.events.append(("checkpoint", reentrant, *recorder.given(args, kwargs)))
         result = function(*args, **kwargs)
-        recorder.events.append(("checkpoint_end",))
+        recorder.events.append(("checkpoint_end", [recorder.encode(t) for t in tensors_in(result)]))
         return result
 
     apply = torch.autograd.Function.__dict__["apply"]

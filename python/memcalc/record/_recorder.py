@@ -572,13 +572,17 @@ class Recorder(TorchFunctionMode):
         return output
 
     # ---- modules ---------------------------------------------------------------------------------------------------
-    def enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    def given(self, args: Any, kwargs: Any) -> tuple[list[Json], dict[str, Json]]:
+        """The tensors that are passed by position, and those by keyword."""
         keywords: dict[str, Json] = {}
         for key, item in kwargs.items():
             found = tensors_in(item)
             for i, tensor in enumerate(found): keywords[key if item is tensor else f"{key}.{i}"] = self.encode(tensor)
-        self.events.append(("enter", self.paths[id(module)], type(module).__name__, [self.encode(t) for t in tensors_in(args)],
-                            keywords, id(module) in self.layers))
+        return [self.encode(t) for t in tensors_in(args)], keywords
+
+    def enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        self.events.append(("enter", self.paths[id(module)], type(module).__name__, *self.given(args, kwargs),
+                            id(module) in self.layers))
 
     def leave(self, result: Any) -> None:
         self.events.append(("leave", [self.encode(t) for t in tensors_in(result)]))

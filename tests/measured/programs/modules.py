@@ -75,10 +75,11 @@ class CheckpointRegions(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.before, self.whole, self.part, self.head = Block(), Block(), Block(), torch.nn.Linear(256, 64)
+        self.stem, self.before, self.whole, self.part = torch.nn.Linear(256, 256), Block(), Block(), Block()
+        self.head = torch.nn.Linear(256, 64)
 
     def forward(self, x, shown):
-        hidden = self.before(x, shown)
+        hidden = self.before(self.stem(x), shown)
         hidden = checkpoint(self.whole, hidden, shown, use_reentrant=False)
 
         def run(given):

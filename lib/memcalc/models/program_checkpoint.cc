@@ -1,0 +1,45 @@
+// Regions of torch.utils.checkpoint inside a program's module: what they save is computed again in backward.
+#include <fmt/core.h>
+
+#include <memory>
+#include <utility>
+
+#include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/checkpoint.h"
+
+namespace memcalc {
+
+void ProgramModel::run_checkpoint(const Instance& caller, const BoundCheckpoint& call,
+                                  std::vector<Tensor>& values) const {
+  const Instance& called = caller.regions[call.number];
+  KeptTensors given;
+  for (const BoundArgument& argument : call.arguments) {
+    const auto place = static_cast<std::size_t>(argument.integer);
+    given.push_back(argument.kind == BoundArgument::Kind::kParameter ? caller.parameters[place] : values[place]);
+    if (!given.back().defined()) {
+      throw Error(ErrorCode::kInput, program_->name + ": a region of checkpointing is given a tensor that died");
+    }
+  }
+  const std::vector<std::int32_t>& results = call.region->results;
+  const auto others = results.size() > 1 ? std::make_shared<std::vector<Tensor>>() : nullptr;
+  const auto run = [this, &called, others](const KeptTensors& kept) { return run_called(called, kept, others.get()); };
+  Tensor first;
+  if (!tape_.modes.grad_enabled) {
+    first = run(given);
+  } else if (!call.region->reentrant) {
+    first = run_checkpointed(std::move(given), call.positional, run);
+  } else if (others == nullptr && call.positional <= kMaxEdges) {
+    first = run_checkpointed_reentrant(given, call.positional, run);
+  } else {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{}: a reentrant region of checkpointing with several results or more than {} arguments is "
+                            "not modelled; accepted: use_reentrant=False",
+                            program_->name, kMaxEdges));
+  }
+  values[static_cast<std::size_t>(results[0])] = std::move(first);
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    values[static_cast<std::size_t>(results[i])] = std::move((*others)[i - 1]);
+  }
+}
+
+}  // namespace memcalc
