@@ -228,6 +228,24 @@ def test_images_stand_in_the_text_as_their_processor_puts_them():
     assert "fixed" not in symbols["batch"] and symbols["image"]["fixed"]
 
 
+class Rows(torch.nn.Module):
+    def forward(self, x):
+        x = list(x.exp())
+        return torch.cat(x, dim=0).sum() + torch.stack([row.sum() for row in torch.ones(3, 2)]).sum()
+
+
+def test_a_list_of_as_many_tensors_as_the_batch_is_made_by_its_join():
+    content = record(Rows(), {"x": torch.zeros(4, 8, 2)}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    assert "fixed" not in content["symbols"]["batch"]
+    body = content["functions"][content["forwards"][0]["function"]]["body"]
+    (joined,) = [i for i, made in enumerate(body) if made[0] == "call" and made[1] == "torch.cat"]
+    assert body[joined][2] == [{"unbind": [{"v": 1}, 0]}]
+    assert [i > joined for i, made in enumerate(body) if made[0] == "drop" and 1 in made[1]] == [True]  # as its parts did
+    assert any(made[1] == "torch.Tensor.unbind" for made in body if made[0] == "call")  # of what else uses its parts
+
+
 @transformers
 def test_patches_of_all_images_are_one_list():
     rope = dict(rope_type="default", rope_theta=1e6, mrope_section=[2, 3, 3])

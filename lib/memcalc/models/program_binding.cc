@@ -130,6 +130,9 @@ class Binder {
     for (const ProgramResult& each : call.given) {
       result.given.push_back({binding_.shape(each.shape, call.function), binding_.dtype(each.dtype)});
     }
+    result.unbinds = std::any_of(result.slots.begin(), result.slots.end(), [](const BoundArgument& slot) {
+      return slot.text == kUnbound && !slot.items.empty();
+    });
     result.differs_by_run = std::any_of(result.slots.begin(), result.slots.end(), memcalc::differs_by_run);
     bound.emplace_back(std::move(result));
   }
@@ -313,6 +316,10 @@ BoundArgument Binding::bound(const ProgramArgument& argument) const {
     case From::kSlice: result.kind = Kind::kSlice; break;
     case From::kEllipsis: result.kind = Kind::kEllipsis; break;
     case From::kList: result.kind = Kind::kList; break;
+    case From::kUnbound:
+      result.kind = Kind::kList;
+      result.text = kUnbound;
+      break;
     case From::kObject: result.kind = Kind::kText; break;
     case From::kRun:
       result.kind = Kind::kInteger;

@@ -30,6 +30,9 @@ struct Binding {
   [[nodiscard]] BoundArgument bound(const ProgramArgument& argument) const;
 };
 
+/// BoundArgument::text of a list whose tensors are the parts of its first item along its second.
+inline constexpr const char* kUnbound = "unbind";
+
 struct BoundCall {
   const OperatorRow* row = nullptr;  // null: an operator that the table does not have, named `opaque`
   std::string_view opaque;
@@ -37,6 +40,7 @@ struct BoundCall {
   const std::vector<std::int32_t>* results = nullptr;
   std::vector<GivenResult> given;
   bool differs_by_run = false;  // in a loop: slots have numbers of its run
+  bool unbinds = false;         // a slot is a kUnbound list
 };
 
 struct BoundLayers {

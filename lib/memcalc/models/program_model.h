@@ -94,6 +94,7 @@ class ProgramModel : public Model {
                 std::int64_t in_run = 0) const;
   void run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
                 std::int64_t in_run) const;
+  void unbind(BoundArgument& slot, std::vector<Tensor>& values) const;
   void run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
                   std::vector<Tensor>& values) const;
   void run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const;

@@ -112,13 +112,32 @@ void ProgramModel::check_fits(const LeafModule& leaf, const Tensor& input) const
   throw Error(ErrorCode::kInput, program_->name + ": a linear layer is given another width than its own");
 }
 
+/// A kUnbound list becomes a list of its parts, which stand behind the values.
+void ProgramModel::unbind(BoundArgument& slot, std::vector<Tensor>& values) const {
+  if (slot.text != kUnbound || slot.items.empty()) return;
+  static const OperatorRow* const kRow = find_operator("unbind");
+  RecordedCall call(tape_, kUnbound, slot.items, values, {});
+  kRow->run(call);
+  slot = {.kind = Kind::kList};
+  for (Tensor& part : call.results) {
+    slot.items.push_back({.kind = Kind::kValue, .integer = static_cast<std::int64_t>(values.size())});
+    values.push_back(std::move(part));
+  }
+}
+
 void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
                             std::int64_t in_run) const {
   std::vector<BoundArgument> of_this_run;
   if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
   const std::string_view name = call.row == nullptr ? call.opaque : call.row->name;
-  RecordedCall recorded(tape_, name, of_this_run.empty() ? call.slots : of_this_run, values, instance.parameters,
-                        call.given);
+  std::vector<Tensor> with_parts;  // of lists that the call itself makes
+  if (call.unbinds) {
+    if (of_this_run.empty()) of_this_run = call.slots;
+    with_parts = values;
+    for (BoundArgument& slot : of_this_run) unbind(slot, with_parts);
+  }
+  RecordedCall recorded(tape_, name, of_this_run.empty() ? call.slots : of_this_run, call.unbinds ? with_parts : values,
+                        instance.parameters, call.given);
   const bool on_host = recorded.on_host();  // then nothing of it is seen on the card
   const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
   std::optional<OnMetaDevice> elsewhere;

@@ -30,9 +30,10 @@ struct ProgramArgument {
     kParameter,  // integer: place in ProgramFunction::parameters
     kSlice,      // items: start, stop, step
     kEllipsis,
-    kList,    // items
-    kRun,     // in a loop: integer + step * the number of the run, from 0
-    kObject,  // something else of Python's, which no operator of the table looks at
+    kList,     // items
+    kUnbound,  // items: a value and a dimension, whose parts are a list
+    kRun,      // in a loop: integer + step * the number of the run, from 0
+    kObject,   // something else of Python's, which no operator of the table looks at
   };
   Kind kind = Kind::kNone;
   std::int64_t integer = 0;

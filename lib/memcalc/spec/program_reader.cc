@@ -167,6 +167,14 @@ class FunctionReader {
     }
     if (key == "slice") return {.kind = Argument::Kind::kSlice, .items = slice(inner)};
     if (key == "list") return {.kind = Argument::Kind::kList, .items = arguments(inner.array())};
+    if (key == "unbind") {
+      Argument made{.kind = Argument::Kind::kUnbound, .items = arguments(inner.array())};
+      if (made.items.size() != 2 || made.items[0].kind != Argument::Kind::kValue ||
+          made.items[1].kind != Argument::Kind::kInteger) {
+        throw inner.error("expected a value and a dimension");
+      }
+      return made;
+    }
     if (key == "i") {
       if (inner.array().size() != 2) throw inner.error("expected a start and a step");
       return {.kind = Argument::Kind::kRun, .integer = inner.at(0).node().integer, .step = inner.at(1).node().integer};

@@ -16,6 +16,7 @@ from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
+from ._unbound import fold as fold_unbound
 
 Json = Any
 Example = Mapping[str, Any]
@@ -228,7 +229,11 @@ def _caches_in_trainer(recordings: _Recordings, variants: list[Variant], precisi
 
 def _parts(made: Recording) -> list[Json]:
     """What of a recording is merged."""
-    return [_plain(made.events), made.inputs, list(made.outputs.items()), made.held, made.cycles, made.constants]
+    living = [n for found in made.outputs.values() for n in ([found] if isinstance(found, int) else found)]
+    events, renumber = fold_unbound(_plain(made.events), living + made.held + made.cycles)
+    outputs = [(name, renumber(found) if isinstance(found, int) else [renumber(n) for n in found])
+               for name, found in made.outputs.items()]
+    return [events, made.inputs, outputs, [renumber(n) for n in made.held], [renumber(n) for n in made.cycles], made.constants]
 
 
 def _plain(events: list[tuple[Any, ...]]) -> list[Json]:
@@ -396,7 +401,7 @@ def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, p
         parts = next((p for p in (_transferred(s, raw) for s in reversed(solved) if s.group == group) if p is not None), None)
         if parts is None: break
         for precision in group[1:]: cached[precision] = recordings.record(variant, precision, base)
-        if not all(_has_types(parts[0], _plain(cached[p].events), p) for p in group[1:]): break
+        if not all(_has_types(parts[0], _parts(cached[p])[0], p) for p in group[1:]): break
         found.append((group, parts, made))
     else:
         if known and {p for group in known for p in group} == set(precisions): return found

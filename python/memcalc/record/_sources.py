@@ -217,14 +217,16 @@ def _squares(output: Any, given: dict[str, Any]) -> Any:
     return torch.nn.functional.mse_loss(predicted.float(), given["noise"].float())
 
 
-def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4, image: int | None = None) -> Source:
-    """A denoising network by its class. `image`: the edge of the latents."""
+def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4,
+              image: int | list[int] | None = None) -> Source:
+    """A denoising network by its class. `image`: the edge of the latents, or their frames, height and width."""
     import diffusers as library
 
     kind = getattr(library, name)
     values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"}
     values.update(config or {})
     edge = image or values.get("sample_size") or 64
+    size = [edge, edge] if isinstance(edge, int) else list(edge)
     channels, out = int(values.get("in_channels") or 4), int(values.get("out_channels") or values.get("in_channels") or 4)
     states = values.get("cross_attention_dim") or values.get("joint_attention_dim") or values.get("text_dim") or 0
     states = states[0] if isinstance(states, (tuple, list)) else states
@@ -232,13 +234,13 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
 
     def example(batch: int) -> dict[str, Any]:
         main = "sample" if "sample" in forward else "hidden_states"
-        made: dict[str, Any] = {main: torch.empty(batch, channels, edge, edge)}
+        made: dict[str, Any] = {main: torch.empty(batch, channels, *size)}
         if "timestep" in forward: made["timestep"] = torch.zeros(batch, dtype=torch.long)
-        if "encoder_hidden_states" in forward and states: made["encoder_hidden_states"] = torch.empty(batch, 77, int(states))
+        if "encoder_hidden_states" in forward and states: made["encoder_hidden_states"] = torch.empty(batch, 512 if values.get("text_dim") else 77, int(states))
         if "pooled_projections" in forward: made["pooled_projections"] = torch.empty(batch, int(values["pooled_projection_dim"]))
         if "class_labels" in forward and values.get("num_embeds_ada_norm"):
             made["class_labels"] = torch.zeros(batch, dtype=torch.long)
-        made["noise"] = torch.empty(batch, out, edge, edge)
+        made["noise"] = torch.empty(batch, out, *size)
         return made
 
     return Source(lambda: kind(**(config or {})), example, {"batch": batch}, [Variant("train"), Variant("eval")], name, "other",

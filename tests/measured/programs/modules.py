@@ -90,7 +90,21 @@ class CheckpointRegions(torch.nn.Module):
         return self.head(hidden).float().pow(2).mean()
 
 
-MODULES = {"custom_functions": CustomFunctions, "checkpoint_regions": CheckpointRegions}
+class JoinedRows(torch.nn.Module):
+    """What LLaVA does with the features of its images."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
+
+    def forward(self, x, shown):
+        rows = self.first(x) * shown
+        rows = list(rows)
+        return self.last(torch.cat(rows, dim=0)).float().pow(2).mean()
+
+
+MODULES = {"custom_functions": CustomFunctions, "checkpoint_regions": CheckpointRegions,
+           "joined_rows": JoinedRows}
 
 
 def example():
