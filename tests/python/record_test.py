@@ -414,6 +414,23 @@ def test_a_value_that_nobody_knows_is_an_error_that_names_the_line():
     assert content["assumptions"] == [{"policy": place, "where": place, "count": 1}]
 
 
+class Selects(torch.nn.Module):
+    def forward(self, x):
+        return x[x.sum(1) > 0].sum()  # THE MASK
+
+
+def test_a_policy_says_how_much_a_mask_selects():
+    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# THE MASK"))
+    for answer, rows in ((True, 4), (3, 3)):
+        policies = {f"record_test.py:{line}": answer}
+        content = record(Selects(), {"x": torch.zeros(4, 8)}, policies=policies, variants=[Variant()], symbols={}).to_dict()
+        (selected,) = [made for f in content["functions"] for made in f["body"] if made[1] == "torch.Tensor.__getitem__"]
+        assert selected[5][0][0] == [rows, 8]
+        assert content["assumptions"][0]["policy"] in policies
+    with pytest.raises(recording.ValueNeeded, match="record_test.py"):
+        record(Selects(), {"x": torch.zeros(4, 8)})
+
+
 class Experts(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,7 +1,9 @@
 """Images in a text: what a processor of transformers hands to a vision-language model, without the processor's files."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable
 
 import torch
@@ -18,6 +20,7 @@ class Pictures:
     reason: str        # why the size is fixed
     tensors: Callable[[int], dict[str, torch.Tensor]]
     types: str | None  # the input that tells which places are an image's
+    policies: dict[str, Any] = field(default_factory=dict)
 
     @property
     def all_tokens(self) -> int:
@@ -25,8 +28,9 @@ class Pictures:
         return self.count * (self.tokens + 1)
 
 
-def pictures(config: Any, forward: set[str], count: int, edge: int | None) -> Pictures:
-    """`forward`: the parameters of the model's forward."""
+def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
+    """Of a model of the class `kind`."""
+    forward = set(inspect.signature(kind.forward).parameters)
     vision = config.vision_config
     token_id = getattr(config, "image_token_id", None)
     if token_id is None: token_id = getattr(config, "image_token_index", None)
@@ -47,7 +51,15 @@ def pictures(config: Any, forward: set[str], count: int, edge: int | None) -> Pi
         nested = config.model_type in ("idefics3", "smolvlm")  # whose images are a dimension of their own
         return {"pixel_values": torch.empty(*((batch, count) if nested else (batch * count,)), channels, edge, edge)}
 
-    return Pictures(count, edge, tokens, token_id, "an image has as many places in the text as its size gives", tensors, types)
+    return Pictures(count, edge, tokens, token_id, "an image has as many places in the text as its size gives", tensors, types,
+                    _no_empty_image(kind) if config.model_type in ("idefics3", "smolvlm") else {})
+
+
+def _no_empty_image(kind: Any) -> dict[str, Any]:
+    """Where Idefics 3 leaves out images whose pixels are all zero: there is none."""
+    source = Path(inspect.getfile(kind))
+    lines = source.read_text().splitlines()
+    return {f"{source.name}:{i + 1}": True for i, line in enumerate(lines) if "[real_images_inds]" in line}
 
 
 def _single(size: Any) -> Any:

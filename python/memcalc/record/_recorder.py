@@ -317,6 +317,8 @@ class Recorder(TorchFunctionMode):
         return one.new_empty(shape, dtype=kwargs.get("out_dtype") or one.dtype)
 
     def _total(self, tensor: torch.Tensor, name: str) -> int:
+        given = self._answered()
+        if given is not _NOTHING: return tensor.numel() if given is True else int(given)  # True: the mask has no False
         info = self.info(tensor)
         if info is None or info.known is None: raise needed(name, self._why())
         self.assume(info.known.origins)

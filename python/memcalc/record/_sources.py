@@ -41,10 +41,12 @@ class Source:
     maxima: dict[str, int] = field(default_factory=dict)
     minima: dict[str, int] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, Any] = field(default_factory=dict)
 
     def record(self, name: str | None = None) -> Program:
         return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
-                      name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed)
+                      name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed,
+                      policies=self.policies)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -96,7 +98,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     vision = getattr(config, "vision_config", config)
     edge = image or getattr(vision, "image_size", None) or 224
     edge = edge if isinstance(edge, int) else edge[0]
-    shown = pictures(config, forward, images, image) if task == "image-text" else None
+    shown = pictures(config, kind, images, image) if task == "image-text" else None
     if shown is not None:
         edge, symbols["image"] = shown.edge, shown.edge
         least = shown.all_tokens + 8
@@ -162,6 +164,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     source = Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
     if shown is not None:
         source.task = "causal"  # what is trained is the text
+        source.policies = shown.policies
         source.fixed, source.minima = {"image": shown.reason}, {"sequence": shown.all_tokens + 1}
         text = sequence - shown.all_tokens
         source.sizes["sequence"] = [shown.all_tokens + n for n in (_prime(text * 2 // 3), _prime(text * 2 // 5), _prime(text * 5 // 4))]
