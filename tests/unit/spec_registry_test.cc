@@ -273,7 +273,7 @@ TEST_F(Registry, VariantsOfOtherSizesHaveFilesOfTheirOwn) {
 
 TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   const auto answer = [&](const char* name) { return error_text([&] { static_cast<void>(shipped.model(name)); }); };
-  EXPECT_TRUE(answer("llava-1.5-7b").starts_with("llava-1.5-7b: the family LLaVA is not built yet; "));
+  EXPECT_TRUE(answer("llava-1.5-13b").starts_with("llava-1.5-13b: the family LLaVA is not built yet; "));
   EXPECT_TRUE(answer("Qwen/Qwen2.5-VL-7B-Instruct")
                   .starts_with("Qwen/Qwen2.5-VL-7B-Instruct: the family Qwen-VL is not built yet; "));
   EXPECT_TRUE(answer("answerdotai/ModernBERT-base")
