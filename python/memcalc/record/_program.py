@@ -181,7 +181,8 @@ def _settings(module: Any, variant: Variant) -> list[tuple[Any, str, Any]]:
     """(object, attribute, value): what a variant sets. Parts have configurations of their own, copies (T5's decoder) or
     parts of it (a text_config). In these a choice is switched off only: T5's encoder must not have a cache."""
     own = getattr(module, "config", None)
-    found = [(own, key, value) for key, value in variant.config.items() if hasattr(own, key)]
+    found = [(own, key, value) for key, value in variant.config.items()
+             if own is not None and (hasattr(own, key) or not variant.copies)]  # without copies as the Trainer: in any case
     if variant.checkpointing:
         for part in module.modules():
             if hasattr(part, "gradient_checkpointing"):
@@ -222,7 +223,7 @@ def _caches_in_trainer(recordings: _Recordings, variants: list[Variant], precisi
     if cached is None: return False
     off = Variant(cached.mode, {"cache": False}, cached.inputs, cached.arguments, {"use_cache": False})
     module = recordings.built(precision).module
-    if len(_settings(module, off)) == len(_settings(module, replace(off, copies=False))): return False
+    if all(config is module.config for config, _, _ in _settings(module, off)): return False
     as_in_trainer = _plain(recordings.record(replace(off, copies=False), precision, example).events)
     return as_in_trainer == _plain(recordings.record(cached, precision, example).events)
 
