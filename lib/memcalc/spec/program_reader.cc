@@ -240,7 +240,9 @@ class FunctionReader {
     read("inputs", made.inputs);
     read_flags("needs", made.needs);
     read_flags("differentiable", made.differentiable);
-    if (const auto backward = further.find("backward")) made.backward = value_number(*backward);
+    // Recorders of before did not say whose gradients these are: that backward cannot be run.
+    const auto backward = further.find("backward");
+    if (backward && further.find("inputs")) made.backward = value_number(*backward);
     if (const auto materialize = further.find("materialize")) made.materializes = materialize->node().boolean;
     return made;
   }
