@@ -79,7 +79,7 @@ struct DeepseekV2TopkRouter {
     Tensor router_logits = float32_linear(hidden_states, weight);
     scores = softmax(router_logits, DType::kFloat32);
     if (num_group > 0) {  // "group_limited_greedy"
-      group_scores = max_last(by_group(scores, num_group), false).values;
+      group_scores = max_along(by_group(scores, num_group), 2, false).values;
       limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
       scores = fill_other_groups(scores, score_mask);
     }

@@ -79,7 +79,7 @@ struct GptOssAttention : HeadProjections {
     if (mask.defined()) attn_weights = attn_weights + mask;
     const Tensor expanded_sinks = expand(reshape(sinks, {1, -1, 1, 1}), {query.size(0), -1, query.size(2), -1});
     Tensor combined_logits = cat(attn_weights, expanded_sinks, -1);
-    Tensor largest = max_last(combined_logits, true).values;
+    Tensor largest = max_along(combined_logits, combined_logits.rank() - 1, true).values;
     combined_logits = combined_logits - std::move(largest);
     Tensor probs = softmax(combined_logits, combined_logits.dtype());
     Tensor scores = slice(probs, -1, 0, key.size(2));

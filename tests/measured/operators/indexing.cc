@@ -51,7 +51,7 @@ Operation filled(TapeBench& bench, const OpCase& each) {
 Operation largest(TapeBench& bench, const OpCase& each) {
   const Tensor x = bench.input(each.shape("shape"), each.dtype(), false);
   return {.forward = [x, held = Selection{}]() mutable {
-    held = max_last(x, false);
+    held = max_along(x, x.rank() - 1, false);
     return held.values;
   }};
 }

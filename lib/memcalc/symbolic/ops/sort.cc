@@ -103,14 +103,17 @@ Selection topk(const Tensor& x, std::int64_t k) {
   return result;
 }
 
-Selection max_last(const Tensor& x, bool keep_dim) {
+Selection max_along(const Tensor& x, int dimension, bool keep_dim) {
   Node* node = record(x, kMaxBackward);
   Shape shape = x.shape();
-  shape[-1] = 1;
-  if (!keep_dim) --shape.rank;
+  shape[dimension] = 1;
+  if (!keep_dim) {
+    for (int i = dimension; i + 1 < shape.rank; ++i) shape[i] = shape[i + 1];
+    --shape.rank;
+  }
   Selection result = empty_selection(x, shape, kMax);
   constexpr std::int64_t kValueAndPosition = 16;  // what the reduction accumulates
-  reduction_scratch(x, 1U << (x.rank() - 1), kValueAndPosition, kMax);
+  reduction_scratch(x, 1U << static_cast<unsigned>(dimension), kValueAndPosition, kMax);
   selection_kernel(kMax, x, result);
   finish(node, result);
   return result;

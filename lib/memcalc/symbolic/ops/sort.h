@@ -14,7 +14,7 @@ struct Selection {
 [[nodiscard]] Selection sort(const Tensor& x);
 /// torch.topk over the last dimension.
 [[nodiscard]] Selection topk(const Tensor& x, std::int64_t k);
-/// x.max(dim=-1, keepdim=…)
-[[nodiscard]] Selection max_last(const Tensor& x, bool keep_dim);
+/// x.max(dim, keepdim=…); the dimension counts from 0.
+[[nodiscard]] Selection max_along(const Tensor& x, int dimension, bool keep_dim);
 
 }  // namespace memcalc

@@ -96,8 +96,7 @@ void max_row(RecordedCall& call) {
     return call.returns(reduced(kAmax, x, (1U << x.rank()) - 1, false));
   }
   if (call.is_tensor(1)) return call.returns(pointwise(kAmax, {&x, &call.tensor(1)}, 1));
-  if (call.dimension(1, x.rank(), -1) != x.rank() - 1) call.refuse("another dimension than the last");
-  Selection found = max_last(x, call.boolean_or(2, false));
+  Selection found = max_along(x, call.dimension(1, x.rank(), -1), call.boolean_or(2, false));
   call.returns(std::move(found.values));
   call.returns(std::move(found.indices));
 }
