@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/scatter.h"
@@ -192,6 +193,22 @@ TEST(CopyIntoView, OfRowsGoesBackToTheSource) {
   bench.start();
   bench.backward(written);
   EXPECT_EQ(bench.requests(), (Requests{512, 256, -512}));
+}
+
+// The gradient of a transposed result is no row-major one: it, or its product with the result, is copied.
+Requests backward_of_transposed(Tensor (*softmax_of)(Arg)) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({4, 8, 16, 32}), gradient = bench.input({4, 16, 8, 32}, kFloat, false);
+  const Tensor y = transpose(softmax_of(x), 1, 2);
+  bench.start();
+  bench.backward(y, gradient);
+  return bench.requests();
+}
+
+TEST(Softmax, CopiesAGradientThatIsNotRowMajor) {
+  EXPECT_EQ(backward_of_transposed(softmax), (Requests{65536, 65536, 65536, -65536, -65536}));
+  EXPECT_EQ(backward_of_transposed(log_softmax), (Requests{65536, 65536, -65536}));
 }
 
 // Windows of 32 rows that start every 32: the gradient is copied into zeros as large as the storage.

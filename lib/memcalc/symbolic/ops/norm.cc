@@ -161,8 +161,13 @@ void softmax_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   const auto input_dtype = static_cast<DType>(call.node.attributes[1]);
   Tensor dx = call.tape.empty(gradient.shape(), input_dtype, op);
-  // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax.
-  if (&op == &kSoftmaxBackwardOp) const Tensor product = pointwise(op, {&gradient, &result}, 1);
+  // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax; host_softmax_backward
+  // copies what is not row-major.
+  Tensor product;
+  if (&op == &kSoftmaxBackwardOp) product = pointwise(op, {&gradient, &result}, 1);
+  const Tensor& read = product.defined() ? product : gradient;
+  if (!read.is_contiguous()) call.tape.memory.scratch(read.bytes(), kClone);
+  product.reset();
   softmax_kernel(op, gradient, 4, true);
   call.set(0, std::move(dx));
 }
