@@ -196,6 +196,19 @@ TEST(CopyIntoView, OfRowsGoesBackToTheSource) {
 }
 
 // The gradient of a transposed result is no row-major one: it, or its product with the result, is copied.
+// h = x * 2; h.view(2, 2, 4, 16).permute(0, 1, 3, 2).contiguous().view(2, 8, 16) + h * 3: the view's gradient is copied
+// by reshape, to which the other one is added in place.
+TEST(Reshape, ThatCopiedAGradientOwnsIt) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor x = bench.input({2, 8, 16});
+        bench.start();
+        const Tensor h = multiply_scalar(x), q = multiply_scalar(h);
+        return view(contiguous(permute(view(h, {2, 2, 4, 16}), {0, 1, 3, 2})), {2, 8, 16}) + q;
+      },
+      {1024, 1024, 1024, 1024, -1024, -1024, -1024}, {1024, 1024, -1024, 1024, -1024});
+}
+
 Requests backward_of_transposed(Tensor (*softmax_of)(Arg)) {
   TapeBench bench;
   bench.warm_up();
