@@ -174,6 +174,17 @@ TEST(CtcLoss, KeepsAlphaAndMakesBetaInBackward) {
       {64, 64, 64, 2560, 32, -64, -64, -64}, {64, 64, 64, 2560, 2048, -2560, -64, -64, -64, -2560});
 }
 
+// cuda/LossCTC.cu: full_like(log_probs, …, LEGACY_CONTIGUOUS_MEMORY_FORMAT).
+TEST(CtcLoss, HasARowMajorGradientOfTransposedLogProbabilities) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor log_probs = bench.strided_input({16, 4, 8}, {8, 128, 1});
+  const Tensor targets = bench.input({16}, DType::kInt64, false);
+  bench.backward(ctc_loss(log_probs, targets, 2));
+  ASSERT_EQ(bench.gradients.size(), 1U);
+  EXPECT_TRUE(bench.gradients[0].is_contiguous());
+}
+
 TEST(Unbind, OfManyPartsPutsAZeroForThoseThatNobodyUsed) {
   check(
       [](TapeBench& bench) {

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/tape.h"
@@ -66,8 +65,7 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
   const auto made = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kCtcLossBackwardOp); };
   auto lengths = ctc_lengths(tape, batch, kCtcLossBackwardOp);
   Tensor beta = made(ctc_states(log_probs, label), log_probs.dtype());
-  Tensor result = tape.empty_strided(log_probs.shape(), like_strides(log_probs.shape(), log_probs.strides()),
-                                     log_probs.dtype(), kCtcLossBackwardOp);
+  Tensor result = made(log_probs.shape(), log_probs.dtype());  // row-major, as transposed as log_probs may be
   const bool is_large = 2 * frames + (24 * batch) / 10 + (2 * symbols) / 10 > 450;
   if (is_large) {
     Tensor blanks = made({batch, frames, label + 1}, log_probs.dtype());
