@@ -4,121 +4,100 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
-#include "memcalc/symbolic/ops/cub.h"
-#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kSub{"aten::sub"}, kCat{"aten::cat"}, kNe{"aten::ne"}, kCumsum{"aten::cumsum"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kEq{"aten::eq"}, kAll{"aten::all"}, kArange{"aten::arange"};
-constexpr Operator kAdd{"aten::add"}, kNewOnes{"aten::new_ones"}, kCompare{"aten::le"}, kAnd{"aten::bitwise_and"};
-constexpr Operator kClone{"aten::clone"}, kIndex{"aten::index"}, kWhere{"aten::where"};
-constexpr Operator kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kAll{"aten::all"}, kEq{"aten::eq"};
+
+/// The positions that the caller passed, 0 to S - 1 in every sequence. They are there: nothing is asked for.
+Tensor positions_of_caller(Tape& tape, std::int64_t batch, std::int64_t sequence) {
+  const OnMetaDevice there(tape.memory);
+  return no_grad::expand(no_grad::arange(tape, sequence), {batch, sequence});
+}
 
 /// find_packed_sequence_indices: looks for positions that restart. There are none, but looking takes memory, and Python
 /// waits for the answer: `if (packed_sequence_mask[:, -1] == 0).all()`.
-void look_for_packed_sequences(Tape& tape, std::int64_t batch, std::int64_t sequence) {
-  Tensor first_dummy = tape.empty({batch, 1}, DType::kInt64, kSub);
-  Tensor joined = tape.empty({batch, sequence + 1}, DType::kInt64, kCat);
-  Tensor difference = tape.empty({batch, sequence}, DType::kInt64, kSub);
-  joined.reset();
-  Tensor restarts = tape.empty({batch, sequence}, DType::kBool, kNe);
-  Tensor packed = tape.empty({batch, sequence}, DType::kInt64, kCumsum);
-  {
-    const Tensor converted = tape.empty({batch, sequence}, DType::kInt64, kToCopy);
-    if (batch == 1) tape.memory.scratch(scan_bytes(sequence), kCumsum);
+void look_for_packed_sequences(const Tensor& position_ids) {
+  Tape& tape = position_ids.tape();
+  const std::int64_t sequence = position_ids.size(1);
+  Tensor first_dummy_value = no_grad::subtract(no_grad::slice(position_ids, 1, 0, 1));
+  Tensor position_diff;
+  {  // torch.diff(position_ids, prepend=first_dummy_value, dim=-1)
+    const Tensor joined = no_grad::cat(first_dummy_value, position_ids, 1);
+    position_diff = no_grad::subtract(no_grad::slice(joined, 1, 1, sequence), no_grad::slice(joined, 1, 0, sequence));
   }
-  restarts.reset();
-  Tensor single = tape.empty({batch}, DType::kBool, kEq);
-  Tensor all = tape.empty({}, DType::kBool, kAll);
-  if (tape.modes.capture == nullptr) tape.kernels.synchronize(kAll);
-  drop(single, all, first_dummy, difference, packed);
+  Tensor packed_sequence_mask = no_grad::cumsum(no_grad::not_equal(position_diff), 1);
+  {
+    const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
+    if (tape.modes.capture == nullptr) tape.kernels.synchronize(kAll);
+  }
+  drop(first_dummy_value, position_diff, packed_sequence_mask);
 }
 
 /// fast_all: mask.sum() == mask.numel(), which Python waits for.
 void fast_all(const Tensor& mask) {
-  Tensor counted = count(mask);
-  Tensor equal = mask.tape().empty({}, DType::kBool, kEq);
+  const Tensor whole = no_grad::equal(no_grad::sum(mask));
   mask.tape().kernels.synchronize(kEq);
-  drop(counted, equal);
 }
-
-Tensor range(Tape& tape, std::int64_t length) { return tape.empty({length}, DType::kInt64, kArange); }
 
 /// arange(length) + offset
-Tensor shifted_range(Tape& tape, std::int64_t length) {
-  const Tensor unshifted = range(tape, length);
-  return tape.empty({length}, DType::kInt64, kAdd);
-}
+Tensor shifted_range(Tape& tape, std::int64_t length) { return no_grad::add(no_grad::arange(tape, length)); }
 
-struct Pattern {
-  Shape shape;          // of the pattern over [1, 1, queries, keys], before padding
-  int comparisons = 1;  // a sliding window compares twice
+/// Which keys a query may look at, before padding.
+enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow };
+
+/// What a mask's functions are called with: q_idx [1, 1, Q, 1], kv_idx [1, 1, 1, K].
+struct Places {
+  Tensor queries, keys;
 };
 
 /// and_masks: starts from a single true and combines one function's mask after the other.
 class Conjunction {
  public:
-  explicit Conjunction(Tape& tape) : tape_(tape), mask_(tape.empty({}, DType::kBool, kNewOnes)) {}
+  explicit Conjunction(Tape& tape) : mask_(no_grad::new_ones(tape, {}, DType::kBool)) {}
 
-  void combine(Tensor other, const Shape& shape) {
-    Tensor both = tape_.empty(shape, DType::kBool, kAnd);
-    drop(other, mask_);
-    mask_ = std::move(both);
-  }
+  void combine(Tensor other) { mask_ = no_grad::bitwise_and(mask_, std::move(other)); }
   [[nodiscard]] Tensor take() { return std::move(mask_); }
 
  private:
-  Tape& tape_;
   Tensor mask_;
 };
 
-/// causal_mask_function, or with a window the conjunction of its two halves.
-Tensor pattern_mask(Tape& tape, const Pattern& pattern) {
-  if (pattern.comparisons == 1) return tape.empty(pattern.shape, DType::kBool, kCompare);
-  Conjunction all(tape);
-  for (int i = 0; i < pattern.comparisons; ++i) {
-    Tensor compared;
-    if (i == 0) {  // sliding_window_overlay: keys > queries - window
-      const Tensor first_key = tape.empty({pattern.shape[2]}, DType::kInt64, kSub);
-      compared = tape.empty(pattern.shape, DType::kBool, kCompare);
-    } else {
-      compared = tape.empty(pattern.shape, DType::kBool, kCompare);
-    }
-    all.combine(std::move(compared), pattern.shape);
+Tensor pattern_mask(Pattern pattern, const Places& places) {
+  switch (pattern) {
+    case Pattern::kAll: return no_grad::greater_equal(places.queries);               // bidirectional_mask_function
+    case Pattern::kCausal: return no_grad::less_equal(places.keys, places.queries);  // causal_mask_function
+    case Pattern::kSlidingWindow: break;
   }
+  Conjunction all(places.queries.tape());  // sliding_window_causal_mask_function
+  all.combine(no_grad::greater(places.keys, no_grad::subtract(places.queries)));
+  all.combine(no_grad::less_equal(places.keys, places.queries));
   return all.take();
 }
 
-/// padding_mask_function: padding[batch index, key index].
-Tensor padding_mask(Tape& tape, std::int64_t batch, std::int64_t keys) {
-  const Shape shape{batch, 1, 1, keys};
-  Tensor batch_index = tape.empty(shape, DType::kInt64, kClone);
-  Tensor key_index = tape.empty(shape, DType::kInt64, kClone);
-  Tensor mask = tape.empty(shape, DType::kBool, kIndex);
-  drop(batch_index, key_index);
-  return mask;
-}
-
-/// sdpa_mask: the pattern and, where there is padding, the tokens that are none; [batch, 1, queries, keys].
-Tensor boolean_mask(Tape& tape, const Shape& shape, const Pattern& pattern, bool padded) {
-  const std::int64_t batch = shape[0];
-  const std::int64_t keys = shape[3];
-  Tensor batch_range = range(tape, batch);
-  Tensor head_range = range(tape, 1);
-  Tensor query_range = shifted_range(tape, shape[2]);
+/// sdpa_mask: the pattern and, where there is `padding`, the tokens that are none; [batch, 1, queries, keys].
+Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding) {
+  const std::int64_t batch = shape[0], queries = shape[2], keys = shape[3];
+  Tensor batch_range = no_grad::arange(tape, batch);
+  Tensor head_range = no_grad::arange(tape, 1);
+  Tensor query_range = shifted_range(tape, queries);
   Tensor key_range = shifted_range(tape, keys);
   Tensor mask;
-  if (padded) {
-    Conjunction all(tape);
-    all.combine(pattern_mask(tape, pattern), pattern.shape);
-    all.combine(padding_mask(tape, batch, keys), shape);
-    mask = all.take();
-  } else {
-    mask = pattern_mask(tape, pattern);
+  {
+    const Places places{no_grad::view(query_range, {1, 1, queries, 1}), no_grad::view(key_range, {1, 1, 1, keys})};
+    if (padding.defined()) {
+      Conjunction all(tape);
+      all.combine(pattern_mask(pattern, places));
+      // padding_mask_function: padding[batch index, key index]
+      all.combine(no_grad::index(padding, {{0, no_grad::view(batch_range, {batch, 1, 1, 1})}, {1, places.keys}}));
+      mask = all.take();
+    } else {
+      mask = pattern_mask(pattern, places);
+    }
   }
   mask = expand(mask, shape);
   drop(batch_range, head_range, query_range, key_range);
@@ -128,21 +107,16 @@ Tensor boolean_mask(Tape& tape, const Shape& shape, const Pattern& pattern, bool
 /// eager_mask: 0 where attention is allowed, the type's lowest number elsewhere.
 Tensor additive_mask(const Tensor& allowed, DType dtype) {
   Tape& tape = allowed.tape();
-  Tensor lowest = tape.empty({}, dtype, kScalarTensor);
-  Tensor zero = tape.empty({}, dtype, kScalarTensor);
-  Tensor mask = tape.empty(allowed.shape(), dtype, kWhere);
+  Tensor lowest = no_grad::scalar(tape, dtype);
+  Tensor zero = no_grad::scalar(tape, dtype);
+  Tensor mask = no_grad::where(allowed, zero, lowest);
   drop(zero, lowest);
   return mask;
 }
 
 Tensor boolean_padding(const Tensor& attention_mask) {
-  if (!attention_mask.defined()) return {};
-  return attention_mask.tape().empty(attention_mask.shape(), DType::kBool, kToCopy);
+  return attention_mask.defined() ? no_grad::to(attention_mask, DType::kBool) : Tensor();
 }
-
-}  // namespace
-
-namespace {
 
 /// get_mask_sizes: how many keys the queries meet. A sliding layer has kept the window's.
 std::int64_t keys_of(std::int64_t queries, const PastTokens& past, std::optional<std::int64_t> window) {
@@ -155,7 +129,7 @@ bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t quer
   Tensor mask_indices, padding_mask = padding;
   if (padding.defined() && padding.size(1) > keys) {  // padding_mask[:, arange(keys) + offset]
     mask_indices = shifted_range(padding.tape(), keys);
-    padding_mask = padding.tape().empty({padding.size(0), keys}, DType::kBool, kIndex);
+    padding_mask = no_grad::index(padding, {{1, mask_indices}});
   }
   bool ignored = false;
   if (!window || keys < *window) {
@@ -180,12 +154,12 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = keys_of(queries, past, sliding_window);
   const Tensor padding = boolean_padding(inputs.attention_mask);
-  if (!padding.defined() && !past.cached) look_for_packed_sequences(tape, batch, queries);
+  if (!padding.defined() && !past.cached) look_for_packed_sequences(positions_of_caller(tape, batch, queries));
   const bool eager = run.attention == Attention::kEager;
   const bool tracing = tape.modes.capture != nullptr;
   if (!eager && !tracing && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
-  const Pattern pattern{{1, 1, queries, keys}, sliding_window ? 2 : 1};
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding.defined());
+  const Pattern pattern = sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
@@ -201,12 +175,12 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
   if (!tracing) {
-    tape.memory.scratch(1, kAll);  // padding_mask.all(), which Python waits for
+    const Tensor whole = no_grad::all(padding);  // which Python waits for
     tape.kernels.synchronize(kAll);
     if (!inputs.padded) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, {{1, 1, queries, 1}, 1}, padding.defined());
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, Pattern::kAll, padding);
   return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

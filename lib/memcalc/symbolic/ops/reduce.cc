@@ -243,7 +243,10 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
     converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), result.dtype(), kToCopy);
   }
   const Tensor& read = reads_it ? x : converted;
-  reduction_scratch(read, reduced, std::max<std::int64_t>(size_of(read.dtype()), 4), op);
+  // ReduceLogicKernel.cu accumulates a boolean in a byte, the others at least a float.
+  const std::int64_t accumulator_size =
+      read.dtype() == DType::kBool ? 1 : std::max<std::int64_t>(size_of(read.dtype()), 4);
+  reduction_scratch(read, reduced, accumulator_size, op);
   tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(x.bytes() + result.bytes()),
                    (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,

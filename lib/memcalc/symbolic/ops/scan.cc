@@ -11,6 +11,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kCumsum{"aten::cumsum"}, kCumsumBackward{"CumsumBackward0"};
+constexpr Operator kToCopy{"aten::_to_copy"};
 constexpr int kDtype = 1, kDim = 2;  // attributes: the input's type
 
 /// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not. What is one
@@ -22,7 +23,7 @@ Tensor scanned(const Tensor& x, int dim, DType dtype) {
     Tensor converted, rows;
     bool row_major = x.is_contiguous();
     if (dtype != x.dtype()) {
-      converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kCumsum);
+      converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kToCopy);
       row_major = converted.is_contiguous();
     }
     if (!row_major) rows = tape.empty(x.shape(), dtype, kCumsum);

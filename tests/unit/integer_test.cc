@@ -1,0 +1,88 @@
+// symbolic/ops/integer.h: what operators on masks, positions and tokens request and free. Numbers of torch 2.11: its
+// host code run on a CUDA runtime that computes nothing.
+#include "memcalc/symbolic/ops/integer.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+using test::TapeBench;
+using Requests = std::vector<Bytes>;
+
+constexpr DType kBool = DType::kBool;
+constexpr DType kInt = DType::kInt64;
+
+/// What an operator requests and frees (below 0), of one tensor that is there.
+Requests requests_of(const Shape& shape, DType dtype, const std::function<Tensor(const Tensor&)>& call) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input(shape, dtype, false);
+  bench.start();
+  const Tensor result = call(x);
+  return bench.requests();
+}
+
+TEST(Integer, ARunningSumOfBooleansIsOfACopyInInt64) {
+  EXPECT_EQ(requests_of({2, 64}, kBool, [](const Tensor& x) { return no_grad::cumsum(x, -1); }),
+            (Requests{1024, 1024, -1024}));
+}
+
+TEST(Integer, WhetherAllOfManyHoldIsStagedInBytes) {
+  const Requests staged{1, 49, 4, -4, -49};
+  EXPECT_EQ(requests_of({4, 100000}, kBool, [](const Tensor& x) { return no_grad::all(x); }), staged);
+  EXPECT_EQ(requests_of({4, 100000}, kBool, [](const Tensor& x) { return no_grad::any(x); }), staged);
+}
+
+TEST(Integer, IsinComparesEveryElementWithEveryToken) {
+  const auto is_token = [](const Tensor& ids) { return no_grad::isin(ids, no_grad::from_list(ids.tape(), {1})); };
+  EXPECT_EQ(requests_of({2, 640}, kInt, is_token), (Requests{8, 1280, 1280, 1280, -1280, -1280, -8}));
+}
+
+TEST(Integer, AMaskIsReadAtEveryPlaceWithoutACopyOfPlacesThatAreAllThere) {
+  const auto read = [](const Tensor& mask) {
+    Tape& tape = mask.tape();
+    const std::int64_t batch = mask.size(0), keys = mask.size(1);
+    const Tensor rows = no_grad::view(no_grad::arange(tape, batch), {batch, 1, 1, 1});
+    const Tensor columns = no_grad::view(no_grad::arange(tape, keys), {1, 1, 1, keys});
+    return no_grad::index(mask, {{0, rows}, {1, columns}});
+  };
+  EXPECT_EQ(requests_of({3, 128}, kBool, read), (Requests{24, 1024, 3072, 3072, 384, -3072, -3072, -1024, -24}));
+  EXPECT_EQ(requests_of({1, 128}, kBool, read),
+            (Requests{8, 1024, 1024, 128, -1024, -1024, -8}));  // columns are as they must be
+}
+
+TEST(Integer, ComparisonsAreBroadcast) {
+  const auto causal = [](const Tensor& keys) {
+    const Tensor queries = no_grad::view(no_grad::arange(keys.tape(), 96), {1, 1, 96, 1});
+    return no_grad::less_equal(keys, queries);
+  };
+  EXPECT_EQ(requests_of({1, 1, 1, 128}, kInt, causal), (Requests{768, 12288, -768}));
+}
+
+TEST(Integer, InfinitiesAreLookedForInMagnitudes) {
+  EXPECT_EQ(requests_of({2, 640}, DType::kFloat16, [](const Tensor& x) { return no_grad::isinf(x); }),
+            (Requests{2560, 1280, -2560}));
+}
+
+TEST(Integer, IsSeenNeitherByAutogradNorByTheListOfKernels) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2, 64}, DType::kFloat32);
+  Tape& tape = x.tape();
+  tape.kernels.recording = true;
+  const std::size_t before = tape.kernels.size();
+  const Tensor result = no_grad::multiply(x, no_grad::to(no_grad::greater(x), DType::kFloat32));
+  EXPECT_FALSE(result.requires_grad());
+  EXPECT_EQ(tape.kernels.size(), before);
+  EXPECT_TRUE(tape.kernels.recording);
+  EXPECT_TRUE(tape.modes.grad_enabled);
+}
+
+}  // namespace
+}  // namespace memcalc
