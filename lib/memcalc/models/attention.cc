@@ -3,6 +3,7 @@
 #include "memcalc/models/ulysses_attention.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -11,8 +12,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kGe{"aten::ge"}, kPad{"aten::constant_pad_nd"};
 
 AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const AttentionOptions& options, const Tensor& position_bias) {
@@ -45,10 +44,10 @@ Tensor position_bias_mask(const Tensor& position_bias, const Tensor& mask, bool 
                           const Tensor& key) {
   if (mask.defined()) return where(mask, position_bias);
   if (!causal) return position_bias;
-  Tape& tape = query.tape();
-  Tensor queries = tape.empty({query.size(2)}, DType::kInt64, kArange);
-  Tensor keys = tape.empty({key.size(2)}, DType::kInt64, kArange);
-  Tensor allowed = tape.empty({1, 1, query.size(2), key.size(2)}, DType::kBool, kGe);
+  Tensor queries = no_grad::arange(query.tape(), query.size(2));
+  Tensor keys = no_grad::arange(query.tape(), key.size(2));
+  Tensor allowed = no_grad::greater_equal(no_grad::view(queries, {1, 1, query.size(2), 1}),
+                                          no_grad::view(keys, {1, 1, 1, key.size(2)}));
   drop(queries, keys);
   return where(allowed, position_bias);
 }
@@ -156,13 +155,8 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
   key = std::move(rotated_key);
 }
 
-Tensor arange(Tape& tape, std::int64_t sequence) { return tape.empty({sequence}, DType::kInt64, kArange); }
-
 Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
-  Tensor range = arange(tape, sequence);
-  Tensor shifted = tape.empty({sequence}, DType::kInt64, kAdd);
-  range.reset();
-  return unsqueeze(shifted, 0);
+  return unsqueeze(no_grad::add(no_grad::arange(tape, sequence)), 0);
 }
 
 Tensor position_ids_of(const Batch& batch, const Tensor& inputs_embeds) {
@@ -179,7 +173,7 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   Tensor padded;
   Tensor shifted = labels;
   if (!tape.modes.ulysses) {  // else they were shifted before they were cut (shift_labels)
-    padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+    padded = no_grad::pad_last(labels, 1);
     shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
   }
   upcast = view(upcast, {-1, vocabulary});
@@ -222,8 +216,7 @@ Tensor shifted_causal_lm_loss(const Tensor& logits, const Tensor& labels) {
 
 Tensor liger_causal_lm_loss(const Tensor& hidden_states, const Tensor& lm_head, const Tensor& labels,
                             const Tensor& number_of_items) {
-  Tape& tape = hidden_states.tape();
-  Tensor padded = tape.empty({labels.size(0), labels.size(1) + 1}, DType::kInt64, kPad);
+  Tensor padded = no_grad::pad_last(labels, 1);
   Tensor shifted = contiguous(slice(padded, 1, 1, labels.size(1)));
   shifted = view(shifted, {-1});
   Tensor loss = liger_linear_cross_entropy(view(hidden_states, {-1, hidden_states.size(-1)}), lm_head, shifted);

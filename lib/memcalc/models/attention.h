@@ -55,8 +55,6 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 [[nodiscard]] Tensor liger_causal_lm_loss(const Tensor& hidden_states, const Tensor& lm_head, const Tensor& labels,
                                           const Tensor& number_of_items);
 
-/// torch.arange(sequence): [S] int64.
-[[nodiscard]] Tensor arange(Tape& tape, std::int64_t sequence);
 /// torch.arange(sequence) + past: [1, S] int64.
 [[nodiscard]] Tensor make_position_ids(Tape& tape, std::int64_t sequence);
 /// The batch's own, or those.

@@ -1,5 +1,6 @@
 // BART: transformers models/bart/modeling_bart.py.
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -7,7 +8,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kOnes{"aten::ones"};
 constexpr Operator kAbs{"aten::abs"}, kIsFinite{"aten::isfinite"}, kAll{"aten::all"};
 constexpr std::int64_t kPositionOffset = 2;  // BartLearnedPositionalEmbedding.offset
 
@@ -79,8 +79,7 @@ struct BartStack {
   [[nodiscard]] static Tensor embed(const Embedding& shared, const Tensor& ids) { return multiply_scalar(shared(ids)); }
 
   [[nodiscard]] Tensor positions(const Tensor& position_ids) const {
-    Tensor shifted = position_ids.tape().empty(position_ids.shape(), DType::kInt64, kAdd);
-    return embed_positions(std::move(shifted));
+    return embed_positions(no_grad::add(position_ids));
   }
 
   [[nodiscard]] Tensor embeddings(const Tensor& inputs_embeds, const Tensor& position_embeds) const {
@@ -94,7 +93,7 @@ struct BartStack {
     Tensor inputs_embeds = embed(shared, batch.input_ids);
     Tensor embed_pos;
     {
-      const Tensor range = inputs_embeds.tape().empty({inputs_embeds.size(1)}, DType::kInt64, kArange);
+      const Tensor range = no_grad::arange(inputs_embeds.tape(), inputs_embeds.size(1));
       embed_pos = positions(expand(range, {inputs_embeds.size(0), inputs_embeds.size(1)}));
     }
     Tensor hidden_states = embeddings(inputs_embeds, embed_pos);
@@ -115,7 +114,8 @@ struct BartStack {
     Batch own;  // torch.ones: a mask that masks nothing
     own.padded = false;
     const PastTokens past(cache != nullptr ? &cache->self_attention : nullptr);
-    own.attention_mask = tape.empty({inputs_embeds.size(0), past.seen + inputs_embeds.size(1)}, DType::kFloat32, kOnes);
+    own.attention_mask =
+        no_grad::ones(tape, {inputs_embeds.size(0), past.seen + inputs_embeds.size(1)}, DType::kFloat32);
     Tensor attention_mask = create_causal_mask(run, inputs_embeds, own, past);
     own.clear();
     Tensor encoder_attention_mask = create_bidirectional_mask(run, inputs_embeds, batch, encoder_hidden_states);

@@ -5,7 +5,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
-#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -13,9 +13,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kGather{"aten::gather"};
-constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kCumsum{"aten::cumsum"}, kAdd{"aten::add"};
-constexpr Operator kMul{"aten::mul"}, kTied{"tied parameter"};
+constexpr Operator kTied{"tied parameter"};
 
 std::int64_t embedding_width(const BertSpec& spec) {
   return spec.embedding_size > 0 ? spec.embedding_size : spec.hidden_size;
@@ -44,11 +42,10 @@ struct Embeddings {
   }
 
   [[nodiscard]] Tensor forward(const Tensor& input_ids) const {
-    Tape& tape = input_ids.tape();
     const std::int64_t batch = input_ids.size(0);
     const std::int64_t sequence = input_ids.size(1);
     Tensor positions = is_roberta ? roberta_positions(input_ids) : slice(position_ids, 1, 0, sequence);
-    Tensor token_types = tape.empty({positions.size(0), sequence}, DType::kInt64, kGather);
+    Tensor token_types = no_grad::gather(token_type_ids, positions);
     token_types = expand(token_types, {batch, sequence});
     Tensor inputs_embeds = word_embeddings(input_ids);
     Tensor type_embeds = token_type_embeddings(token_types);
@@ -63,26 +60,11 @@ struct Embeddings {
 
   /// create_position_ids_from_input_ids: positions count the tokens that are not padding.
   [[nodiscard]] static Tensor roberta_positions(const Tensor& input_ids) {
-    Tape& tape = input_ids.tape();
-    const Shape& shape = input_ids.shape();
-    const auto make = [&](DType dtype, const Operator& op) { return tape.empty(shape, dtype, op); };
-    Tensor different = make(DType::kBool, kNe);
-    Tensor mask = make(DType::kInt32, kToCopy);
-    different.reset();
-    Tensor counted = make(DType::kInt64, kCumsum);
-    {
-      const Tensor converted = make(DType::kInt64, kToCopy);
-      if (shape[0] == 1) tape.memory.scratch(scan_bytes(shape[1]), kCumsum);
-    }
-    Tensor like_mask = make(DType::kInt32, kToCopy);
-    counted.reset();
-    Tensor shifted = make(DType::kInt32, kAdd);
-    like_mask.reset();
-    Tensor incremental = make(DType::kInt32, kMul);
-    shifted.reset();
-    Tensor wide = make(DType::kInt64, kToCopy);
-    Tensor positions = make(DType::kInt64, kAdd);
-    drop(wide, mask, incremental);
+    Tensor mask = no_grad::to(no_grad::not_equal(input_ids), DType::kInt32);
+    Tensor incremental_indices =
+        no_grad::multiply(no_grad::add(no_grad::to(no_grad::cumsum(mask, 1), DType::kInt32)), mask);
+    Tensor positions = no_grad::add(no_grad::to(incremental_indices, DType::kInt64));
+    drop(mask, incremental_indices);
     return positions;
   }
 };
@@ -221,7 +203,7 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
             return 0;
           });
   // _init_weights writes torch.arange into the position buffer.
-  b.tape.memory.scratch(spec.max_position_embeddings * 8, kArange);
+  no_grad::arange(b.tape, spec.max_position_embeddings).reset();
   build_head(b);
 }
 

@@ -8,6 +8,7 @@
 #include "memcalc/models/vision.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -15,8 +16,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kArange{"aten::arange"}, kToCopy{"aten::_to_copy"}, kEq{"aten::eq"};
 
 struct SelfAttention {
   Linear k_proj, v_proj, q_proj, out_proj;
@@ -130,23 +129,17 @@ struct TextModel {
         pools_at_highest_id(spec.pools_at_highest_id) {
     encoder.emplace_back(b, run, spec.text, true);
     final_layer_norm = LayerNorm(b, "final_layer_norm", spec.text.hidden_size);
-    b.tape.memory.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
+    no_grad::arange(b.tape, position_ids.elements()).reset();  // _init_weights makes them once more
   }
 
   /// The place of each sequence's end token.
   [[nodiscard]] Tensor ends(const Tensor& input_ids) const {
-    Tape& tape = input_ids.tape();
-    Tensor ids = tape.empty(input_ids.shape(), DType::kInt32, kToCopy);
+    Tensor ids = no_grad::to(input_ids, DType::kInt32);
     if (pools_at_highest_id) return argmax_last(std::move(ids));
-    Tensor equal = tape.empty(ids.shape(), DType::kBool, kEq);
-    ids.reset();
-    Tensor whole = tape.empty(equal.shape(), DType::kInt32, kToCopy);
-    equal.reset();
-    return argmax_last(std::move(whole));
+    return argmax_last(no_grad::to(no_grad::equal(std::move(ids)), DType::kInt32));
   }
 
   [[nodiscard]] Pooled forward(const RunSpec& run, const Batch& batch) const {
-    Tape& tape = batch.input_ids.tape();
     Tensor hidden_states;
     {
       const Tensor ids = slice(position_ids, 1, 0, batch.input_ids.size(1));
@@ -160,7 +153,7 @@ struct TextModel {
     Pooled output;
     output.last_hidden_state = encoder[0].forward(run, hidden_states, mask);
     output.last_hidden_state = final_layer_norm(output.last_hidden_state);
-    const Tensor rows = tape.empty({batch.input_ids.size(0)}, DType::kInt64, kArange);
+    const Tensor rows = no_grad::arange(batch.input_ids.tape(), batch.input_ids.size(0));
     output.pooler_output = index_pairs(output.last_hidden_state, rows, ends(batch.input_ids));
     drop(mask, hidden_states);
     return output;
@@ -186,7 +179,7 @@ struct VisionModel {
     pre_layrnorm = LayerNorm(b, "pre_layrnorm", spec.vision.hidden_size);
     encoder.emplace_back(b, run, spec.vision, false);
     post_layernorm = LayerNorm(b, "post_layernorm", spec.vision.hidden_size);
-    b.tape.memory.scratch(position_ids.bytes(), kArange);  // _init_weights makes them once more
+    no_grad::arange(b.tape, position_ids.elements()).reset();  // _init_weights makes them once more
   }
 
   [[nodiscard]] Tensor embeddings(const Tensor& pixel_values) const {
@@ -223,7 +216,7 @@ Tensor normalized(const Tensor& x) {
 }
 
 Tensor contrastive_loss(const Tensor& logits) {
-  return cross_entropy(logits, logits.tape().empty({logits.size(0)}, DType::kInt64, kArange));
+  return cross_entropy(logits, no_grad::arange(logits.tape(), logits.size(0)));
 }
 
 class ClipModel : public Model {

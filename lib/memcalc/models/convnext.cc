@@ -4,6 +4,7 @@
 #include <array>
 
 #include "memcalc/models/vision.h"
+#include "memcalc/symbolic/ops/integer.h"
 
 namespace memcalc {
 
@@ -45,7 +46,7 @@ struct Block {
         expand(b, "block.3", dim, 4 * dim),
         project(b, "block.5", 4 * dim, dim),
         drop_probability(drop) {
-    const Tensor ones = b.tape.empty({dim, 1, 1}, b.dtype, kOnes);  // torch.ones(dim, 1, 1) * layer_scale
+    const Tensor ones = no_grad::ones(b.tape, {dim, 1, 1}, b.dtype);  // torch.ones(dim, 1, 1) * layer_scale
     layer_scale = b.parameter("layer_scale", {dim, 1, 1});
   }
 
@@ -66,8 +67,6 @@ struct Block {
     result = add_in_place(result, input);
     return result;
   }
-
-  static constexpr Operator kOnes{"aten::ones"};
 };
 
 class ConvNext : public ImageClassifier {

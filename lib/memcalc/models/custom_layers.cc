@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/conv1d.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 
 namespace memcalc {
@@ -249,8 +250,6 @@ Module make(const FirstLayer& layer, const Place&) {
   return module_of([dim = static_cast<int>(layer.dim)](const Tensor& x) { return select(x, dim); });
 }
 
-constexpr Operator kArange{"aten::arange"};
-
 Module make(const EmbeddingLayer& layer, const Place& p) {
   if (!layer.positions) return module_of(Embedding(p.b, p.name, layer.num_embeddings, layer.embedding_dim));
   return p.b.scope(p.name, [&] {
@@ -258,7 +257,7 @@ Module make(const EmbeddingLayer& layer, const Place& p) {
     const Embedding position(p.b, "position", *layer.positions, layer.embedding_dim);
     return module_of([=](const Tensor& ids) {
       Tensor by_token = token(ids);
-      Tensor by_place = position(ids.tape().empty({ids.size(1)}, DType::kInt64, kArange));
+      Tensor by_place = position(no_grad::arange(ids.tape(), ids.size(1)));
       return std::move(by_token) + std::move(by_place);
     });
   });

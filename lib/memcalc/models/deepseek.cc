@@ -4,6 +4,7 @@
 
 #include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -11,7 +12,7 @@
 namespace memcalc {
 
 namespace {
-constexpr Operator kNewEmpty{"aten::new_empty"}, kZerosLike{"aten::zeros_like"}, kNot{"aten::bitwise_not"};
+constexpr Operator kNewEmpty{"aten::new_empty"}, kNot{"aten::bitwise_not"};
 }
 
 LatentAttention::LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, const RunSpec& run, Rotate rotate)
@@ -101,7 +102,7 @@ void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::i
                      Tensor& group_mask, Tensor& score_mask) {
   const std::int64_t groups = group_scores.size(1);
   group_idx = topk(group_scores, topk_group).indices;
-  group_mask = group_scores.tape().empty(group_scores.shape(), group_scores.dtype(), kZerosLike);  // scatter_ in place
+  group_mask = no_grad::zeros_like(group_scores);  // scatter_ in place
   score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
 }
 

@@ -1,14 +1,13 @@
 // DistilBERT: transformers models/distilbert/modeling_distilbert.py.
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kArange{"aten::arange"};
 
 struct Embeddings {
   Embedding word_embeddings, position_embeddings;
@@ -104,7 +103,7 @@ class DistilBertModel : public Model {
       }
       return 0;
     });
-    b.tape.memory.scratch(spec.max_position_embeddings * 8, kArange);  // _init_weights writes the positions again
+    no_grad::arange(b.tape, spec.max_position_embeddings).reset();  // _init_weights writes the positions again
     switch (run.task) {
       case Task::kSequenceClassification:
         dense_ = Linear(b, "pre_classifier", spec.dim, spec.dim);

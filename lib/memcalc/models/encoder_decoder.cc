@@ -1,12 +1,14 @@
 #include "memcalc/models/encoder_decoder.h"
 
+#include "memcalc/symbolic/ops/integer.h"
+
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kNewZeros{"aten::new_zeros"}, kClone{"aten::clone"}, kEq{"aten::eq"}, kTied{"tied parameter"};
+constexpr Operator kTied{"tied parameter"};
 
 }  // namespace
 
@@ -89,10 +91,9 @@ Seq2SeqLayer::Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec
 }
 
 Tensor shift_right(const Tensor& labels) {
-  Tape& tape = labels.tape();
-  Tensor shifted = tape.empty(labels.shape(), DType::kInt64, kNewZeros);
-  tape.memory.scratch(8 * labels.size(0) * (labels.size(1) - 1), kClone);  // labels[..., :-1].clone()
-  tape.memory.scratch(labels.elements(), kEq);                             // shifted == -100
+  Tensor shifted = no_grad::new_zeros(labels.tape(), labels.shape(), labels.dtype());
+  no_grad::clone(no_grad::slice(labels, 1, 0, labels.size(1) - 1)).reset();  // shifted[:, 1:] = it
+  no_grad::equal(shifted).reset();  // shifted.masked_fill_(shifted == -100, …)
   return shifted;
 }
 

@@ -4,6 +4,7 @@
 #include "memcalc/symbolic/ops/all_reduce.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
@@ -13,10 +14,9 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"};
 constexpr Operator kNe{"aten::ne"}, kGt{"aten::gt"}, kLt{"aten::lt"}, kEq{"aten::eq"}, kFmod{"aten::fmod"};
-constexpr Operator kIndexPut{"aten::index_put_"}, kArange{"aten::arange"}, kRepeatInterleave{"aten::repeat_interleave"},
-    kClamp{"aten::clamp"};
+constexpr Operator kIndexPut{"aten::index_put_"}, kArange{"aten::arange"}, kClamp{"aten::clamp"};
 
 /// _grouped_linear
 Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& offsets, const Tensor& bias,
@@ -38,8 +38,8 @@ Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
 }
 
 Tensor inverse_permutation(const Tensor& perm) {
-  Tensor inverse = perm.tape().empty(perm.shape(), DType::kInt64, kEmptyLike);
-  perm.tape().memory.scratch(perm.bytes(), kArange);
+  Tensor inverse = no_grad::empty_like(perm);
+  no_grad::arange(perm.tape(), perm.elements()).reset();
   const auto bytes = static_cast<double>(perm.bytes());
   perm.tape().kernels.add(kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
   perm.tape().kernels.add(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
@@ -78,7 +78,6 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   Tensor final_hidden_states;
   const Locals locals(selected_hidden_states, sample_weights, expert_ids, selected_weights, selected_biases, proj_out,
                       weighted_out, final_hidden_states);
-  Tape& tape = hidden_states.tape();
   const std::int64_t num_top_k = top_k_index.size(-1);
   const std::int64_t chosen = hidden_states.size(0) * num_top_k;
   const auto linear_of = [&](const Tensor& input, const Tensor& biases) {  // _batched_linear
@@ -91,7 +90,7 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
     shape[0] = chosen;
     return view(index_rows(table, expert_ids), shape);
   };
-  selected_hidden_states = tape.empty({chosen, hidden_states.size(1)}, hidden_states.dtype(), kRepeatInterleave);
+  selected_hidden_states = no_grad::repeat_interleave(hidden_states, num_top_k);
   sample_weights = reshape(top_k_weights, {-1});
   expert_ids = reshape(top_k_index, {-1});
   expert_ids = pointwise(kClamp, {&expert_ids}, 1);

@@ -3,14 +3,14 @@
 #include "memcalc/models/model.h"
 #include "memcalc/models/sequence_classifier.h"
 #include "memcalc/symbolic/capture.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kTiedWeight{"tied parameter"}, kToCopy{"aten::_to_copy"}, kIndex{"aten::index"};
-constexpr Operator kEq{"aten::eq"}, kAny{"aten::any"};
+constexpr Operator kTiedWeight{"tied parameter"};
 
 struct Block {
   LayerNorm ln_1;
@@ -74,15 +74,8 @@ struct Block {
 
 /// warn_if_padding_and_no_attention_mask, where a pad_token_id is set: `pad_token_id in input_ids[:, [-1, 0]]`.
 void warn_if_padding(const Tensor& input_ids) {
-  Tape& tape = input_ids.tape();
-  Tensor ends;
-  {
-    const Tensor columns = tape.empty({2}, DType::kInt64, kToCopy);
-    ends = tape.empty({input_ids.size(0), 2}, DType::kInt64, kIndex);
-  }
-  Tensor equal = tape.empty(ends.shape(), DType::kBool, kEq);
-  Tensor any = tape.empty({}, DType::kBool, kAny);
-  drop(equal, any, ends);
+  const Tensor ends = no_grad::index(input_ids, {{1, no_grad::from_list(input_ids.tape(), {2})}});
+  no_grad::any(no_grad::equal(ends)).reset();
 }
 
 class Gpt2LmHeadModel : public Model {

@@ -1,5 +1,7 @@
 #include "memcalc/models/kv_cache.h"
 
+#include "memcalc/symbolic/ops/integer.h"
+
 #include <algorithm>
 
 #include "memcalc/symbolic/ops/view.h"
@@ -9,7 +11,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToCopy{"aten::_to_copy"}, kIndexSelect{"aten::index_select"};
+constexpr Operator kIndexSelect{"aten::index_select"};
 constexpr int kTokens = 2;  // the dimension of [B, heads, tokens, D]
 
 /// torch.cat([kept, added], dim=-2), `skipped` tokens longer.
@@ -50,7 +52,7 @@ void KeyValueCache::update(Tensor& key, Tensor& value, bool sliding) {
 }
 
 void KeyValueCache::start(Layer& layer, const Tensor& key, const Tensor& value, bool sliding) const {
-  if (sliding) layer.window = key.tape().empty({}, DType::kInt64, kToCopy);  // lazy_initialization
+  if (sliding) layer.window = no_grad::from_list(key.tape(), {});  // lazy_initialization
   // The empty cache tensors have the first key's dtype, and cat promotes to it.
   layer.keys = cat_with_empty(key, key.dtype());
   layer.values = cat_with_empty(value, key.dtype());

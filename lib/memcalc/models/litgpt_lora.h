@@ -19,11 +19,10 @@
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc::litgpt {
-
-inline constexpr Operator kIndices{"aten::_to_copy"};
 
 /// lit_gpt/config.py, as far as the modules ask.
 struct Config {
@@ -126,9 +125,8 @@ struct LoraQkvLinear {
 
   [[nodiscard]] Tensor zero_pad(const Tensor& update) const {
     if (whole) return update;
-    Tape& tape = update.tape();
     const Tensor x = transpose(update, 0, 1);
-    const Tensor columns = tape.empty({x.size(2)}, DType::kInt64, kIndices);
+    const Tensor columns = no_grad::from_list(update.tape(), {x.size(2)});
     const Tensor result = index_copy_to_zeros(reshape(x, {-1, x.size(2)}), columns, out_features);
     return transpose(view(result, {x.size(0), x.size(1), out_features}), 0, 1);
   }

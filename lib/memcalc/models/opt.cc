@@ -1,14 +1,12 @@
 // OPT: transformers models/opt/modeling_opt.py.
 #include "memcalc/models/rotary_decoder.h"
-#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnes{"aten::ones"}, kCumsum{"aten::cumsum"}, kMul{"aten::mul"}, kSub{"aten::sub"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kAdd{"aten::add"};
 constexpr std::int64_t kPositionOffset = 2;  // OPTLearnedPositionalEmbedding.offset
 
 struct DecoderLayer {
@@ -116,21 +114,15 @@ class OptForCausalLm : public Model {
  private:
   /// (cumsum(attention_mask) * attention_mask - 1).long()
   [[nodiscard]] static Tensor positions_of(const Tensor& attention_mask) {
-    Tape& tape = attention_mask.tape();
-    const Shape shape = attention_mask.shape();
-    const DType dtype = attention_mask.dtype();
-    Tensor position_ids = tape.empty(shape, dtype, kCumsum);
-    if (shape[0] == 1) tape.memory.scratch(scan_bytes(shape[1]), kCumsum);
-    Tensor product = tape.empty(shape, dtype, kMul);
-    Tensor numbered = tape.empty(shape, dtype, kSub);
-    product.reset();
+    Tensor position_ids = no_grad::cumsum(attention_mask, 1);
+    Tensor numbered = no_grad::subtract(no_grad::multiply(position_ids, attention_mask));
     Tensor whole = to_dtype(numbered, DType::kInt64);
     drop(numbered, position_ids);
     return whole;
   }
 
   [[nodiscard]] Tensor learned_positions(const Tensor& position_ids) const {
-    return embed_positions_(position_ids.tape().empty(position_ids.shape(), DType::kInt64, kAdd));
+    return embed_positions_(no_grad::add(position_ids));
   }
 
   [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
@@ -140,7 +132,7 @@ class OptForCausalLm : public Model {
     if (!batch.attention_mask.defined()) {
       const std::int64_t seen = cache != nullptr ? cache->seen_tokens() : 0;
       const Shape shape{batch.input_ids.size(0), seen + batch.input_ids.size(1)};
-      masked.attention_mask = tape.empty(shape, DType::kFloat32, kOnes);
+      masked.attention_mask = no_grad::ones(tape, shape, DType::kFloat32);
       masked.padded = false;
     }
     Tensor position_ids = batch.position_ids.defined() ? batch.position_ids : positions_of(masked.attention_mask);

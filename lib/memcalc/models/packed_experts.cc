@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -14,7 +15,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"}, kRepeatInterleave{"aten::repeat_interleave"};
+constexpr Operator kGe{"aten::ge"};
 
 }  // namespace
 
@@ -47,9 +48,7 @@ Tensor Experts::forward_batched_fp8(const Tensor& hidden_states, const Tensor& t
   const Locals locals(selected_hidden_states, sample_weights, expert_ids, sentinel_mask, proj_out, weighted_out,
                       final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
-  const std::int64_t chosen = hidden_states.size(0) * num_top_k;
-  selected_hidden_states =
-      hidden_states.tape().empty({chosen, hidden_states.size(1)}, hidden_states.dtype(), kRepeatInterleave);
+  selected_hidden_states = no_grad::repeat_interleave(hidden_states, num_top_k);
   sample_weights = reshape(top_k_weights, {-1});
   expert_ids = reshape(top_k_index, {-1});
   sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids}, 1, DType::kBool), -1);

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "memcalc/symbolic/ops/dtensor.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -11,72 +12,39 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kTiedWeight{"tied parameter"};
-constexpr Operator kArange{"aten::arange"}, kDiv{"aten::div"}, kPow{"aten::pow"}, kReciprocal{"aten::reciprocal"};
-constexpr Operator kMul{"aten::mul"}, kSub{"aten::sub"}, kAdd{"aten::add"}, kClamp{"aten::clamp"};
-constexpr Operator kToCopy{"aten::_to_copy"};
 
-/// The temporaries of a rope_init function, vectors of one float32 a frequency.
-struct Frequencies {
-  Tape& tape;
-  std::int64_t count;
+/// theta ** (range / D)
+Tensor powers(Tensor range) { return no_grad::power_of_number(no_grad::divide(std::move(range))); }
 
-  [[nodiscard]] Tensor make(const Operator& op) const { return tape.empty({count}, DType::kFloat32, op); }
-  /// theta ** (range / D), which consumes the range.
-  [[nodiscard]] Tensor powers(Tensor range) const {
-    Tensor quotient = make(kDiv);
-    range.reset();
-    Tensor result = make(kPow);
-    tape.memory.scratch(8, kPow);
-    return result;
-  }
-  /// number / x
-  [[nodiscard]] Tensor inverse() const {
-    Tensor reciprocal = make(kReciprocal);
-    return make(kMul);
-  }
-};
+/// number / x
+Tensor inverse(const Tensor& x) { return no_grad::multiply(no_grad::reciprocal(x)); }
 
 /// 1 / theta ** (arange(0, D, 2) / D), as compute_default_rope_parameters takes its temporaries.
-Tensor default_rope_parameters(const Frequencies& f) {
-  const Tensor pos_freqs = f.powers(f.make(kArange));
-  return f.inverse();
+Tensor default_rope_parameters(Tape& tape, std::int64_t half) {
+  const Tensor pos_freqs = powers(no_grad::arange(tape, half, DType::kFloat32));
+  return inverse(pos_freqs);
 }
 
 /// modeling_rope_utils.py, _compute_yarn_parameters.
-Tensor yarn_rope_parameters(const Frequencies& f) {
-  Tensor range;
-  {
-    const Tensor integers = f.tape.empty({f.count}, DType::kInt64, kArange);
-    range = f.make(kToCopy);
-  }
-  Tensor pos_freqs = f.powers(std::move(range));
-  Tensor extrapolation = f.inverse();
+Tensor yarn_rope_parameters(Tape& tape, std::int64_t half) {
+  Tensor pos_freqs = powers(no_grad::to(no_grad::arange(tape, half), DType::kFloat32));
+  Tensor extrapolation = inverse(pos_freqs);
   Tensor interpolation;
   {
-    const Tensor scaled = f.make(kMul);
-    interpolation = f.inverse();
+    const Tensor scaled = no_grad::multiply(pos_freqs);
+    interpolation = inverse(scaled);
   }
-  Tensor ramp;
-  {
-    Tensor linear = f.make(kArange);
-    linear = f.make(kSub);
-    linear = f.make(kDiv);
-    ramp = f.make(kClamp);
-  }
-  Tensor extrapolation_factor = f.make(kSub);
-  ramp.reset();
-  Tensor rest = f.make(kSub);
-  Tensor interpolated = f.make(kMul);
-  rest.reset();
-  Tensor extrapolated = f.make(kMul);
-  Tensor result = f.make(kAdd);
+  Tensor ramp = no_grad::clamp(no_grad::divide(no_grad::subtract(no_grad::arange(tape, half, DType::kFloat32))));
+  Tensor extrapolation_factor = no_grad::subtract(std::move(ramp));
+  Tensor interpolated = no_grad::multiply(interpolation, no_grad::subtract(extrapolation_factor));
+  Tensor extrapolated = no_grad::multiply(extrapolation, extrapolation_factor);
+  Tensor result = no_grad::add(interpolated, extrapolated);
   drop(interpolated, extrapolated, pos_freqs, extrapolation, interpolation, extrapolation_factor);
   return result;
 }
 
 Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
-  const Frequencies frequencies{tape, half};
-  Tensor inverse = yarn ? yarn_rope_parameters(frequencies) : default_rope_parameters(frequencies);
+  Tensor inverse = yarn ? yarn_rope_parameters(tape, half) : default_rope_parameters(tape, half);
   tape.memory.set_category(inverse.block(), Category::kWeights);
   return inverse;
 }

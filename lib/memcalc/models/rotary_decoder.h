@@ -18,6 +18,7 @@
 #include "memcalc/models/pipeline_stages.h"
 #include "memcalc/models/sequence_classifier.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -272,7 +273,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
   // layers without a mask or a cache.
   [[nodiscard]] Tensor forward_stage(const ModelStage& stage, const Tensor& x) override {
     Tensor hidden_states = stage.embeds ? embed_tokens_(x) : x;
-    Tensor position_ids = unsqueeze(arange(hidden_states.tape(), hidden_states.size(1)), 0);
+    Tensor position_ids = unsqueeze(no_grad::arange(hidden_states.tape(), hidden_states.size(1)), 0);
     RotaryPositions positions = rotary_emb_[0].forward(hidden_states, position_ids, std::nullopt);
     for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
       const Layer& layer = layers_[index_of(stage, i)];

@@ -4,30 +4,20 @@
 
 #include "memcalc/models/attention.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kNe{"aten::ne"}, kToCopy{"aten::_to_copy"}, kArange{"aten::arange"}, kMul{"aten::mul"};
-
-}  // namespace
-
 void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
   Tensor logits = score_(hidden_states);
   Tape& tape = logits.tape();
-  const Shape ids = batch.input_ids.shape();
-  Tensor non_pad_mask;
-  {
-    const Tensor not_padding = tape.empty(ids, DType::kBool, kNe);
-    non_pad_mask = tape.empty(ids, DType::kInt32, kToCopy);
-  }
-  Tensor token_indices = tape.empty({ids[1]}, DType::kInt32, kArange);
-  Tensor last_non_pad_token = argmax_last(tape.empty(ids, DType::kInt32, kMul));
-  output.logits = index_pairs(logits, tape.empty({ids[0]}, DType::kInt64, kArange), last_non_pad_token);
+  Tensor non_pad_mask = no_grad::to(no_grad::not_equal(batch.input_ids), DType::kInt32);
+  Tensor token_indices = no_grad::arange(tape, batch.input_ids.size(1), DType::kInt32);
+  Tensor last_non_pad_token = argmax_last(no_grad::multiply(token_indices, non_pad_mask));
+  output.logits = index_pairs(logits, no_grad::arange(tape, batch.input_ids.size(0)), last_non_pad_token);
   if (batch.labels.defined()) {
     output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
   }

@@ -4,13 +4,12 @@
 
 #include "memcalc/models/vision.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnes{"aten::arange"}, kNewZeros{"aten::new_zeros"};
-constexpr Operator kSub{"aten::sub"}, kNe{"aten::ne"}, kEq{"aten::eq"}, kFill{"aten::masked_fill"};
 constexpr std::int64_t kWindow = 7;
 
 struct Variant {
@@ -44,13 +43,16 @@ struct WindowAttention {
   }
 
   void define_relative_position_index(ModuleBuilder& b) {
-    const auto make = [&](const Shape& shape) { return b.tape.empty(shape, DType::kInt64, kOnes); };
     constexpr std::int64_t kTokens = kWindow * kWindow;
-    Tensor rows = make({kWindow});
-    Tensor columns = make({kWindow});
-    Tensor coordinates = make({2 * kTokens});
-    Tensor relative = make({2, kTokens, kTokens});
-    relative = make({kTokens, kTokens, 2});
+    Tensor rows = no_grad::arange(b.tape, kWindow);
+    Tensor columns = no_grad::arange(b.tape, kWindow);
+    // torch.stack(torch.meshgrid(rows, columns))
+    Tensor coordinates =
+        no_grad::cat(no_grad::expand(no_grad::view(rows, {1, kWindow, 1}), {1, kWindow, kWindow}),
+                     no_grad::expand(no_grad::view(columns, {1, 1, kWindow}), {1, kWindow, kWindow}), 0);
+    Tensor relative =
+        no_grad::subtract(no_grad::view(coordinates, {2, kTokens, 1}), no_grad::view(coordinates, {2, 1, kTokens}));
+    relative = no_grad::clone(relative);  // permute(1, 2, 0).contiguous()
     position_index = b.buffer({kTokens * kTokens}, DType::kInt64);
     drop(rows, columns, coordinates, relative);
   }
@@ -70,19 +72,13 @@ struct WindowAttention {
 
   /// Which tokens of a shifted window really are neighbours.
   [[nodiscard]] static Tensor attention_mask(const Tensor& x, std::int64_t height, std::int64_t width) {
-    Tape& tape = x.tape();
+    constexpr std::int64_t kTokens = kWindow * kWindow;
     const std::int64_t windows = height / kWindow * (width / kWindow);
-    const Shape pairs{windows, kWindow * kWindow, kWindow * kWindow};
-    Tensor mask = tape.empty({height, width}, x.dtype(), kNewZeros);
-    mask = tape.empty({windows, kWindow * kWindow}, x.dtype(), kNewZeros);
-    mask = tape.empty(pairs, x.dtype(), kSub);
-    Tensor different = tape.empty(pairs, DType::kBool, kNe);
-    Tensor filled = tape.empty(pairs, x.dtype(), kFill);
-    different.reset();
-    Tensor equal = tape.empty(pairs, DType::kBool, kEq);
-    Tensor result = tape.empty(pairs, x.dtype(), kFill);
-    drop(filled, equal);
-    mask = std::move(result);
+    Tensor mask = no_grad::new_zeros(x.tape(), {height, width}, x.dtype());
+    mask = no_grad::clone(no_grad::view(mask, {windows, kTokens}));  // permuted into windows, so reshaped by copying
+    mask = no_grad::subtract(no_grad::view(mask, {windows, 1, kTokens}), no_grad::view(mask, {windows, kTokens, 1}));
+    Tensor filled = no_grad::masked_fill(mask, no_grad::not_equal(mask));
+    mask = no_grad::masked_fill(std::move(filled), no_grad::equal(mask));
     return mask;
   }
 

@@ -1,5 +1,6 @@
 // T5, FLAN-T5, mT5: transformers models/t5/modeling_t5.py, models/mt5/modeling_mt5.py.
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -7,12 +8,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kArange{"aten::arange"}, kAdd{"aten::add"}, kSub{"aten::sub"}, kGt{"aten::gt"}, kLt{"aten::lt"};
-constexpr Operator kMul{"aten::mul"}, kAbs{"aten::abs"}, kDiv{"aten::div"}, kLog{"aten::log"}, kMin{"aten::minimum"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kFullLike{"aten::full_like"}, kWhere{"aten::where"};
-constexpr Operator kZerosLike{"aten::zeros_like"}, kNeg{"aten::neg"}, kZeros{"aten::zeros"};
-constexpr Operator kIsInf{"aten::isinf"}, kAny{"aten::any"}, kScalarTensor{"aten::scalar_tensor"};
 
 /// T5LayerNorm: an RMS norm whose sum of squares is float32.
 struct T5LayerNorm {
@@ -74,38 +69,20 @@ struct FeedForward {
 
 /// _relative_position_bucket: the locals of the function, in its order.
 Tensor relative_position_bucket(const Tensor& distances, bool bidirectional) {
-  Tape& tape = distances.tape();
-  const Shape& shape = distances.shape();
-  const auto make = [&](DType dtype, const Operator& op) { return tape.empty(shape, dtype, op); };
   Tensor relative_position, relative_buckets;
   if (bidirectional) {
-    Tensor positive = make(DType::kBool, kGt);
-    Tensor converted = make(DType::kInt64, kToCopy);
-    positive.reset();
-    Tensor offset = make(DType::kInt64, kMul);
-    converted.reset();
-    relative_buckets = make(DType::kInt64, kAdd);
-    offset.reset();
-    relative_position = make(DType::kInt64, kAbs);
+    relative_buckets = no_grad::add(no_grad::multiply(no_grad::to(no_grad::greater(distances), DType::kInt64)));
+    relative_position = no_grad::absolute(distances);
   } else {
-    Tensor zeros = make(DType::kInt64, kZerosLike);
-    Tensor smaller = make(DType::kInt64, kMin);
-    zeros.reset();
-    relative_position = make(DType::kInt64, kNeg);
+    relative_position = no_grad::negate(no_grad::minimum(distances, no_grad::zeros_like(distances)));
   }
-  Tensor is_small = make(DType::kBool, kLt);
-  Tensor large = make(DType::kFloat32, kToCopy);
-  for (const Operator* op : {&kDiv, &kLog, &kDiv, &kMul}) large = make(DType::kFloat32, *op);
-  large = make(DType::kInt64, kToCopy);
-  large = make(DType::kInt64, kAdd);
-  {
-    Tensor last = make(DType::kInt64, kFullLike);
-    Tensor smaller = make(DType::kInt64, kMin);
-    last.reset();
-    large = std::move(smaller);
-  }
-  Tensor chosen = make(DType::kInt64, kWhere);
-  if (!bidirectional) relative_buckets = make(DType::kInt64, kAdd);  // 0 + chosen; else in place
+  Tensor is_small = no_grad::less(relative_position);
+  Tensor large = no_grad::logarithm(no_grad::divide(no_grad::to(relative_position, DType::kFloat32)));
+  large = no_grad::to(no_grad::multiply(no_grad::divide(std::move(large))), DType::kInt64);
+  large = no_grad::add(std::move(large));
+  large = no_grad::minimum(large, no_grad::full_like(large));
+  Tensor chosen = no_grad::where(is_small, relative_position, large);
+  if (!bidirectional) relative_buckets = no_grad::add(chosen);  // 0 + chosen; else in place
   chosen.reset();
   drop(relative_position, is_small, large);
   return relative_buckets;
@@ -153,13 +130,9 @@ struct T5Attention {
 
   [[nodiscard]] Tensor compute_bias(std::int64_t queries, std::int64_t keys) const {
     Tape& tape = relative_attention_bias.tape();
-    Tensor context_position;
-    {
-      const Tensor range = tape.empty({queries}, DType::kInt64, kArange);
-      context_position = tape.empty({queries, 1}, DType::kInt64, kAdd);
-    }
-    Tensor memory_position = tape.empty({1, keys}, DType::kInt64, kArange);
-    Tensor relative_position = tape.empty({queries, keys}, DType::kInt64, kSub);
+    Tensor context_position = no_grad::add(no_grad::view(no_grad::arange(tape, queries), {queries, 1}));
+    Tensor memory_position = no_grad::view(no_grad::arange(tape, keys), {1, keys});
+    Tensor relative_position = no_grad::subtract(memory_position, context_position);
     Tensor bucket = relative_position_bucket(relative_position, bidirectional);
     Tensor values = embedding(relative_attention_bias, bucket);
     values = unsqueeze(transpose(transpose(values, 1, 2), 0, 1), 0);  // permute([2, 0, 1])
@@ -170,7 +143,7 @@ struct T5Attention {
   /// Cross attention has no positions. Under checkpointing the zeros are made to require a gradient.
   [[nodiscard]] Tensor zero_bias(const Tensor& query, std::int64_t keys) const {
     Tape& tape = query.tape();
-    Tensor zeros = tape.empty({1, heads, query.size(2), keys}, query.dtype(), kZeros);
+    Tensor zeros = no_grad::zeros(tape, {1, heads, query.size(2), keys}, query.dtype());
     if (checkpointing) tape.autograd.require_gradient(zeros);
     return zeros;
   }
@@ -220,17 +193,12 @@ Tensor clamp_infinities(Tensor hidden_states) {
   Tape& tape = hidden_states.tape();
   Tensor clamp_value;
   {
-    Tensor magnitude = tape.empty(hidden_states.shape(), DType::kFloat16, kAbs);
-    Tensor infinite = tape.empty(hidden_states.shape(), DType::kBool, kIsInf);
-    magnitude.reset();
-    Tensor any = tape.empty({}, DType::kBool, kAny);
-    reduction_scratch(infinite, (1U << infinite.rank()) - 1, 1, kAny);
-    infinite.reset();
-    const Tensor smaller = tape.empty({}, DType::kFloat32, kScalarTensor);
-    const Tensor larger = tape.empty({}, DType::kFloat32, kScalarTensor);
-    clamp_value = tape.empty({}, DType::kFloat32, kWhere);
+    const Tensor found = no_grad::any(no_grad::isinf(hidden_states));
+    const Tensor smaller = no_grad::scalar(tape, DType::kFloat32);
+    const Tensor larger = no_grad::scalar(tape, DType::kFloat32);
+    clamp_value = no_grad::where(found, smaller, larger);
   }
-  const Tensor lowest = tape.empty({}, DType::kFloat32, kNeg);
+  const Tensor lowest = no_grad::negate(clamp_value);
   return clamp(std::move(hidden_states), lowest, clamp_value);
 }
 

@@ -2,6 +2,7 @@
 #include "memcalc/models/encoder_decoder.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -9,8 +10,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kArange{"aten::arange"}, kRepeat{"aten::repeat"}, kMul{"aten::mul"}, kExp{"aten::exp"};
-constexpr Operator kSin{"aten::sin"}, kCos{"aten::cos"}, kCat{"aten::cat"};
 constexpr std::int64_t kFramesPerPosition = 2;  // the stride of the second convolution
 
 struct WhisperLayer : Seq2SeqLayer {
@@ -70,28 +69,20 @@ struct WhisperEncoder {
   void initialise_positions(Tape& tape) const {
     const std::int64_t length = embed_positions.size(0);
     const std::int64_t half = embed_positions.size(1) / 2;
-    const auto make = [&tape](const Shape& shape, DType dtype, const Operator& op) {
-      return tape.empty(shape, dtype, op);
-    };
-    Tensor numbers = make({half}, DType::kInt64, kArange);
-    Tensor exponents = make({half}, DType::kFloat32, kMul);
-    numbers.reset();
-    Tensor inv_timescales = make({half}, DType::kFloat32, kExp);
-    exponents.reset();
-    Tensor positions = make({length}, DType::kInt64, kArange);
-    Tensor scaled_time = make({length, half}, DType::kFloat32, kMul);
-    positions.reset();
-    Tensor sine = make({length, half}, DType::kFloat32, kSin);
-    Tensor cosine = make({length, half}, DType::kFloat32, kCos);
-    Tensor result = make({length, 2 * half}, DType::kFloat32, kCat);
-    drop(sine, cosine, inv_timescales, scaled_time, result);
+    Tensor inv_timescales = no_grad::exponential(no_grad::multiply(no_grad::arange(tape, half), DType::kFloat32));
+    Tensor scaled_time = no_grad::multiply(no_grad::view(no_grad::arange(tape, length), {length, 1}),
+                                           no_grad::view(inv_timescales, {1, half}));
+    Tensor sine = no_grad::sine(scaled_time);
+    Tensor cosine = no_grad::cosine(scaled_time);
+    Tensor result = no_grad::cat(std::move(sine), std::move(cosine), 1);
+    drop(inv_timescales, scaled_time, result);
   }
 
   [[nodiscard]] Tensor forward(const RunSpec& run, const Tensor& input_features) const {
     Tensor inputs_embeds = gelu(conv1d(input_features, conv1_weight, conv1_bias, 1, 1));
     inputs_embeds = gelu(conv1d(inputs_embeds, conv2_weight, conv2_bias, kFramesPerPosition, 1));
     inputs_embeds = transpose(inputs_embeds, 1, 2);  // permute(0, 2, 1)
-    Tensor all_positions = input_features.tape().empty({embed_positions.size(0)}, DType::kInt64, kArange);
+    Tensor all_positions = no_grad::arange(input_features.tape(), embed_positions.size(0));
     Tensor hidden_states = inputs_embeds + embedding(embed_positions, all_positions);
     hidden_states = dropout(hidden_states, dropout_p);
     for (const WhisperLayer& layer : layers) {
@@ -123,10 +114,8 @@ struct WhisperDecoder {
   [[nodiscard]] Tensor forward(const RunSpec& run, const Tensor& ids, const Tensor& encoder_hidden_states,
                                EncoderDecoderCache* cache) const {
     Tensor inputs_embeds = embed_tokens(ids);
-    Tape& tape = inputs_embeds.tape();
-    const Shape shape{inputs_embeds.size(0), inputs_embeds.size(1)};
-    Tensor position_ids = make_position_ids(tape, shape[1]);
-    position_ids = tape.empty(shape, DType::kInt64, kRepeat);
+    Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
+    position_ids = no_grad::repeat(position_ids, {inputs_embeds.size(0), 1});
     Tensor positions = view(index_rows(embed_positions.weight, position_ids), inputs_embeds.shape());
     Tensor hidden_states = inputs_embeds + positions;
     hidden_states = dropout(hidden_states, dropout_p);

@@ -96,7 +96,7 @@ Tensor add(Arg x) { return unary(kAdd, x); }
 Tensor subtract(Arg a, Arg b) { return binary(kSub, a, b); }
 Tensor subtract(Arg x) { return unary(kSub, x); }
 Tensor multiply(Arg a, Arg b) { return binary(kMul, a, b); }
-Tensor multiply(Arg x) { return unary(kMul, x); }
+Tensor multiply(Arg x, std::optional<DType> dtype) { return unary(kMul, x, dtype); }
 Tensor divide(Arg a, Arg b) { return binary(kDiv, a, b); }
 Tensor divide(Arg x) { return real(kDiv, x); }
 Tensor floor_divide(Arg x) { return unary(kFloorDivide, x); }
@@ -112,8 +112,9 @@ Tensor sine(Arg x) { return real(kSin, x); }
 Tensor cosine(Arg x) { return real(kCos, x); }
 
 Tensor power_of_number(Arg x) {
+  const OperatorCall call(x);
   Tape& tape = x->tape();
-  Tensor result = real(kPow, x);
+  Tensor result = real(kPow, *x);
   tape.memory.scratch(8, kPow);
   return result;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "memcalc/symbolic/tensor.h"
@@ -34,7 +35,8 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor subtract(Arg a, Arg b);
 [[nodiscard]] Tensor subtract(Arg x);
 [[nodiscard]] Tensor multiply(Arg a, Arg b);
-[[nodiscard]] Tensor multiply(Arg x);
+/// `dtype`: of the result, where a Python float makes floats of integers.
+[[nodiscard]] Tensor multiply(Arg x, std::optional<DType> dtype = std::nullopt);
 [[nodiscard]] Tensor divide(Arg a, Arg b);
 [[nodiscard]] Tensor divide(Arg x);
 [[nodiscard]] Tensor floor_divide(Arg x);
