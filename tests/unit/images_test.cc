@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/einsum.h"
+#include "memcalc/symbolic/ops/fold.h"
 #include "memcalc/symbolic/ops/interpolate.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pool.h"
@@ -125,6 +126,20 @@ TEST(Images, VolumesAreCopiedWithPaddedChannels) {
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), copies);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 0);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kFloat, false), 0);
+}
+
+// timm's volo_d5_512 on an H200: what is folded lies in a storage of its columns' size.
+TEST(Images, UnfoldedAndFoldedImagesBeginAsLargeAsTheirOperand) {
+  TapeBench bench;
+  const Tensor x = bench.input({2, 4, 8, 8});
+  bench.start();
+  const Tensor columns = unfold(x, 3, {.stride = 2, .padding = 1});
+  EXPECT_TRUE(has_shape(columns, {2, 36, 16}));
+  EXPECT_EQ(bench.events(), "+2048 im2col; +4608 im2col; -2048");
+  bench.start();
+  const Tensor images = fold(columns, {2, 4, 8, 8});
+  EXPECT_TRUE(has_shape(images, {2, 4, 8, 8}));
+  EXPECT_EQ(bench.events(), "+4608 col2im");
 }
 
 TEST(Images, InterpolationKeepsTheLayoutAndSavesNothing) {

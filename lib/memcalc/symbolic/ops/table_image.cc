@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv1d.h"
+#include "memcalc/symbolic/ops/fold.h"
 #include "memcalc/symbolic/ops/interpolate.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pool.h"
@@ -148,6 +149,21 @@ void interpolate_row(RecordedCall& call) {  // input size scale_factor mode alig
   call.returns(interpolate(x, shape, mode == "bicubic" ? Interpolation::kCubic : Interpolation::kLinear));
 }
 
+void unfold_row(RecordedCall& call) {  // input kernel_size dilation padding stride
+  // x.unfold(dimension, size, step) has the name, too; its result has one dimension more than x.
+  if (call.tensor(0).rank() != 4 || (call.given_count() > 0 && call.given().shape.rank != 3)) return opaque_row(call);
+  const ConvolutionOptions options{
+      .stride = sizes_of(call, 4, 1), .padding = sizes_of(call, 3, 0), .dilation = sizes_of(call, 2, 1)};
+  call.returns(unfold(call.tensor(0), sizes_of(call, 1, 1), options));
+}
+
+void fold_row(RecordedCall& call) {  // input output_size kernel_size dilation padding stride
+  expect_rank(call, 3);
+  const Tensor& columns = call.tensor(0);
+  const SpatialSizes image = sizes_of(call, 1, 1), window = sizes_of(call, 2, 1);
+  call.returns(fold(columns, {columns.size(0), columns.size(1) / (window[0] * window[1]), image[0], image[1]}));
+}
+
 void pixel_shuffle_row(RecordedCall& call) {
   expect_rank(call, 4);
   call.returns(pixel_shuffle(call.tensor(0), call.integer(1)));
@@ -183,6 +199,8 @@ constexpr OperatorRow kRows[] = {
     {"adaptive_max_pool2d", "input output_size return_indices", adaptive_max_row<2>},
     {"adaptive_max_pool3d", "input output_size return_indices", adaptive_max_row<3>},
     {"interpolate", "input size scale_factor mode align_corners recompute_scale_factor antialias", interpolate_row},
+    {"unfold", "input kernel_size dilation padding stride", unfold_row},
+    {"fold", "input output_size kernel_size dilation padding stride", fold_row},
     {"pixel_shuffle", "input upscale_factor", pixel_shuffle_row},
     {"pixel_unshuffle", "input downscale_factor", pixel_unshuffle_row},
 };

@@ -1,0 +1,64 @@
+#include "memcalc/symbolic/ops/fold.h"
+
+#include <utility>
+
+#include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kUnfold{"aten::im2col"}, kUnfoldBackward{"Im2ColBackward0"};
+constexpr Operator kFold{"aten::col2im"}, kFoldBackward{"Col2ImBackward0"}, kContiguous{"aten::contiguous"};
+
+/// cuda/Im2Col.cu and Col2Im.cu, torch 2.11: the result begins as empty_like(input) and is resized, which keeps a
+/// storage that is large enough: folded images lie in one of their columns' size.
+Tensor resized_copy(const Tensor& x, const Shape& shape, const Operator& op) {
+  Tape& tape = x.tape();
+  Tensor result = tape.empty(x.shape(), x.dtype(), op);
+  Tensor rows;
+  {
+    const NoGrad no_grad(tape.modes);
+    rows = contiguous(x);
+  }
+  Tensor larger;
+  if (shape.elements() > x.elements()) larger = tape.empty(shape, x.dtype(), op);
+  Tensor made = larger.defined() ? std::move(larger) : tape.alias(result, shape, contiguous_strides(shape), false);
+  result.reset();
+  tape.kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + made.bytes()),
+                   KernelKind::kStrided, static_cast<double>(made.elements()));
+  return made;
+}
+
+template <const Operator& op>
+void resize_back(BackwardCall& call) {
+  call.set(0, resized_copy(call.gradient(), call.node.shape, op));
+}
+
+template <const Operator& op, const Operator& name, const Operator& backward_op>
+Tensor resized(const Tensor& x, const Shape& shape) {
+  const Tensor* inputs[] = {&x};
+  Node* node = x.tape().autograd.record(name, resize_back<backward_op>, inputs, 1);
+  if (node != nullptr) node->shape = x.shape();
+  Tensor result = resized_copy(x, shape, op);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor unfold(const Tensor& x, const SpatialSizes& window, const ConvolutionOptions& options) {
+  std::int64_t places = 1, pixels = 1;
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t reach = options.dilation[i] * (window[i] - 1) + 1;
+    places *= (x.size(i + 2) + 2 * options.padding[i] - reach) / options.stride[i] + 1;
+    pixels *= window[i];
+  }
+  return resized<kUnfold, kUnfoldBackward, kFold>(x, {x.size(0), x.size(1) * pixels, places});
+}
+
+Tensor fold(const Tensor& x, const Shape& images) { return resized<kFold, kFoldBackward, kUnfold>(x, images); }
+
+}  // namespace memcalc

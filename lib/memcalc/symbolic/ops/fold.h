@@ -1,0 +1,15 @@
+// F.unfold and F.fold: images to columns of windows and back.
+#pragma once
+
+#include "memcalc/symbolic/ops/conv.h"
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+
+/// x [N, C, H, W] to [N, C · window, places]. `options.stride`, `.padding` and `.dilation` as of a convolution.
+[[nodiscard]] Tensor unfold(const Tensor& x, const SpatialSizes& window, const ConvolutionOptions& options);
+
+/// x [N, C · window, places] to images [N, C, H, W], where windows overlap their sum.
+[[nodiscard]] Tensor fold(const Tensor& x, const Shape& images);
+
+}  // namespace memcalc
