@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -12,35 +13,21 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToCopy{"aten::_to_copy"}, kFull{"aten::full"}, kClone{"aten::clone"}, kZeros{"aten::zeros"};
-constexpr Operator kOnes{"aten::ones"}, kFloorDivide{"aten::floor_divide"}, kRemainder{"aten::remainder"};
-constexpr Operator kGather{"aten::gather"}, kArange{"aten::arange"}, kMul{"aten::mul"}, kAdd{"aten::add"};
-constexpr Operator kDiv{"aten::div"}, kAnd{"aten::bitwise_and"}, kNot{"aten::bitwise_not"}, kAll{"aten::all"};
-constexpr Operator kAny{"aten::any"}, kCat{"aten::cat"}, kMin{"aten::min"}, kWhere{"aten::where"}, kGt{"aten::gt"};
-constexpr Operator kSum{"aten::sum"};
-
 /// The sizes of a search, and its tensors of [batch, candidates, length].
 struct Sizes {
   Tape& tape;
   std::int64_t batch, beams, kept;  // kept: candidates of a step, so that enough of them do not end
-
-  [[nodiscard]] Tensor make(const Shape& shape, DType dtype, const Operator& op) const {
-    return tape.empty(shape, dtype, op);
-  }
-  /// _gather_beams: take_along_dim over the beams, which wraps the broadcast indices first.
-  [[nodiscard]] Tensor chosen(const Tensor& x, std::int64_t count) const {
-    Shape shape = x.shape();
-    shape[1] = count;
-    const Tensor wrapped = make(shape, DType::kInt64, kRemainder);
-    return make(shape, x.dtype(), kGather);
-  }
-  /// torch.cat((finished, candidates), dim=1)
-  [[nodiscard]] Tensor merged(const Tensor& finished, const Tensor& candidates) const {
-    Shape shape = candidates.shape();
-    shape[1] += finished.size(1);
-    return make(shape, candidates.dtype(), kCat);
-  }
 };
+
+/// _gather_beams: take_along_dim over the beams for indices [batch, count], which are broadcast and wrapped first.
+Tensor gather_beams(const Tensor& x, const Tensor& indices) {
+  Shape shape = x.shape();
+  shape[1] = indices.size(1);
+  Tensor broadcast = indices;
+  while (broadcast.rank() < x.rank()) broadcast = no_grad::unsqueeze(broadcast, -1);
+  const Tensor wrapped = no_grad::remainder(no_grad::expand(broadcast, shape));
+  return no_grad::gather(x, wrapped);
+}
 
 /// What the loop carries: its best running beams and its best finished ones.
 struct Beams {
@@ -48,15 +35,16 @@ struct Beams {
   Tensor running_indices, indices;
 
   Beams(const Sizes& s, std::int64_t prompt, std::int64_t max_length) {
-    running_sequences = s.make({s.batch, s.beams, max_length}, DType::kInt64, kFull);
-    sequences = s.make(running_sequences.shape(), DType::kInt64, kClone);
-    running_scores = s.make({s.batch, s.beams}, DType::kFloat32, kZeros);
-    scores = s.make({s.batch, s.beams}, DType::kFloat32, kFull);
-    is_sent_finished = s.make({s.batch, s.beams}, DType::kBool, kZeros);
-    may_improve = s.make({s.batch, 1}, DType::kBool, kOnes);
-    hits_stopping_criteria = s.make({s.batch, s.beams}, DType::kBool, kZeros);
-    running_indices = s.make({s.batch, s.beams, max_length - prompt}, DType::kInt32, kFull);
-    indices = s.make(running_indices.shape(), DType::kInt32, kClone);
+    const Shape each{s.batch, s.beams};
+    running_sequences = no_grad::full(s.tape, {s.batch, s.beams, max_length}, DType::kInt64);
+    sequences = no_grad::clone(running_sequences);
+    running_scores = no_grad::zeros(s.tape, each, DType::kFloat32);
+    scores = no_grad::full(s.tape, each, DType::kFloat32);
+    is_sent_finished = no_grad::zeros(s.tape, each, DType::kBool);
+    may_improve = no_grad::ones(s.tape, {s.batch, 1}, DType::kBool);
+    hits_stopping_criteria = no_grad::zeros(s.tape, each, DType::kBool);
+    running_indices = no_grad::full(s.tape, {s.batch, s.beams, max_length - prompt}, DType::kInt32);
+    indices = no_grad::clone(running_indices);
   }
 
   void clear() {
@@ -73,34 +61,30 @@ struct Candidates {
 /// _get_top_k_continuations
 Candidates top_continuations(const Sizes& s, const Tensor& log_probs, const Beams& beams) {
   Selection top = topk(log_probs, s.kept);
-  Tensor beam_indices = s.make({s.batch, s.kept}, DType::kInt64, kFloorDivide);
-  Tensor indices = s.chosen(beams.running_indices, s.kept);
-  Tensor sequences = s.chosen(beams.running_sequences, s.kept);
-  Tensor ids = s.make({s.batch, s.kept}, DType::kInt64, kRemainder);
-  Tensor offset;
-  {
-    const Tensor range = s.make({s.batch}, DType::kInt64, kArange);
-    offset = s.make({s.batch, 1}, DType::kInt64, kMul);
-  }
-  Tensor modified = s.make({s.batch, s.kept}, DType::kInt64, kAdd);
+  Tensor beam_indices = no_grad::floor_divide(top.indices);
+  Tensor indices = gather_beams(beams.running_indices, beam_indices);
+  Tensor sequences = gather_beams(beams.running_sequences, beam_indices);
+  Tensor ids = no_grad::remainder(top.indices);
+  Tensor offset = no_grad::multiply(no_grad::view(no_grad::arange(s.tape, s.batch), {s.batch, 1}));
+  Tensor modified = no_grad::add(beam_indices, offset);
   drop(top.indices, beam_indices, ids, offset, modified);
   return {std::move(top.values), std::move(sequences), std::move(indices)};
 }
 
+/// next_token_hits_stopping_criteria, [batch, candidates]
+Tensor of_candidates(const Sizes& s, const Beams& beams) {
+  return no_grad::view(beams.hits_stopping_criteria, {s.batch, s.kept});
+}
+
 /// _get_running_beams_for_next_iteration
 void choose_running(const Sizes& s, const Candidates& candidates, Beams& beams) {
-  Tensor log_probs;
-  {
-    Tensor stopped = s.make({s.batch, s.kept}, DType::kFloat32, kToCopy);
-    const Tensor penalty = s.make({s.batch, s.kept}, DType::kFloat32, kMul);
-    stopped.reset();
-    log_probs = s.make({s.batch, s.kept}, DType::kFloat32, kAdd);
-  }
+  Tensor log_probs =
+      no_grad::add(candidates.log_probs, no_grad::multiply(no_grad::to(of_candidates(s, beams), DType::kFloat32)));
   Selection next = topk(log_probs, s.beams);
   next.values.reset();
-  Tensor sequences = s.chosen(candidates.sequences, s.beams);
-  Tensor scores = s.chosen(log_probs, s.beams);
-  Tensor indices = s.chosen(candidates.indices, s.beams);
+  Tensor sequences = gather_beams(candidates.sequences, next.indices);
+  Tensor scores = gather_beams(log_probs, next.indices);
+  Tensor indices = gather_beams(candidates.indices, next.indices);
   drop(log_probs, next.indices);
   beams.running_sequences = std::move(sequences);
   beams.running_scores = std::move(scores);
@@ -108,33 +92,33 @@ void choose_running(const Sizes& s, const Candidates& candidates, Beams& beams) 
 }
 
 /// _update_finished_beams
-void update_finished(const Sizes& s, const Candidates& candidates, Beams& beams) {
-  const Shape shape{s.batch, s.kept};
-  Tensor just_finished = s.make(shape, DType::kBool, kAnd);
-  Tensor log_probs = s.make(shape, DType::kFloat32, kDiv);
-  Tensor full;
+void update_finished(const Sizes& s, const Candidates& candidates, const Tensor& top_num_beam_mask, Beams& beams) {
+  Tensor just_finished = no_grad::bitwise_and(of_candidates(s, beams), top_num_beam_mask);
+  Tensor log_probs = no_grad::divide(candidates.log_probs);
+  Tensor full = no_grad::bitwise_and(no_grad::all(beams.is_sent_finished, 1, true));
+  // Three penalties, each added in place: a condition as float32, times a number.
   {
-    const Tensor all = s.make({s.batch, 1}, DType::kBool, kAll);
-    full = s.make({s.batch, 1}, DType::kBool, kAnd);
+    const Tensor condition = no_grad::to(full, DType::kFloat32);
+    const Tensor penalty = no_grad::multiply(condition);
   }
-  // Each of the three penalties: a condition as float32, times a number, added in place.
-  for (int i = 0; i < 3; ++i) {
-    const Shape one = i < 2 ? Shape{s.batch, 1} : shape;
-    Tensor condition = i > 0 ? s.make(one, DType::kBool, kNot) : Tensor();
-    const Tensor converted = i < 2 ? s.make(one, DType::kFloat32, kToCopy) : Tensor();
-    if (i < 2) condition.reset();
-    const Tensor penalty = s.make(one, DType::kFloat32, kMul);
+  {
+    const Tensor condition = no_grad::to(no_grad::bitwise_not(beams.may_improve), DType::kFloat32);
+    const Tensor penalty = no_grad::multiply(condition);
   }
-  Tensor sequences = s.merged(beams.sequences, candidates.sequences);
-  Tensor scores = s.merged(beams.scores, log_probs);
-  Tensor indices = s.merged(beams.indices, candidates.indices);
-  Tensor finished = s.merged(beams.is_sent_finished, just_finished);
+  {
+    const Tensor condition = no_grad::bitwise_not(just_finished);
+    const Tensor penalty = no_grad::multiply(condition, DType::kFloat32);
+  }
+  Tensor sequences = no_grad::cat(beams.sequences, candidates.sequences, 1);
+  Tensor scores = no_grad::cat(beams.scores, log_probs, 1);
+  Tensor indices = no_grad::cat(beams.indices, candidates.indices, 1);
+  Tensor finished = no_grad::cat(beams.is_sent_finished, just_finished, 1);
   Selection best = topk(scores, s.beams);
   best.values.reset();
-  Tensor best_sequences = s.chosen(sequences, s.beams);
-  Tensor best_scores = s.chosen(scores, s.beams);
-  Tensor best_indices = s.chosen(indices, s.beams);
-  Tensor best_finished = s.chosen(finished, s.beams);
+  Tensor best_sequences = gather_beams(sequences, best.indices);
+  Tensor best_scores = gather_beams(scores, best.indices);
+  Tensor best_indices = gather_beams(indices, best.indices);
+  Tensor best_finished = gather_beams(finished, best.indices);
   drop(just_finished, log_probs, full, sequences, scores, indices, finished, best.indices);
   beams.sequences = std::move(best_sequences);
   beams.scores = std::move(best_scores);
@@ -143,35 +127,26 @@ void update_finished(const Sizes& s, const Candidates& candidates, Beams& beams)
 }
 
 /// _check_early_stop_heuristic
-void check_early_stop(const Sizes& s, Beams& beams) {
-  const Shape one{s.batch, 1};
-  Tensor best_possible = s.make(one, DType::kFloat32, kDiv);
+void check_early_stop(Beams& beams) {
+  Tensor best_possible = no_grad::divide(no_grad::slice(beams.running_scores, 1, 0, 1));
   Tensor worst_finished;
   {
-    Selection least{s.make(one, DType::kFloat32, kMin), s.make(one, DType::kInt64, kMin)};
-    least.indices.reset();
-    const Tensor number = s.make({}, DType::kFloat32, kWhere);
-    worst_finished = s.make({s.batch, s.beams}, DType::kFloat32, kWhere);
+    const Tensor least = no_grad::min(beams.scores, 1);
+    const Tensor number = no_grad::scalar(least.tape(), DType::kFloat32);
+    worst_finished = no_grad::where(beams.is_sent_finished, least, number);
   }
-  Tensor better = s.make({s.batch, s.beams}, DType::kBool, kGt);
-  Tensor any = s.make(one, DType::kBool, kAny);
-  better.reset();
-  beams.may_improve = s.make(one, DType::kBool, kAnd);
+  Tensor any = no_grad::any(no_grad::greater(best_possible, worst_finished), 1, true);
+  beams.may_improve = no_grad::bitwise_and(beams.may_improve, any);
   drop(any, best_possible, worst_finished);
 }
 
 /// _beam_search_has_unfinished_sequences
-void look_for_unfinished(const Sizes& s) {
-  const Tensor improvement_possible = s.make({}, DType::kBool, kAny);
-  Tensor all = s.make({}, DType::kBool, kAll);
-  Tensor open = s.make({}, DType::kBool, kAnd);
-  all.reset();
-  open = s.make({}, DType::kBool, kNot);
-  Tensor hit = s.make({}, DType::kBool, kAll);
-  const Tensor valid = s.make({}, DType::kBool, kNot);
-  hit.reset();
-  const Tensor first = s.make({}, DType::kBool, kAnd);
-  const Tensor second = s.make({}, DType::kBool, kAnd);
+void look_for_unfinished(const Beams& beams) {
+  const Tensor improvement_possible = no_grad::any(beams.may_improve);
+  const Tensor open = no_grad::bitwise_not(no_grad::bitwise_and(no_grad::all(beams.is_sent_finished)));
+  const Tensor valid = no_grad::bitwise_not(no_grad::all(beams.hits_stopping_criteria));
+  const Tensor first = no_grad::bitwise_and(improvement_possible, open);
+  const Tensor second = no_grad::bitwise_and(first, valid);
 }
 
 }  // namespace
@@ -182,7 +157,7 @@ Tensor Generation::beam_search(const Batch& batch) {
   const std::int64_t max_length = prompt + run_.inference()->new_tokens;
   // beams_to_keep: as many as could end, and as many again. One end token.
   const Sizes s{tape_, input_ids_.size(0) / beams_count, beams_count, 2 * beams_count};
-  Tensor top_num_beam_mask = s.make({s.kept}, DType::kBool, kToCopy);
+  Tensor top_num_beam_mask = no_grad::from_list(tape_, {s.kept}, DType::kBool);
   Beams beams(s, prompt, max_length);
   Tensor flat_running_sequences = input_ids_, logits, log_probs, beam_idx;
   Candidates candidates;
@@ -204,26 +179,26 @@ Tensor Generation::beam_search(const Batch& batch) {
     log_probs = process_logits(log_probs);
     outputs.clear();
     log_probs = view(log_probs, {s.batch, s.beams, vocabulary});
-    log_probs = s.make(log_probs.shape(), DType::kFloat32, kAdd);
+    log_probs = no_grad::add(log_probs, no_grad::unsqueeze(beams.running_scores, -1));
     log_probs = view(log_probs, {s.batch, s.beams * vocabulary});
     candidates = top_continuations(s, log_probs, beams);
     beams.hits_stopping_criteria =
         is_done(view(slice(candidates.sequences, 2, 0, length + 1), {s.batch * s.kept, length + 1}));
     choose_running(s, candidates, beams);
-    update_finished(s, candidates, beams);
+    update_finished(s, candidates, top_num_beam_mask, beams);
     beam_idx = beams.running_indices;  // a view of its column
     cache_.self_attention.reorder();
     cache_.cross_attention.reorder();
     ++length;
-    check_early_stop(s, beams);
-    look_for_unfinished(s);
+    check_early_stop(beams);
+    look_for_unfinished(beams);
   }
   tape_.kernels.repeats = 1;
   Tensor result;
   {  // the best beam of each sequence; how long it became is counted in its beam indices
-    const Tensor present = s.make({s.batch, max_length - prompt}, DType::kInt32, kAdd);
-    const Tensor counted = s.make({s.batch, max_length - prompt}, DType::kBool, kToCopy);
-    const Tensor sums = s.make({s.batch}, DType::kInt64, kSum);
+    const Tensor present = no_grad::add(no_grad::select(beams.indices, 1));
+    const Tensor counted = no_grad::to(present, DType::kBool);
+    const Tensor sums = no_grad::sum(counted, 1);
     result = slice(beams.sequences, 1, 0, 1);
   }
   drop(top_num_beam_mask);

@@ -3,29 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
-#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
-
-namespace {
-
-constexpr Operator kTensor{"aten::tensor"}, kOnes{"aten::ones"}, kIsIn{"aten::isin"}, kAny{"aten::any"};
-constexpr Operator kEq{"aten::eq"}, kNe{"aten::ne"}, kNot{"aten::bitwise_not"}, kMul{"aten::mul"}, kAdd{"aten::add"};
-constexpr Operator kSub{"aten::sub"}, kLt{"aten::lt"}, kGt{"aten::gt"}, kCumsum{"aten::cumsum"};
-constexpr Operator kMaskedFill{"aten::masked_fill"}, kToCopy{"aten::_to_copy"}, kClone{"aten::clone"};
-constexpr Operator kArange{"aten::arange"}, kCat{"aten::cat"}, kNewOnes{"aten::new_ones"}, kArgmax{"aten::argmax"};
-constexpr Operator kFull{"aten::full"}, kOr{"aten::bitwise_or"}, kAnd{"aten::bitwise_and"}, kMax{"aten::max"};
-constexpr Operator kRepeat{"aten::repeat_interleave"};
-
-/// A scalar on the card that dies at once: what `if tensor` and .item() read.
-void read_scalar(Tape& tape, const Operator& op, DType dtype = DType::kBool) {
-  tape.memory.scratch(size_of(dtype), op);
-}
-
-}  // namespace
 
 SpecialTokens special_tokens_of(std::string_view model_type) {
   constexpr std::string_view kNone[] = {"qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
@@ -71,8 +53,8 @@ Tensor Generation::run(const Batch& batch) {
   } else {
     if (batch_size > 1 && !batch.attention_mask.defined()) look_for_right_padding(batch.input_ids);
     if (batch.attention_mask.defined() && batch_size > 1) {
-      const Tensor padded = tape_.empty({batch_size}, DType::kBool, kEq);
-      read_scalar(tape_, kAny);
+      const Tensor padded = no_grad::equal(no_grad::select(batch.attention_mask, 1));
+      no_grad::any(padded).reset();
     }
     attention_mask_ = batch.attention_mask.defined() ? batch.attention_mask : attention_mask_for(batch.input_ids);
     position_ids_ = position_ids_for(attention_mask_);
@@ -92,102 +74,61 @@ Tensor Generation::run(const Batch& batch) {
 }
 
 void Generation::prepare_special_tokens() {
-  const auto token = [&](bool given) { return given ? tape_.empty({1}, DType::kInt64, kTensor) : Tensor(); };
+  const auto token = [&](bool given) { return given ? no_grad::from_list(tape_, {1}) : Tensor(); };
   bos_ = token(tokens_.begins);
   eos_ = token(tokens_.ends);
   pad_ = token(true);
   decoder_start_ = token(tokens_.has_decoder_start);
   if (!tokens_.ends) return;
   {  // torch.isin(eos_token_tensor, pad_token_tensor).any()
-    const Tensor found = ends_with(eos_, {1});
-    read_scalar(tape_, kAny);
+    const Tensor found = no_grad::isin(eos_, pad_);
+    no_grad::any(found).reset();
   }
-  const Tensor negative = tape_.empty({1}, DType::kBool, kLt);
-  read_scalar(tape_, kAny);
-}
-
-/// torch.isin(elements, a token): TensorCompare.cpp compares with one token after the other where there are few.
-Tensor Generation::ends_with(const Tensor& elements, const Shape& shape) const {
-  Tensor found = tape_.empty(shape, DType::kBool, kIsIn);
-  Tensor equal = tape_.empty(elements.shape(), DType::kBool, kEq);
-  Tensor any = tape_.empty(shape, DType::kBool, kAny);
-  drop(equal, any);
-  return found;
+  const Tensor negative = no_grad::less(eos_);
+  no_grad::any(negative).reset();
 }
 
 /// torch.sum(inputs_tensor[:, -1] == pad_token) > 0, which generate() keeps.
 void Generation::look_for_right_padding(const Tensor& input_ids) {
-  Tensor equal = tape_.empty({input_ids.size(0)}, DType::kBool, kEq);
-  const Tensor sum = count(equal);
-  equal.reset();
-  has_right_padding_ = tape_.empty({}, DType::kBool, kGt);
+  has_right_padding_ = no_grad::greater(no_grad::sum(no_grad::equal(no_grad::select(input_ids, 1))));
 }
 
 /// _prepare_attention_mask_for_generation
 Tensor Generation::attention_mask_for(const Tensor& input_ids) const {
-  const Shape shape = input_ids.shape();
-  Tensor default_mask = tape_.empty(shape, DType::kInt64, kOnes);
-  Tensor is_pad_token_in_inputs;
-  {
-    const Tensor found = ends_with(input_ids, shape);
-    is_pad_token_in_inputs = tape_.empty({}, DType::kBool, kAny);
-  }
+  Tensor default_mask = no_grad::ones(tape_, input_ids.shape(), DType::kInt64);
+  Tensor is_pad_token_in_inputs = no_grad::any(no_grad::isin(input_ids, pad_));
   Tensor differs_from_end, can_infer;
   if (tokens_.ends) {
-    Tensor found = ends_with(eos_, {1});
-    const Tensor any = tape_.empty({}, DType::kBool, kAny);
-    found.reset();
-    differs_from_end = tape_.empty({}, DType::kBool, kNot);
+    differs_from_end = no_grad::bitwise_not(no_grad::any(no_grad::isin(eos_, pad_)));
+    can_infer = no_grad::multiply(is_pad_token_in_inputs, differs_from_end);
+  } else {
+    can_infer = no_grad::multiply(is_pad_token_in_inputs);
   }
-  can_infer = tape_.empty({}, DType::kBool, kMul);
-  Tensor from_padding;
-  {
-    const Tensor differs = tape_.empty(shape, DType::kBool, kNe);
-    from_padding = tape_.empty(shape, DType::kInt64, kToCopy);
-  }
-  Tensor mask;
-  {
-    Tensor inferred = tape_.empty(shape, DType::kInt64, kMul);
-    Tensor cannot = tape_.empty({}, DType::kBool, kNot);
-    Tensor otherwise = tape_.empty(shape, DType::kInt64, kMul);
-    cannot.reset();
-    mask = tape_.empty(shape, DType::kInt64, kAdd);
-    drop(otherwise, inferred);
-  }
+  Tensor from_padding = no_grad::to(no_grad::not_equal(input_ids), DType::kInt64);
+  Tensor inferred = no_grad::multiply(from_padding, can_infer);
+  Tensor otherwise = no_grad::multiply(default_mask, no_grad::bitwise_not(can_infer));
+  Tensor mask = no_grad::add(inferred, otherwise);
+  drop(otherwise, inferred);
   drop(default_mask, is_pad_token_in_inputs, differs_from_end, can_infer, from_padding);
   return mask;
 }
 
 /// _prepare_position_ids_for_generation
-Tensor Generation::position_ids_for(const Tensor& attention_mask) const {
-  const Shape shape = attention_mask.shape();
-  Tensor position_ids;
-  {
-    const Tensor sums = tape_.empty(shape, DType::kInt64, kCumsum);
-    if (shape[0] == 1) tape_.memory.scratch(scan_bytes(shape[1]), kCumsum);
-    position_ids = tape_.empty(shape, DType::kInt64, kSub);
-  }
-  Tensor masked = tape_.empty(shape, DType::kBool, kEq);
-  Tensor filled = tape_.empty(shape, DType::kInt64, kMaskedFill);
-  masked.reset();
-  position_ids = std::move(filled);
+Tensor Generation::position_ids_for(const Tensor& attention_mask) {
+  Tensor position_ids = no_grad::subtract(no_grad::cumsum(attention_mask, 1));
+  position_ids = no_grad::masked_fill(position_ids, no_grad::equal(attention_mask));
   return position_ids;
 }
 
 /// torch.ones((batch_size, 1)) * decoder_start_token_id
 Tensor Generation::decoder_start(std::int64_t batch_size) const {
-  const Tensor ones = tape_.empty({batch_size, 1}, DType::kInt64, kOnes);
-  return tape_.empty({batch_size, 1}, DType::kInt64, kMul);
+  return no_grad::multiply(no_grad::ones(tape_, {batch_size, 1}, DType::kInt64));
 }
 
 /// _expand_inputs_for_generation: a copy of every tensor for each beam. The arguments live until the call returns; the
 /// encoder's output is replaced in place.
 void Generation::expand_inputs() {
-  const auto repeated = [&](const Tensor& x) {
-    Shape shape = x.shape();
-    shape[0] *= run_.inference()->beams;
-    return tape_.empty(shape, x.dtype(), kRepeat);
-  };
+  const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, run_.inference()->beams); };
   Tensor input_ids = repeated(input_ids_);
   Tensor attention_mask = attention_mask_.defined() ? repeated(attention_mask_) : Tensor();
   Tensor position_ids = position_ids_.defined() ? repeated(position_ids_) : Tensor();
@@ -200,7 +141,7 @@ void Generation::expand_inputs() {
 /// prepare_inputs_for_generation and the forward pass over the prompt; its arguments die with the call.
 ModelOutput Generation::prefill(const Batch& batch) {
   Batch model_inputs;
-  ids_of(model_inputs) = tape_.empty(input_ids_.shape(), DType::kInt64, kClone);
+  ids_of(model_inputs) = no_grad::clone(input_ids_);
   model_inputs.attention_mask = attention_mask_;
   model_inputs.padded = batch.attention_mask.defined();
   model_inputs.position_ids = position_ids_;
@@ -214,9 +155,9 @@ ModelOutput Generation::prefill(const Batch& batch) {
 /// The same for one token. `model_inputs` is the loop's variable, whose former value dies as it is assigned.
 ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs) {
   Batch next;
-  const Shape token{input_ids.size(0), 1};
-  ids_of(next) = tape_.empty(token, DType::kInt64, kClone);
-  if (position_ids_.defined()) next.position_ids = tape_.empty(token, DType::kInt64, kClone);
+  const auto last_token = [](const Tensor& x) { return no_grad::clone(no_grad::slice(x, 1, x.size(1) - 1, 1)); };
+  ids_of(next) = last_token(input_ids);
+  if (position_ids_.defined()) next.position_ids = last_token(position_ids_);
   next.attention_mask = attention_mask_;
   next.padded = batch.attention_mask.defined();
   next.encoder_outputs = encoder_outputs_;
@@ -233,28 +174,21 @@ ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batc
 /// skipped).
 void Generation::update_model_kwargs(std::int64_t added) {
   if (model_.is_encoder_decoder) return;
-  const Shape token{attention_mask_.size(0), 1};
-  const Shape grown{attention_mask_.size(0), attention_mask_.size(1) + added};
-  Tensor next_position_ids;
-  {
-    Tensor range = tape_.empty({1}, DType::kInt64, kArange);
-    Tensor shifted = tape_.empty(token, DType::kInt64, kAdd);
-    range.reset();
-    next_position_ids = tape_.empty(token, DType::kInt64, kAdd);
-  }
-  next_position_ids = tape_.empty(grown, DType::kInt64, kCat);
-  Tensor attention_mask;
-  {
-    const Tensor ones = tape_.empty(token, DType::kInt64, kNewOnes);
-    attention_mask = tape_.empty(grown, DType::kInt64, kCat);
-  }
+  const std::int64_t rows = attention_mask_.size(0);
+  const auto grown = [&](const Tensor& x, const Tensor& next) {
+    return no_grad::cat(x, no_grad::expand(next, {rows, added}), 1);
+  };
+  Tensor next_position_ids = no_grad::add(
+      no_grad::add(no_grad::arange(tape_, 1), no_grad::slice(position_ids_, 1, position_ids_.size(1) - 1, 1)));
+  next_position_ids = grown(position_ids_, next_position_ids);
+  Tensor attention_mask = grown(attention_mask_, no_grad::new_ones(tape_, {rows, 1}, attention_mask_.dtype()));
   position_ids_ = std::move(next_position_ids);
   attention_mask_ = std::move(attention_mask);
 }
 
 /// outputs.logits[:, -1].to(copy=True, dtype=torch.float32)
-Tensor Generation::last_logits(const ModelOutput& outputs) const {
-  return tape_.empty({outputs.logits.size(0), outputs.logits.size(-1)}, DType::kFloat32, kToCopy);
+Tensor Generation::last_logits(const ModelOutput& outputs) {
+  return no_grad::copy_to(no_grad::select(outputs.logits, 1), DType::kFloat32);
 }
 
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
@@ -264,10 +198,10 @@ Tensor Generation::process_logits(const Tensor& scores) const {
   Tensor processed = scores;
   for (const bool clones_first : {false, true}) {
     Tensor scores_processed, vocabulary, eos_token_mask;
-    if (clones_first) scores_processed = tape_.empty(scores.shape(), DType::kFloat32, kClone);
-    vocabulary = tape_.empty({scores.size(1)}, DType::kInt64, kArange);
-    eos_token_mask = ends_with(vocabulary, vocabulary.shape());
-    if (!clones_first) scores_processed = tape_.empty(scores.shape(), DType::kFloat32, kClone);
+    if (clones_first) scores_processed = no_grad::clone(scores);
+    vocabulary = no_grad::arange(tape_, scores.size(1));
+    eos_token_mask = no_grad::isin(vocabulary, eos_);
+    if (!clones_first) scores_processed = no_grad::clone(scores);
     scores_processed = where(eos_token_mask, processed);
     drop(vocabulary, eos_token_mask);
     processed = std::move(scores_processed);
@@ -277,19 +211,19 @@ Tensor Generation::process_logits(const Tensor& scores) const {
 
 Tensor Generation::is_done(const Tensor& input_ids) const {
   const Shape rows{input_ids.size(0)};
-  Tensor done = tape_.empty(rows, DType::kBool, kFull);
+  Tensor done = no_grad::full(tape_, rows, DType::kBool);
   {
-    const Tensor too_long = tape_.empty(rows, DType::kBool, kFull);  // MaxLengthCriteria
-    done = tape_.empty(rows, DType::kBool, kOr);
+    const Tensor too_long = no_grad::full(tape_, rows, DType::kBool);  // MaxLengthCriteria
+    done = no_grad::bitwise_or(done, too_long);
   }
   if (!tokens_.ends) return done;
   Tensor ended;
   {
     const Tensor last = slice(input_ids, 1, 0, 1);
-    const Tensor found = ends_with(last, last.shape());
-    ended = tape_.empty(rows, DType::kBool, kAny);
+    const Tensor found = no_grad::isin(last, eos_);
+    ended = no_grad::any(found, 1);
   }
-  done = tape_.empty(rows, DType::kBool, kOr);
+  done = no_grad::bitwise_or(done, ended);
   return done;
 }
 
@@ -305,7 +239,7 @@ void Generation::begin_token(const ExecutedToken& token) {
 
 Tensor Generation::sample(const Batch& batch) {
   const std::int64_t batch_size = input_ids_.size(0);
-  Tensor unfinished_sequences = tape_.empty({batch_size}, DType::kInt64, kOnes);
+  Tensor unfinished_sequences = no_grad::ones(tape_, {batch_size}, DType::kInt64);
   Tensor next_token_logits, next_token_scores, next_tokens;
   Batch model_inputs;
   ModelOutput outputs = prefill(batch);
@@ -316,29 +250,21 @@ Tensor Generation::sample(const Batch& batch) {
     update_model_kwargs(1);
     next_token_logits = last_logits(outputs);
     next_token_scores = process_logits(next_token_logits);
-    {
-      Tensor chosen = tape_.empty({batch_size}, DType::kInt64, kArgmax);
-      constexpr std::int64_t kValueAndPosition = 16;  // what the reduction accumulates
-      reduction_scratch(next_token_scores, 1U << 1, kValueAndPosition, kArgmax);
-      next_tokens = std::move(chosen);
-    }
+    next_tokens = no_grad::argmax_last(next_token_scores);
     if (tokens_.ends) {  // next_tokens * unfinished + pad * (1 - unfinished)
-      Tensor running = tape_.empty({batch_size}, DType::kInt64, kMul);
-      Tensor finished = tape_.empty({batch_size}, DType::kInt64, kSub);
-      Tensor padding = tape_.empty({batch_size}, DType::kInt64, kMul);
-      finished.reset();
-      next_tokens = tape_.empty({batch_size}, DType::kInt64, kAdd);
+      const Tensor running = no_grad::multiply(next_tokens, unfinished_sequences);
+      const Tensor padding = no_grad::multiply(pad_, no_grad::subtract(unfinished_sequences));
+      next_tokens = no_grad::add(running, padding);
     }
-    input_ids_ = tape_.empty({batch_size, input_ids_.size(1) + token.skipped + 1}, DType::kInt64, kCat);
+    const Tensor added = no_grad::expand(no_grad::unsqueeze(next_tokens, 1), {batch_size, token.skipped + 1});
+    input_ids_ = no_grad::cat(input_ids_, added, 1);
     {
-      Tensor done = is_done(input_ids_);
-      const Tensor going_on = tape_.empty({batch_size}, DType::kBool, kNot);
-      done.reset();
-      unfinished_sequences = tape_.empty({batch_size}, DType::kInt64, kAnd);
+      const Tensor going_on = no_grad::bitwise_not(is_done(input_ids_));
+      unfinished_sequences = no_grad::bitwise_and(unfinished_sequences, going_on);
     }
     {
-      const Tensor most = tape_.empty({}, DType::kInt64, kMax);
-      read_scalar(tape_, kEq);
+      const Tensor most = no_grad::max(unfinished_sequences);
+      no_grad::equal(most).reset();
     }
     outputs.clear();
   }

@@ -54,7 +54,7 @@ class Generation {
   void prepare_special_tokens();
   void look_for_right_padding(const Tensor& input_ids);
   [[nodiscard]] Tensor attention_mask_for(const Tensor& input_ids) const;
-  [[nodiscard]] Tensor position_ids_for(const Tensor& attention_mask) const;
+  [[nodiscard]] static Tensor position_ids_for(const Tensor& attention_mask);
   [[nodiscard]] Tensor decoder_start(std::int64_t batch_size) const;
   void expand_inputs();
 
@@ -66,11 +66,10 @@ class Generation {
   [[nodiscard]] ModelOutput prefill(const Batch& batch);
   [[nodiscard]] ModelOutput decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs);
   void update_model_kwargs(std::int64_t added);
-  [[nodiscard]] Tensor last_logits(const ModelOutput& outputs) const;
+  [[nodiscard]] static Tensor last_logits(const ModelOutput& outputs);
   [[nodiscard]] Tensor process_logits(const Tensor& scores) const;
   /// stopping_criteria: whether each row of `input_ids` is done.
   [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;
-  [[nodiscard]] Tensor ends_with(const Tensor& elements, const Shape& shape) const;
   [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;
   void begin_token(const ExecutedToken& token);
 

@@ -6,6 +6,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/compile/compiled_regions.h"
@@ -19,7 +20,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnesLike{"aten::ones_like"}, kRandint{"aten::randint"};
+constexpr Operator kRandint{"aten::randint"};
 
 }  // namespace
 
@@ -113,7 +114,7 @@ std::vector<ExecutedMicroBatch> executed_micro_batches(std::int64_t accumulation
 
 void backward_from(const Tensor& loss) {
   Tape& tape = loss.tape();
-  tape.autograd.backward(loss, tape.empty(loss.shape(), loss.dtype(), kOnesLike));
+  tape.autograd.backward(loss, no_grad::ones_like(loss));
 }
 
 namespace {

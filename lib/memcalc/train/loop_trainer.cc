@@ -5,6 +5,7 @@
 
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/clip_grad.h"
@@ -19,22 +20,18 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kSendToDevice{"aten::_to_copy"}, kNe{"aten::ne"}, kAdd{"aten::add"};
-constexpr Operator kIsNan{"aten::isnan"}, kAbs{"aten::abs"}, kIsInf{"aten::isinf"};
+constexpr Operator kSendToDevice{"aten::_to_copy"};
+constexpr Operator kIsInf{"aten::isinf"};
 
 /// _get_num_items_in_batch: sum((batch["labels"].ne(-100)).sum() for batch in batch_samples); where the loss shifts
 /// the labels, without the first of each row.
-Tensor number_of_items(Tape& tape, const std::vector<Batch>& batches, bool shifted) {
+Tensor number_of_items(const std::vector<Batch>& batches, bool shifted) {
   Tensor total;
   for (const Batch& batch : batches) {
-    Shape counted = batch.labels.shape();
-    if (shifted) --counted[-1];
-    Tensor present = tape.empty(counted, DType::kBool, kNe);
-    Tensor items = count(present);
-    present.reset();
-    Tensor sum = tape.empty({}, DType::kInt64, kAdd);
-    total = std::move(sum);
-    items.reset();
+    const int last = batch.labels.rank() - 1;
+    const Tensor labels = shifted ? no_grad::slice(batch.labels, last, 1, batch.labels.size(last) - 1) : batch.labels;
+    const Tensor items = no_grad::sum(no_grad::not_equal(labels));
+    total = total.defined() ? no_grad::add(total, items) : no_grad::add(items);
   }
   return total;
 }
@@ -73,10 +70,8 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
 /// The Trainer's logging filter: isnan(loss) or isinf(loss).
 void look_for_infinities(const Tensor& loss) {
   Tape& tape = loss.tape();
-  tape.memory.scratch(1, kIsNan);
-  Tensor magnitude = tape.empty({}, loss.dtype(), kAbs);
-  Tensor infinite = tape.empty({}, DType::kBool, kIsInf);
-  drop(magnitude, infinite);
+  no_grad::isnan(loss).reset();
+  no_grad::isinf(loss).reset();
   tape.kernels.synchronize(kIsInf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
 }
 
@@ -145,7 +140,7 @@ class TrainerLoop {
 /// What the compiler traces: it does not look at the values of a batch.
 ModelOutput TrainerLoop::call_on_any_batch() {
   Batch batch = make_batch(tape_, model_, run_, kSendToDevice);
-  batch.number_of_items = tape_.empty({}, DType::kInt64, kAdd);
+  batch.number_of_items = no_grad::scalar(tape_, DType::kInt64);
   return call_model(tape_, model_, run_, nullptr, batch, true);
 }
 
@@ -167,7 +162,7 @@ void TrainerLoop::step(bool padded) {
   }
   Tensor next_items;
   const bool has_labels = !next.empty() && next.front().labels.defined();
-  if (model_.accepts_loss_kwargs && has_labels) next_items = number_of_items(tape_, next, model_.loss_shifts_labels);
+  if (model_.accepts_loss_kwargs && has_labels) next_items = number_of_items(next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
   for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.training().accumulation_steps)) {

@@ -28,7 +28,7 @@ constexpr Operator kExp{"aten::exp"}, kLog{"aten::log"}, kSin{"aten::sin"}, kCos
 constexpr Operator kEq{"aten::eq"}, kNe{"aten::ne"}, kLt{"aten::lt"}, kLe{"aten::le"}, kGt{"aten::gt"}, kGe{"aten::ge"};
 constexpr Operator kAnd{"aten::bitwise_and"}, kOr{"aten::bitwise_or"}, kNot{"aten::bitwise_not"};
 constexpr Operator kIsNan{"aten::isnan"}, kIsInf{"aten::isinf"}, kIsFinite{"aten::isfinite"}, kIsIn{"aten::isin"};
-constexpr Operator kWhere{"aten::where"}, kAll{"aten::all"}, kAny{"aten::any"}, kMax{"aten::max"};
+constexpr Operator kWhere{"aten::where"}, kAll{"aten::all"}, kAny{"aten::any"}, kMax{"aten::max"}, kMin{"aten::min"};
 constexpr Operator kRepeatInterleave{"aten::repeat_interleave"};
 
 /// Until the scope ends, neither autograd, nor a tracer, nor the list of kernels sees what is called.
@@ -131,6 +131,7 @@ Tensor greater(Arg x) { return unary(kGt, x, DType::kBool); }
 Tensor greater_equal(Arg a, Arg b) { return binary(kGe, a, b, DType::kBool); }
 Tensor greater_equal(Arg x) { return unary(kGe, x, DType::kBool); }
 Tensor bitwise_and(Arg a, Arg b) { return binary(kAnd, a, b); }
+Tensor bitwise_and(Arg x) { return unary(kAnd, x); }
 Tensor bitwise_or(Arg a, Arg b) { return binary(kOr, a, b); }
 Tensor bitwise_not(Arg x) { return unary(kNot, x); }
 Tensor isnan(Arg x) { return unary(kIsNan, x, DType::kBool); }
@@ -172,6 +173,17 @@ Tensor any(Arg x) { return over(kAny, x, every_dimension(*x), false, DType::kBoo
 Tensor all(Arg x, int dim, bool keep_dim) { return over(kAll, x, one_dimension(*x, dim), keep_dim, DType::kBool); }
 Tensor any(Arg x, int dim, bool keep_dim) { return over(kAny, x, one_dimension(*x, dim), keep_dim, DType::kBool); }
 Tensor max(Arg x) { return over(kMax, x, every_dimension(*x), false, x->dtype()); }
+
+Tensor min(Arg x, int dim) {
+  const OperatorCall call(x);
+  constexpr std::int64_t kPair = 16;  // ReduceMinValuesKernel.cu: a value and an int64 index
+  Shape shape = x->shape();
+  shape[dim] = 1;
+  Tensor values = x->tape().empty(shape, x->dtype(), kMin);
+  const Tensor places = x->tape().empty(shape, DType::kInt64, kMin);
+  reduction_scratch(*x, one_dimension(*x, dim), kPair, kMin);
+  return values;
+}
 
 Tensor sum(Arg x) {
   const OperatorCall call(x);

@@ -66,6 +66,7 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor greater_equal(Arg x);
 /// a & b, a | b, ~x
 [[nodiscard]] Tensor bitwise_and(Arg a, Arg b);
+[[nodiscard]] Tensor bitwise_and(Arg x);
 [[nodiscard]] Tensor bitwise_or(Arg a, Arg b);
 [[nodiscard]] Tensor bitwise_not(Arg x);
 /// native/TensorCompare.cpp: x != x; x.abs() == inf; (x == x) * (x.abs() != inf).
@@ -88,6 +89,8 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor any(Arg x, int dim, bool keep_dim = false);
 /// x.max()
 [[nodiscard]] Tensor max(Arg x);
+/// x.min(dim, keepdim=True): the values. Their places are dropped as soon as they are found.
+[[nodiscard]] Tensor min(Arg x, int dim);
 /// x.sum() of booleans or integers: int64.
 [[nodiscard]] Tensor sum(Arg x);
 [[nodiscard]] Tensor sum(Arg x, int dim);

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -150,7 +151,7 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
     if (weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), kZeros);
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
     Tensor present = tape.empty({rows}, DType::kBool, kNe);
-    count(present).reset();
+    no_grad::sum(present).reset();
     {
       Tensor logits;
       if (!tape.modes.autocast.dtype) logits = tape.empty({chunk, weight.size(0)}, hidden.dtype(), kLoss);

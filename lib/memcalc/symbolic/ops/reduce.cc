@@ -367,14 +367,6 @@ Tensor argmax_last(Arg x) {
   return result;
 }
 
-Tensor count(const Tensor& x) {
-  Tape& tape = x.tape();
-  Tensor result = tape.empty({}, DType::kInt64, kSum);
-  const Tensor converted = tape.empty(x.shape(), DType::kInt64, kToCopy);
-  reduction_scratch(converted, (1U << x.rank()) - 1, size_of(DType::kInt64), kSum);
-  return result;
-}
-
 Tensor sum_all(Arg x) {
   const OperatorCall call(x);
   return reduce(kSum, *x, (1U << x->rank()) - 1, false);

@@ -31,9 +31,6 @@ namespace memcalc {
 /// x.argmax(-1): int64.
 [[nodiscard]] Tensor argmax_last(Arg x);
 
-/// A sum over everything of a bool tensor: converted to int64 first.
-[[nodiscard]] Tensor count(const Tensor& x);
-
 /// Requests and returns what gpu_reduce_kernel takes for `x`, reduced over the dimensions marked in `reduced` (bit i:
 /// dimension i): a staging buffer and semaphores where one output's inputs are split over thread blocks.
 /// `accumulator_size`: bytes; 4 for 16-bit elements. (ATen/native/cuda/Reduce.cuh, setReduceConfig; checked against

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/train/optimizers/lists.h"
 
 namespace memcalc {
@@ -10,8 +10,8 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kGather{"c10d::allgather_"}, kScatter{"c10d::reduce_scatter_"}, kEmptyLike{"aten::empty_like"};
-constexpr Operator kNe{"aten::ne"}, kStack{"aten::stack"}, kGt{"aten::gt"}, kZeros{"aten::zeros_like"};
-constexpr Operator kWhere{"aten::where"}, kMul{"aten::mul"}, kSum{"aten::sum"}, kClamp{"aten::clamp"};
+constexpr Operator kStack{"aten::stack"};
+constexpr Operator kWhere{"aten::where"}, kMul{"aten::mul"}, kSum{"aten::sum"};
 constexpr Operator kDiv{"aten::div"}, kScalarTensor{"aten::scalar_tensor"};
 constexpr Operator kNode{"deepspeed_sp_compute_lossBackward"};
 
@@ -57,31 +57,23 @@ Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::in
   if (node != nullptr) node->attributes[0] = ranks;
   std::vector<Tensor> losses, tokens;
   gather(tape, loss.dtype(), ranks, losses);
-  Tensor good_tokens;
-  {
-    const Tensor counted = tape.empty(shift_labels.shape(), DType::kBool, kNe);
-    good_tokens = count(counted);
-  }
+  Tensor good_tokens = no_grad::sum(no_grad::not_equal(shift_labels));
   gather(tape, DType::kInt64, ranks, tokens);
   Tensor losses_stacked = tape.empty({ranks}, loss.dtype(), kStack);
   Tensor tokens_stacked = tape.empty({ranks}, DType::kInt64, kStack);
-  Tensor mask = tape.empty({ranks}, DType::kBool, kGt);
-  Tensor safe_losses;
-  {
-    const Tensor zeros = tape.empty({ranks}, loss.dtype(), kZeros);
-    safe_losses = tape.empty({ranks}, loss.dtype(), kWhere);
-  }
+  Tensor mask = no_grad::greater(tokens_stacked);
+  Tensor safe_losses = no_grad::where(mask, losses_stacked, no_grad::zeros_like(losses_stacked));
   Tensor total_loss;
   {
-    const Tensor products = tape.empty({ranks}, loss.dtype(), kMul);
+    const Tensor products = no_grad::multiply(safe_losses, tokens_stacked);
     total_loss = scalar(tape, loss.dtype(), kSum);
   }
-  Tensor total_tokens = scalar(tape, DType::kInt64, kSum);
-  Tensor divisor = scalar(tape, DType::kInt64, kClamp);
+  Tensor total_tokens = no_grad::sum(tokens_stacked);
+  Tensor divisor = no_grad::clamp(total_tokens);
   if (node != nullptr) {
     for (const Tensor* each : {&mask, &tokens_stacked, &divisor}) tape.autograd.save(*node, *each);
   }
-  Tensor result = scalar(tape, loss.dtype(), kDiv);
+  Tensor result = no_grad::divide(total_loss, divisor);
   tape.autograd.set_history(node, result);
   for (Tensor& each : losses) each.reset();
   good_tokens.reset();
