@@ -70,6 +70,21 @@ TEST(Integer, InfinitiesAreLookedForInMagnitudes) {
             (Requests{2560, 1280, -2560}));
 }
 
+TEST(Integer, WhatIsFiniteIsFoundWithAllPartsOfTheFormulaAtOnce) {
+  EXPECT_EQ(requests_of({2, 640}, DType::kFloat16, [](const Tensor& x) { return no_grad::isfinite(x); }),
+            (Requests{2560, 1280, 1280, 1280, -1280, -1280, -2560}));
+}
+
+TEST(Integer, ASumOfBooleansIsOfACopyInInt64) {
+  EXPECT_EQ(requests_of({6, 300}, kBool, [](const Tensor& x) { return no_grad::sum(x, 1); }),
+            (Requests{48, 14400, -14400}));
+}
+
+TEST(Integer, ANumberToThePowerOfATensorIsOnTheCardForTheCall) {
+  EXPECT_EQ(requests_of({2, 640}, DType::kFloat32, [](const Tensor& x) { return no_grad::power_of_number(x); }),
+            (Requests{5120, 8, -8}));
+}
+
 TEST(Integer, IsSeenNeitherByAutogradNorByTheListOfKernels) {
   TapeBench bench;
   bench.warm_up();

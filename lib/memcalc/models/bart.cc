@@ -8,7 +8,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kAbs{"aten::abs"}, kIsFinite{"aten::isfinite"}, kAll{"aten::all"};
 constexpr std::int64_t kPositionOffset = 2;  // BartLearnedPositionalEmbedding.offset
 
 struct BartLayer : Seq2SeqLayer {
@@ -43,17 +42,8 @@ struct BartLayer : Seq2SeqLayer {
     return hidden_states;
   }
 
-  /// torch.isfinite(x).all(): (x == x) * (x.abs() != inf)
-  static void look_for_infinities(const Tensor& x) {
-    Tape& tape = x.tape();
-    const Tensor numbers = tape.empty(x.shape(), DType::kBool, kIsFinite);
-    Tensor magnitude = tape.empty(x.shape(), x.dtype(), kAbs);
-    Tensor bounded = tape.empty(x.shape(), DType::kBool, kIsFinite);
-    magnitude.reset();
-    const Tensor finite = tape.empty(x.shape(), DType::kBool, kIsFinite);
-    bounded.reset();
-    tape.memory.scratch(1, kAll);
-  }
+  /// torch.isfinite(x).all()
+  static void look_for_infinities(const Tensor& x) { no_grad::all(no_grad::isfinite(x)).reset(); }
 };
 
 /// BartEncoder and BartDecoder.

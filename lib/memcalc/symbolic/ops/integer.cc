@@ -143,8 +143,11 @@ Tensor isinf(Arg x) {
 
 Tensor isfinite(Arg x) {
   const OperatorCall call(x);
+  // As the compiler of torch's wheels orders it: the right factor first, and all temporaries until the product is made.
+  const Tensor magnitude = absolute(*x);
+  const Tensor bounded = unary(kIsFinite, magnitude, DType::kBool);
   const Tensor numbers = unary(kIsFinite, *x, DType::kBool);
-  return binary(kIsFinite, numbers, unary(kIsFinite, absolute(*x), DType::kBool));
+  return binary(kIsFinite, numbers, bounded);
 }
 
 Tensor isin(Arg elements, const Tensor& tokens) {
