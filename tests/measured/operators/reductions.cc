@@ -1,4 +1,5 @@
 // Sums, means, norms, maxima: the result, then what a reduction kernel takes for itself.
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 
 #include "measured/operators/op_case.h"
@@ -32,7 +33,7 @@ Tensor reduced_input(TapeBench& bench, const OpCase& each) {
 Operation sum(TapeBench& bench, const OpCase& each) {
   const Tensor x = reduced_input(bench, each);
   if (!is_floating(x.dtype())) {
-    return {.forward = [x] { return count(x); }};
+    return {.forward = [x] { return no_grad::sum(x); }};
   }
   if (!each.has("dims")) {
     return {.forward = [x] { return sum_all(x); },
@@ -108,7 +109,7 @@ Operation ne_sum(TapeBench& bench, const OpCase& each, bool shifted) {
   if (shifted) --shape[-1];
   return {.forward = [shape, &bench] {
     const Tensor different = bench.tape.empty(shape, DType::kBool, kCompare);
-    return count(different);
+    return no_grad::sum(different);
   }};
 }
 
