@@ -25,12 +25,6 @@ constexpr Mode kModes[] = {
     {"quantize nf4", &packs<Quantization::kNf4, false>, true},
     {"quantize nf4-double", &packs<Quantization::kNf4Double, false>, true},
     {"quantize int8", &packs<Quantization::kInt8, false>, true},
-    {"quantize with parameters on the host",
-     [](const RunSpec& r) {
-       return trains(r) && r.fine_tuning.quantization != Quantization::kNone &&
-              r.parallel.offload_parameters == OffloadTo::kHost;
-     },
-     false},
     {"quantize head", [](const RunSpec& r) { return r.fine_tuning.packs_head; }, true},
     {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.fine_tuning.keeps_packed_inputs; }, false},
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
