@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/tape.h"
 #include "support/paths.h"
 
@@ -107,8 +108,9 @@ TEST_F(KvCache, WindowKeepsOneTokenLess) {
 TEST_F(KvCache, ReorderingCopiesEveryLayer) {
   KeyValueCache cache;
   pass(cache, 2, 5);
+  const Tensor beam_idx = no_grad::arange(tape_, kBatch);
   const std::size_t first = tape_.memory.trace.blocks.size();
-  cache.reorder();
+  cache.reorder(beam_idx);
   EXPECT_EQ(tape_.memory.trace.blocks.size() - first, 4U);
   EXPECT_EQ(alive(), 2 * 2 * 5 * kTokenBytes);
 }

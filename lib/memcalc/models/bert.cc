@@ -13,8 +13,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kTied{"tied parameter"};
-
 std::int64_t embedding_width(const BertSpec& spec) {
   return spec.embedding_size > 0 ? spec.embedding_size : spec.hidden_size;
 }
@@ -235,7 +233,6 @@ void BertModel::build_head(ModuleBuilder& b) {
 /// The decoder is made with weights of its own, which tie_weights replaces: the weight by the word embeddings, the
 /// bias by the head's, each bias after a padded copy (_adjust_bias).
 void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
-  Tape& tape = b.tape;
   const Shape vocabulary{spec_.vocab_size};
   const Tensor& tied = embeddings_[0].word_embeddings.weight;
   if (!spec_.tie_word_embeddings) {
@@ -243,11 +240,11 @@ void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
     output_.bias = b.parameter(head + ".decoder.bias", vocabulary, false);
     return;
   }
-  Tensor own_weight = tape.empty(tied.shape(), b.dtype, kTied, Category::kWeights);
-  Tensor own_bias = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
-  Tensor head_bias = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
+  Tensor own_weight = b.until_tied(tied.shape());
+  Tensor own_bias = b.until_tied(vocabulary);
+  Tensor head_bias = b.until_tied(vocabulary);
   own_weight.reset();
-  Tensor padded = tape.empty(vocabulary, b.dtype, kTied, Category::kWeights);
+  Tensor padded = b.until_tied(vocabulary);
   drop(own_bias, padded);
   output_.weight = tied;
   output_.bias = b.parameter(head + ".bias", vocabulary, false);

@@ -19,7 +19,7 @@ using custom::has_layer;
 using custom::Layer;
 using custom::TokensInput;
 
-constexpr Operator kTo{"aten::to"}, kTiedWeight{"tied parameter"};
+constexpr Operator kTo{"aten::to"};
 
 Shape with_batch_dropped(const SampleShape& sample) {
   Shape shape;
@@ -64,7 +64,7 @@ class CustomModel : public Model {
       return;
     }
     // nn.Linear makes a weight of its own, which dies where the embedding's takes its place.
-    const Tensor own = b.tape.empty({vocabulary, width}, b.dtype, kTiedWeight, Category::kWeights);
+    const Tensor own = b.until_tied({vocabulary, width});
     if (loss.bias) head_.bias = b.parameter("head.bias", {vocabulary}, false);
     for (const Parameter& parameter : b.parameters) {
       // The first table of that shape is the first embedding's: nothing stands before it.

@@ -2,6 +2,7 @@
 #include "memcalc/models/deepseek.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/sort.h"
 
@@ -9,7 +10,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kOnesLike{"aten::ones_like"}, kPolar{"aten::polar"}, kMul{"aten::mul"};
+constexpr Operator kPolar{"aten::polar"}, kMul{"aten::mul"};
 
 /// DeepseekV2RotaryEmbedding: positions as complex numbers, which take the place of the cosines.
 struct DeepseekV2Rotary : RotaryEmbedding {
@@ -22,7 +23,7 @@ struct DeepseekV2Rotary : RotaryEmbedding {
     const Tensor& freqs = angles.freqs;
     Tensor freqs_cis;
     {
-      const Tensor ones = tape.empty(freqs.shape(), DType::kFloat32, kOnesLike);
+      const Tensor ones = no_grad::ones_like(freqs);
       freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, kPolar);
     }
     freqs_cis = pointwise(kMul, {&freqs_cis}, 2);  // * attention_scaling

@@ -6,12 +6,6 @@
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kTied{"tied parameter"};
-
-}  // namespace
-
 Seq2SeqAttention::Seq2SeqAttention(ModuleBuilder& b, const Config& config, const AttentionOptions& attention_options)
     : k_proj(b, "k_proj", config.width, config.width, !config.is_whisper),
       v_proj(b, "v_proj", config.width, config.width),
@@ -102,8 +96,6 @@ Tensor decoder_input_ids_of(const Batch& batch) {
   return shift_right(batch.labels.defined() ? batch.labels : batch.input_ids);
 }
 
-Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) {
-  return builder.tape.empty(tied.shape(), builder.dtype, kTied, Category::kWeights);
-}
+Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) { return builder.until_tied(tied.shape()); }
 
 }  // namespace memcalc

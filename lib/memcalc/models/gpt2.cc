@@ -10,8 +10,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kTiedWeight{"tied parameter"};
-
 struct Block {
   LayerNorm ln_1;
   Conv1D c_attn, attn_c_proj;
@@ -99,7 +97,7 @@ class Gpt2LmHeadModel : public Model {
     classifier_ = sequence_classifier(b, run, spec.n_embd, spec.num_labels);
     if (classifier_) return;
     if (spec.tie_word_embeddings) {  // lm_head's own weight lives until it is tied
-      b.tape.memory.scratch(wte_.weight.bytes(), kTiedWeight, Category::kWeights);
+      b.until_tied(wte_.weight.shape()).reset();
       lm_head_.weight = wte_.weight;
     } else {
       lm_head_ = Linear(b, "lm_head", spec.n_embd, spec.vocab_size, false);

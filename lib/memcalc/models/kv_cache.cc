@@ -1,9 +1,8 @@
 #include "memcalc/models/kv_cache.h"
 
-#include "memcalc/symbolic/ops/integer.h"
-
 #include <algorithm>
 
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -11,7 +10,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kIndexSelect{"aten::index_select"};
 constexpr int kTokens = 2;  // the dimension of [B, heads, tokens, D]
 
 /// torch.cat([kept, added], dim=-2), `skipped` tokens longer.
@@ -85,10 +83,11 @@ void KeyValueCache::read(Tensor& key, Tensor& value) {
   value = layer.values;
 }
 
-void KeyValueCache::reorder() {
+void KeyValueCache::reorder(const Tensor& beam_idx) {
   for (Layer& layer : layers_) {
     for (Tensor* states : {&layer.keys, &layer.values}) {
-      *states = states->tape().empty(states->shape(), states->dtype(), kIndexSelect, Category::kKeyValueCache);
+      *states = no_grad::index_select(*states, 0, beam_idx);
+      own(*states);
     }
   }
 }

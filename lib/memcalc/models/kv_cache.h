@@ -42,7 +42,7 @@ class KeyValueCache {
   void read(Tensor& key, Tensor& value);
 
   /// reorder_cache: every layer's keys and values become copies of the chosen beams, [B * beams] int64.
-  void reorder();
+  void reorder(const Tensor& beam_idx);
   /// Stands for forward passes of one token each that are not executed: the next update of every layer grows by so
   /// many tokens more (train/generate.h says when).
   void skip(std::int64_t tokens) { skipped_ = tokens; }

@@ -53,6 +53,8 @@ Tensor ModuleBuilder::add(std::string_view name, Tensor tensor, bool decays) {
   return tensor;
 }
 
+Tensor ModuleBuilder::until_tied(const Shape& shape) { return tape.empty(shape, dtype, kTied, Category::kWeights); }
+
 Tensor ModuleBuilder::buffer(const Shape& shape, DType buffer_dtype) {
   Tensor tensor = tape.empty(shape, buffer_dtype, kBuffer, Category::kWeights);
   state.push_back(tensor);
@@ -132,9 +134,8 @@ Tensor Linear::fine_tuned_forward(const Tensor& x) const {
 
 Linear tied_output(ModuleBuilder& builder, std::string_view name, const Tensor& tied, bool is_tied) {
   if (!is_tied) return {builder, name, tied.size(1), tied.size(0)};
-  Tape& tape = builder.tape;
-  Tensor own_weight = tape.empty(tied.shape(), builder.dtype, kTied, Category::kWeights);
-  Tensor own_bias = tape.empty({tied.size(0)}, builder.dtype, kTied, Category::kWeights);
+  Tensor own_weight = builder.until_tied(tied.shape());
+  Tensor own_bias = builder.until_tied({tied.size(0)});
   own_weight.reset();
   Linear head;
   head.weight = tied;

@@ -37,6 +37,8 @@ class ModuleBuilder {
   [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
   /// A parameter that is made after those of the module's children but registered before them: before `sibling`.
   [[nodiscard]] Tensor parameter_before(std::string_view name, const Shape& shape, std::string_view sibling);
+  /// A parameter that a tied one takes the place of; it lives until then.
+  [[nodiscard]] Tensor until_tied(const Shape& shape);
   /// Part of the module's state, not trained; counts as weights.
   [[nodiscard]] Tensor buffer(const Shape& shape, DType buffer_dtype);
   /// Runs `build` with `name.` before the names of everything it makes.

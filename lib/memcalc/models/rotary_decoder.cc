@@ -11,8 +11,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kTiedWeight{"tied parameter"};
-
 /// theta ** (range / D)
 Tensor powers(Tensor range) { return no_grad::power_of_number(no_grad::divide(std::move(range))); }
 
@@ -175,7 +173,7 @@ Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool ti
                            std::int64_t vocabulary, bool bias) {
   if (!tied) return Linear(b, "lm_head", in, vocabulary, bias);
   Linear head;
-  b.tape.memory.scratch(embedding.weight.bytes(), kTiedWeight, Category::kWeights);  // its own, until it is tied
+  b.until_tied(embedding.weight.shape()).reset();
   head.weight = embedding.weight;
   if (bias) head.bias = b.parameter("lm_head.bias", {vocabulary}, false);
   return head;

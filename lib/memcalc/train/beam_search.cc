@@ -186,9 +186,9 @@ Tensor Generation::beam_search(const Batch& batch) {
         is_done(view(slice(candidates.sequences, 2, 0, length + 1), {s.batch * s.kept, length + 1}));
     choose_running(s, candidates, beams);
     update_finished(s, candidates, top_num_beam_mask, beams);
-    beam_idx = beams.running_indices;  // a view of its column
-    cache_.self_attention.reorder();
-    cache_.cross_attention.reorder();
+    beam_idx = no_grad::select(beams.running_indices, 2);
+    cache_.self_attention.reorder(beam_idx);
+    cache_.cross_attention.reorder(beam_idx);
     ++length;
     check_early_stop(beams);
     look_for_unfinished(beams);

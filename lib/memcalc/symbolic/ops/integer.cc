@@ -258,6 +258,12 @@ Tensor gather(Arg x, const Tensor& index) {
   return memcalc::gather(*x, index);
 }
 
+Tensor index_select(Arg x, int dim, const Tensor& places) {
+  const OperatorCall call(x);
+  const Unseen unseen(x->tape());
+  return memcalc::index_select(*x, dim, places);
+}
+
 // native/TensorAdvancedIndexing.cpp, AdvancedIndex: on a card several indices must have the same strides once they are
 // broadcast; else all of them are made contiguous, for as long as the operator runs. (memcalc::index does it, too, but
 // counts the views.)

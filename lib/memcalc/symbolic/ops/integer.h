@@ -111,6 +111,8 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor repeat_interleave(Arg x, std::int64_t times, int dim = 0);
 /// x.gather(dim, index)
 [[nodiscard]] Tensor gather(Arg x, const Tensor& index);
+/// x.index_select(dim, places)
+[[nodiscard]] Tensor index_select(Arg x, int dim, const Tensor& places);
 /// x[:, places, …] with int64 places at some dimensions, which are broadcast against each other.
 [[nodiscard]] Tensor index(const Tensor& x, std::initializer_list<std::pair<int, Tensor>> places);
 
