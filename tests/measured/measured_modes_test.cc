@@ -82,11 +82,6 @@ std::vector<Example> examples() {
   head.packs_head = true;
   RunOptions old = packed(Quantization::kNf4);
   old.bitsandbytes = "0.41.1";
-  RunOptions sharded{.precision = Precision::kAmpBf16, .lora_rank = 4, .quantization = Quantization::kNf4};
-  sharded.quant_storage = DType::kBFloat16;
-  sharded.gpus = 2;
-  sharded.parallel.data_parallel = DataParallel::kFsdp2;
-  sharded.parallel.offload_parameters = OffloadTo::kHost;
   RunOptions offloaded{.inference = Inference{}};
   offloaded.parallel.offload_parameters = OffloadTo::kHost;
   return {
@@ -96,7 +91,6 @@ std::vector<Example> examples() {
       {"quantize nf4", packed(Quantization::kNf4)},
       {"quantize nf4-double", packed(Quantization::kNf4Double)},
       {"quantize int8", packed(Quantization::kInt8)},
-      {"quantize with parameters on the host", sharded},
       {"quantize head", head},
       {"bitsandbytes before 0.43.2", old},
       {"prepare_model_for_kbit_training", packed(Quantization::kNf4)},
