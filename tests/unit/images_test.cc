@@ -64,18 +64,23 @@ TEST(Images, ConvolutionsHaveTheSizesOfTheirStridesPaddingAndDilation) {
   EXPECT_TRUE(has_shape(convolution(sequence, row, {}, longer), {1, 12, 20}));
 }
 
+/// Images of 40 x 40 pixels, 3 x 3 windows.
+ConvolutionShape window_of_nine(std::int64_t batch, std::int64_t in_channels, std::int64_t out_channels) {
+  return {.batch = batch,
+          .in_channels = in_channels,
+          .height = 40,
+          .width = 40,
+          .out_channels = out_channels,
+          .out_height = 40,
+          .out_width = 40,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .padding = 1};
+}
+
 // The head of torchvision's fcn_resnet50 at 320 pixels, batch 8, float32: measured on an H200, 2026-11-23.
 TEST(Images, AFloat32GradientMayTakeAFourierTransform) {
-  const ConvolutionShape head{.batch = 8,
-                              .in_channels = 2048,
-                              .height = 40,
-                              .width = 40,
-                              .out_channels = 512,
-                              .out_height = 40,
-                              .out_width = 40,
-                              .kernel_height = 3,
-                              .kernel_width = 3,
-                              .padding = 1};
+  const ConvolutionShape head = window_of_nine(8, 2048, 512);
   EXPECT_EQ(convolution_workspace(head, ConvolutionPass::kInputGradient, kFloat, false), 4'741'660'672);
   EXPECT_EQ(convolution_workspace(head, ConvolutionPass::kWeightGradient, kFloat, false), 445'906'944);
   EXPECT_EQ(convolution_workspace(head, ConvolutionPass::kForward, kFloat, false), 0);
@@ -83,16 +88,7 @@ TEST(Images, AFloat32GradientMayTakeAFourierTransform) {
 
 // One of the random convolutions, at an image size that no network's table holds: 23,121,936 and 23,122,067 bytes.
 TEST(Images, AnImageOfAnotherSizeTakesItsLikelyEngine) {
-  const ConvolutionShape shape{.batch = 32,
-                               .in_channels = 64,
-                               .height = 40,
-                               .width = 40,
-                               .out_channels = 160,
-                               .out_height = 40,
-                               .out_width = 40,
-                               .kernel_height = 3,
-                               .kernel_width = 3,
-                               .padding = 1};
+  const ConvolutionShape shape = window_of_nine(32, 64, 160);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 23'121'936);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 23'121'936);
 }
