@@ -55,8 +55,7 @@ constexpr Bytes kFloat32 = 4;
 
 }  // namespace
 
-int convolution_mode(DType dtype, bool allow_tf32) {
-  enum { kFp32, kTf32, kFp16, kBf16 };
+ConvolutionMode convolution_mode(DType dtype, bool allow_tf32) {
   if (dtype == DType::kFloat16) return kFp16;
   if (dtype == DType::kBFloat16) return kBf16;
   return allow_tf32 ? kTf32 : kFp32;
@@ -84,8 +83,8 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
     return checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + images / 2);
   }
   const std::int64_t element = size_of(dtype);
-  const bool fp32 = dtype == DType::kFloat32 && !allow_tf32;
-  const std::int64_t multiple = s.groups > 1 || fp32 ? 1 : 16 / element;
+  const bool plain = s.groups > 1 || convolution_mode(dtype, allow_tf32) == kFp32;
+  const std::int64_t multiple = plain ? 1 : 16 / element;
   const std::int64_t in = ceil_div(s.in_channels, multiple) * multiple;
   const std::int64_t out = ceil_div(s.out_channels, multiple) * multiple;
   const Bytes input = checked_multiply(s.batch * in, s.height * s.width);

@@ -20,7 +20,8 @@ class ConvolutionEngine {
 };
 
 /// How a convolution computes, as the tables of specs/cudnn number it.
-[[nodiscard]] int convolution_mode(DType dtype, bool allow_tf32);
+enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
+[[nodiscard]] ConvolutionMode convolution_mode(DType dtype, bool allow_tf32);
 
 /// Winograd's transformed weights, input and output: tiles of 6 x 6 in float32, of which 4 x 4 are results.
 [[nodiscard]] Bytes winograd_workspace(const ConvolutionShape& shape);

@@ -31,7 +31,6 @@ constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes
 constexpr std::int64_t kPaddedCopiesAndWeight = -6;   // 16 bits: channels in multiples of 8, which tensor cores read
 
 enum Layout { kRowMajor, kChannelsLast, kSequence };
-enum Mode { kFp32, kTf32, kFp16, kBf16 };
 
 Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype) {
   const std::int64_t element = size_of(dtype);
@@ -79,9 +78,13 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
   return {first, last};
 }
 
-std::span<const Row> rows_like(const ConvolutionShape& s, int mode) {
-  if (s.kernel_height != s.kernel_width || !s.same_everywhere) return {};
-  return rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor);
+/// The row of this image, at any batch size; null where none was measured.
+const Row* row_of_image(const ConvolutionShape& s, int mode) {
+  if (s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width) return nullptr;
+  for (const Row& row : rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor)) {
+    if (row.height == s.height) return &row;
+  }
+  return nullptr;
 }
 
 int sequence_of(const Row& row, ConvolutionPass pass) {
@@ -152,10 +155,7 @@ bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype) {
 }
 
 bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32) {
-  for (const Row& row : rows_like(shape, convolution_mode(dtype, allow_tf32))) {
-    if (row.height == shape.height && shape.height == shape.width) return true;
-  }
-  return false;
+  return row_of_image(shape, convolution_mode(dtype, allow_tf32)) != nullptr;
 }
 
 Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
@@ -182,11 +182,8 @@ Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass,
   if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
   const int mode = convolution_mode(dtype, allow_tf32);
   if (shape.spatial_rank > 2) return volume_workspace(shape, pass, dtype, mode);
-  const std::span<const Row> rows = rows_like(shape, mode);
-  for (const Row& row : rows) {
-    if (row.height == shape.height && shape.height == shape.width)
-      return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
-  }
+  if (const Row* row = row_of_image(shape, mode); row != nullptr)
+    return at_batch(kSequences[sequence_of(*row, pass)], shape.batch, shape, dtype);
   return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
 }
 
