@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,24 @@ void expect_same(const std::vector<std::string>& recorded, const std::vector<std
       << shown(other, written.end());
 }
 
+/// Asks for each precision, with and without checkpointing and LoRA, in a plain loop.
+void in_every_way(const std::function<void(const RunOptions&)>& ask) {
+  for (const Way& way : kWays) {
+    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
+      for (const bool lora : {false, true}) {
+        SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
+                     (lora ? ", LoRA" : ""));
+        RunOptions options{.precision = way.precision,
+                           .weights_dtype = way.weights,
+                           .loop = Loop::kBare,
+                           .checkpointing = checkpointing};
+        if (lora) options.lora_rank = 4;
+        ask(options);
+      }
+    }
+  }
+}
+
 class Programs : public testing::TestWithParam<Case> {
  protected:
   /// The program of the model and its family leave the same events.
@@ -100,20 +119,7 @@ class Programs : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Programs, LeaveTheEventsOfTheirFamily) {
-  for (const Way& way : kWays) {
-    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
-      for (const bool lora : {false, true}) {
-        SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
-                     (lora ? ", LoRA" : ""));
-        RunOptions options{.precision = way.precision,
-                           .weights_dtype = way.weights,
-                           .loop = Loop::kBare,
-                           .checkpointing = checkpointing};
-        if (lora) options.lora_rank = 4;
-        expect_equal(options, stops_otherwise(options));
-      }
-    }
-  }
+  in_every_way([](const RunOptions& options) { expect_equal(options, stops_otherwise(options)); });
 }
 
 TEST_P(Programs, AreTrainedInTheTrainer) {
@@ -200,28 +206,17 @@ TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
 
 /// CLIP's towers of 64 pixels and 55 tokens against each other.
 TEST(Programs, OfImagesAndTheirCaptionsLeaveTheEventsOfTheirFamily) {
-  for (const Way& way : kWays) {
-    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
-      for (const bool lora : {false, true}) {
-        SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
-                     (lora ? ", LoRA" : ""));
-        RunOptions options{.precision = way.precision,
-                           .weights_dtype = way.weights,
-                           .loop = Loop::kBare,
-                           .checkpointing = checkpointing};
-        options.batch_size = 3;
-        options.sequence_length = 55;
-        if (lora) options.lora_rank = 4;
-        const std::vector<std::string> recorded = events_of(trace_of("clip.json.gz", options));
-        options.task = Task::kContrastive;
-        const std::vector<std::string> written = events_of(trace_of("clip.json", options));
-        EXPECT_GT(written.size(), 200U);
-        // The returned object holds the towers' outputs, which die behind autocast's cache; the family's die before it.
-        const bool in_any_order = way.precision == Precision::kAmpBf16;
-        expect_same(in_any_order ? sorted(recorded) : recorded, in_any_order ? sorted(written) : written);
-      }
-    }
-  }
+  in_every_way([](RunOptions options) {
+    options.batch_size = 3;
+    options.sequence_length = 55;
+    const std::vector<std::string> recorded = events_of(trace_of("clip.json.gz", options));
+    options.task = Task::kContrastive;
+    const std::vector<std::string> written = events_of(trace_of("clip.json", options));
+    EXPECT_GT(written.size(), 200U);
+    // The returned object holds the towers' outputs, which die behind autocast's cache; the family's die before it.
+    const bool in_any_order = options.precision == Precision::kAmpBf16;
+    expect_same(in_any_order ? sorted(recorded) : recorded, in_any_order ? sorted(written) : written);
+  });
 }
 
 /// torchvision's models, whose families have no file of their own.
