@@ -353,8 +353,9 @@ class Recorder(TorchFunctionMode):
             with unset_fake_temporarily(): made = function(*args, **kwargs)  # a size that torch computes on the host
             for tensor in tensors_in(made): tensor.computed_size = True
             return made
-        with unset_fake_temporarily():
-            args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
+        if any(hasattr(t, "computed_size") for t in given):
+            with unset_fake_temporarily():
+                args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
         result, by_value = self._run(function, name, args, kwargs)
         outputs = tensors_in(result)
         inputs = tensors_in((args, kwargs))
