@@ -40,6 +40,8 @@ FORBIDDEN_IN_LIB = {
     r"\busing\s+namespace\b": "no using namespace",
     r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
 }
+# An operator of ATen is a row of this file, and named nowhere else.
+ATEN, ATEN_LABEL = "lib/memcalc/symbolic/aten.h", re.compile(r'\{"(aten::\w+)"\}')
 MAX_LINES, MANY_LINES = 800, 700  # one noun, one file; a warning from MANY_LINES on
 # Paths of this repository, wherever a text names one: in comments, strings, pages, scripts. `*`, {…}, … and a name in
 # capitals (specs/gpus/NAME.json) stand for any text. `facts` and `truth` were never part of the repository.
@@ -107,6 +109,9 @@ def check_file(path, text, root):
     for line, name, quoted in includes_of(text):
         broken = check_include(path, name, quoted, root)
         if broken: yield f"{path}:{line}: {broken}"
+    if path.startswith("lib/") and path != ATEN:
+        for match in ATEN_LABEL.finditer(text):
+            yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[1]} has its row in {ATEN}"
     if path.startswith("lib/"):
         code = without_comments_and_strings(text)
         for pattern, rule in FORBIDDEN_IN_LIB.items():
@@ -235,6 +240,7 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/symbolic/trace.h", '#include "memcalc/memcalc.h"\n', "symbolic (rank 2) includes"),
     ("lib/memcalc/alloc/replay.h", '#include "memcalc/cost/gemm.h"\n', "alloc (rank 5) includes"),
     ("lib/memcalc/cost/gemm.h", '#include "memcalc/alloc/replay.h"\n', "cost (rank 5) includes"),
+    ("lib/memcalc/spec/read.cc", 'constexpr Operator kMm{"aten::mm"};\n', "aten::mm has its row in"),
     ("lib/memcalc/alloc/replay.h", '#include "memcalc/symbolic/tape.h"\n', 'alloc/ may not see "memcalc/symbolic/tape.h"'),
     ("lib/memcalc/memcalc.cc", '#include "replay.h"\n', "write the whole path"),
     ("lib/memcalc/memcalc.cc", '#include "memcalc/spec/nothing.h"\n', "does not exist"),

@@ -4,6 +4,7 @@
 
 #include "memcalc/models/custom_layers.h"
 #include "memcalc/models/model.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -18,8 +19,6 @@ using custom::for_each_layer;
 using custom::has_layer;
 using custom::Layer;
 using custom::TokensInput;
-
-constexpr Operator kTo{"aten::to"};
 
 Shape with_batch_dropped(const SampleShape& sample) {
   Shape shape;
@@ -102,7 +101,7 @@ std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, 
   auto model = std::make_unique<CustomModel>(spec, run, builder);
   if (dtype != DType::kFloat32) {
     for (const Tensor& tensor : builder.state) {
-      if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, kTo);
+      if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, aten::kTo);
     }
   }
   builder.state.clear();

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -11,9 +12,7 @@
 
 namespace memcalc {
 
-namespace {
-constexpr Operator kNewEmpty{"aten::new_empty"}, kNot{"aten::bitwise_not"};
-}
+namespace {}
 
 LatentAttention::LatentAttention(ModuleBuilder& b, const DeepseekSpec& spec, const RunSpec& run, Rotate rotate)
     : dims(spec.latent),
@@ -51,7 +50,7 @@ std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const
   auto [k_nope, value_states] = split_last(kv, dims.qk_nope_head_dim);
   const Tensor k_rot = expand(rotated_key, {-1, k_nope.size(1), -1, -1});
   Tensor key_states = kv.tape().empty(
-      {batch_size, kv.size(1), seq_length, dims.qk_nope_head_dim + dims.qk_rope_head_dim}, kv.dtype(), kNewEmpty);
+      {batch_size, kv.size(1), seq_length, dims.qk_nope_head_dim + dims.qk_rope_head_dim}, kv.dtype(), aten::kNewEmpty);
   key_states = copy_into_columns(key_states, 0, k_nope);
   key_states = copy_into_columns(key_states, dims.qk_nope_head_dim, k_rot);
   return {std::move(key_states), std::move(value_states)};
@@ -108,7 +107,7 @@ void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::i
 
 Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask) {
   Tensor chosen = to_dtype(score_mask, DType::kBool);
-  const Tensor others = pointwise(kNot, {&chosen}, 1);
+  const Tensor others = pointwise(aten::kBitwiseNot, {&chosen}, 1);
   chosen.reset();
   return masked_fill(scores, others);
 }

@@ -1,5 +1,6 @@
 // DeepSeek-V2: transformers models/deepseek_v2/modeling_deepseek_v2.py.
 #include "memcalc/models/deepseek.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -9,8 +10,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kPolar{"aten::polar"}, kMul{"aten::mul"};
 
 /// DeepseekV2RotaryEmbedding: positions as complex numbers, which take the place of the cosines.
 struct DeepseekV2Rotary : RotaryEmbedding {
@@ -24,9 +23,9 @@ struct DeepseekV2Rotary : RotaryEmbedding {
     Tensor freqs_cis;
     {
       const Tensor ones = no_grad::ones_like(freqs);
-      freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, kPolar);
+      freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, aten::kPolar);
     }
-    freqs_cis = pointwise(kMul, {&freqs_cis}, 2);  // * attention_scaling
+    freqs_cis = pointwise(aten::kMul, {&freqs_cis}, 2);  // * attention_scaling
     drop(angles.positions, angles.freqs);
     return {std::move(freqs_cis), {}};
   }

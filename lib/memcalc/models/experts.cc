@@ -1,5 +1,6 @@
 #include "memcalc/models/experts.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/all_reduce.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
@@ -13,10 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kFloorDivide{"aten::floor_divide"}, kGe{"aten::ge"};
-constexpr Operator kNe{"aten::ne"}, kGt{"aten::gt"}, kLt{"aten::lt"}, kEq{"aten::eq"}, kFmod{"aten::fmod"};
-constexpr Operator kIndexPut{"aten::index_put_"}, kArange{"aten::arange"}, kClamp{"aten::clamp"};
 
 /// _grouped_linear
 Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& offsets, const Tensor& bias,
@@ -41,8 +38,9 @@ Tensor inverse_permutation(const Tensor& perm) {
   Tensor inverse = no_grad::empty_like(perm);
   no_grad::arange(perm.tape(), perm.elements()).reset();
   const auto bytes = static_cast<double>(perm.bytes());
-  perm.tape().kernels.add(kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
-  perm.tape().kernels.add(kIndexPut, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes, KernelKind::kStrided);
+  perm.tape().kernels.add(aten::kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
+  perm.tape().kernels.add(aten::kIndexPutInPlace, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes,
+                          KernelKind::kStrided);
   return inverse;
 }
 
@@ -93,7 +91,7 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   selected_hidden_states = no_grad::repeat_interleave(hidden_states, num_top_k);
   sample_weights = reshape(top_k_weights, {-1});
   expert_ids = reshape(top_k_index, {-1});
-  expert_ids = pointwise(kClamp, {&expert_ids}, 1);
+  expert_ids = pointwise(aten::kClamp, {&expert_ids}, 1);
   selected_weights = rows_of(gate_up_proj);
   if (options.has_bias) selected_biases = rows_of(gate_up_proj_bias);
   proj_out = linear_of(selected_hidden_states, selected_biases);
@@ -117,16 +115,16 @@ Routing Experts::local(Routing routing) const {
   const auto filled_where = [&](const Operator& op) {
     return masked_fill(router_indices, mask_of(op, router_indices));
   };
-  const Tensor non_local_mask = mask_of(kNe, pointwise(kFloorDivide, {&router_indices}, 1));
+  const Tensor non_local_mask = mask_of(aten::kNe, pointwise(aten::kFloorDivide, {&router_indices}, 1));
   router_scores = masked_fill(router_scores, non_local_mask);
   router_indices = masked_fill(router_indices, non_local_mask);
   if (gate_up_proj.size(0) > 1) {
-    router_indices = pointwise(kFmod, {&router_indices}, 1);
+    router_indices = pointwise(aten::kFmod, {&router_indices}, 1);
   } else {
-    router_indices = filled_where(kGt);
-    router_indices = filled_where(kLt);
+    router_indices = filled_where(aten::kGt);
+    router_indices = filled_where(aten::kLt);
   }
-  router_indices = filled_where(kEq);
+  router_indices = filled_where(aten::kEq);
   return routing;
 }
 
@@ -146,12 +144,12 @@ Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, 
 SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
                            std::int64_t num_experts)
     : sample_weights(reshape(top_k_weights, {-1})), expert_ids(reshape(top_k_index, {-1})), sorted(sort(expert_ids)) {
-  selected_hidden_states_g = index_rows(hidden_states, pointwise(kFloorDivide, {&perm}, 1));
+  selected_hidden_states_g = index_rows(hidden_states, pointwise(aten::kFloorDivide, {&perm}, 1));
   sample_weights_g = index_rows(sample_weights, perm);
   histc_input = to_dtype(expert_ids_g, DType::kInt32);
   tokens_per_expert = count_values(histc_input, num_experts);
   offsets = cumulative_sum(tokens_per_expert, 0, DType::kInt32);
-  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+  sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 }
 
 Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,

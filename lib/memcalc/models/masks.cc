@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kAll{"aten::all"}, kEq{"aten::eq"};
 
 /// The positions that the caller passed, 0 to S - 1 in every sequence. They are there: nothing is asked for.
 Tensor positions_of_caller(Tape& tape, std::int64_t batch, std::int64_t sequence) {
@@ -33,7 +32,7 @@ void look_for_packed_sequences(const Tensor& position_ids) {
   Tensor packed_sequence_mask = no_grad::cumsum(no_grad::not_equal(position_diff), 1);
   {
     const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
-    if (tape.modes.capture == nullptr) tape.kernels.synchronize(kAll);
+    if (tape.modes.capture == nullptr) tape.kernels.synchronize(aten::kAll);
   }
   drop(first_dummy_value, position_diff, packed_sequence_mask);
 }
@@ -41,7 +40,7 @@ void look_for_packed_sequences(const Tensor& position_ids) {
 /// fast_all: mask.sum() == mask.numel(), which Python waits for.
 void fast_all(const Tensor& mask) {
   const Tensor whole = no_grad::equal(no_grad::sum(mask));
-  mask.tape().kernels.synchronize(kEq);
+  mask.tape().kernels.synchronize(aten::kEq);
 }
 
 /// arange(length) + offset
@@ -176,7 +175,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
   if (!tracing) {
     const Tensor whole = no_grad::all(padding);  // which Python waits for
-    tape.kernels.synchronize(kAll);
+    tape.kernels.synchronize(aten::kAll);
     if (!inputs.padded) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -15,7 +16,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kRotary{"megatron::RotaryEmbedding"}, kBuffer{"buffer"}, kCopy{"aten::clone"};
+constexpr Operator kRotary{"megatron::RotaryEmbedding"}, kBuffer{"buffer"};
 
 /// bias_dropout_add: residual + dropout(x + bias).
 Tensor bias_dropout_add(const MegatronConfig& config, const Tensor& x, const Tensor& residual) {
@@ -138,7 +139,7 @@ Tensor MegatronGpt::embed(const MegatronBatch& batch) {
   // language_model_embedding.py: the words' rows are scattered along the sequence at once where nothing is added.
   Tensor embeddings = vocab_parallel_embedding(memory_, word_embeddings_, batch.tokens);
   if (!config_.rotary) {
-    Tensor positions = exchange(embeddings, embeddings.shape(), kCopy);
+    Tensor positions = exchange(embeddings, embeddings.shape(), aten::kClone);
     embeddings = std::move(embeddings) + std::move(positions);
   }
   return dropout(std::move(embeddings), config_.hidden_dropout);

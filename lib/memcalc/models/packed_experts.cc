@@ -3,6 +3,7 @@
 #include "memcalc/models/packed_experts.h"
 
 #include "memcalc/models/experts.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -13,11 +14,7 @@
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kGe{"aten::ge"};
-
-}  // namespace
+namespace {}  // namespace
 
 Tensor Experts::forward_grouped_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
                                     const Tensor& top_k_weights) const {
@@ -51,7 +48,7 @@ Tensor Experts::forward_batched_fp8(const Tensor& hidden_states, const Tensor& t
   selected_hidden_states = no_grad::repeat_interleave(hidden_states, num_top_k);
   sample_weights = reshape(top_k_weights, {-1});
   expert_ids = reshape(top_k_index, {-1});
-  sentinel_mask = unsqueeze(pointwise(kGe, {&expert_ids}, 1, DType::kBool), -1);
+  sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids}, 1, DType::kBool), -1);
   proj_out = block_fp8_batched_mm(selected_hidden_states, packed->gate_up_proj);
   proj_out = default_apply_gate(proj_out, act_fn);
   proj_out = block_fp8_batched_mm(proj_out, packed->down_proj);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/autograd.h"
 
 namespace memcalc {
@@ -22,7 +23,7 @@ struct CustomPass {
 
 namespace {
 
-constexpr Operator kCustomBackward{"CustomFunctionBackward"}, kZeros{"aten::zeros"};
+constexpr Operator kCustomBackward{"CustomFunctionBackward"};
 
 using Kind = ProgramArgument::Kind;
 
@@ -134,7 +135,7 @@ void ProgramModel::run_backward(const CustomPass& pass, BackwardCall& call) cons
                               "recorded with",
                               program_->name, custom.name));
     }
-    value(i) = tape_.empty(pass.results[i].shape, pass.results[i].dtype, kZeros);
+    value(i) = tape_.empty(pass.results[i].shape, pass.results[i].dtype, aten::kZeros);
   }
   for (std::size_t i = 0; i < function.keywords.size(); ++i) {
     const std::size_t place = place_of(function.keywords[i]);

@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/recurrent.h"
 
 namespace memcalc {
 namespace {
-
-constexpr Operator kParameter{"aten::empty"};
 
 /// Trainer.get_decay_parameter_names: neither in nn.LayerNorm nor of such a name.
 bool decays(std::string name, std::string_view type) {
@@ -81,7 +80,7 @@ std::unordered_map<std::string, Tensor> ProgramModel::make_storages(Tape& tape) 
     if (found == described.end()) continue;
     const ProgramTensor& each = *found->second;
     storages[name] =
-        tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), kParameter, Category::kWeights);
+        tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), aten::kEmpty, Category::kWeights);
   }
   for (const auto& [name, target] : program_->tied) storages.erase(name);
   return storages;

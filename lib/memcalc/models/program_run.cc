@@ -146,7 +146,6 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
     if (call.row == nullptr) {
       opaque_row(recorded);
     } else {
-      if (tape_.modes.autocast.dtype && call.row->autocast == AutocastList::kFloat32) recorded.convert_to_float32();
       call.row->run(recorded);
     }
   } catch (const Error& error) {  // operands that do not go together: the program is to blame

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/all_to_all.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -10,7 +11,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kEmptyLike{"aten::empty_like"}, kGather{"c10d::allgather_"}, kCat{"aten::cat"};
+constexpr Operator kGather{"c10d::allgather_"};
 
 /// dist.all_gather of every rank's position_ids, and one tensor of all of them; the list lives as long.
 struct GatheredPositions {
@@ -19,13 +20,13 @@ struct GatheredPositions {
 
   GatheredPositions(Tape& tape, std::int64_t batch, std::int64_t positions, std::int64_t ranks) {
     const Shape shape{batch, positions};
-    for (std::int64_t i = 0; i < ranks; ++i) of_ranks.push_back(tape.empty(shape, DType::kInt64, kEmptyLike));
+    for (std::int64_t i = 0; i < ranks; ++i) of_ranks.push_back(tape.empty(shape, DType::kInt64, aten::kEmptyLike));
     {
       const Tensor flat = tape.empty({ranks, batch, positions}, DType::kInt64, kGather, Category::kCommunication);
       tape.kernels.collective(kGather, Collective::kAllGather, DType::kInt64, flat.bytes(), ranks);
     }
-    all = tape.empty({batch, ranks * positions}, DType::kInt64, kCat);
-    tape.kernels.add(kCat, OperatorClass::kMovement, DType::kInt64, 0, 2.0 * static_cast<double>(all.bytes()));
+    all = tape.empty({batch, ranks * positions}, DType::kInt64, aten::kCat);
+    tape.kernels.add(aten::kCat, OperatorClass::kMovement, DType::kInt64, 0, 2.0 * static_cast<double>(all.bytes()));
   }
   void drop_list() {
     for (Tensor& each : of_ranks) each.reset();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/loss.h"
 
 namespace memcalc {
@@ -112,9 +113,7 @@ class TorchvisionModel : public Model {
 
 }  // namespace
 
-namespace {
-constexpr Operator kTo{"aten::to"};
-}
+namespace {}
 
 std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& /*run*/, ModuleBuilder& builder) {
   // torchvision's constructors make float32; m.to(dtype) then converts every floating-point tensor.
@@ -122,7 +121,7 @@ std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunS
   auto model = std::make_unique<TorchvisionModel>(spec, builder);
   if (dtype != DType::kFloat32) {
     for (const Tensor& tensor : builder.state) {
-      if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, kTo);
+      if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, aten::kTo);
     }
   }
   builder.state.clear();

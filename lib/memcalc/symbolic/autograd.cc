@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
@@ -15,8 +16,6 @@ namespace memcalc {
 
 namespace {
 constexpr Operator kAccumulateGrad{"torch::autograd::AccumulateGrad"};
-constexpr Operator kAdd{"aten::add"};
-constexpr Operator kClone{"aten::clone"};
 
 bool was_released(const Node& node) {
   return node.edge_count == 0 && node.saved_count == 0 && node.output_count == 0 && node.variable == nullptr;
@@ -92,6 +91,7 @@ NodeId Autograd::new_node() {
   // release() and the destructor have emptied it; what else is left of the last node in its place:
   Node& node = node_of(id);
   node.name = nullptr;
+  node.op = nullptr;
   node.backward = nullptr;
   node.hook = -1;
   node.visited = node.recomputed = node.outputs_differ = node.defers = node.sums_anew = false;
@@ -135,15 +135,17 @@ Edge Autograd::gradient_edge(const Tensor& tensor) {
   return {};
 }
 
-Node* Autograd::record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count) {
+Node* Autograd::record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count,
+                       const AtenOperator* op) {
   if (!tape_.modes.grad_enabled) return nullptr;
   bool any = false;
   for (int i = 0; i < count; ++i) any = any || inputs[i]->requires_grad();
-  if (tape_.modes.capture != nullptr) tape_.modes.capture->record(name, inputs, count, any);
+  if (tape_.modes.capture != nullptr) tape_.modes.capture->record(name, op, inputs, count, any);
   if (!any) return nullptr;
   const NodeId id = new_node();
   Node& node = node_of(id);
   node.name = &name;
+  node.op = op;
   node.backward = backward;
   node.sequence = next_sequence_++;
   node.references = 0;
@@ -366,7 +368,7 @@ void Autograd::deliver(const Edge& edge, Tensor gradient) {
       const bool in_place = !target.sums_anew && impl.references == 1 && !impl.is_view &&
                             tape_.memory.has_one_owner(impl.block) && is_dense(impl.shape, impl.strides);
       if (in_place) {
-        tape_.kernels.add(kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
+        tape_.kernels.add(aten::kAdd, OperatorClass::kElementwise, impl.dtype, static_cast<double>(waiting.elements()),
                           3.0 * static_cast<double>(waiting.bytes()), elementwise_kind(waiting, {&gradient}),
                           static_cast<double>(waiting.elements()));
       } else {
@@ -382,7 +384,7 @@ void Autograd::accumulate_gradient(Node& node, Tensor gradient) {
   if (!gradient.defined()) return;  // accumulate_grad.cpp: what a function did not compute changes nothing
   TensorImpl& variable = *node.variable;
   if (variable.grad.defined()) {  // a later micro-batch: grad += new
-    tape_.kernels.add(kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
+    tape_.kernels.add(aten::kAdd, OperatorClass::kElementwise, variable.dtype, static_cast<double>(gradient.elements()),
                       3.0 * static_cast<double>(gradient.bytes()), elementwise_kind(variable.grad, {&gradient}),
                       static_cast<double>(gradient.elements()));
     return;
@@ -394,10 +396,10 @@ void Autograd::accumulate_gradient(Node& node, Tensor gradient) {
   if (impl.references == 1 && obeys_layout) {
     variable.grad = tape_.detach(gradient);  // stolen
   } else {
-    variable.grad = tape_.empty_strided(variable.shape, variable.strides, variable.dtype, kClone);
-    tape_.kernels.add(kClone, OperatorClass::kMovement, variable.dtype, 0, 2.0 * static_cast<double>(gradient.bytes()),
-                      obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided,
-                      static_cast<double>(gradient.elements()));
+    variable.grad = tape_.empty_strided(variable.shape, variable.strides, variable.dtype, aten::kClone);
+    tape_.kernels.add(
+        aten::kClone, OperatorClass::kMovement, variable.dtype, 0, 2.0 * static_cast<double>(gradient.bytes()),
+        obeys_layout ? KernelKind::kVectorized : KernelKind::kStrided, static_cast<double>(gradient.elements()));
   }
   tape_.memory.set_category(variable.grad.block(), Category::kGradients);
   if (variable.drops_gradient) {  // register_post_accumulate_grad_hook

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/node.h"
 #include "memcalc/symbolic/pool.h"
 #include "memcalc/symbolic/tensor.h"
@@ -39,7 +40,14 @@ class Autograd {
 
   // --- what an operator records
   /// Makes a node over the inputs that need a gradient; null where none does or gradients are off.
-  [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count);
+  [[nodiscard]] Node* record(const AtenOperator& op, BackwardFunction backward, const Tensor* const* inputs,
+                             int count) {
+    return record(op.node, backward, inputs, count, &op);
+  }
+  /// Of a function that is no operator of ATen, as torch.autograd.Function makes it.
+  [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count) {
+    return record(name, backward, inputs, count, nullptr);
+  }
   void save(Node& node, const Tensor& tensor);
   /// ctx.name = tensor in an autograd.Function: neither checkpointing nor backward lets it go, only the graph's end.
   void keep(Node& node, const Tensor& tensor);
@@ -78,6 +86,8 @@ class Autograd {
   void at_end_of_backward(std::function<void()> callback) { final_callbacks_.push_back(std::move(callback)); }
 
  private:
+  [[nodiscard]] Node* record(const Operator& name, BackwardFunction backward, const Tensor* const* inputs, int count,
+                             const AtenOperator* op);
   [[nodiscard]] Node& node_of(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] NodeId new_node();
   [[nodiscard]] static Edge gradient_edge(const Tensor& tensor);

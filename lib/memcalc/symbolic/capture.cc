@@ -1,20 +1,18 @@
 #include "memcalc/symbolic/capture.h"
 
 #include <algorithm>
-#include <string_view>
 
-#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
 namespace {
 
-/// Of the list of CheckpointFrame's policy, by the names of their autograd nodes.
-bool is_product(std::string_view name) { return name == "MmBackward0" || name == kFloat8ProductName; }
-bool is_fused_attention(std::string_view name) {
-  return name == "ScaledDotProductFlashAttentionBackward0" || name == "ScaledDotProductEfficientAttentionBackward0" ||
-         name == "ScaledDotProductCudnnAttentionBackward0";
+/// Of the list of CheckpointFrame's policy.
+bool is_product(const AtenOperator& op) { return &op == &aten::kMm || op.compile == CompileRule::kFloat8Product; }
+bool is_fused_attention(const AtenOperator& op) {
+  return &op == &aten::kScaledDotProductFlashAttention || &op == &aten::kScaledDotProductEfficientAttention ||
+         &op == &aten::kScaledDotProductCudnnAttention;
 }
 
 }  // namespace
@@ -34,13 +32,15 @@ std::int32_t GraphCapture::value_of(const Tensor& tensor) {
   return impl.graph_value;
 }
 
-void GraphCapture::record(const Operator& name, const Tensor* const* inputs, int count, bool differentiable) {
+void GraphCapture::record(const Operator& name, const AtenOperator* op, const Tensor* const* inputs, int count,
+                          bool differentiable) {
   CapturedOperator& made = operators.emplace_back();
   made.name = &name;
+  if (op != nullptr) made.rule = op->compile;
   made.differentiable = differentiable;
   if (recomputes_) {
-    const bool kept = *recomputes_ == Recomputes::kSelected &&
-                      (is_product(name.name) ? ++products_ % 2 != 0 : is_fused_attention(name.name));
+    const bool kept = *recomputes_ == Recomputes::kSelected && op != nullptr &&
+                      (is_product(*op) ? ++products_ % 2 != 0 : is_fused_attention(*op));
     made.recompute = kept ? Recompute::kMustSave : Recompute::kPreferred;
     made.checkpoint = checkpoints_;
     made.selective = *recomputes_ == Recomputes::kSelected;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memcalc/spec/float8.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/memory.h"
 #include "memcalc/symbolic/tensor.h"
@@ -32,8 +33,9 @@ enum class Recompute : std::uint8_t { kAsItLikes, kMustSave, kPreferred };
 
 struct CapturedOperator {
   const Operator* name = nullptr;  // of its autograd node: "AddmmBackward0"
-  bool selective = false;          // checkpointing around it
-  bool differentiable = false;     // some input needs a gradient
+  CompileRule rule = CompileRule::kKernel;
+  bool selective = false;       // checkpointing around it
+  bool differentiable = false;  // some input needs a gradient
   std::vector<std::int32_t> inputs;
   std::vector<bool> needs_gradient;  // by input
   std::vector<std::int32_t> outputs;
@@ -46,8 +48,9 @@ struct CapturedOperator {
 
 class GraphCapture final : public ScratchMeter {
  public:
-  /// An operator begins. It may call others before it says what it made.
-  void record(const Operator& name, const Tensor* const* inputs, int count, bool differentiable);
+  /// An operator begins, or (`op` is null) a function of its own. It may call others before it says what it made.
+  void record(const Operator& name, const AtenOperator* op, const Tensor* const* inputs, int count,
+              bool differentiable);
   /// The node that the operator begun last got.
   void opened(const Node& node);
   void save(const Node& node, const Tensor& tensor);

@@ -12,6 +12,7 @@
 namespace memcalc {
 
 class BackwardCall;
+struct AtenOperator;
 class CheckpointFrame;
 
 using BackwardFunction = void (*)(BackwardCall&);
@@ -76,6 +77,7 @@ inline constexpr int kMaxOutputs = 255;
 
 struct Node {
   const Operator* name = nullptr;
+  const AtenOperator* op = nullptr;  // null: AccumulateGrad, or a function of its own
   BackwardFunction backward = nullptr;
   NodeId id = kNoNode;
   std::uint64_t sequence = 0;

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
-namespace {
-constexpr Operator kAdd{"aten::add"};
-}  // namespace
+namespace {}  // namespace
 
 /// The AccumulateGrad nodes that `from` leads to.
 void Autograd::collect_accumulators(NodeId from, std::vector<NodeId>& found) {
@@ -127,9 +126,9 @@ void Autograd::backward_weight(DeferredNode& deferred) {
     Tensor gradient = std::move(next.buffer[0]);
     Tensor& held = next.variable->grad;
     if (held.defined()) {  // weight.grad += dw
-      tape_.kernels.add(kAdd, OperatorClass::kElementwise, gradient.dtype(), static_cast<double>(gradient.elements()),
-                        3.0 * static_cast<double>(gradient.bytes()), elementwise_kind(held, {&gradient}),
-                        static_cast<double>(gradient.elements()));
+      tape_.kernels.add(aten::kAdd, OperatorClass::kElementwise, gradient.dtype(),
+                        static_cast<double>(gradient.elements()), 3.0 * static_cast<double>(gradient.bytes()),
+                        elementwise_kind(held, {&gradient}), static_cast<double>(gradient.elements()));
     } else {
       held = gradient;
       tape_.memory.set_category(held.block(), Category::kGradients);
@@ -148,7 +147,7 @@ void Autograd::backward_weights(std::vector<DeferredNode>& deferred) {
     last.gradient.reset();                                                 // grads_tuple, non_none_grads
     {
       const NoGrad no_grad(tape_.modes);
-      group.summed = pointwise(kAdd, {&group.gradient}, 1);  // sum() adds to 0
+      group.summed = pointwise(aten::kAdd, {&group.gradient}, 1);  // sum() adds to 0
     }
     last.summed.reset();
     std::swap(group.of_weights, last.of_weights);

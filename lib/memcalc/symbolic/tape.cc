@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 
 namespace memcalc {
 
 namespace {
-constexpr Operator kParameter{"parameter"}, kClone{"aten::clone"}, kToCopy{"aten::_to_copy"};
+constexpr Operator kParameter{"parameter"};
 }  // namespace
 
 Tape::Tape(const DeviceSpec& device) : device(device) {}
@@ -153,10 +154,10 @@ Tensor Tape::empty_resizable(const Shape& shape, DType dtype) {
 
 Tensor Tape::to_host(const Tensor& tensor) {
   // Copy.cu, copy_requires_temporaries: the host's copy is contiguous, so another layout is made so on the card first.
-  if (!tensor.is_contiguous()) memory.scratch(tensor.bytes(), kClone);
+  if (!tensor.is_contiguous()) memory.scratch(tensor.bytes(), aten::kClone);
   const Bytes bytes = tensor.bytes();
   memory.count_host_copy(bytes);
-  kernels.pinned_copy(kToCopy, tensor.dtype(), bytes, KernelKind::kCopyToHost);
+  kernels.pinned_copy(aten::kToCopy, tensor.dtype(), bytes, KernelKind::kCopyToHost);
   TensorImpl* copy = new_impl();
   copy->dtype = tensor.dtype();
   copy->shape = tensor.shape();
@@ -167,8 +168,8 @@ Tensor Tape::to_host(const Tensor& tensor) {
 }
 
 Tensor Tape::from_host(const Tensor& copy) {
-  Tensor tensor = empty(copy.shape(), copy.dtype(), kToCopy, Category::kActivations);
-  kernels.pinned_copy(kToCopy, tensor.dtype(), tensor.bytes(), KernelKind::kCopyToDevice);
+  Tensor tensor = empty(copy.shape(), copy.dtype(), aten::kToCopy, Category::kActivations);
+  kernels.pinned_copy(aten::kToCopy, tensor.dtype(), tensor.bytes(), KernelKind::kCopyToDevice);
   tensor.impl()->requires_grad = copy.requires_grad();
   return tensor;
 }

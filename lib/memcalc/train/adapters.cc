@@ -12,14 +12,13 @@
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kToDevice{"aten::_to_copy"}, kClone{"aten::clone"};
 
 bool ends_with_module(std::string_view name, std::string_view target) {
   if (name == target) return true;
@@ -69,9 +68,10 @@ void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
   const auto last = std::find_if_not(first, parameters.end(), belongs);
   std::vector<Parameter> originals;
   for (auto parameter = first; parameter != last; ++parameter) {
-    originals.push_back({parameter->name + " (original)",
-                         tape.empty(parameter->tensor.shape(), parameter->tensor.dtype(), kClone, Category::kWeights),
-                         parameter->decays});
+    originals.push_back(
+        {parameter->name + " (original)",
+         tape.empty(parameter->tensor.shape(), parameter->tensor.dtype(), aten::kClone, Category::kWeights),
+         parameter->decays});
     tape.autograd.set_trainable(parameter->tensor, true);
   }
   parameters.insert(first, originals.begin(), originals.end());
@@ -104,8 +104,8 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   }
   for (const FineTunedLinear* layer : adapted) {  // cast_adapter_dtype: 16-bit adapters become float32
     if (lora.in_base_dtype || !is_half(layer->lora_a.dtype())) continue;
-    tape.convert(layer->lora_a, DType::kFloat32, kToDevice);
-    tape.convert(layer->lora_b, DType::kFloat32, kToDevice);
+    tape.convert(layer->lora_a, DType::kFloat32, aten::kToCopy);
+    tape.convert(layer->lora_b, DType::kFloat32, aten::kToCopy);
   }
   // parameters() walks the modules: an adapter follows its layer's own parameters.
   std::vector<Parameter> parameters;

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kForeachNorm{"aten::_foreach_norm"}, kStack{"aten::stack"}, kNorm{"aten::linalg_vector_norm"};
-constexpr Operator kForeachMul{"aten::_foreach_mul_"};
-constexpr Operator kAdd{"aten::add"}, kReciprocal{"aten::reciprocal"}, kMul{"aten::mul"}, kClamp{"aten::clamp"};
 
 /// torch._foreach_norm: the partial norms of every chunk of every tensor, as many chunks for each as the largest has.
 void append_norms(Tape& tape, const ParameterGroup& parameters, TensorList& norms) {
@@ -18,13 +15,15 @@ void append_norms(Tape& tape, const ParameterGroup& parameters, TensorList& norm
   std::int64_t largest = 0;
   for (const Parameter* each : parameters) largest = std::max(largest, each->tensor.elements());
   const auto count = static_cast<std::int64_t>(parameters.size());
-  const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, kForeachNorm);
-  for (const Parameter* each : parameters) norms.push_back(scalar(tape, each->tensor.dtype(), kForeachNorm));
-  list_kernel(tape, kForeachNorm, parameters, 1);
+  const Tensor partial = tape.empty({count * ceil_div(largest, kChunk)}, DType::kFloat32, aten::kForeachNorm);
+  for (const Parameter* each : parameters) norms.push_back(scalar(tape, each->tensor.dtype(), aten::kForeachNorm));
+  list_kernel(tape, aten::kForeachNorm, parameters, 1);
 }
 
 /// torch._foreach_mul_(grads, clip_coef_clamped).
-void scale_gradients(Tape& tape, const ParameterGroup& parameters) { list_kernel(tape, kForeachMul, parameters, 2); }
+void scale_gradients(Tape& tape, const ParameterGroup& parameters) {
+  list_kernel(tape, aten::kForeachMulInPlace, parameters, 2);
+}
 
 }  // namespace
 
@@ -42,15 +41,15 @@ Tensor clip_grad_norm(Tape& tape, const std::vector<Parameter>& parameters) {
   for (const ParameterGroup& group : groups) append_norms(tape, group, norms);
   // torch.stack promotes norms of several dtypes.
   const DType dtype = groups.size() == 1 ? groups.front().front()->tensor.dtype() : DType::kFloat32;
-  Tensor stacked = tape.empty({static_cast<std::int64_t>(with_gradient.size())}, dtype, kStack);
-  Tensor total_norm = scalar(tape, dtype, kNorm);
+  Tensor stacked = tape.empty({static_cast<std::int64_t>(with_gradient.size())}, dtype, aten::kStack);
+  Tensor total_norm = scalar(tape, dtype, aten::kLinalgVectorNorm);
   stacked.reset();
   norms.reset();
-  Tensor sum = scalar(tape, dtype, kAdd);
-  Tensor reciprocal = scalar(tape, dtype, kReciprocal);
-  Tensor coefficient = scalar(tape, dtype, kMul);
+  Tensor sum = scalar(tape, dtype, aten::kAdd);
+  Tensor reciprocal = scalar(tape, dtype, aten::kReciprocal);
+  Tensor coefficient = scalar(tape, dtype, aten::kMul);
   drop(reciprocal, sum);
-  Tensor clamped = scalar(tape, dtype, kClamp);
+  Tensor clamped = scalar(tape, dtype, aten::kClamp);
   for (const ParameterGroup& group : groups) scale_gradients(tape, group);
   drop(coefficient, clamped);
   return total_norm;

@@ -4,6 +4,7 @@
 
 #include "memcalc/models/attention.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -18,11 +19,7 @@
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kRandint{"aten::randint"};
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<DType> autocast_dtype(Precision precision) {
   if (precision == Precision::kAmpFp16) return DType::kFloat16;
@@ -248,7 +245,7 @@ void zero_grad(const Model& model) {
 }
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
-  const Batch batch = make_batch(tape, model, run, kRandint);
+  const Batch batch = make_batch(tape, model, run, aten::kRandint);
   tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
   if (wrapper != nullptr) {

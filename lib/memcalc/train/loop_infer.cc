@@ -1,5 +1,6 @@
 // Inference: model(**batch) or model.generate(**batch), in model.eval() and under torch.no_grad(). Two calls, because
 // the blocks that the first leaves behind decide where the second one's go; peaks are those of the second.
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/loop.h"
 
@@ -7,7 +8,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kRandint{"aten::randint"};
 constexpr int kCalls = 2;
 
 /// One forward pass. Its output is the caller's.
@@ -34,7 +34,7 @@ KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, co
 
 InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::string_view model_type,
                              std::int64_t most_layer_tokens) {
-  Batch batch = make_batch(tape, model, run, kRandint);
+  Batch batch = make_batch(tape, model, run, aten::kRandint);
   tape.memory.empty_cache();
   tape.moment.phase = Phase::kForward;
   tape.moment.step = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/models/megatron_gpt.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/train/loop.h"
@@ -19,7 +20,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kBatch{"megatron::get_batch"}, kReceive{"c10d::recv_"}, kDeallocate{"aten::empty"};
+constexpr Operator kBatch{"megatron::get_batch"}, kReceive{"c10d::recv_"};
 
 /// Steps that the trace holds: the first makes the optimizer's states and TransformerEngine's buffers, the second is
 /// like all that follow.
@@ -98,7 +99,7 @@ class MegatronStep {
 
   /// deallocate_output_tensor: once sent, only its place in the graph is needed.
   void deallocate(const Tensor& output) const {
-    Tensor scalar = tape_.empty({1}, dtype_, kDeallocate);
+    Tensor scalar = tape_.empty({1}, dtype_, aten::kEmpty);
     std::swap(output.impl()->block, scalar.impl()->block);
   }
 

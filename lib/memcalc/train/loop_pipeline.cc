@@ -14,6 +14,7 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loop.h"
@@ -25,8 +26,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kRandint{"aten::randint"};
 
 std::int64_t hidden_size_of(const ModelSpec& model) {
   return std::visit(
@@ -198,8 +197,8 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
   const Pipeline pipeline = pipeline_of(run.parallel, run.training().accumulation_steps);
   const Shape whole_batch{run.batch_size * pipeline.micro_batches, run.sequence_length};
   Batch batch;
-  batch.input_ids = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
-  batch.labels = tape.empty(whole_batch, DType::kInt64, kRandint, Category::kInputs);
+  batch.input_ids = tape.empty(whole_batch, DType::kInt64, aten::kRandint, Category::kInputs);
+  batch.labels = tape.empty(whole_batch, DType::kInt64, aten::kRandint, Category::kInputs);
   tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
   WrappedStages wrapped;

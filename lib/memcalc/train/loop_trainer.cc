@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -19,9 +20,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kSendToDevice{"aten::_to_copy"};
-constexpr Operator kIsInf{"aten::isinf"};
 
 /// _get_num_items_in_batch: sum((batch["labels"].ne(-100)).sum() for batch in batch_samples); where the loss shifts
 /// the labels, without the first of each row.
@@ -72,7 +70,7 @@ void look_for_infinities(const Tensor& loss) {
   Tape& tape = loss.tape();
   no_grad::isnan(loss).reset();
   no_grad::isinf(loss).reset();
-  tape.kernels.synchronize(kIsInf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
+  tape.kernels.synchronize(aten::kIsinf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
 }
 
 /// Weights first, then biases and norms, which are not decayed.
@@ -95,7 +93,7 @@ class TrainerLoop {
         optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     tape.moment.phase = Phase::kForward;
-    total_loss_ = tape.empty({}, DType::kFloat32, kSendToDevice);
+    total_loss_ = tape.empty({}, DType::kFloat32, aten::kToCopy);
     if (run.compiles()) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
     }
@@ -139,7 +137,7 @@ class TrainerLoop {
 
 /// What the compiler traces: it does not look at the values of a batch.
 ModelOutput TrainerLoop::call_on_any_batch() {
-  Batch batch = make_batch(tape_, model_, run_, kSendToDevice);
+  Batch batch = make_batch(tape_, model_, run_, aten::kToCopy);
   batch.number_of_items = no_grad::scalar(tape_, DType::kInt64);
   return call_model(tape_, model_, run_, nullptr, batch, true);
 }
@@ -157,7 +155,7 @@ void TrainerLoop::step(bool padded) {
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
   for (std::int64_t i = 0; i < run_.training().accumulation_steps; ++i) {
-    next.push_back(make_batch(tape_, model_, run_, kSendToDevice));
+    next.push_back(make_batch(tape_, model_, run_, aten::kToCopy));
     next.back().padded = padded;
   }
   Tensor next_items;

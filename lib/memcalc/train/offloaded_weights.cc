@@ -4,17 +4,16 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/linear.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kToDevice{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
-
 /// set_module_tensor_to_device(module, name, "meta")
 void drop_storage(const Tensor& parameter) {
-  const Tensor nothing = parameter.tape().empty({0}, parameter.dtype(), kToDevice);
+  const Tensor nothing = parameter.tape().empty({0}, parameter.dtype(), aten::kToCopy);
   std::swap(parameter.impl()->block, nothing.impl()->block);
 }
 
@@ -22,7 +21,7 @@ void drop_storage(const Tensor& parameter) {
 
 OffloadedWeights::OffloadedWeights(Tape& tape, const Model& model) : tape_(tape), model_(model) {
   for (const Tensor& buffer : model.buffers) {
-    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), kEmptyLike, Category::kWeights);
+    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), aten::kEmptyLike, Category::kWeights);
     tape.take_storage(buffer, storage);
   }
   tape.modes.module_hooks = this;
@@ -35,7 +34,7 @@ Tensor OffloadedWeights::before_module(const void* /*module*/, std::span<const T
                                        const Tensor& input) {
   for (const Tensor* each : parameters) {
     if (!each->defined()) continue;
-    Tensor storage = tape_.empty(each->shape(), each->dtype(), kToDevice, Category::kWeights);
+    Tensor storage = tape_.empty(each->shape(), each->dtype(), aten::kToCopy, Category::kWeights);
     tape_.take_storage(*each, storage);
     tape_.memory.empty_cache();
     loaded_.push_back(*each);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/offload.h"
@@ -12,7 +13,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kStep{"Optimizer.step"}, kUnscale{"aten::_amp_foreach_non_finite_check_and_unscale_"};
+constexpr Operator kStep{"Optimizer.step"};
 
 /// Two optimizers, stepped one after the other: one for the matrices, one for everything else.
 std::vector<ParameterGroup> by_rank(const std::vector<ParameterGroup>& groups) {
@@ -114,7 +115,7 @@ void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) 
 void OptimizerSteps::record_unscale() {
   for (const ParameterGroup& group : groups_) {
     for (const ParameterGroup& params : by_dtype(with_gradient(group))) {
-      list_kernel(memory_.tape, kUnscale, params, 2);
+      list_kernel(memory_.tape, aten::kAmpForeachNonFiniteCheckAndUnscale, params, 2);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/symbolic/ops/mxfp4.h"
@@ -25,7 +26,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kWarmup{"caching_allocator_warmup"}, kToDevice{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
+constexpr Operator kWarmup{"caching_allocator_warmup"};
 
 std::string_view next_part(std::string_view& rest) {
   const std::size_t dot = rest.find('.');
@@ -205,7 +206,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
       continue;
     }
     const DType source_dtype = lightning && loaded.quantized != nullptr ? DType::kFloat16 : parameter.dtype();
-    Tensor source = tape.empty(parameter.shape(), source_dtype, kToDevice, Category::kWeights);
+    Tensor source = tape.empty(parameter.shape(), source_dtype, aten::kToCopy, Category::kWeights);
     if (loaded.quantized != nullptr) {
       Tensor packed = quantize(source, loaded.quantized->quantized);
       source.reset();
@@ -217,7 +218,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
     }
   }
   for (const Tensor& buffer : model.buffers) {
-    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), kEmptyLike, Category::kWeights);
+    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), aten::kEmptyLike, Category::kWeights);
     tape.take_storage(buffer, storage);
   }
   repack_prequantized(tape, model);
@@ -227,7 +228,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
 void prepare_for_kbit_training(Tape& tape, Model& model) {
   for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   for (const Parameter& parameter : model.parameters) {
-    if (is_half(parameter.tensor.dtype())) tape.convert(parameter.tensor, DType::kFloat32, kToDevice);
+    if (is_half(parameter.tensor.dtype())) tape.convert(parameter.tensor, DType::kFloat32, aten::kToCopy);
   }
   tape.memory.empty_cache();
 }

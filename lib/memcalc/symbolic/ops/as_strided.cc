@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -14,10 +15,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kAsStridedBackward{"AsStridedBackward0"}, kNewZeros{"aten::new_zeros"}, kArange{"aten::arange"};
-constexpr Operator kClone{"aten::clone"}, kCopy{"aten::copy_"}, kIndexAdd{"aten::index_add_"};
-constexpr Operator kZerosLike{"aten::zeros_like"}, kOnes{"aten::ones"}, kDiv{"aten::div_"};
 
 /// How the operand lay in its storage, and how the result does; node.shape: the operand's sizes.
 struct Layouts {
@@ -68,7 +65,7 @@ Tensor flat_places(const Tensor& storage, const Geometry& geometry) {
   const Shape flat{geometry.shape.elements()};
   const auto strides = view_strides(geometry.shape, geometry.strides, flat);
   if (strides) return storage.tape().alias(storage, flat, *strides, true);
-  return storage.tape().empty(flat, storage.dtype(), kClone);
+  return storage.tape().empty(flat, storage.dtype(), aten::kClone);
 }
 
 void move_kernel(const Operator& op, const Tensor& moved) {
@@ -94,26 +91,26 @@ void as_strided_backward(BackwardCall& call) {
   const Geometry operand = geometry_of(call.node.shape, layouts.operand_strides, false);
   const bool result_overlaps = may_overlap(result), operand_overlaps = may_overlap(operand);
   const std::int64_t elements = std::max(storage_elements(result), storage_elements(operand));
-  const Tensor storage = tape.empty({elements}, gradient.dtype(), kNewZeros);
-  move_kernel(kNewZeros, storage);
+  const Tensor storage = tape.empty({elements}, gradient.dtype(), aten::kNewZeros);
+  move_kernel(aten::kNewZeros, storage);
   {
     Tensor places, indices, parts;
-    if (result_overlaps || operand_overlaps) places = tape.empty({elements}, DType::kInt64, kArange);
+    if (result_overlaps || operand_overlaps) places = tape.empty({elements}, DType::kInt64, aten::kArange);
     if (result_overlaps) {
       indices = flat_places(places, result);
       parts = reshape(gradient, {gradient.elements()});
-      move_kernel(kIndexAdd, parts);
+      move_kernel(aten::kIndexAddInPlace, parts);
     } else {
-      move_kernel(kCopy, gradient);
+      move_kernel(aten::kCopy, gradient);
     }
     drop(parts, indices);
     if (operand_overlaps) {
-      const Tensor count = tape.empty({elements}, gradient.dtype(), kZerosLike);
+      const Tensor count = tape.empty({elements}, gradient.dtype(), aten::kZerosLike);
       Tensor seen = flat_places(places, operand);
-      Tensor one = tape.empty({1}, gradient.dtype(), kOnes);
-      move_kernel(kIndexAdd, seen);
+      Tensor one = tape.empty({1}, gradient.dtype(), aten::kOnes);
+      move_kernel(aten::kIndexAddInPlace, seen);
       drop(one);
-      move_kernel(kDiv, storage);
+      move_kernel(aten::kDivInPlace, storage);
     }
   }
   call.set(0, tape.alias(storage, call.node.shape, layouts.operand_strides, true));
@@ -124,7 +121,7 @@ void as_strided_backward(BackwardCall& call) {
 Tensor as_strided(const Tensor& x, const Shape& shape, const Shape& strides) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kAsStridedBackward, as_strided_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kAsStrided, as_strided_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     auto layouts = std::make_shared<Layouts>(Layouts{x.strides(), shape, strides});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -21,14 +22,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kCudnnNode{"ScaledDotProductCudnnAttentionBackward0"};
-constexpr Operator kEfficient{"aten::_efficient_attention_forward"};
-constexpr Operator kEfficientNode{"ScaledDotProductEfficientAttentionBackward0"};
-constexpr Operator kEfficientBackward{"aten::_efficient_attention_backward"};
-constexpr Operator kFlashNode{"ScaledDotProductFlashAttentionBackward0"};
-constexpr Operator kConvertMask{"aten::convert_boolean_attn_mask"};
-constexpr Operator kOnes{"aten::ones"}, kTril{"aten::tril"}, kWhere{"aten::where"};
 
 /// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
 Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
@@ -57,7 +50,7 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
                        const SdpaOptions& options) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.autograd.record(kCudnnNode, cudnn_backward, inputs, 3);
+  Node* node = tape.autograd.record(aten::kScaledDotProductCudnnAttention, cudnn_backward, inputs, 3);
   remember(node, options.causal, options.dropout);
   if (node != nullptr) {
     if (bias.defined()) tape.autograd.save(*node, bias);
@@ -101,31 +94,33 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   Tape& tape = call.tape;
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
-    return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), kEfficientBackward);
+    return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), aten::kEfficientAttentionBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
   Tensor grad_bias;
   if (call.needs(kBiasEdge)) {  // its rows start at multiples of 16 elements
     const Shape shape{s.batch, s.heads, s.queries, s.keys};
     const Shape aligned{s.batch, s.heads, s.queries, round_up(s.keys, 16)};
-    Tensor whole = tape.empty(aligned, query.dtype(), kEfficientBackward);
+    Tensor whole = tape.empty(aligned, query.dtype(), aten::kEfficientAttentionBackward);
     grad_bias = tape.become_view(whole, shape, contiguous_strides(aligned));
   }
   const bool half = is_half(query.dtype());
   Tensor delta;
   if (half) {  // a kernel of its own
-    delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward);
+    delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kEfficientAttentionBackward);
   } else {  // (grad * out).sum(-1), transposed
-    Tensor product = pointwise(kEfficientBackward, {&call.gradient(), &out}, 1);
-    Tensor sum = tape.empty({s.batch, s.queries, s.heads}, DType::kFloat32, kEfficientBackward);
-    delta = s.queries > 1 ? tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kEfficientBackward) : sum;
+    Tensor product = pointwise(aten::kEfficientAttentionBackward, {&call.gradient(), &out}, 1);
+    Tensor sum = tape.empty({s.batch, s.queries, s.heads}, DType::kFloat32, aten::kEfficientAttentionBackward);
+    delta = s.queries > 1
+                ? tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kEfficientAttentionBackward)
+                : sum;
     drop(sum, product);
   }
-  const Tensor workspace =
-      tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8, kEfficientBackward, Category::kWorkspaces);
+  const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8,
+                                      aten::kEfficientAttentionBackward, Category::kWorkspaces);
   delta.reset();
-  attention_contractions(tape, kEfficientBackward, KernelKind::kEfficientAttention, s, query.dtype(), true,
-                         call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
+  attention_contractions(tape, aten::kEfficientAttentionBackward, KernelKind::kEfficientAttention, s, query.dtype(),
+                         true, call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -146,7 +141,7 @@ Tensor padded_bias(Tensor bias, const Tensor& query, const Tensor& key) {
   if (!bias.defined() || bias.size(-1) % 8 == 0) return bias;
   Shape shape = bias.shape();
   shape[-1] = round_up(shape[-1], 8);
-  Tensor padded = bias.tape().empty(shape, bias.dtype(), kEfficient);
+  Tensor padded = bias.tape().empty(shape, bias.dtype(), aten::kEfficientAttentionForward);
   bias.reset();
   return padded;
 }
@@ -156,16 +151,18 @@ std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, 
                                         bool computes_logsumexp, const SdpaOptions& options) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
-  Tensor out =
-      tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
-                         bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(), kEfficient);
+  Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
+                                  bshd_strides({s.batch, s.heads, s.queries, value.size(3)}), query.dtype(),
+                                  aten::kEfficientAttentionForward);
   Tensor logsumexp;
   if (computes_logsumexp) {
-    logsumexp = tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, kEfficient);
+    logsumexp =
+        tape.empty({s.batch, s.heads, round_up(s.queries, 32)}, DType::kFloat32, aten::kEfficientAttentionForward);
   }
-  if (is_half(query.dtype()) && s.dim > 128) tape.memory.scratch(4 * query.elements(), kEfficient);
-  attention_contractions(tape, kEfficient, KernelKind::kEfficientAttention, s, query.dtype(), false, options.causal,
-                         options.dropout > 0);
+  if (is_half(query.dtype()) && s.dim > 128)
+    tape.memory.scratch(4 * query.elements(), aten::kEfficientAttentionForward);
+  attention_contractions(tape, aten::kEfficientAttentionForward, KernelKind::kEfficientAttention, s, query.dtype(),
+                         false, options.causal, options.dropout > 0);
   return {std::move(out), std::move(logsumexp)};
 }
 
@@ -174,7 +171,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value, &bias};
   const bool learns_bias = bias.defined() && bias.requires_grad();
-  Node* node = tape.autograd.record(kEfficientNode, efficient_backward, inputs, learns_bias ? 4 : 3);
+  Node* node =
+      tape.autograd.record(aten::kScaledDotProductEfficientAttention, efficient_backward, inputs, learns_bias ? 4 : 3);
   remember(node, options.causal, options.dropout);
   if (node != nullptr) {
     if (bias.defined()) tape.autograd.save(*node, bias);
@@ -208,7 +206,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
                        bool listed) {
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
-  Node* node = tape.autograd.record(kFlashNode, flash_backward, inputs, 3);
+  Node* node = tape.autograd.record(aten::kScaledDotProductFlashAttention, flash_backward, inputs, 3);
   remember(node, causal, dropout);
   if (node != nullptr) {
     for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
@@ -249,12 +247,12 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
     const Shape square{query.size(2), key.size(2)};
     Tensor lower;
     {
-      const Tensor ones = tape.empty(square, DType::kBool, kOnes);
-      lower = tape.empty(square, DType::kBool, kTril);
+      const Tensor ones = tape.empty(square, DType::kBool, aten::kOnes);
+      lower = tape.empty(square, DType::kBool, aten::kTril);
     }
-    Tensor zero = tape.empty({}, precise, kWhere);
-    Tensor minus_infinity = tape.empty({}, precise, kWhere);
-    bias = tape.empty(square, precise, kWhere);
+    Tensor zero = tape.empty({}, precise, aten::kWhere);
+    Tensor minus_infinity = tape.empty({}, precise, aten::kWhere);
+    bias = tape.empty(square, precise, aten::kWhere);
     drop(minus_infinity, zero, lower);
   }
   const std::int64_t times = options.broadcast_heads ? 1 : query.size(1) / key.size(1);
@@ -275,10 +273,11 @@ Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& valu
 Tensor additive_mask(const Tensor& mask, DType dtype) {
   Tape& tape = mask.tape();
   const Tensor* inputs[] = {&mask};
-  Node* node = tape.autograd.record(kConvertMask, nullptr, inputs, 1);  // a mask needs no gradient: for a capture only
-  Tensor zero = tape.empty({}, dtype, kConvertMask);
-  Tensor minus_infinity = tape.empty({}, dtype, kConvertMask);
-  Tensor additive = tape.empty(mask.shape(), dtype, kConvertMask);
+  Node* node = tape.autograd.record(aten::kConvertBooleanAttnMask, nullptr, inputs,
+                                    1);  // a mask needs no gradient: for a capture only
+  Tensor zero = tape.empty({}, dtype, aten::kConvertBooleanAttnMask);
+  Tensor minus_infinity = tape.empty({}, dtype, aten::kConvertBooleanAttnMask);
+  Tensor additive = tape.empty(mask.shape(), dtype, aten::kConvertBooleanAttnMask);
   drop(minus_infinity, zero);
   tape.autograd.set_history(node, additive);
   return additive;
@@ -331,10 +330,11 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const SdpaOptions& options) {
   const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
-  Tensor bias = mask.defined() && !boolean ? autocast_operand(mask) : mask;  // the dispatcher's last argument first
-  const Tensor v = autocast_operand(value);
-  const Tensor k = autocast_operand(key);
-  const Tensor q = autocast_operand(query);
+  Tensor bias = mask.defined() && !boolean ? autocast(aten::kScaledDotProductAttention, mask)
+                                           : mask;  // the dispatcher's last argument first
+  const Tensor v = autocast(aten::kScaledDotProductAttention, value);
+  const Tensor k = autocast(aten::kScaledDotProductAttention, key);
+  const Tensor q = autocast(aten::kScaledDotProductAttention, query);
   SdpaOptions chosen = options;
   chosen.grouped_heads = q.size(1) != k.size(1) && !options.broadcast_heads;
   const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
@@ -350,9 +350,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 }
 
 Tensor flash_attention_2(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool causal) {
-  const Tensor v = autocast_operand(value);
-  const Tensor k = autocast_operand(key);
-  const Tensor q = autocast_operand(query);
+  const Tensor v = autocast(aten::kScaledDotProductAttention, value);
+  const Tensor k = autocast(aten::kScaledDotProductAttention, key);
+  const Tensor q = autocast(aten::kScaledDotProductAttention, query);
   return flash_attention(q, k, v, dropout, causal, false);
 }
 

@@ -4,17 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kCudnn{"aten::_cudnn_attention_forward"}, kCudnnBackward{"aten::_cudnn_attention_backward"};
-constexpr Operator kFlash{"aten::_flash_attention_forward"}, kFlashBackward{"aten::_flash_attention_backward"};
-
-}  // namespace
+namespace {}  // namespace
 
 AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value) {
   return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3), value.size(3)};
@@ -58,14 +54,16 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
                                     bool computes_logsumexp, const SdpaOptions& options) {
   Tape& tape = query.tape();
   std::array<Tensor, 4> outputs;
-  for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, kCudnn);
+  for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, aten::kCudnnAttentionForward);
   Shape shape = query.shape();
   shape[3] = value.size(3);
-  outputs[2] = tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), kCudnn);
-  if (computes_logsumexp) outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, kCudnn);
-  if (shape[2] > 1) tape.memory.scratch(256, kCudnn, Category::kWorkspaces);
-  attention_contractions(tape, kCudnn, KernelKind::kCudnnAttention, shape_of(query, key, value), query.dtype(), false,
-                         options.causal, options.dropout > 0);
+  outputs[2] =
+      tape.empty_strided(shape, like_strides(shape, query.strides()), query.dtype(), aten::kCudnnAttentionForward);
+  if (computes_logsumexp)
+    outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, aten::kCudnnAttentionForward);
+  if (shape[2] > 1) tape.memory.scratch(256, aten::kCudnnAttentionForward, Category::kWorkspaces);
+  attention_contractions(tape, aten::kCudnnAttentionForward, KernelKind::kCudnnAttention, shape_of(query, key, value),
+                         query.dtype(), false, options.causal, options.dropout > 0);
   return outputs;
 }
 
@@ -74,11 +72,13 @@ AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
-    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kCudnnBackward);
+    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(),
+                              aten::kCudnnAttentionBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
-  tape.memory.scratch(cudnn_backward_workspace(s), kCudnnBackward, Category::kWorkspaces);
-  attention_contractions(tape, kCudnnBackward, KernelKind::kCudnnAttention, s, query.dtype(), true, causal, dropout);
+  tape.memory.scratch(cudnn_backward_workspace(s), aten::kCudnnAttentionBackward, Category::kWorkspaces);
+  attention_contractions(tape, aten::kCudnnAttentionBackward, KernelKind::kCudnnAttention, s, query.dtype(), true,
+                         causal, dropout);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 
@@ -118,10 +118,12 @@ namespace {
 std::array<Tensor, 4> aotriton_forward(const Tensor& query, const AttentionShape& s, bool causal, bool dropout) {
   Tape& tape = query.tape();
   std::array<Tensor, 4> outputs;
-  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
-  for (const std::size_t number : {2, 3}) outputs[number] = tape.empty({}, DType::kInt64, kFlash);
-  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
-  attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout);
+  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
+                                  aten::kFlashAttentionForward);
+  for (const std::size_t number : {2, 3}) outputs[number] = tape.empty({}, DType::kInt64, aten::kFlashAttentionForward);
+  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionForward);
+  attention_contractions(tape, aten::kFlashAttentionForward, KernelKind::kFlashAttention, s, query.dtype(), false,
+                         causal, dropout);
   return outputs;
 }
 
@@ -134,19 +136,23 @@ std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, cons
   const AttentionShape s = shape_of(query, key, value);
   if (!tape.device.gcn_architecture.empty()) return aotriton_forward(query, s, causal, dropout > 0);
   std::array<Tensor, 4> outputs;
-  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(), kFlash);
-  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
+  outputs[0] = tape.empty_strided(query.shape(), like_strides(query.shape(), query.strides()), query.dtype(),
+                                  aten::kFlashAttentionForward);
+  outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionForward);
   Tensor partial_logsumexp, partial_out;  // set_params_splitkv
   const std::int64_t splits = dropout == 0 ? flash_key_splits(s, tape.device) : 1;
   if (splits > 1) {
-    partial_logsumexp = tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, kFlash);
-    partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32, kFlash);
+    partial_logsumexp =
+        tape.empty({splits, s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionForward);
+    partial_out = tape.empty({splits, s.batch, s.heads, s.queries, round_up(s.dim, 32)}, DType::kFloat32,
+                             aten::kFlashAttentionForward);
   }
-  outputs[2] = tape.empty({2}, DType::kInt64, kFlash);
-  outputs[3] = tape.empty({}, DType::kInt64, kFlash);
-  if (dropout > 0) tape.memory.scratch(16, kFlash);  // the generator's seed and offset
+  outputs[2] = tape.empty({2}, DType::kInt64, aten::kFlashAttentionForward);
+  outputs[3] = tape.empty({}, DType::kInt64, aten::kFlashAttentionForward);
+  if (dropout > 0) tape.memory.scratch(16, aten::kFlashAttentionForward);  // the generator's seed and offset
   drop(partial_logsumexp, partial_out);
-  attention_contractions(tape, kFlash, KernelKind::kFlashAttention, s, query.dtype(), false, causal, dropout > 0);
+  attention_contractions(tape, aten::kFlashAttentionForward, KernelKind::kFlashAttention, s, query.dtype(), false,
+                         causal, dropout > 0);
   return outputs;
 }
 
@@ -155,25 +161,28 @@ AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
-    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlashBackward);
+    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(),
+                              aten::kFlashAttentionBackward);
   };
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
   if (!tape.device.gcn_architecture.empty()) {  // mha_bwd_aot(): the softmax sums twice, no accumulator
-    const Tensor softmax_d = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlashBackward);
-    const Tensor delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, kFlashBackward);
-    attention_contractions(tape, kFlashBackward, KernelKind::kFlashAttention, s, query.dtype(), true, causal, dropout);
+    const Tensor softmax_d = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionBackward);
+    const Tensor delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionBackward);
+    attention_contractions(tape, aten::kFlashAttentionBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
+                           causal, dropout);
     return {std::move(dq), std::move(dk), std::move(dv)};
   }
   const std::int64_t rounded = round_up(s.queries, 128);
-  const Tensor softmax_d = tape.empty({s.batch, s.heads, rounded}, DType::kFloat32, kFlashBackward);
+  const Tensor softmax_d = tape.empty({s.batch, s.heads, rounded}, DType::kFloat32, aten::kFlashAttentionBackward);
   const Tensor dq_accumulator =
-      tape.empty({s.batch, rounded, s.heads, round_up(s.dim, 32)}, DType::kFloat32, kFlashBackward);
+      tape.empty({s.batch, rounded, s.heads, round_up(s.dim, 32)}, DType::kFloat32, aten::kFlashAttentionBackward);
   Tensor dk_expanded, dv_expanded;
   if (s.kv_heads != s.heads) {
-    dk_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
-    dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), kFlashBackward);
+    dk_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), aten::kFlashAttentionBackward);
+    dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), aten::kFlashAttentionBackward);
   }
-  attention_contractions(tape, kFlashBackward, KernelKind::kFlashAttention, s, query.dtype(), true, causal, dropout);
+  attention_contractions(tape, aten::kFlashAttentionBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
+                         causal, dropout);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -13,11 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kCudnn{"aten::cudnn_batch_norm"}, kCudnnBackward{"CudnnBatchNormBackward0"};
-constexpr Operator kCudnnBackwardOp{"aten::cudnn_batch_norm_backward"};
-constexpr Operator kNative{"aten::native_batch_norm"}, kNativeBackward{"NativeBatchNormBackward0"};
-constexpr Operator kNativeBackwardOp{"aten::native_batch_norm_backward"};
 
 /// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the
 /// channels innermost, as [N, C] is.
@@ -49,7 +45,7 @@ void stage_rows(const Tensor& x, std::int64_t values, const Operator& op) {
 /// Most kernels ask for the same: the input's gradient, then those of weight and bias. With the channels innermost two
 /// kernels share the work, which pass on two sums.
 /// inputs: x, weight and bias where they are; saved: x, weight, mean, invstd.
-template <const Operator& op>
+template <const AtenOperator& op>
 void batch_norm_backward(BackwardCall& call) {
   const Tensor& x = call.saved(0);
   const bool has_weight = call.node.edge_count > 1;
@@ -57,7 +53,7 @@ void batch_norm_backward(BackwardCall& call) {
   const auto like_input = [&] {
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
   };
-  const bool innermost = &op == &kNativeBackwardOp && has_channels_innermost(x);
+  const bool innermost = &op == &aten::kNativeBatchNormBackward && has_channels_innermost(x);
   Tensor dx, sum_dy, sum_dy_x;
   if (innermost) {
     sum_dy = tape.empty({x.size(1)}, DType::kFloat32, op);
@@ -93,12 +89,12 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const bool cudnn = uses_cudnn(*x, weight);
-  const Operator& op = cudnn ? kCudnn : kNative;
+  const Operator& op = cudnn ? aten::kCudnnBatchNorm : aten::kNativeBatchNorm;
   const Tensor* inputs[] = {&*x, &weight, &bias};
-  Node* node =
-      tape.autograd.record(cudnn ? kCudnnBackward : kNativeBackward,
-                           cudnn ? batch_norm_backward<kCudnnBackwardOp> : batch_norm_backward<kNativeBackwardOp>,
-                           inputs, weight.defined() ? 3 : 1);
+  Node* node = tape.autograd.record(
+      cudnn ? aten::kCudnnBatchNorm : aten::kNativeBatchNorm,
+      cudnn ? batch_norm_backward<aten::kCudnnBatchNormBackward> : batch_norm_backward<aten::kNativeBatchNormBackward>,
+      inputs, weight.defined() ? 3 : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
     if (weight.defined()) tape.autograd.save(*node, weight);

@@ -2,6 +2,7 @@
 // matmul.py, grouped.py, batched.py (their block_dynamic functions).
 #include "memcalc/symbolic/ops/block_fp8.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -10,14 +11,12 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToDevice{"aten::_to_copy"}, kStack{"aten::stack"}, kCat{"aten::cat"};
 constexpr Operator kMatmul{"w8a8_block_dynamic_fp8_matmul"}, kGrouped{"w8a8_block_dynamic_fp8_matmul_grouped"},
     kBatched{"w8a8_block_dynamic_fp8_matmul_batched"};
-constexpr Operator kAdd{"aten::add"}, kSub{"aten::sub"}, kFloorDivide{"aten::floor_divide"}, kCumsum{"aten::cumsum"};
 
 /// A tensor of a checkpoint on the card: FP8 values are as wide as bytes.
 Tensor loaded(Tape& tape, const Shape& shape, DType dtype) {
-  return tape.empty(shape, dtype, kToDevice, Category::kWeights);
+  return tape.empty(shape, dtype, aten::kToCopy, Category::kWeights);
 }
 
 /// `parts` tensors, each of all experts by themselves, become one: each part is stacked and its own tensors die, then
@@ -27,11 +26,11 @@ Tensor merged(Tape& tape, const ExpertMatrices& matrices, std::int64_t rows, std
   std::vector<Tensor> apart, stacked;
   for (std::int64_t i = 0; i < matrices.parts; ++i) apart.push_back(loaded(tape, part, dtype));
   for (Tensor& each : apart) {
-    stacked.push_back(tape.empty(part, dtype, kStack, Category::kWeights));
+    stacked.push_back(tape.empty(part, dtype, aten::kStack, Category::kWeights));
     each.reset();
   }
   if (matrices.parts == 1) return std::move(stacked.front());
-  return tape.empty({matrices.experts, rows, columns}, dtype, kCat, Category::kWeights);
+  return tape.empty({matrices.experts, rows, columns}, dtype, aten::kCat, Category::kWeights);
 }
 
 /// Triton's autotuner measures a kernel at its first call for a shape; between two runs it overwrites this much memory,
@@ -80,11 +79,11 @@ Tensor block_fp8_grouped_mm(const Tensor& rows, const ExpertMatrices& matrices, 
   Tape& tape = rows.tape();
   Tensor result = tape.empty({rows.size(0), matrices.out_features}, rows.dtype(), kGrouped);
   // _grouped_tile_layout: (tokens + block - 1) // block, summed up, in int32.
-  Tensor tiles = pointwise(kAdd, {&tokens_per_expert}, 1);
-  tiles = pointwise(kSub, {&tiles}, 1);
-  tiles = pointwise(kFloorDivide, {&tiles}, 1);
-  Tensor ends = tape.empty(tiles.shape(), DType::kInt64, kCumsum);
-  const Tensor offsets = tape.empty(tiles.shape(), DType::kInt32, kToDevice);
+  Tensor tiles = pointwise(aten::kAdd, {&tokens_per_expert}, 1);
+  tiles = pointwise(aten::kSub, {&tiles}, 1);
+  tiles = pointwise(aten::kFloorDivide, {&tiles}, 1);
+  Tensor ends = tape.empty(tiles.shape(), DType::kInt64, aten::kCumsum);
+  const Tensor offsets = tape.empty(tiles.shape(), DType::kInt32, aten::kToCopy);
   ends.reset();
   tune(tape, matrices.is_tuned, kGrouped);
   tape.kernels.grouped_product(kGrouped, rows.dtype(), matrices.experts, rows.size(0), matrices.in_features,

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/complex.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -7,9 +8,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kViewAsComplexBackward{"ViewAsComplexBackward0"}, kViewAsRealBackward{"ViewAsRealBackward0"};
-constexpr Operator kMul{"aten::mul"}, kMulBackward{"MulBackward0"}, kClone{"aten::clone"};
 
 /// The other reading of the same storage; strides count elements of the type.
 Tensor reinterpret(const Tensor& x, DType dtype) {
@@ -37,13 +35,13 @@ void reinterpret_backward(BackwardCall& call) {
 /// grad * other.conj(): the conjugate becomes a copy.
 void multiply_complex_backward(BackwardCall& call) {
   const Tensor& other = call.saved(0);
-  const Tensor conjugate = call.tape.empty(other.shape(), other.dtype(), kClone);
-  call.set(0, pointwise(kMul, {&call.gradient(), &conjugate}, 6));
+  const Tensor conjugate = call.tape.empty(other.shape(), other.dtype(), aten::kClone);
+  call.set(0, pointwise(aten::kMul, {&call.gradient(), &conjugate}, 6));
 }
 
-Tensor record_reinterpret(const Operator& name, BackwardFunction backward, const Arg& x, DType dtype) {
+Tensor record_reinterpret(const AtenOperator& op, BackwardFunction backward, const Arg& x, DType dtype) {
   const Tensor* inputs[] = {&*x};
-  Node* node = x->tape().autograd.record(name, backward, inputs, 1);
+  Node* node = x->tape().autograd.record(op, backward, inputs, 1);
   Tensor result = reinterpret(*x, dtype);
   x->tape().autograd.set_history(node, result);
   return result;
@@ -53,21 +51,21 @@ Tensor record_reinterpret(const Operator& name, BackwardFunction backward, const
 
 Tensor view_as_complex(Arg x) {
   const OperatorCall call(x);
-  return record_reinterpret(kViewAsComplexBackward, reinterpret_backward<DType::kFloat32>, x, DType::kComplex64);
+  return record_reinterpret(aten::kViewAsComplex, reinterpret_backward<DType::kFloat32>, x, DType::kComplex64);
 }
 
 Tensor view_as_real(Arg x) {
   const OperatorCall call(x);
-  return record_reinterpret(kViewAsRealBackward, reinterpret_backward<DType::kComplex64>, x, DType::kFloat32);
+  return record_reinterpret(aten::kViewAsReal, reinterpret_backward<DType::kComplex64>, x, DType::kFloat32);
 }
 
 Tensor multiply_complex(Arg x, const Tensor& y) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(kMulBackward, multiply_complex_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kMul, multiply_complex_backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, y);
-  Tensor result = pointwise(kMul, {&*x, &y}, 6);
+  Tensor result = pointwise(aten::kMul, {&*x, &y}, 6);
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -14,7 +15,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 constexpr int kDim = 1;  // attribute
 constexpr std::size_t kEdges = kMaxEdges;
 
@@ -61,7 +61,7 @@ Node* record(std::span<const Tensor> parts, int dim) {
     sizes.dims[static_cast<std::size_t>(sizes.rank++)] = groups[i].size(dim);
   }
   Node* node =
-      parts.front().tape().autograd.record(kCatBackward, concatenate_backward, inputs.data(), static_cast<int>(count));
+      parts.front().tape().autograd.record(aten::kCat, concatenate_backward, inputs.data(), static_cast<int>(count));
   if (node != nullptr) {
     node->shape = sizes;
     node->attributes[kDim] = dim;
@@ -77,8 +77,8 @@ Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype) {
   Tape& tape = parts.front().tape();
   Node* node = record(parts, dim);
   const bool channels_last = std::all_of(parts.begin(), parts.end(), is_channels_last);
-  Tensor result = empty_in_layout(tape, joined(parts, dim), dtype, channels_last, kCat);
-  tape.kernels.add(kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  Tensor result = empty_in_layout(tape, joined(parts, dim), dtype, channels_last, aten::kCat);
+  tape.kernels.add(aten::kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
@@ -13,10 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kConvolution{"aten::cudnn_convolution"}, kDepthwise{"aten::_conv_depthwise2d"};
-constexpr Operator kConvolutionBackward{"ConvolutionBackward0"}, kConvolutionBackwardOp{"aten::convolution_backward"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kContiguous{"aten::contiguous"};
 
 int spatial_rank(const Shape& shape) { return shape.rank - 2; }
 
@@ -104,12 +101,12 @@ const ConvolutionOptions& options_of(const Node& node) { return *static_cast<con
 /// cuda/DepthwiseConv2d.cu, conv_depthwise2d_backward_cuda_out: row-major operands, no workspace.
 void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
   Tape& tape = call.tape;
-  const Tensor dy = in_layout(call.gradient(), false, kContiguous);
+  const Tensor dy = in_layout(call.gradient(), false, aten::kContiguous);
   const auto pass = [&](int input, const Tensor& like, const Tensor& other) {
     if (!call.needs(input)) return;
-    const Tensor rows = in_layout(other, false, kContiguous);
-    call.set(input, tape.empty(like.shape(), like.dtype(), kConvolutionBackwardOp));
-    count_kernel(tape, kConvolutionBackwardOp, dy.dtype(), shape, true,
+    const Tensor rows = in_layout(other, false, aten::kContiguous);
+    call.set(input, tape.empty(like.shape(), like.dtype(), aten::kConvolutionBackward));
+    count_kernel(tape, aten::kConvolutionBackward, dy.dtype(), shape, true,
                  input == 1 ? ConvolutionPass::kWeightGradient : ConvolutionPass::kInputGradient);
   };
   pass(1, weight, x);
@@ -123,20 +120,20 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
   const DType dtype = x.dtype();
   const bool channels_last = shape.channels_last;
   const Tensor& gradient = call.gradient();
-  const Tensor operand = call.needs(1) ? in_layout(x, channels_last, kContiguous) : x;
+  const Tensor operand = call.needs(1) ? in_layout(x, channels_last, aten::kContiguous) : x;
   const bool converts = is_channels_last(gradient) || channels_last || shape.transposed;
-  const Tensor dy = converts ? in_layout(gradient, channels_last, kToCopy) : gradient;
+  const Tensor dy = converts ? in_layout(gradient, channels_last, aten::kToCopy) : gradient;
   const auto pass = [&](int input, const Tensor& like, ConvolutionPass kind) {
     if (!call.needs(input)) return;
     const bool of_weight = kind == ConvolutionPass::kWeightGradient;
     Tensor rows;
-    if (of_weight) rows = in_layout(dy, channels_last, kContiguous);
-    Tensor result = empty_in_layout(tape, like.shape(), dtype, channels_last, kConvolutionBackwardOp);
-    if (!of_weight) rows = in_layout(dy, channels_last, kContiguous);
-    const Tensor other = in_layout(of_weight ? operand : weight, channels_last, kContiguous);
-    tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), kConvolutionBackwardOp,
+    if (of_weight) rows = in_layout(dy, channels_last, aten::kContiguous);
+    Tensor result = empty_in_layout(tape, like.shape(), dtype, channels_last, aten::kConvolutionBackward);
+    if (!of_weight) rows = in_layout(dy, channels_last, aten::kContiguous);
+    const Tensor other = in_layout(of_weight ? operand : weight, channels_last, aten::kContiguous);
+    tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), aten::kConvolutionBackward,
                         Category::kWorkspaces);
-    count_kernel(tape, kConvolutionBackwardOp, dtype, shape, false, kind);
+    count_kernel(tape, aten::kConvolutionBackward, dtype, shape, false, kind);
     call.set(input, std::move(result));
   };
   pass(0, x, shape.transposed ? ConvolutionPass::kForward : ConvolutionPass::kInputGradient);
@@ -154,7 +151,7 @@ ConvolutionShape convolution_of(const Tensor& x, const Tensor& weight, const Sha
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight
   // Convolution.cpp: a sequence is made row-major first, for as long as all of its gradients take.
-  const Tensor x = call.saved(0).rank() == 3 ? in_layout(call.saved(0), false, kContiguous) : call.saved(0);
+  const Tensor x = call.saved(0).rank() == 3 ? in_layout(call.saved(0), false, aten::kContiguous) : call.saved(0);
   const Tensor& weight = call.saved(1);
   const Tensor& gradient = call.gradient();
   const ConvolutionShape shape = convolution_of(x, weight, gradient.shape(), options_of(call.node));
@@ -176,12 +173,12 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
 Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
   const OperatorCall call(x);
   Tensor vector;
-  if (bias.defined()) vector = autocast_operand(bias);
-  const Tensor filter = autocast_operand(weight);
-  const Tensor image = autocast_operand(*x);
+  if (bias.defined()) vector = autocast(aten::kConvolution, bias);
+  const Tensor filter = autocast(aten::kConvolution, weight);
+  const Tensor image = autocast(aten::kConvolution, *x);
   Tape& tape = image.tape();
   const Tensor* inputs[] = {&image, &filter, &vector};
-  Node* node = tape.autograd.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
+  Node* node = tape.autograd.record(aten::kConvolution, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     node->owner = std::make_shared<ConvolutionOptions>(options);
     node->context = node->owner.get();
@@ -196,19 +193,19 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
   const bool depthwise = uses_depthwise_kernel(shape, image.dtype());
   const bool channels_last = shape.channels_last;
   // A sequence is made row-major first, and seen as an image.
-  const Tensor operand = in_layout(image, channels_last && !depthwise, kContiguous);
+  const Tensor operand = in_layout(image, channels_last && !depthwise, aten::kContiguous);
   Tensor result;
   if (depthwise) {
-    result = tape.empty(out, image.dtype(), kDepthwise);
-    const Tensor filter_copy = in_layout(filter, false, kContiguous);
-    count_kernel(tape, kDepthwise, image.dtype(), shape, true, ConvolutionPass::kForward);
+    result = tape.empty(out, image.dtype(), aten::kConvDepthwise2d);
+    const Tensor filter_copy = in_layout(filter, false, aten::kContiguous);
+    count_kernel(tape, aten::kConvDepthwise2d, image.dtype(), shape, true, ConvolutionPass::kForward);
   } else {
-    result = empty_in_layout(tape, out, image.dtype(), channels_last, kConvolution);
-    const Tensor filter_copy = in_layout(filter, channels_last, kContiguous);
+    result = empty_in_layout(tape, out, image.dtype(), channels_last, aten::kCudnnConvolution);
+    const Tensor filter_copy = in_layout(filter, channels_last, aten::kContiguous);
     const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
-    tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32), kConvolution,
-                        Category::kWorkspaces);
-    count_kernel(tape, kConvolution, image.dtype(), shape, false, ConvolutionPass::kForward);
+    tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32),
+                        aten::kCudnnConvolution, Category::kWorkspaces);
+    count_kernel(tape, aten::kCudnnConvolution, image.dtype(), shape, false, ConvolutionPass::kForward);
   }
   tape.autograd.set_history(node, result);
   return result;

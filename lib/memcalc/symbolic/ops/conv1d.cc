@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
@@ -13,9 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kConvolution{"aten::cudnn_convolution"}, kConvolutionBackward{"ConvolutionBackward0"};
-constexpr Operator kConvolutionBackwardOp{"aten::convolution_backward"};
 
 constexpr int kStride = 0, kPadding = 1;  // node attributes
 
@@ -52,12 +50,12 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   {
     const Tensor dy = contiguous(call.gradient());
     if (call.needs(0)) {
-      call.set(0, tape.empty(x.shape(), x.dtype(), kConvolutionBackwardOp));
-      run_pass(tape, kConvolutionBackwardOp, shape, ConvolutionPass::kInputGradient, x.dtype());
+      call.set(0, tape.empty(x.shape(), x.dtype(), aten::kConvolutionBackward));
+      run_pass(tape, aten::kConvolutionBackward, shape, ConvolutionPass::kInputGradient, x.dtype());
     }
     if (call.needs(1)) {
-      call.set(1, tape.empty(weight.shape(), weight.dtype(), kConvolutionBackwardOp));
-      run_pass(tape, kConvolutionBackwardOp, shape, ConvolutionPass::kWeightGradient, x.dtype());
+      call.set(1, tape.empty(weight.shape(), weight.dtype(), aten::kConvolutionBackward));
+      run_pass(tape, aten::kConvolutionBackward, shape, ConvolutionPass::kWeightGradient, x.dtype());
     }
   }
   if (call.needs(2)) {
@@ -77,12 +75,12 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   }
   const OperatorCall call(x);
   Tensor vector;
-  if (bias.defined()) vector = autocast_operand(bias);
-  const Tensor filter = autocast_operand(weight);
-  const Tensor input = autocast_operand(*x);
+  if (bias.defined()) vector = autocast(aten::kConvolution, bias);
+  const Tensor filter = autocast(aten::kConvolution, weight);
+  const Tensor input = autocast(aten::kConvolution, *x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &filter, &vector};
-  Node* node = tape.autograd.record(kConvolutionBackward, convolution_backward, inputs, bias.defined() ? 3 : 2);
+  Node* node = tape.autograd.record(aten::kConvolution, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
     node->attributes[kStride] = stride;
     node->attributes[kPadding] = padding;
@@ -95,9 +93,9 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
     const NoGrad no_grad(tape.modes);
     row_major = contiguous(input);
   }
-  Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), kConvolution);
+  Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), aten::kCudnnConvolution);
   const ConvolutionShape shape = shape_of(input.shape(), filter.shape(), result.shape(), stride, padding);
-  run_pass(tape, kConvolution, shape, ConvolutionPass::kForward, input.dtype());
+  run_pass(tape, aten::kCudnnConvolution, shape, ConvolutionPass::kForward, input.dtype());
   tape.autograd.set_history(node, result);
   return result;
 }

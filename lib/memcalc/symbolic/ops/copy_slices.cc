@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -16,11 +16,10 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCopy{"aten::copy_"}, kCopySlices{"CopySlices"}, kClone{"aten::clone"}, kZeros{"aten::zeros_like"};
-constexpr Operator kCopyBackwards{"CopyBackwards"}, kMul{"aten::mul"};
+constexpr Operator kCopySlices{"CopySlices"};
 
 void move_kernel(const Tensor& x) {
-  x.tape().kernels.add(kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+  x.tape().kernels.add(aten::kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
 constexpr int kSourceDtype = 1, kChange = 2;  // attributes
@@ -38,15 +37,15 @@ void copy_slices_backward(BackwardCall& call) {  // inputs: base, source
   // A part of the whole is not dense, so its copy is laid out anew.
   const Shape layout = like_strides(call.node.shape, slice.strides);
   Tensor whole = tape.empty_strided(gradient.shape(), slice.base_strides, gradient.dtype(), kCopySlices);
-  const Tensor part = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kClone);
+  const Tensor part = tape.empty_strided(call.node.shape, layout, gradient.dtype(), aten::kClone);
   move_kernel(whole);
   Tensor before;  // the gradient of what the view was before, which is copied into the whole
   switch (static_cast<InPlace>(call.node.attributes[kChange])) {
     case InPlace::kCopy:
-      if (call.needs(0)) before = tape.empty_strided(call.node.shape, layout, gradient.dtype(), kZeros);
+      if (call.needs(0)) before = tape.empty_strided(call.node.shape, layout, gradient.dtype(), aten::kZerosLike);
       break;
     case InPlace::kAdd: break;  // the same
-    case InPlace::kMultiply: before = pointwise(kMul, {&part}, 1); break;
+    case InPlace::kMultiply: before = pointwise(aten::kMul, {&part}, 1); break;
   }
   if (call.needs(1)) call.set(1, to_dtype(part, static_cast<DType>(call.node.attributes[kSourceDtype])));
   if (call.needs(0)) call.set(0, std::move(whole));
@@ -56,7 +55,7 @@ void copy_backward(BackwardCall& call) {  // torch/csrc/autograd/functions/tenso
   const Tensor& gradient = call.gradient();
   if (call.needs(0)) {
     call.set(0, call.tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
-                                        gradient.dtype(), kZeros));
+                                        gradient.dtype(), aten::kZerosLike));
   }
   if (call.needs(1)) call.set(1, to_dtype(gradient, static_cast<DType>(call.node.attributes[kSourceDtype])));
 }
@@ -80,13 +79,7 @@ Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, cons
 }
 
 /// Operators whose result autograd follows as a view of their operand. (Parts of a split may not be changed in place.)
-bool is_view_node(const Node& node) {
-  static constexpr std::string_view kViews[] = {
-      "ViewBackward0",  "TransposeBackward0", "TBackward0",       "ExpandBackward0",  "UnsqueezeBackward0",
-      "SliceBackward0", "SelectBackward0",    "SqueezeBackward1", "PermuteBackward0", "AsStridedBackward0"};
-  return node.variable == nullptr &&
-         std::find(std::begin(kViews), std::end(kViews), node.name->name) != std::end(kViews);
-}
+bool is_view_node(const Node& node) { return node.op != nullptr && node.op->is_view; }
 
 }  // namespace
 
@@ -120,7 +113,7 @@ Tensor viewed_by(const Tensor& view) {
 Tensor copy_in_place(const Tensor& x, const Tensor& source) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
-  Node* node = tape.autograd.record(kCopyBackwards, copy_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kCopy, copy_backward, inputs, 2);
   if (node != nullptr) node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.dtype());
   Tensor result = tape.detach(x);
   move_kernel(source);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/embedding.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -14,10 +15,10 @@ namespace {
 constexpr Operator kGather{"_c10d_functional::all_gather_into_tensor"};
 constexpr Operator kScatter{"_c10d_functional::reduce_scatter_tensor"};
 constexpr Operator kReduce{"_c10d_functional::all_reduce"};
-constexpr Operator kCat{"aten::cat"}, kPart{"aten::clone"}, kRedistribute{"RedistributeBackward"};
+constexpr Operator kRedistribute{"RedistributeBackward"};
 constexpr Operator kFromLocal{"_FromTorchTensorBackward"};
-constexpr Operator kLookUp{"aten::embedding"}, kLookUpNode{"EmbeddingBackward0"}, kMask{"_MaskPartial"};
-constexpr Operator kLoss{"loss_parallel"}, kLossNode{"NllLossBackward0"};
+constexpr Operator kMask{"_MaskPartial"};
+constexpr Operator kLoss{"loss_parallel"};
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -46,13 +47,13 @@ Tensor all_gather(const Tensor& x, int dim, std::int64_t ranks) {
   Tensor gathered = tape.empty(whole, part.dtype(), kGather, Category::kCommunication);
   tape.kernels.collective(kGather, Collective::kAllGather, part.dtype(), gathered.bytes(), ranks);
   tape.memory.set_category(gathered.block(), Category::kTemporaries);
-  return in_front == 1 ? gathered : new_copy(gathered, whole, kCat);
+  return in_front == 1 ? gathered : new_copy(gathered, whole, aten::kCat);
 }
 
 /// funcol.reduce_scatter_tensor: the pieces of each rank are put one behind another first.
 Tensor reduce_scatter(const Tensor& x, int dim, std::int64_t ranks) {
   Tape& tape = x.tape();
-  const Tensor by_rank = dim == 0 ? x : new_copy(x, x.shape(), kCat);
+  const Tensor by_rank = dim == 0 ? x : new_copy(x, x.shape(), aten::kCat);
   Tensor part =
       tape.empty(with_size(x.shape(), dim, x.size(dim) / ranks), x.dtype(), kScatter, Category::kCommunication);
   tape.kernels.collective(kScatter, Collective::kReduceScatter, x.dtype(), x.bytes(), ranks);
@@ -62,7 +63,7 @@ Tensor reduce_scatter(const Tensor& x, int dim, std::int64_t ranks) {
 
 /// Replicate() to Shard(dim): a copy of this rank's part.
 Tensor own_part(const Tensor& whole, int dim, std::int64_t ranks) {
-  return new_copy(whole, with_size(whole.shape(), dim, whole.size(dim) / ranks), kPart);
+  return new_copy(whole, with_size(whole.shape(), dim, whole.size(dim) / ranks), aten::kClone);
 }
 
 using Move = Tensor (*)(const Tensor& x, int dim, std::int64_t ranks);
@@ -183,7 +184,7 @@ Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks) {
 Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, std::int64_t ranks) {
   Tape& tape = weight.tape();
   const Tensor* const inputs[] = {&weight};
-  Node* node = tape.autograd.record(kLookUpNode, &embedding_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kEmbedding, &embedding_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = {weight.size(0) * ranks, weight.size(1)};
     node->attributes[0] = ranks;
@@ -192,8 +193,8 @@ Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, st
   Tensor partial;
   {
     const Masked masked = mask_ids(tape, ids.shape());
-    partial = tape.empty({ids.size(0), ids.size(1), weight.size(1)}, weight.dtype(), kLookUp);
-    tape.kernels.add(kLookUp, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(partial.bytes()),
+    partial = tape.empty({ids.size(0), ids.size(1), weight.size(1)}, weight.dtype(), aten::kEmbedding);
+    tape.kernels.add(aten::kEmbedding, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(partial.bytes()),
                      KernelKind::kIndexed, real(partial.elements()));
   }
   Tensor rows = reduce_scatter(partial, 1, ranks);
@@ -204,7 +205,7 @@ Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, st
 Tensor loss_parallel_cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ranks) {
   Tape& tape = logits.tape();
   const Tensor* const inputs[] = {&logits};
-  Node* node = tape.autograd.record(kLossNode, &loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kNllLossForward, &loss_backward, inputs, 1);
   const Shape column{logits.size(0), 1}, rows{logits.size(0)};
   const auto make = [&](const Shape& shape, DType dtype = DType::kFloat32) { return tape.empty(shape, dtype, kLoss); };
   Tensor result;

@@ -157,7 +157,7 @@ Tensor einsum(std::string_view text, std::span<const Tensor> tensors) {
   if (order.size() > static_cast<std::size_t>(kMaxDims)) return {};
   const int result = static_cast<int>(equation.result.size());
   std::vector<Tensor> operands;
-  for (const Tensor& each : tensors) operands.push_back(autocast_operand(each));
+  for (const Tensor& each : tensors) operands.push_back(autocast(aten::kEinsum, each));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     operands[i] = arranged(std::move(operands[i]), equation.operands[i], order);
   }

@@ -1,6 +1,7 @@
 // Element-wise operators: one read of each operand, one write. Formulas of the backward: derivatives.yaml.
 #pragma once
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -47,10 +48,13 @@ namespace memcalc {
 [[nodiscard]] Tensor to_dtype(Arg x, DType dtype);
 /// x.to(dtype, memory_format=torch.contiguous_format): the copy, where one is made, is row-major.
 [[nodiscard]] Tensor to_dtype_row_major(Arg x, DType dtype);
-/// What autocast's 16-bit list does to an operand: float32 becomes 16-bit, weights through the cache.
-[[nodiscard]] Tensor autocast_operand(const Tensor& x);
-/// What autocast's float32 list does.
-[[nodiscard]] Tensor autocast_float32(const Tensor& x);
+/// What autocast hands to `op` for its operand, by the list that the row stands on; without a region the operand
+/// itself. To 16 bits weights go through the cache.
+[[nodiscard]] Tensor autocast(const AtenOperator& op, const Tensor& x);
+/// The type in which autocast has `op` compute its result, which nobody asked for in a type.
+[[nodiscard]] DType autocast_result(const AtenOperator& op, const Tensor& x);
+/// What the list "promote" does to operands: all get the widest type.
+void autocast_promote(const AtenOperator& op, std::span<Tensor> operands);
 
 [[nodiscard]] inline Tensor operator+(Arg a, Arg b) { return add(std::move(a), std::move(b)); }
 [[nodiscard]] inline Tensor operator-(Arg a, Arg b) { return subtract(std::move(a), std::move(b)); }

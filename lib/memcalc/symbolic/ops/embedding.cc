@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -9,9 +10,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kIndexSelect{"aten::index_select"}, kEmbeddingBackward{"EmbeddingBackward0"};
-constexpr Operator kDenseBackward{"aten::embedding_dense_backward"};
 
 /// cuda/Embedding.cu: up to this many indices one kernel scatters; beyond, the indices are sorted first.
 constexpr std::int64_t kSortAbove = 3072;
@@ -21,21 +19,23 @@ constexpr std::int64_t kRowsPerThread = 10;
 /// The sorted path: gradients of equal indices are summed in partial segments before they reach the table. Which
 /// sizes are requested depends on the number of indices only, not on their values.
 Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& table) {
-  const auto integers = [&](std::int64_t count) { return tape.empty({count}, DType::kInt64, kDenseBackward); };
+  const auto integers = [&](std::int64_t count) {
+    return tape.empty({count}, DType::kInt64, aten::kEmbeddingDenseBackward);
+  };
   Tensor sorted = integers(n), original = integers(n);
   {
     const Tensor range = integers(n);
-    tape.memory.scratch(radix_sort_bytes(n), kDenseBackward);
+    tape.memory.scratch(radix_sort_bytes(n), aten::kEmbeddingDenseBackward);
   }
-  Tensor result = tape.empty(table, dtype, kDenseBackward);
+  Tensor result = tape.empty(table, dtype, aten::kEmbeddingDenseBackward);
   const std::int64_t segments = std::min(n, table[0]);  // distinct indices, at most
   Tensor segment_offsets = integers(n), segment_count = integers(1);
   {
     const Tensor positions = integers(n);
-    tape.memory.scratch(unique_bytes(n), kDenseBackward);
+    tape.memory.scratch(unique_bytes(n), aten::kEmbeddingDenseBackward);
   }
   Tensor partials = integers(segments), partial_starts = integers(segments);
-  tape.memory.scratch(scan_bytes(segments), kDenseBackward);
+  tape.memory.scratch(scan_bytes(segments), aten::kEmbeddingDenseBackward);
   Tensor partial_count = integers(1);
   const std::int64_t partial_segments = n / kRowsPerThread + segments;
   Tensor partial_offsets = integers(partial_segments);
@@ -45,9 +45,9 @@ Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& tab
   const bool fused = grid < 4 * tape.device.multiprocessors && partial_segments > 4 * grid;
   if (fused) {  // few rows: partial sums are added to the table by atomics, in float32
     const Tensor owners = integers(partial_segments);
-    if (is_half(dtype)) tape.memory.scratch(4 * table.elements(), kDenseBackward);
+    if (is_half(dtype)) tape.memory.scratch(4 * table.elements(), aten::kEmbeddingDenseBackward);
   } else {
-    tape.memory.scratch(4 * partial_segments * table[1], kDenseBackward);
+    tape.memory.scratch(4 * partial_segments * table[1], aten::kEmbeddingDenseBackward);
   }
   drop(partial_offsets, partial_count, partial_starts, partials, segment_count, segment_offsets, original, sorted);
   return result;
@@ -63,9 +63,9 @@ Tensor embedding_table_gradient(Tape& tape, const Tensor& indices, const Tensor&
   const Tensor flat = contiguous(indices);
   const Tensor incoming = contiguous(gradient);  // T5's position bias: permuted
   const std::int64_t count = flat.elements();
-  Tensor result = count <= kSortAbove ? tape.empty(table, gradient.dtype(), kDenseBackward)
+  Tensor result = count <= kSortAbove ? tape.empty(table, gradient.dtype(), aten::kEmbeddingDenseBackward)
                                       : sorted_backward(tape, gradient.dtype(), count, table);
-  tape.kernels.add(kDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
+  tape.kernels.add(aten::kEmbeddingDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
                    static_cast<double>(result.bytes() + 2 * gradient.bytes()), KernelKind::kEmbeddingBackward);
   tape.kernels.describe(work::EmbeddingGradient{.indices = count, .width = table[1], .table_rows = table[0]});
   return result;
@@ -75,7 +75,7 @@ Tensor embedding(const Tensor& weight, Arg indices) {
   const OperatorCall call(indices);
   Tape& tape = weight.tape();
   const Tensor* inputs[] = {&weight};
-  Node* node = tape.autograd.record(kEmbeddingBackward, embedding_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kEmbedding, embedding_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = weight.shape();
     tape.autograd.save(*node, *indices);
@@ -85,14 +85,15 @@ Tensor embedding(const Tensor& weight, Arg indices) {
   // aten::embedding: index_select by the flattened indices, which are copied where they are no plain row.
   Tensor result, flat;
   if (indices->is_contiguous()) {
-    result = tape.empty(shape, weight.dtype(), kIndexSelect);
+    result = tape.empty(shape, weight.dtype(), aten::kIndexSelect);
   } else {
     const NoGrad no_grad(tape.modes);
     flat = reshape(*indices, {indices->elements()});
-    result = tape.empty(shape, weight.dtype(), kIndexSelect);
+    result = tape.empty(shape, weight.dtype(), aten::kIndexSelect);
   }
-  tape.kernels.add(kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0, 2.0 * static_cast<double>(result.bytes()),
-                   KernelKind::kIndexed, static_cast<double>(result.elements()));
+  tape.kernels.add(aten::kIndexSelect, OperatorClass::kMovement, weight.dtype(), 0,
+                   2.0 * static_cast<double>(result.bytes()), KernelKind::kIndexed,
+                   static_cast<double>(result.elements()));
   tape.autograd.set_history(node, result);
   return result;
 }

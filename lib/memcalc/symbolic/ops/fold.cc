@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -9,9 +10,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kUnfold{"aten::im2col"}, kUnfoldBackward{"Im2ColBackward0"};
-constexpr Operator kFold{"aten::col2im"}, kFoldBackward{"Col2ImBackward0"}, kContiguous{"aten::contiguous"};
 
 /// cuda/Im2Col.cu and Col2Im.cu, torch 2.11: the result begins as empty_like(input) and is resized, which keeps a
 /// storage that is large enough: folded images lie in one of their columns' size.
@@ -32,15 +30,15 @@ Tensor resized_copy(const Tensor& x, const Shape& shape, const Operator& op) {
   return made;
 }
 
-template <const Operator& op>
+template <const AtenOperator& op>
 void resize_back(BackwardCall& call) {
   call.set(0, resized_copy(call.gradient(), call.node.shape, op));
 }
 
-template <const Operator& op, const Operator& name, const Operator& backward_op>
+template <const AtenOperator& op, const AtenOperator& backward_op>
 Tensor resized(const Tensor& x, const Shape& shape) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().autograd.record(name, resize_back<backward_op>, inputs, 1);
+  Node* node = x.tape().autograd.record(op, resize_back<backward_op>, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Tensor result = resized_copy(x, shape, op);
   x.tape().autograd.set_history(node, result);
@@ -56,9 +54,9 @@ Tensor unfold(const Tensor& x, const SpatialSizes& window, const ConvolutionOpti
     places *= (x.size(i + 2) + 2 * options.padding[i] - reach) / options.stride[i] + 1;
     pixels *= window[i];
   }
-  return resized<kUnfold, kUnfoldBackward, kFold>(x, {x.size(0), x.size(1) * pixels, places});
+  return resized<aten::kIm2col, aten::kCol2im>(x, {x.size(0), x.size(1) * pixels, places});
 }
 
-Tensor fold(const Tensor& x, const Shape& images) { return resized<kFold, kFoldBackward, kUnfold>(x, images); }
+Tensor fold(const Tensor& x, const Shape& images) { return resized<aten::kCol2im, aten::kIm2col>(x, images); }
 
 }  // namespace memcalc

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -10,9 +11,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kGroupedMm{"aten::_grouped_mm"}, kGroupedMmBackward{"GroupedMmBackward0"};
-constexpr Operator kHistc{"aten::histc"};
 
 /// cuda/GroupedBlas.cpp, _grouped_mm_cuda: CUTLASS for bfloat16 on compute capability 9.x and 10.x; else a loop of
 /// ordinary products, which first waits for the offsets.
@@ -33,27 +31,28 @@ void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, s
   Tape& tape = result.tape();
   const bool at_once = takes_cutlass(result);
   if (at_once) {
-    const Tensor arguments = tape.empty({arguments_bytes(groups)}, DType::kUInt8, kGroupedMm, Category::kWorkspaces);
-    tape.memory.scratch(descriptors_bytes(tape.device), kGroupedMm, Category::kWorkspaces);
+    const Tensor arguments =
+        tape.empty({arguments_bytes(groups)}, DType::kUInt8, aten::kGroupedMm, Category::kWorkspaces);
+    tape.memory.scratch(descriptors_bytes(tape.device), aten::kGroupedMm, Category::kWorkspaces);
   } else {
-    tape.kernels.synchronize(kGroupedMm);
+    tape.kernels.synchronize(aten::kGroupedMm);
     tape.memory.use_cublas(false);
   }
-  tape.kernels.grouped_product(kGroupedMm, result.dtype(), groups, rows, in, out);
+  tape.kernels.grouped_product(aten::kGroupedMm, result.dtype(), groups, rows, in, out);
   // A kernel that writes the groups' arguments and the product, or a product for each group.
   if (Kernel* kernel = tape.kernels.last()) kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
 }
 
 /// a [rows, in] by b [groups, in, out]: [rows, out].
 Tensor rows_by_matrices(const Tensor& a, const Tensor& b) {
-  Tensor result = a.tape().empty({a.size(0), b.size(2)}, a.dtype(), kGroupedMm);
+  Tensor result = a.tape().empty({a.size(0), b.size(2)}, a.dtype(), aten::kGroupedMm);
   run_product(result, b.size(0), a.size(0), a.size(1), b.size(2));
   return result;
 }
 
 /// a [m, rows] by b [rows, n], a matrix for each group of rows: [groups, m, n].
 Tensor matrix_of_each_group(const Tensor& a, const Tensor& b, std::int64_t groups) {
-  Tensor result = a.tape().empty({groups, a.size(0), b.size(1)}, a.dtype(), kGroupedMm);
+  Tensor result = a.tape().empty({groups, a.size(0), b.size(1)}, a.dtype(), aten::kGroupedMm);
   run_product(result, groups, b.size(0), a.size(0), b.size(1));
   return result;
 }
@@ -90,7 +89,7 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
   check_alignment(*matrices);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x, &*matrices};
-  Node* node = tape.autograd.record(kGroupedMmBackward, grouped_mm_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kGroupedMm, grouped_mm_backward, inputs, 2);
   if (node != nullptr) {
     node->attributes[kColumnMajor] = matrices->strides()[1] == 1 ? 1 : 0;
     if (x->requires_grad()) tape.autograd.save(*node, *matrices);
@@ -103,8 +102,8 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
 }
 
 Tensor count_values(const Tensor& x, std::int64_t bins) {
-  Tensor result = x.tape().empty({bins}, DType::kInt32, kHistc);
-  x.tape().kernels.add(kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  Tensor result = x.tape().empty({bins}, DType::kInt32, aten::kHistc);
+  x.tape().kernels.add(aten::kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -13,18 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kIndex{"aten::index"}, kIndexBackward{"IndexBackward0"}, kIndexPut{"aten::_index_put_impl_"};
-constexpr Operator kNewZeros{"aten::new_zeros"};
-constexpr Operator kGather{"aten::gather"}, kGatherBackward{"GatherBackward0"};
-constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedFillBackward{"MaskedFillBackward0"};
-constexpr Operator kPad{"aten::constant_pad_nd"}, kPadBackward{"ConstantPadNdBackward0"};
-constexpr Operator kIndexCopy{"aten::index_copy"}, kIndexCopyBackward{"IndexCopyBackward0"};
-constexpr Operator kIndexSelect{"aten::index_select"}, kIndexSelectBackward{"IndexSelectBackward0"};
-constexpr Operator kRoll{"aten::roll"}, kRollBackward{"RollBackward0"};
-constexpr Operator kFlip{"aten::flip"}, kFlipBackward{"FlipBackward0"}, kSum{"aten::sum"};
-constexpr Operator kNonzero{"aten::nonzero"};
-constexpr Operator kRepeat{"aten::repeat"}, kRepeatBackward{"RepeatBackward0"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
@@ -37,13 +26,13 @@ constexpr int kMasked = 2;  // attribute: how many elements of the mask are set;
 /// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
 Tensor places_of(const Tensor& mask, std::int64_t count) {
   Tape& tape = mask.tape();
-  const Tensor rows = mask.is_contiguous() ? mask : tape.empty(mask.shape(), mask.dtype(), kNonzero);
-  const Tensor number = tape.empty({1}, DType::kInt32, kNonzero);
-  tape.memory.scratch(sum_bytes(mask.elements(), tape.device.multiprocessors), kNonzero);
-  tape.kernels.synchronize(kNonzero);
-  Tensor places = tape.empty({count, mask.rank()}, DType::kInt64, kNonzero);
-  tape.memory.scratch(select_bytes(mask.elements()), kNonzero);
-  move_kernel(kNonzero, places);
+  const Tensor rows = mask.is_contiguous() ? mask : tape.empty(mask.shape(), mask.dtype(), aten::kNonzero);
+  const Tensor number = tape.empty({1}, DType::kInt32, aten::kNonzero);
+  tape.memory.scratch(sum_bytes(mask.elements(), tape.device.multiprocessors), aten::kNonzero);
+  tape.kernels.synchronize(aten::kNonzero);
+  Tensor places = tape.empty({count, mask.rank()}, DType::kInt64, aten::kNonzero);
+  tape.memory.scratch(select_bytes(mask.elements()), aten::kNonzero);
+  move_kernel(aten::kNonzero, places);
   return places;
 }
 
@@ -54,9 +43,9 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   const std::int64_t set = call.node.attributes[kMasked];
   const std::int64_t n = set > 0 ? set : call.saved(0).elements();
   const int count = set > 0 ? call.saved(0).rank() : call.node.saved_count;
-  const auto indices = [&] { return tape.empty({n}, DType::kInt64, kIndexPut); };
-  Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
-  tape.kernels.add(kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  const auto indices = [&] { return tape.empty({n}, DType::kInt64, aten::kIndexPutImpl); };
+  Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), aten::kNewZeros);
+  tape.kernels.add(aten::kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   Tensor places;
   if (set > 0) places = places_of(call.saved(0), n);
   Tensor linear;
@@ -73,9 +62,9 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   Tensor range = indices();
   const std::int64_t rows = call.node.shape.elements() / call.node.attributes[kWidth];
   const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows - 1, 1)));
-  tape.memory.scratch(radix_sort_bytes(n, bits), kIndexPut);
+  tape.memory.scratch(radix_sort_bytes(n, bits), aten::kIndexPutImpl);
   range.reset();
-  move_kernel(kIndexPut, values);
+  move_kernel(aten::kIndexPutImpl, values);
   // remainder, mul and div_ of the indices, arange, the sort, the sums
   if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
@@ -86,28 +75,28 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
 Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shape& shape, std::int64_t places) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kIndexBackward, index_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kIndex, index_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
-  Tensor result = tape.empty(shape, x.dtype(), kIndex);
-  move_kernel(kIndex, result);
+  Tensor result = tape.empty(shape, x.dtype(), aten::kIndex);
+  move_kernel(aten::kIndex, result);
   tape.autograd.set_history(node, result);
   return result;
 }
 
 void gather_backward(BackwardCall& call) {  // saved: index; scattered into zeros
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kNewZeros);
-  move_kernel(kGather, result);
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kNewZeros);
+  move_kernel(aten::kGather, result);
   call.set(0, std::move(result));
 }
 
 /// TensorAdvancedIndexing.cpp, masked_fill: both are expanded to one shape, and that is copied row by row.
 Tensor filled_copy(const Tensor& x, const Tensor& mask) {
-  Tensor result = x.tape().empty(broadcast_shapes(x.shape(), mask.shape()), x.dtype(), kMaskedFill);
-  move_kernel(kMaskedFill, result);
+  Tensor result = x.tape().empty(broadcast_shapes(x.shape(), mask.shape()), x.dtype(), aten::kMaskedFill);
+  move_kernel(aten::kMaskedFill, result);
   return result;
 }
 
@@ -116,15 +105,15 @@ void masked_fill_backward(BackwardCall& call) { call.set(0, filled_copy(call.gra
 Node* record_masked_fill(const Tensor& x, const Tensor& mask) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kMaskedFillBackward, masked_fill_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kMaskedFill, masked_fill_backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, mask);
   return node;
 }
 
 /// derivatives.yaml: grad.index_select(dim, index).expand_as(source), for which it keeps the source.
 void index_copy_backward(BackwardCall& call) {  // saved: index, source
-  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), kIndexSelect);
-  move_kernel(kIndexSelect, result);
+  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), aten::kIndexSelect);
+  move_kernel(aten::kIndexSelect, result);
   call.set(0, std::move(result));
 }
 
@@ -132,16 +121,16 @@ void index_copy_backward(BackwardCall& call) {  // saved: index, source
 void pad_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   Tensor result = call.tape.empty_strided(call.node.shape, like_strides(call.node.shape, gradient.strides()),
-                                          gradient.dtype(), kPad);
-  move_kernel(kPad, result);
+                                          gradient.dtype(), aten::kConstantPadNd);
+  move_kernel(aten::kConstantPadNd, result);
   call.set(0, std::move(result));
 }
 
 Tensor roll_twice(const Tensor& x) {
-  const Tensor first = x.tape().empty(x.shape(), x.dtype(), kRoll);
-  Tensor second = x.tape().empty(x.shape(), x.dtype(), kRoll);
-  move_kernel(kRoll, first);
-  move_kernel(kRoll, second);
+  const Tensor first = x.tape().empty(x.shape(), x.dtype(), aten::kRoll);
+  Tensor second = x.tape().empty(x.shape(), x.dtype(), aten::kRoll);
+  move_kernel(aten::kRoll, first);
+  move_kernel(aten::kRoll, second);
   return second;
 }
 
@@ -206,8 +195,9 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
 }
 
 void index_put_in_place(const Tensor& x, const Tensor& source) {
-  x.tape().kernels.add(kIndexPut, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(source.bytes()),
-                       KernelKind::kStrided, static_cast<double>(source.elements()));
+  x.tape().kernels.add(aten::kIndexPutImpl, OperatorClass::kMovement, x.dtype(), 0,
+                       2.0 * static_cast<double>(source.bytes()), KernelKind::kStrided,
+                       static_cast<double>(source.elements()));
 }
 
 Tensor nonzero(const Tensor& mask, std::int64_t count) { return places_of(mask, count); }
@@ -215,7 +205,7 @@ Tensor nonzero(const Tensor& mask, std::int64_t count) { return places_of(mask, 
 Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t count) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kIndexBackward, index_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kIndex, index_backward, inputs, 1);
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
     if (i == dim) shape.dims[static_cast<std::size_t>(shape.rank++)] = count;
@@ -228,8 +218,8 @@ Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t 
     tape.autograd.save(*node, mask);
   }
   const Tensor places = places_of(mask, count);  // IndexingUtils.h, expandTensors
-  Tensor result = tape.empty(shape, x.dtype(), kIndex);
-  move_kernel(kIndex, result);
+  Tensor result = tape.empty(shape, x.dtype(), aten::kIndex);
+  move_kernel(aten::kIndex, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -237,37 +227,37 @@ Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t 
 Tensor index_select(const Tensor& x, int dim, const Tensor& places) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kIndexSelectBackward, gather_backward, inputs, 1);  // index_add into zeros
+  Node* node = tape.autograd.record(aten::kIndexSelect, gather_backward, inputs, 1);  // index_add into zeros
   if (node != nullptr) {
     node->shape = x.shape();
     tape.autograd.save(*node, places);
   }
   Shape shape = x.shape();
   shape[dim] = places.elements();
-  Tensor result = tape.empty(shape, x.dtype(), kIndexSelect);
-  move_kernel(kIndexSelect, result);
+  Tensor result = tape.empty(shape, x.dtype(), aten::kIndexSelect);
+  move_kernel(aten::kIndexSelect, result);
   tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask, std::int64_t count) {
   const Tensor places = places_of(mask.shape() == x.shape() ? mask : expand(mask, x.shape()), count);
-  Tensor result = x.tape().empty({count}, x.dtype(), kIndex);
-  move_kernel(kIndex, result);
+  Tensor result = x.tape().empty({count}, x.dtype(), aten::kIndex);
+  move_kernel(aten::kIndex, result);
   return result;
 }
 
 Tensor gather(const Tensor& x, const Tensor& index) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kGatherBackward, gather_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kGather, gather_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     tape.autograd.save(*node, index);
     tape.autograd.save(*node, x);  // derivatives.yaml: gather_backward(grad, self, …), for its sizes
   }
-  Tensor result = tape.empty(index.shape(), x.dtype(), kGather);
-  move_kernel(kGather, result);
+  Tensor result = tape.empty(index.shape(), x.dtype(), aten::kGather);
+  move_kernel(aten::kGather, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -283,7 +273,7 @@ Tensor masked_fill(Arg x, const Tensor& mask) {
 Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask) {
   Node* node = record_masked_fill(x, mask);
   Tensor result = x.tape().detach(x);
-  move_kernel(kMaskedFill, x);
+  move_kernel(aten::kMaskedFill, x);
   x.tape().autograd.set_history(node, result);
   return result;
 }
@@ -291,14 +281,14 @@ Tensor masked_fill_in_place(const Tensor& x, const Tensor& mask) {
 Tensor pad_to(const Tensor& x, const Shape& shape) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kPadBackward, pad_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kConstantPadNd, pad_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   bool grows = false;
   for (int i = 0; i < shape.rank; ++i) grows = grows || shape[i] > x.size(i);
-  Tensor result =
-      grows ? tape.empty(shape, x.dtype(), kPad)
-            : tape.empty_strided(shape, like_strides(shape, x.strides()), x.dtype(), kPad);  // PadNd.cpp: a clone
-  move_kernel(kPad, result);
+  Tensor result = grows ? tape.empty(shape, x.dtype(), aten::kConstantPadNd)
+                        : tape.empty_strided(shape, like_strides(shape, x.strides()), x.dtype(),
+                                             aten::kConstantPadNd);  // PadNd.cpp: a clone
+  move_kernel(aten::kConstantPadNd, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -306,7 +296,7 @@ Tensor pad_to(const Tensor& x, const Shape& shape) {
 Tensor roll(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kRollBackward, roll_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kRoll, roll_backward, inputs, 1);
   Tensor result = roll_twice(x);
   tape.autograd.set_history(node, result);
   return result;
@@ -315,15 +305,15 @@ Tensor roll(const Tensor& x) {
 namespace {
 
 void roll_once_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kRoll);
-  move_kernel(kRoll, result);
+  Tensor result = call.tape.empty(call.gradient().shape(), call.gradient().dtype(), aten::kRoll);
+  move_kernel(aten::kRoll, result);
   call.set(0, std::move(result));
 }
 
 /// cuda/TensorTransformations.cu, flip: a result laid out as x is.
 Tensor flipped(const Tensor& x) {
-  Tensor result = x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), kFlip);
-  move_kernel(kFlip, result);
+  Tensor result = x.tape().empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), aten::kFlip);
+  move_kernel(aten::kFlip, result);
   return result;
 }
 
@@ -331,8 +321,8 @@ void flip_backward(BackwardCall& call) { call.set(0, flipped(call.gradient())); 
 
 /// RepeatBackward0: the gradient's parts, summed.
 void repeat_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSum);
-  move_kernel(kSum, call.gradient());
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSum);
+  move_kernel(aten::kSum, call.gradient());
   call.set(0, std::move(result));
 }
 
@@ -341,16 +331,16 @@ void repeat_backward(BackwardCall& call) {
 Tensor roll_once(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kRollBackward, roll_once_backward, inputs, 1);
-  Tensor result = tape.empty(x.shape(), x.dtype(), kRoll);
-  move_kernel(kRoll, result);
+  Node* node = tape.autograd.record(aten::kRoll, roll_once_backward, inputs, 1);
+  Tensor result = tape.empty(x.shape(), x.dtype(), aten::kRoll);
+  move_kernel(aten::kRoll, result);
   tape.autograd.set_history(node, result);
   return result;
 }
 
 Tensor flip(const Tensor& x) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().autograd.record(kFlipBackward, flip_backward, inputs, 1);
+  Node* node = x.tape().autograd.record(aten::kFlip, flip_backward, inputs, 1);
   Tensor result = flipped(x);
   x.tape().autograd.set_history(node, result);
   return result;
@@ -359,12 +349,12 @@ Tensor flip(const Tensor& x) {
 Tensor repeat(const Tensor& x, const Shape& times) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kRepeatBackward, repeat_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kRepeat, repeat_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   Shape shape = times;
   for (int i = 0; i < x.rank(); ++i) shape[times.rank - x.rank() + i] *= x.size(i);
-  Tensor result = tape.empty(shape, x.dtype(), kRepeat);
-  move_kernel(kRepeat, result);
+  Tensor result = tape.empty(shape, x.dtype(), aten::kRepeat);
+  move_kernel(aten::kRepeat, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -373,15 +363,15 @@ Tensor index_copy_to_zeros(Arg source, const Tensor& columns, std::int64_t width
   const OperatorCall call(source);
   Tape& tape = source->tape();
   const Shape shape{source->size(0), width};
-  const Tensor zeros = tape.empty(shape, source->dtype(), kNewZeros);
+  const Tensor zeros = tape.empty(shape, source->dtype(), aten::kNewZeros);
   const Tensor* inputs[] = {&*source};
-  Node* node = tape.autograd.record(kIndexCopyBackward, index_copy_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kIndexCopy, index_copy_backward, inputs, 1);
   if (node != nullptr) {
     tape.autograd.save(*node, columns);
     tape.autograd.save(*node, *source);
   }
-  Tensor result = tape.empty(shape, source->dtype(), kIndexCopy);
-  move_kernel(kIndexCopy, result);
+  Tensor result = tape.empty(shape, source->dtype(), aten::kIndexCopy);
+  move_kernel(aten::kIndexCopy, result);
   tape.autograd.set_history(node, result);
   return result;
 }

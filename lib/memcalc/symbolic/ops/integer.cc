@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -16,20 +17,6 @@
 namespace memcalc::no_grad {
 
 namespace {
-
-constexpr Operator kArange{"aten::arange"}, kZeros{"aten::zeros"}, kOnes{"aten::ones"}, kFull{"aten::full"};
-constexpr Operator kNewZeros{"aten::new_zeros"}, kNewOnes{"aten::new_ones"}, kScalarTensor{"aten::scalar_tensor"};
-constexpr Operator kEmptyLike{"aten::empty_like"}, kZerosLike{"aten::zeros_like"}, kOnesLike{"aten::ones_like"};
-constexpr Operator kFullLike{"aten::full_like"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kAdd{"aten::add"}, kSub{"aten::sub"}, kMul{"aten::mul"}, kDiv{"aten::div"}, kPow{"aten::pow"};
-constexpr Operator kFloorDivide{"aten::floor_divide"}, kRemainder{"aten::remainder"}, kMinimum{"aten::minimum"};
-constexpr Operator kClamp{"aten::clamp"}, kNeg{"aten::neg"}, kAbs{"aten::abs"}, kReciprocal{"aten::reciprocal"};
-constexpr Operator kExp{"aten::exp"}, kLog{"aten::log"}, kSin{"aten::sin"}, kCos{"aten::cos"};
-constexpr Operator kEq{"aten::eq"}, kNe{"aten::ne"}, kLt{"aten::lt"}, kLe{"aten::le"}, kGt{"aten::gt"}, kGe{"aten::ge"};
-constexpr Operator kAnd{"aten::bitwise_and"}, kOr{"aten::bitwise_or"}, kNot{"aten::bitwise_not"};
-constexpr Operator kIsNan{"aten::isnan"}, kIsInf{"aten::isinf"}, kIsFinite{"aten::isfinite"}, kIsIn{"aten::isin"};
-constexpr Operator kWhere{"aten::where"}, kAll{"aten::all"}, kAny{"aten::any"}, kMax{"aten::max"}, kMin{"aten::min"};
-constexpr Operator kRepeatInterleave{"aten::repeat_interleave"};
 
 /// Until the scope ends, neither autograd, nor a tracer, nor the list of kernels sees what is called.
 class Unseen {
@@ -78,81 +65,81 @@ Tensor view_of(const Arg& x, const Shape& shape, const Shape& strides) {
 
 }  // namespace
 
-Tensor arange(Tape& tape, std::int64_t length, DType dtype) { return tape.empty({length}, dtype, kArange); }
-Tensor zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kZeros); }
-Tensor ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kOnes); }
-Tensor full(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kFull); }
-Tensor new_zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kNewZeros); }
-Tensor new_ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kNewOnes); }
-Tensor empty_like(const Tensor& x) { return like(kEmptyLike, x); }
-Tensor zeros_like(const Tensor& x) { return like(kZerosLike, x); }
-Tensor ones_like(const Tensor& x) { return like(kOnesLike, x); }
-Tensor full_like(const Tensor& x) { return like(kFullLike, x); }
-Tensor scalar(Tape& tape, DType dtype) { return tape.empty({}, dtype, kScalarTensor); }
-Tensor from_list(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kToCopy); }
+Tensor arange(Tape& tape, std::int64_t length, DType dtype) { return tape.empty({length}, dtype, aten::kArange); }
+Tensor zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kZeros); }
+Tensor ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kOnes); }
+Tensor full(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kFull); }
+Tensor new_zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kNewZeros); }
+Tensor new_ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kNewOnes); }
+Tensor empty_like(const Tensor& x) { return like(aten::kEmptyLike, x); }
+Tensor zeros_like(const Tensor& x) { return like(aten::kZerosLike, x); }
+Tensor ones_like(const Tensor& x) { return like(aten::kOnesLike, x); }
+Tensor full_like(const Tensor& x) { return like(aten::kFullLike, x); }
+Tensor scalar(Tape& tape, DType dtype) { return tape.empty({}, dtype, aten::kScalarTensor); }
+Tensor from_list(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kToCopy); }
 
-Tensor add(Arg a, Arg b) { return binary(kAdd, a, b); }
-Tensor add(Arg x) { return unary(kAdd, x); }
-Tensor subtract(Arg a, Arg b) { return binary(kSub, a, b); }
-Tensor subtract(Arg x) { return unary(kSub, x); }
-Tensor multiply(Arg a, Arg b) { return binary(kMul, a, b); }
-Tensor multiply(Arg x, std::optional<DType> dtype) { return unary(kMul, x, dtype); }
-Tensor divide(Arg a, Arg b) { return binary(kDiv, a, b); }
-Tensor divide(Arg x) { return real(kDiv, x); }
-Tensor floor_divide(Arg x) { return unary(kFloorDivide, x); }
-Tensor remainder(Arg x) { return unary(kRemainder, x); }
-Tensor minimum(Arg a, Arg b) { return binary(kMinimum, a, b); }
-Tensor clamp(Arg x) { return unary(kClamp, x); }
-Tensor negate(Arg x) { return unary(kNeg, x); }
-Tensor absolute(Arg x) { return unary(kAbs, x); }
-Tensor reciprocal(Arg x) { return real(kReciprocal, x); }
-Tensor exponential(Arg x) { return real(kExp, x); }
-Tensor logarithm(Arg x) { return real(kLog, x); }
-Tensor sine(Arg x) { return real(kSin, x); }
-Tensor cosine(Arg x) { return real(kCos, x); }
+Tensor add(Arg a, Arg b) { return binary(aten::kAdd, a, b); }
+Tensor add(Arg x) { return unary(aten::kAdd, x); }
+Tensor subtract(Arg a, Arg b) { return binary(aten::kSub, a, b); }
+Tensor subtract(Arg x) { return unary(aten::kSub, x); }
+Tensor multiply(Arg a, Arg b) { return binary(aten::kMul, a, b); }
+Tensor multiply(Arg x, std::optional<DType> dtype) { return unary(aten::kMul, x, dtype); }
+Tensor divide(Arg a, Arg b) { return binary(aten::kDiv, a, b); }
+Tensor divide(Arg x) { return real(aten::kDiv, x); }
+Tensor floor_divide(Arg x) { return unary(aten::kFloorDivide, x); }
+Tensor remainder(Arg x) { return unary(aten::kRemainder, x); }
+Tensor minimum(Arg a, Arg b) { return binary(aten::kMinimum, a, b); }
+Tensor clamp(Arg x) { return unary(aten::kClamp, x); }
+Tensor negate(Arg x) { return unary(aten::kNeg, x); }
+Tensor absolute(Arg x) { return unary(aten::kAbs, x); }
+Tensor reciprocal(Arg x) { return real(aten::kReciprocal, x); }
+Tensor exponential(Arg x) { return real(aten::kExp, x); }
+Tensor logarithm(Arg x) { return real(aten::kLog, x); }
+Tensor sine(Arg x) { return real(aten::kSin, x); }
+Tensor cosine(Arg x) { return real(aten::kCos, x); }
 
 Tensor power_of_number(Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
-  Tensor result = real(kPow, *x);
-  tape.memory.scratch(8, kPow);
+  Tensor result = real(aten::kPow, *x);
+  tape.memory.scratch(8, aten::kPow);
   return result;
 }
 
-Tensor equal(Arg a, Arg b) { return binary(kEq, a, b, DType::kBool); }
-Tensor equal(Arg x) { return unary(kEq, x, DType::kBool); }
-Tensor not_equal(Arg a, Arg b) { return binary(kNe, a, b, DType::kBool); }
-Tensor not_equal(Arg x) { return unary(kNe, x, DType::kBool); }
-Tensor less(Arg a, Arg b) { return binary(kLt, a, b, DType::kBool); }
-Tensor less(Arg x) { return unary(kLt, x, DType::kBool); }
-Tensor less_equal(Arg a, Arg b) { return binary(kLe, a, b, DType::kBool); }
-Tensor greater(Arg a, Arg b) { return binary(kGt, a, b, DType::kBool); }
-Tensor greater(Arg x) { return unary(kGt, x, DType::kBool); }
-Tensor greater_equal(Arg a, Arg b) { return binary(kGe, a, b, DType::kBool); }
-Tensor greater_equal(Arg x) { return unary(kGe, x, DType::kBool); }
-Tensor bitwise_and(Arg a, Arg b) { return binary(kAnd, a, b); }
-Tensor bitwise_and(Arg x) { return unary(kAnd, x); }
-Tensor bitwise_or(Arg a, Arg b) { return binary(kOr, a, b); }
-Tensor bitwise_not(Arg x) { return unary(kNot, x); }
-Tensor isnan(Arg x) { return unary(kIsNan, x, DType::kBool); }
+Tensor equal(Arg a, Arg b) { return binary(aten::kEq, a, b, DType::kBool); }
+Tensor equal(Arg x) { return unary(aten::kEq, x, DType::kBool); }
+Tensor not_equal(Arg a, Arg b) { return binary(aten::kNe, a, b, DType::kBool); }
+Tensor not_equal(Arg x) { return unary(aten::kNe, x, DType::kBool); }
+Tensor less(Arg a, Arg b) { return binary(aten::kLt, a, b, DType::kBool); }
+Tensor less(Arg x) { return unary(aten::kLt, x, DType::kBool); }
+Tensor less_equal(Arg a, Arg b) { return binary(aten::kLe, a, b, DType::kBool); }
+Tensor greater(Arg a, Arg b) { return binary(aten::kGt, a, b, DType::kBool); }
+Tensor greater(Arg x) { return unary(aten::kGt, x, DType::kBool); }
+Tensor greater_equal(Arg a, Arg b) { return binary(aten::kGe, a, b, DType::kBool); }
+Tensor greater_equal(Arg x) { return unary(aten::kGe, x, DType::kBool); }
+Tensor bitwise_and(Arg a, Arg b) { return binary(aten::kBitwiseAnd, a, b); }
+Tensor bitwise_and(Arg x) { return unary(aten::kBitwiseAnd, x); }
+Tensor bitwise_or(Arg a, Arg b) { return binary(aten::kBitwiseOr, a, b); }
+Tensor bitwise_not(Arg x) { return unary(aten::kBitwiseNot, x); }
+Tensor isnan(Arg x) { return unary(aten::kIsnan, x, DType::kBool); }
 
 Tensor isinf(Arg x) {
   const OperatorCall call(x);
-  return unary(kIsInf, absolute(*x), DType::kBool);
+  return unary(aten::kIsinf, absolute(*x), DType::kBool);
 }
 
 Tensor isfinite(Arg x) {
   const OperatorCall call(x);
   // As the compiler of torch's wheels orders it: the right factor first, and all temporaries until the product is made.
   const Tensor magnitude = absolute(*x);
-  const Tensor bounded = unary(kIsFinite, magnitude, DType::kBool);
-  const Tensor numbers = unary(kIsFinite, *x, DType::kBool);
-  return binary(kIsFinite, numbers, bounded);
+  const Tensor bounded = unary(aten::kIsfinite, magnitude, DType::kBool);
+  const Tensor numbers = unary(aten::kIsfinite, *x, DType::kBool);
+  return binary(aten::kIsfinite, numbers, bounded);
 }
 
 Tensor isin(Arg elements, const Tensor& tokens) {
   const OperatorCall call(elements);
-  Tensor found = elements->tape().empty(elements->shape(), DType::kBool, kIsIn);
+  Tensor found = elements->tape().empty(elements->shape(), DType::kBool, aten::kIsin);
   Tensor equals = equal(no_grad::unsqueeze(*elements, -1), tokens);
   Tensor in_one = no_grad::any(equals, -1);
   drop(equals, in_one);  // it is copied into the result
@@ -162,7 +149,7 @@ Tensor isin(Arg elements, const Tensor& tokens) {
 Tensor where(Arg condition, Arg a, Arg b) {
   const OperatorCall call(condition, a, b);
   const Unseen unseen(condition->tape());
-  return pointwise(kWhere, {&*condition, &*a, &*b}, 1, a->dtype());
+  return pointwise(aten::kWhere, {&*condition, &*a, &*b}, 1, a->dtype());
 }
 
 Tensor masked_fill(Arg x, Arg mask) {
@@ -171,20 +158,24 @@ Tensor masked_fill(Arg x, Arg mask) {
   return memcalc::masked_fill(*x, *mask);
 }
 
-Tensor all(Arg x) { return over(kAll, x, every_dimension(*x), false, DType::kBool); }
-Tensor any(Arg x) { return over(kAny, x, every_dimension(*x), false, DType::kBool); }
-Tensor all(Arg x, int dim, bool keep_dim) { return over(kAll, x, one_dimension(*x, dim), keep_dim, DType::kBool); }
-Tensor any(Arg x, int dim, bool keep_dim) { return over(kAny, x, one_dimension(*x, dim), keep_dim, DType::kBool); }
-Tensor max(Arg x) { return over(kMax, x, every_dimension(*x), false, x->dtype()); }
+Tensor all(Arg x) { return over(aten::kAll, x, every_dimension(*x), false, DType::kBool); }
+Tensor any(Arg x) { return over(aten::kAny, x, every_dimension(*x), false, DType::kBool); }
+Tensor all(Arg x, int dim, bool keep_dim) {
+  return over(aten::kAll, x, one_dimension(*x, dim), keep_dim, DType::kBool);
+}
+Tensor any(Arg x, int dim, bool keep_dim) {
+  return over(aten::kAny, x, one_dimension(*x, dim), keep_dim, DType::kBool);
+}
+Tensor max(Arg x) { return over(aten::kMax, x, every_dimension(*x), false, x->dtype()); }
 
 Tensor min(Arg x, int dim) {
   const OperatorCall call(x);
   constexpr std::int64_t kPair = 16;  // ReduceMinValuesKernel.cu: a value and an int64 index
   Shape shape = x->shape();
   shape[dim] = 1;
-  Tensor values = x->tape().empty(shape, x->dtype(), kMin);
-  const Tensor places = x->tape().empty(shape, DType::kInt64, kMin);
-  reduction_scratch(*x, one_dimension(*x, dim), kPair, kMin);
+  Tensor values = x->tape().empty(shape, x->dtype(), aten::kMin);
+  const Tensor places = x->tape().empty(shape, DType::kInt64, aten::kMin);
+  reduction_scratch(*x, one_dimension(*x, dim), kPair, aten::kMin);
   return values;
 }
 
@@ -217,7 +208,7 @@ Tensor to(Arg x, DType dtype) {
   return x->dtype() == dtype ? *x : copy_to(*x, dtype);
 }
 
-Tensor copy_to(Arg x, DType dtype) { return unary(kToCopy, x, dtype); }
+Tensor copy_to(Arg x, DType dtype) { return unary(aten::kToCopy, x, dtype); }
 
 Tensor clone(Arg x) {
   const OperatorCall call(x);
@@ -249,7 +240,7 @@ Tensor repeat_interleave(Arg x, std::int64_t times, int dim) {
   const OperatorCall call(x);
   Shape shape = x->shape();
   shape[dim] *= times;
-  return x->tape().empty(shape, x->dtype(), kRepeatInterleave);
+  return x->tape().empty(shape, x->dtype(), aten::kRepeatInterleave);
 }
 
 Tensor gather(Arg x, const Tensor& index) {

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/interpolate.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -8,14 +9,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kNearest{"aten::upsample_nearest2d"}, kNearestBackward{"UpsampleNearest2DBackward0"};
-constexpr Operator kNearestBackwardOp{"aten::upsample_nearest2d_backward"};
-constexpr Operator kLinear{"aten::upsample_bilinear2d"}, kLinearBackward{"UpsampleBilinear2DBackward0"};
-constexpr Operator kLinearBackwardOp{"aten::upsample_bilinear2d_backward"};
-constexpr Operator kCubic{"aten::upsample_bicubic2d"}, kCubicBackward{"UpsampleBicubic2DBackward0"};
-constexpr Operator kCubicBackwardOp{"aten::upsample_bicubic2d_backward"};
-constexpr Operator kContiguous{"aten::contiguous"};
 
 /// Reads of each result's neighbours stay in the cache: each image moves once.
 void image_kernel(const Operator& op, const Tensor& from, const Tensor& to, int flops) {
@@ -27,12 +20,12 @@ void image_kernel(const Operator& op, const Tensor& from, const Tensor& to, int 
 
 /// It saves nothing but sizes. The result has the gradient's layout (native/UpSampleNearest2d.cpp, UpSampleBilinear2d
 /// .cpp), that of cubic ones is row-major (UpSampleBicubic2d.cpp), whose kernel reads any strides.
-template <const Operator& op, bool any_strides, int flops>
+template <const AtenOperator& op, bool any_strides, int flops>
 void interpolate_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   const bool channels_last = !any_strides && is_channels_last(gradient);
   Tensor result = empty_in_layout(call.tape, call.node.shape, gradient.dtype(), channels_last, op);
-  const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, kContiguous);
+  const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, aten::kContiguous);
   image_kernel(op, dy, result, flops);
   call.set(0, std::move(result));
 }
@@ -41,17 +34,17 @@ void interpolate_backward(BackwardCall& call) {
 
 Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
   const OperatorCall call(x);
-  const Tensor input = autocast_float32(*x);
+  const bool nearest = mode == Interpolation::kNearest, cubic = mode == Interpolation::kCubic;
+  const AtenOperator& op = nearest ? aten::kUpsampleNearest2d
+                           : cubic ? aten::kUpsampleBicubic2d
+                                   : aten::kUpsampleBilinear2d;
+  const Tensor input = autocast(op, *x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input};
-  const bool nearest = mode == Interpolation::kNearest, cubic = mode == Interpolation::kCubic;
-  const Operator& op = nearest ? kNearest : cubic ? kCubic : kLinear;
-  Node* node = tape.autograd.record(nearest ? kNearestBackward
-                                    : cubic ? kCubicBackward
-                                            : kLinearBackward,
-                                    nearest ? interpolate_backward<kNearestBackwardOp, false, 1>
-                                    : cubic ? interpolate_backward<kCubicBackwardOp, true, 40>
-                                            : interpolate_backward<kLinearBackwardOp, false, 10>,
+  Node* node = tape.autograd.record(op,
+                                    nearest ? interpolate_backward<aten::kUpsampleNearest2dBackward, false, 1>
+                                    : cubic ? interpolate_backward<aten::kUpsampleBicubic2dBackward, true, 40>
+                                            : interpolate_backward<aten::kUpsampleBilinear2dBackward, false, 10>,
                                     inputs, 1);
   if (node != nullptr) node->shape = input.shape();
   const bool channels_last = is_channels_last(input);
@@ -61,11 +54,11 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
     const bool innermost = channels_last && input.rank() == 4 && input.size(1) >= 16;
     Tensor rows;
     if (channels_last && !innermost) rows = tape.empty(shape, input.dtype(), op);
-    const Tensor operand = in_layout(input, innermost, kContiguous);
+    const Tensor operand = in_layout(input, innermost, aten::kContiguous);
     image_kernel(op, operand, result, 1);
   } else {
     // The kernels for any strides read views as they are; that for channels last wants no gaps.
-    const Tensor operand = channels_last && !cubic ? in_layout(input, true, kContiguous) : input;
+    const Tensor operand = channels_last && !cubic ? in_layout(input, true, aten::kContiguous) : input;
     image_kernel(op, operand, result, cubic ? 40 : 10);
   }
   tape.autograd.set_history(node, result);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -19,8 +20,6 @@ constexpr Operator kRope{"liger::rope"}, kRopeBackward{"LigerRopeFunctionBackwar
 constexpr Operator kSwiGlu{"liger::swiglu"}, kSwiGluBackward{"LigerSiLUMulFunctionBackward"};
 constexpr Operator kLoss{"liger::fused_linear_cross_entropy"};
 constexpr Operator kLossBackward{"LigerFusedLinearCrossEntropyFunctionBackward"};
-constexpr Operator kSum{"aten::sum"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros_like"}, kNe{"aten::ne"};
-constexpr Operator kMm{"aten::mm"}, kEqual{"aten::equal"};
 
 void rms_norm_backward(BackwardCall& call) {  // saved: x, weight, rstd; dX takes dY's place
   if (call.needs(1)) {
@@ -28,8 +27,8 @@ void rms_norm_backward(BackwardCall& call) {  // saved: x, weight, rstd; dX take
     const std::int64_t width = weight.size(0);
     const Tensor partial =
         call.tape.empty({call.tape.device.multiprocessors, width}, DType::kFloat32, kRmsNormBackward);
-    Tensor sum = call.tape.empty({width}, DType::kFloat32, kSum);
-    reduction_scratch(partial, 0b01, 4, kSum);
+    Tensor sum = call.tape.empty({width}, DType::kFloat32, aten::kSum);
+    reduction_scratch(partial, 0b01, 4, aten::kSum);
     call.set(1, to_dtype(sum, weight.dtype()));
   }
   call.set(0, call.take_gradient());
@@ -47,9 +46,9 @@ void silu_multiply_backward(BackwardCall& call) {  // saved: gate, up, which bec
 void linear_cross_entropy_backward(BackwardCall& call) {  // saved: the gradients
   {
     // torch.equal(grad_output, torch.tensor(1.0, device=...))
-    const Tensor one = call.tape.empty({}, DType::kFloat32, kToCopy);
-    const Tensor same = call.tape.empty({}, DType::kBool, kEqual);
-    call.tape.memory.scratch(1, kEqual);
+    const Tensor one = call.tape.empty({}, DType::kFloat32, aten::kToCopy);
+    const Tensor same = call.tape.empty({}, DType::kBool, aten::kEqual);
+    call.tape.memory.scratch(1, aten::kEqual);
   }
   call.set(0, call.saved(0));
   if (call.needs(1)) call.set(1, call.saved(1));
@@ -62,9 +61,9 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
   const std::int64_t vocabulary = weight.size(0);
   const int products = weight_gradient ? 3 : 2;
   const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
-  for (int i = 0; i < products; ++i) tape.kernels.product(kMm, dtype, 1, rows, vocabulary, width);
+  for (int i = 0; i < products; ++i) tape.kernels.product(aten::kMm, dtype, 1, rows, vocabulary, width);
   if (!tape.modes.autocast.dtype) {  // torch.mm(..., out=...)
-    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.memory.scratch(weight.bytes(), kMm);
+    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.memory.scratch(weight.bytes(), aten::kMm);
     return;
   }
   const bool mixed = hidden.dtype() == DType::kFloat32;
@@ -73,15 +72,15 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
   {
     Tensor weight_cast, rows_cast;  // weight.t() is a view, which autocast does not cache
     if (mixed) {
-      weight_cast = tape.empty(weight.shape(), dtype, kToCopy, Category::kAutocastCopies);
-      rows_cast = tape.empty(rows_of(width), dtype, kToCopy);
+      weight_cast = tape.empty(weight.shape(), dtype, aten::kToCopy, Category::kAutocastCopies);
+      rows_cast = tape.empty(rows_of(width), dtype, aten::kToCopy);
     }
-    logits = tape.empty(rows_of(vocabulary), dtype, kMm);
+    logits = tape.empty(rows_of(vocabulary), dtype, aten::kMm);
     drop(rows_cast, weight_cast);
   }
-  const Tensor cached = autocast_operand(weight);
-  tape.memory.scratch(rows * width * size_of(dtype), kMm);
-  if (weight_gradient && mixed) tape.memory.scratch(rows * width * size_of(dtype), kToCopy);
+  const Tensor cached = autocast(aten::kMatmul, weight);
+  tape.memory.scratch(rows * width * size_of(dtype), aten::kMm);
+  if (weight_gradient && mixed) tape.memory.scratch(rows * width * size_of(dtype), aten::kToCopy);
 }
 
 }  // namespace
@@ -147,10 +146,10 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
   Tensor loss, hidden_gradient, weight_gradient;
   {
     const NoGrad no_grad(tape.modes);
-    hidden_gradient = tape.empty(hidden.shape(), hidden.dtype(), kZeros);
-    if (weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), kZeros);
+    hidden_gradient = tape.empty(hidden.shape(), hidden.dtype(), aten::kZerosLike);
+    if (weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), aten::kZerosLike);
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
-    Tensor present = tape.empty({rows}, DType::kBool, kNe);
+    Tensor present = tape.empty({rows}, DType::kBool, aten::kNe);
     no_grad::sum(present).reset();
     {
       Tensor logits;

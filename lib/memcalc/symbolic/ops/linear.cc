@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/linear.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -11,10 +12,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kMm{"aten::mm"}, kMmBackward{"MmBackward0"};
-constexpr Operator kAddmm{"aten::addmm"}, kAddmmBackward{"AddmmBackward0"};
-constexpr Operator kBmm{"aten::bmm"}, kBmmBackward{"BmmBackward0"};
 
 bool is_column_major(const Shape& shape, const Shape& strides) { return strides[0] == 1 && strides[1] == shape[0]; }
 
@@ -41,22 +38,22 @@ Tensor raw_mm(const Operator& op, const Tensor& a, const Tensor& b, bool fused_b
 
 Tensor raw_bmm(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
-  Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), kBmm);
+  Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), aten::kBmm);
   tape.memory.use_cublas(false);
-  tape.kernels.product(kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2), KernelKind::kMatrixProduct,
+  tape.kernels.product(aten::kBmm, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2), KernelKind::kMatrixProduct,
                        transposed(is_transposed(a), is_transposed(b)));
   return result;
 }
 
 /// FunctionsManual.cpp, mm_mat1_backward: a column-major operand gets a column-major gradient.
 Tensor first_gradient(const Tensor& gradient, const Tensor& second, bool column_major) {
-  if (column_major) return t(raw_mm(kMm, second, t(gradient)));
-  return raw_mm(kMm, gradient, t(second));
+  if (column_major) return t(raw_mm(aten::kMm, second, t(gradient)));
+  return raw_mm(aten::kMm, gradient, t(second));
 }
 
 Tensor second_gradient(const Tensor& gradient, const Tensor& first, bool column_major) {
-  if (column_major) return t(raw_mm(kMm, t(gradient), first));
-  return raw_mm(kMm, t(first), gradient);
+  if (column_major) return t(raw_mm(aten::kMm, t(gradient), first));
+  return raw_mm(aten::kMm, t(first), gradient);
 }
 
 constexpr int kFirstColumnMajor = 1;
@@ -98,13 +95,13 @@ Tensor mm(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.autograd.record(kMmBackward, mm_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kMm, mm_backward, inputs, 2);
   if (node != nullptr) {
     remember_layouts(node, *a, *b);
     if (a->requires_grad()) tape.autograd.save(*node, *b);
     if (b->requires_grad()) tape.autograd.save(*node, *a);
   }
-  auto [result] = run_or_recall<1>(tape, ListedOperator::kMm, [&] { return std::array{raw_mm(kMm, *a, *b)}; });
+  auto [result] = run_or_recall<1>(tape, ListedOperator::kMm, [&] { return std::array{raw_mm(aten::kMm, *a, *b)}; });
   tape.autograd.set_history(node, result);
   return std::move(result);
 }
@@ -113,7 +110,7 @@ Tensor bmm(Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.autograd.record(kBmmBackward, bmm_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kBmm, bmm_backward, inputs, 2);
   if (node != nullptr) {
     if (a->requires_grad()) tape.autograd.save(*node, *b);
     if (b->requires_grad()) tape.autograd.save(*node, *a);
@@ -127,14 +124,14 @@ Tensor raw_addmm(const Tensor& bias, Arg a, Arg b) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&bias, &*a, &*b};
-  Node* node = tape.autograd.record(kAddmmBackward, addmm_backward, inputs, 3);
+  Node* node = tape.autograd.record(aten::kAddmm, addmm_backward, inputs, 3);
   if (node != nullptr) {
     remember_layouts(node, *a, *b);
     if (b->requires_grad()) tape.autograd.save(*node, *a);
     if (a->requires_grad()) tape.autograd.save(*node, *b);
   }
   // cuda/Blas.cpp: cuBLASLt fuses a bias vector unless the matrix is degenerate.
-  Tensor result = raw_mm(kAddmm, *a, *b, b->size(0) > 1 && b->size(1) > 1);
+  Tensor result = raw_mm(aten::kAddmm, *a, *b, b->size(0) > 1 && b->size(1) > 1);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -146,7 +143,6 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 /// Float8Linear.forward while it is traced: inputs and saved: input, weight.
 Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
-  static constexpr Operator kFloat8Product{kFloat8ProductName};
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &weight};
   Node* node = tape.autograd.record(
@@ -155,12 +151,12 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
         const Tensor &input = call.saved(0), &matrix = call.saved(1);
         const std::int64_t rows = input.elements() / input.size(-1);
         if (call.needs(0)) {
-          call.tape.kernels.product(kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
-          call.set(0, call.tape.empty(input.shape(), input.dtype(), kMm));
+          call.tape.kernels.product(aten::kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
+          call.set(0, call.tape.empty(input.shape(), input.dtype(), aten::kMm));
         }
         if (call.needs(1)) {
-          call.tape.kernels.product(kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
-          call.set(1, call.tape.empty(matrix.shape(), matrix.dtype(), kMm));
+          call.tape.kernels.product(aten::kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
+          call.set(1, call.tape.empty(matrix.shape(), matrix.dtype(), aten::kMm));
         }
       },
       inputs, 2);
@@ -168,8 +164,8 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
     tape.autograd.save(*node, x);
     tape.autograd.save(*node, weight);
   }
-  Tensor result = tape.empty(with_last(x.shape(), weight.size(0)), x.dtype(), kMm);
-  tape.kernels.product(kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
+  Tensor result = tape.empty(with_last(x.shape(), weight.size(0)), x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -178,18 +174,18 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
 
 Tensor addmm(const Tensor& bias, Arg a, Arg b) {
   const OperatorCall call(a, b);
-  Tensor matrix2 = autocast_operand(*b);  // C++ evaluates the dispatcher's arguments last to first
-  Tensor matrix1 = autocast_operand(*a);
-  Tensor vector = autocast_operand(bias);
+  Tensor matrix2 = autocast(aten::kAddmm, *b);  // C++ evaluates the dispatcher's arguments last to first
+  Tensor matrix1 = autocast(aten::kAddmm, *a);
+  Tensor vector = autocast(aten::kAddmm, bias);
   return raw_addmm(vector, matrix1, matrix2);
 }
 
 Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
   const OperatorCall call(x);
   Tensor vector;
-  if (bias.defined()) vector = autocast_operand(bias);
-  const Tensor matrix = autocast_operand(weight);
-  const Tensor input = autocast_operand(*x);
+  if (bias.defined()) vector = autocast(aten::kLinear, bias);
+  const Tensor matrix = autocast(aten::kLinear, weight);
+  const Tensor input = autocast(aten::kLinear, *x);
   if (input.tape().modes.capture != nullptr && input.tape().modes.float8 != Float8::kNone) {
     Tensor product = traced_float8_linear(input, matrix);
     return bias.defined() ? product + vector : product;
@@ -209,8 +205,8 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
 
 Tensor batched_product(Arg a, Arg b) {
   const OperatorCall call(a, b);
-  const Tensor second = autocast_operand(*b);
-  const Tensor first = autocast_operand(*a);
+  const Tensor second = autocast(aten::kBmm, *b);
+  const Tensor first = autocast(aten::kBmm, *a);
   return bmm(first, second);
 }
 
@@ -259,8 +255,8 @@ Tensor product_with_vector(const Tensor& a, const Tensor& b) {
 
 Tensor matmul(Arg a, Arg b) {
   const OperatorCall call(a, b);
-  const Tensor second = autocast_operand(*b);  // the dispatcher's last argument first
-  const Tensor first = autocast_operand(*a);
+  const Tensor second = autocast(aten::kMatmul, *b);  // the dispatcher's last argument first
+  const Tensor first = autocast(aten::kMatmul, *a);
   if (first.rank() == 1 || second.rank() == 1) return product_with_vector(first, second);
   if (first.rank() == 2 && second.rank() == 2) return mm(first, second);
   if (should_fold(first, second)) {

@@ -1,12 +1,16 @@
 // Matrix products: linear layers and batched matmul, with cuBLAS's workspaces.
 #pragma once
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
 
 /// torchao's Float8Linear, as a capture names it: its casts and their derivatives are train/compile/rules_float8.cc.
-inline constexpr char kFloat8ProductName[] = "matmul_with_hp_or_float8_argsBackward";
+inline constexpr AtenOperator kFloat8Product{{"torchao::matmul_with_hp_or_float8_args"},
+                                             {"matmul_with_hp_or_float8_argsBackward"},
+                                             AutocastList::kNone,
+                                             CompileRule::kFloat8Product};
 
 /// F.linear: x [..., in] times weight [out, in] transposed, plus bias [out] where defined. 16-bit under autocast.
 [[nodiscard]] Tensor linear(Arg x, const Tensor& weight, const Tensor& bias);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/tape.h"
@@ -10,37 +11,31 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kNllLoss{"aten::nll_loss_forward"}, kNllLossBackward{"NllLossBackward0"};
-constexpr Operator kNllLossBackwardOp{"aten::nll_loss_backward"};
-
 void nll_loss_backward(BackwardCall& call) {  // saved: self, target, total_weight
   const Tensor& self = call.saved(0);
-  Tensor result = call.tape.empty(self.shape(), self.dtype(), kNllLossBackwardOp);
-  call.tape.kernels.add(kNllLossBackwardOp, OperatorClass::kMovement, self.dtype(), 0,
+  Tensor result = call.tape.empty(self.shape(), self.dtype(), aten::kNllLossBackward);
+  call.tape.kernels.add(aten::kNllLossBackward, OperatorClass::kMovement, self.dtype(), 0,
                         static_cast<double>(self.bytes()));
   call.set(0, std::move(result));
 }
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
-  const Tensor self = autocast_float32(log_probabilities);
+  const Tensor self = autocast(aten::kNllLossForward, log_probabilities);
   Tape& tape = self.tape();
   const Tensor* inputs[] = {&self};
-  Node* node = tape.autograd.record(kNllLossBackward, nll_loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kNllLossForward, nll_loss_backward, inputs, 1);
   if (node != nullptr) {
     tape.autograd.save(*node, self);
     tape.autograd.save(*node, targets);
   }
-  Tensor loss = tape.empty({}, self.dtype(), kNllLoss);
-  const Tensor total_weight = tape.empty({}, self.dtype(), kNllLoss);
-  tape.kernels.add(kNllLoss, OperatorClass::kElementwise, self.dtype(), static_cast<double>(targets.elements()),
-                   static_cast<double>(targets.bytes()));
+  Tensor loss = tape.empty({}, self.dtype(), aten::kNllLossForward);
+  const Tensor total_weight = tape.empty({}, self.dtype(), aten::kNllLossForward);
+  tape.kernels.add(aten::kNllLossForward, OperatorClass::kElementwise, self.dtype(),
+                   static_cast<double>(targets.elements()), static_cast<double>(targets.bytes()));
   tape.autograd.set_history(node, loss);
   if (node != nullptr) tape.autograd.save(*node, total_weight);
   return loss;
 }
-
-constexpr Operator kCtcLoss{"aten::_ctc_loss"}, kCtcLossBackward{"CtcLossBackward0"};
-constexpr Operator kCtcLossBackwardOp{"aten::_ctc_loss_backward"};
 
 constexpr int kLabelLength = 1;  // attribute
 
@@ -62,8 +57,8 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
   const Tensor& log_probs = call.saved(0);
   const std::int64_t frames = log_probs.size(0), batch = log_probs.size(1), symbols = log_probs.size(2);
   const std::int64_t label = call.node.attributes[kLabelLength];
-  const auto made = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, kCtcLossBackwardOp); };
-  auto lengths = ctc_lengths(tape, batch, kCtcLossBackwardOp);
+  const auto made = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kCtcLossBackward); };
+  auto lengths = ctc_lengths(tape, batch, aten::kCtcLossBackward);
   Tensor beta = made(ctc_states(log_probs, label), log_probs.dtype());
   Tensor result = made(log_probs.shape(), log_probs.dtype());  // row-major, as transposed as log_probs may be
   const bool is_large = 2 * frames + (24 * batch) / 10 + (2 * symbols) / 10 > 450;
@@ -77,7 +72,7 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
     Tensor sums = made({batch, frames}, log_probs.dtype());
     drop(powers, sums, of_blanks, blanks);
   }
-  tape.kernels.add(kCtcLossBackwardOp, OperatorClass::kElementwise, log_probs.dtype(),
+  tape.kernels.add(aten::kCtcLossBackward, OperatorClass::kElementwise, log_probs.dtype(),
                    3.0 * static_cast<double>(beta.elements()),
                    static_cast<double>(2 * beta.bytes() + 2 * log_probs.bytes()));
   beta.reset();
@@ -90,16 +85,16 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t label_length) {
   Tape& tape = log_probs.tape();
   const Tensor* inputs[] = {&log_probs};
-  Node* node = tape.autograd.record(kCtcLossBackward, ctc_loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kCtcLoss, ctc_loss_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kLabelLength] = label_length;
     tape.autograd.save(*node, log_probs);
     tape.autograd.save(*node, targets);
   }
-  auto lengths = ctc_lengths(tape, log_probs.size(1), kCtcLoss);
-  const Tensor alpha = tape.empty(ctc_states(log_probs, label_length), log_probs.dtype(), kCtcLoss);
-  Tensor loss = tape.empty({log_probs.size(1)}, log_probs.dtype(), kCtcLoss);
-  tape.kernels.add(kCtcLoss, OperatorClass::kElementwise, log_probs.dtype(),
+  auto lengths = ctc_lengths(tape, log_probs.size(1), aten::kCtcLoss);
+  const Tensor alpha = tape.empty(ctc_states(log_probs, label_length), log_probs.dtype(), aten::kCtcLoss);
+  Tensor loss = tape.empty({log_probs.size(1)}, log_probs.dtype(), aten::kCtcLoss);
+  tape.kernels.add(aten::kCtcLoss, OperatorClass::kElementwise, log_probs.dtype(),
                    3.0 * static_cast<double>(alpha.elements()), static_cast<double>(alpha.bytes() + log_probs.bytes()));
   for (Tensor& each : lengths) each.reset();
   tape.autograd.set_history(node, loss);

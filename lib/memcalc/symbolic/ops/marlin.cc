@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -12,8 +13,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToDevice{"aten::_to_copy"}, kWorkspace{"aten::zeros"}, kRepack{"gptq_marlin_repack"};
-constexpr Operator kPermute{"aten::index_select"}, kGemm{"gptq_marlin_gemm"};
+constexpr Operator kRepack{"gptq_marlin_repack"};
+constexpr Operator kGemm{"gptq_marlin_gemm"};
 
 constexpr std::int64_t kNumbersInInt32 = 8;  // of 4 bits
 constexpr std::int64_t kLeastBlocks = 128;   // marlin_make_workspace_new
@@ -43,24 +44,24 @@ enum Part : std::size_t { kWeight, kScales, kZeros, kGroupIndex, kParts };
 
 void load_marlin(Tape& tape, QuantizedWeight& weight) {
   const auto part = [&](const Shape& shape, DType dtype) {
-    return tape.empty(shape, dtype, kToDevice, Category::kWeights);
+    return tape.empty(shape, dtype, aten::kToCopy, Category::kWeights);
   };
   weight.scales.resize(kParts);
   if (!has_zeros(weight)) weight.scales[kGroupIndex] = part({weight.in_features}, DType::kInt32);
-  weight.scales[kWeight] = packed_weight(tape, weight, kToDevice);
+  weight.scales[kWeight] = packed_weight(tape, weight, aten::kToCopy);
   weight.scales[kZeros] = part(zeros_shape(weight), DType::kInt32);
   weight.scales[kScales] = part(scales_shape(weight), weight.dtype);
 }
 
 void repack_marlin(Tape& tape, QuantizedWeight& weight) {
-  weight.scales.push_back(tape.empty({workspace_blocks(tape.device)}, DType::kInt32, kWorkspace, Category::kWeights));
+  weight.scales.push_back(tape.empty({workspace_blocks(tape.device)}, DType::kInt32, aten::kZeros, Category::kWeights));
   if (!has_zeros(weight)) drop(weight.scales[kGroupIndex], weight.scales[kZeros]);
   weight.scales[kWeight] = packed_weight(tape, weight, kRepack);
-  weight.scales[kScales] = tape.empty(scales_shape(weight), weight.dtype, kPermute, Category::kWeights);
+  weight.scales[kScales] = tape.empty(scales_shape(weight), weight.dtype, aten::kIndexSelect, Category::kWeights);
   if (!has_zeros(weight)) return;
   // Unpacked to a number each, interleaved anew, packed again.
-  Tensor unpacked = tape.empty(scales_shape(weight), DType::kInt32, kPermute);
-  Tensor zeros = tape.empty(zeros_shape(weight), DType::kInt32, kPermute, Category::kWeights);
+  Tensor unpacked = tape.empty(scales_shape(weight), DType::kInt32, aten::kIndexSelect);
+  Tensor zeros = tape.empty(zeros_shape(weight), DType::kInt32, aten::kIndexSelect, Category::kWeights);
   unpacked.reset();
   weight.scales[kZeros] = std::move(zeros);
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -15,8 +16,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToDevice{"aten::_to_copy"}, kPad{"aten::constant_pad_nd"}, kContiguous{"aten::contiguous"},
-    kPack{"_pack_bits"};
+constexpr Operator kPack{"_pack_bits"};
 constexpr Operator kTopK{"_topk_forward"}, kSumBits{"_sum_bitmatrix_rows"}, kRoute{"_combined_routing_compute"};
 constexpr Operator kMatmul{"_matmul_ogs"}, kWriteback{"_compute_writeback_idx"};
 
@@ -38,8 +38,8 @@ std::int64_t kept_block_bytes(const ExpertMatrices& matrices, const DeviceSpec& 
 /// of its tensors is as large as the blocks.
 Tensor reordered(Tape& tape, std::int64_t bytes) {
   const auto temporary = [&](const Operator& op) { return tape.empty({bytes}, DType::kUInt8, op); };
-  Tensor padded = temporary(kPad);
-  Tensor data = temporary(kContiguous);
+  Tensor padded = temporary(aten::kConstantPadNd);
+  Tensor data = temporary(aten::kContiguous);
   padded.reset();
   // first, second and third; then of the fourth what is shifted left, and the operands and results of the right half.
   std::vector<Tensor> quarters;
@@ -78,9 +78,9 @@ Tensor scratchpad(Tape& tape, std::int64_t split_k, std::int64_t rows, std::int6
 }  // namespace
 
 Tensor load_mxfp4(Tape& tape, ExpertMatrices& matrices) {
-  Tensor blocks = tape.empty({block_bytes(matrices)}, DType::kUInt8, kToDevice, Category::kWeights);
+  Tensor blocks = tape.empty({block_bytes(matrices)}, DType::kUInt8, aten::kToCopy, Category::kWeights);
   matrices.scales = tape.empty({matrices.experts, matrices.out_features, matrices.in_features / kMxfp4Block},
-                               DType::kUInt8, kToDevice, Category::kWeights);
+                               DType::kUInt8, aten::kToCopy, Category::kWeights);
   if (!reorders(tape.device)) return blocks;
   return reordered(tape, kept_block_bytes(matrices, tape.device));
 }

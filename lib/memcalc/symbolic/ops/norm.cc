@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -12,20 +13,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kLayerNorm{"aten::native_layer_norm"}, kLayerNormBackward{"NativeLayerNormBackward0"};
-constexpr Operator kLayerNormBackwardOp{"aten::native_layer_norm_backward"};
-constexpr Operator kRmsNorm{"aten::_fused_rms_norm"}, kRmsNormBackward{"FusedRmsNormBackward0"};
-constexpr Operator kRmsNormBackwardOp{"aten::_fused_rms_norm_backward"};
-constexpr Operator kGroupNorm{"aten::native_group_norm"}, kGroupNormBackward{"NativeGroupNormBackward0"};
-constexpr Operator kGroupNormBackwardOp{"aten::native_group_norm_backward"};
-constexpr Operator kSoftmax{"aten::_softmax"}, kSoftmaxBackward{"SoftmaxBackward0"};
-constexpr Operator kSafeSoftmaxBackward{"SafeSoftmaxBackward0"};
-constexpr Operator kSoftmaxBackwardOp{"aten::_softmax_backward_data"};
-constexpr Operator kLogSoftmax{"aten::_log_softmax"}, kLogSoftmaxBackward{"LogSoftmaxBackward0"};
-constexpr Operator kLogSoftmaxBackwardOp{"aten::_log_softmax_backward_data"};
-constexpr Operator kClone{"aten::clone"}, kIsNegInf{"aten::isneginf"}, kAll{"aten::all"},
-    kScalarTensor{"aten::scalar_tensor"};
 
 /// The statistics of a normalisation are float32 for 16-bit inputs.
 DType statistics_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
@@ -69,8 +56,8 @@ void partial_weight_gradients(const Tensor& input, std::int64_t width, Tensor& d
   const std::int64_t parts = std::min(32768 / column_blocks, ceil_div(rows, 32));
   const DType dtype = input.dtype();
   Tensor weight_parts, bias_parts;
-  if (dweight.defined()) weight_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
-  if (dbias.defined()) bias_parts = tape.empty({parts, width}, dtype, kLayerNormBackwardOp);
+  if (dweight.defined()) weight_parts = tape.empty({parts, width}, dtype, aten::kNativeLayerNormBackward);
+  if (dbias.defined()) bias_parts = tape.empty({parts, width}, dtype, aten::kNativeLayerNormBackward);
   const auto total = [&](const Tensor& parts_of, Tensor& gradient) {
     const Shape shape = gradient.shape();
     gradient = sum_to(parts_of, {width});
@@ -92,18 +79,18 @@ void layer_norm_backward(BackwardCall& call) {
   const Tensor& input = call.saved(has_bias ? 1 : 0);
   const bool of_weight = has_weight && call.needs(1), of_bias = has_bias && call.needs(2);
   const Tensor x = contiguous(input);
-  Tensor dx = tape.empty(input.shape(), input.dtype(), kLayerNormBackwardOp);
+  Tensor dx = tape.empty(input.shape(), input.dtype(), aten::kNativeLayerNormBackward);
   Tensor dweight, dbias;
   Tensor dy;
   if (of_weight || of_bias) {
     const Tensor& weight = call.saved(has_bias ? 2 : 1);
-    if (of_weight) dweight = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
-    if (of_bias) dbias = tape.empty(weight.shape(), weight.dtype(), kLayerNormBackwardOp);
+    if (of_weight) dweight = tape.empty(weight.shape(), weight.dtype(), aten::kNativeLayerNormBackward);
+    if (of_bias) dbias = tape.empty(weight.shape(), weight.dtype(), aten::kNativeLayerNormBackward);
   }
   dy = contiguous(gradient);
   if (of_weight || of_bias) partial_weight_gradients(input, attributes[kWidth], dweight, dbias);
-  normalization_kernel(kLayerNormBackwardOp, gradient, 14, 3);
-  if (of_weight || of_bias) weight_gradient_kernel(kLayerNormBackwardOp, gradient);
+  normalization_kernel(aten::kNativeLayerNormBackward, gradient, 14, 3);
+  if (of_weight || of_bias) weight_gradient_kernel(aten::kNativeLayerNormBackward, gradient);
   if (call.needs(0)) call.set(0, std::move(dx));
   if (has_weight) call.set(1, std::move(dweight));
   if (has_bias) call.set(2, std::move(dbias));
@@ -114,16 +101,16 @@ void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight where there i
   const Tensor& input = call.saved(0);
   const Tensor x = contiguous(input);
   const Tensor dy = contiguous(call.gradient());
-  Tensor dx = tape.empty(input.shape(), input.dtype(), kRmsNormBackwardOp);
+  Tensor dx = tape.empty(input.shape(), input.dtype(), aten::kFusedRmsNormBackward);
   Tensor dweight, no_bias;
   const bool has_weight = call.node.edge_count > 1 && call.needs(1);
   if (has_weight) {
     const Tensor& weight = call.saved(1);
-    dweight = tape.empty(weight.shape(), weight.dtype(), kRmsNormBackwardOp);
+    dweight = tape.empty(weight.shape(), weight.dtype(), aten::kFusedRmsNormBackward);
     partial_weight_gradients(input, input.size(-1), dweight, no_bias);
   }
-  normalization_kernel(kRmsNormBackwardOp, dy, 11, 3);
-  if (has_weight) weight_gradient_kernel(kRmsNormBackwardOp, dy);
+  normalization_kernel(aten::kFusedRmsNormBackward, dy, 11, 3);
+  if (has_weight) weight_gradient_kernel(aten::kFusedRmsNormBackward, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
   if (has_weight) call.set(1, std::move(dweight));
 }
@@ -135,14 +122,14 @@ void group_norm_backward(BackwardCall& call) {
   const Tensor& input = call.saved(0);
   const bool has_weight = call.node.edge_count > 1;
   const Tensor dy = contiguous(call.gradient());
-  Tensor dx = tape.empty(input.shape(), input.dtype(), kGroupNormBackwardOp);
+  Tensor dx = tape.empty(input.shape(), input.dtype(), aten::kNativeGroupNormBackward);
   for (int i = 1; i < call.node.edge_count; ++i) {
-    call.set(i, tape.empty(call.saved(1).shape(), call.saved(1).dtype(), kGroupNormBackwardOp));
+    call.set(i, tape.empty(call.saved(1).shape(), call.saved(1).dtype(), aten::kNativeGroupNormBackward));
   }
   const std::int64_t batch = input.size(0), channels = input.size(1);
   const std::int64_t groups = call.node.attributes[1];
   const auto factors = [&](std::int64_t count) {
-    return tape.empty({batch, count}, statistics_dtype(input.dtype()), kGroupNormBackwardOp);
+    return tape.empty({batch, count}, statistics_dtype(input.dtype()), aten::kNativeGroupNormBackward);
   };
   if (input.elements() > batch * channels) {
     Tensor ds = factors(channels), db = factors(channels);
@@ -150,12 +137,12 @@ void group_norm_backward(BackwardCall& call) {
     if (has_weight) c1 = factors(channels);
     drop(c3, c2, c1, db, ds);
   }
-  normalization_kernel(kGroupNormBackwardOp, dy, 14, 3);
-  if (has_weight) weight_gradient_kernel(kGroupNormBackwardOp, dy);
+  normalization_kernel(aten::kNativeGroupNormBackward, dy, 14, 3);
+  if (has_weight) weight_gradient_kernel(aten::kNativeGroupNormBackward, dy);
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
-template <const Operator& op>
+template <const AtenOperator& op>
 void softmax_backward(BackwardCall& call) {
   const Tensor& result = call.saved(0);
   const Tensor& gradient = call.gradient();
@@ -164,23 +151,24 @@ void softmax_backward(BackwardCall& call) {
   // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax; host_softmax_backward
   // copies what is not row-major.
   Tensor product;
-  if (&op == &kSoftmaxBackwardOp) product = pointwise(op, {&gradient, &result}, 1);
+  if (&op == &aten::kSoftmaxBackwardData) product = pointwise(op, {&gradient, &result}, 1);
   const Tensor& read = product.defined() ? product : gradient;
-  if (!read.is_contiguous()) call.tape.memory.scratch(read.bytes(), kClone);
+  if (!read.is_contiguous()) call.tape.memory.scratch(read.bytes(), aten::kClone);
   product.reset();
   softmax_kernel(op, gradient, 4, true);
   call.set(0, std::move(dx));
 }
 
-Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x,
+Tensor softmax_like(const AtenOperator& op, const AtenOperator& called, BackwardFunction backward, const Tensor& x,
                     DType dtype) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
+  Node* node = tape.autograd.record(op, backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
-  Tensor result = tape.empty(x.shape(), dtype, op);
-  if (!x.is_contiguous()) tape.memory.scratch(x.bytes(), kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
-  softmax_kernel(op, x, 5, false);
+  Tensor result = tape.empty(x.shape(), dtype, called);
+  if (!x.is_contiguous())
+    tape.memory.scratch(x.bytes(), aten::kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
+  softmax_kernel(called, x, 5, false);
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, result);
   return result;
@@ -190,11 +178,11 @@ Tensor softmax_like(const Operator& op, const Operator& node_name, BackwardFunct
 
 Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
   const OperatorCall call(x);
-  const Tensor input = autocast_float32(*x);
+  const Tensor input = autocast(aten::kNativeLayerNorm, *x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
   const int count = bias.defined() ? 3 : weight.defined() ? 2 : 1;
-  Node* node = tape.autograd.record(kLayerNormBackward, layer_norm_backward, inputs, count);
+  Node* node = tape.autograd.record(aten::kNativeLayerNorm, layer_norm_backward, inputs, count);
   std::int64_t width = 1;
   for (int i = 1; i <= dims; ++i) width *= input.size(-i);
   if (node != nullptr) {
@@ -209,10 +197,10 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
     const NoGrad no_grad(tape.modes);
     row_major = contiguous(input);
   }
-  Tensor result = tape.empty(input.shape(), input.dtype(), kLayerNorm);
-  const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
-  const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), kLayerNorm);
-  normalization_kernel(kLayerNorm, input, 8, 2);
+  Tensor result = tape.empty(input.shape(), input.dtype(), aten::kNativeLayerNorm);
+  const Tensor mean = tape.empty({rows}, statistics_dtype(input.dtype()), aten::kNativeLayerNorm);
+  const Tensor rstd = tape.empty({rows}, statistics_dtype(input.dtype()), aten::kNativeLayerNorm);
+  normalization_kernel(aten::kNativeLayerNorm, input, 8, 2);
   row_major.reset();
   tape.autograd.set_history(node, result);
   if (node != nullptr) {
@@ -237,7 +225,7 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
   }
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x, &weight};
-  Node* node = tape.autograd.record(kRmsNormBackward, rms_norm_backward, inputs, weight.defined() ? 2 : 1);
+  Node* node = tape.autograd.record(aten::kFusedRmsNorm, rms_norm_backward, inputs, weight.defined() ? 2 : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
     if (weight.defined()) tape.autograd.save(*node, weight);
@@ -247,9 +235,9 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
     const NoGrad no_grad(tape.modes);
     row_major = contiguous(*x);
   }
-  Tensor result = tape.empty(x->shape(), x->dtype(), kRmsNorm);
-  const Tensor rstd = tape.empty({x->elements() / x->size(-1)}, statistics_dtype(x->dtype()), kRmsNorm);
-  normalization_kernel(kRmsNorm, *x, 5, 2);
+  Tensor result = tape.empty(x->shape(), x->dtype(), aten::kFusedRmsNorm);
+  const Tensor rstd = tape.empty({x->elements() / x->size(-1)}, statistics_dtype(x->dtype()), aten::kFusedRmsNorm);
+  normalization_kernel(aten::kFusedRmsNorm, *x, 5, 2);
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, rstd);
   return result;
@@ -257,11 +245,11 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
 
 Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t groups) {
   const OperatorCall call(x);
-  const Tensor converted = autocast_float32(*x);
+  const Tensor converted = autocast(aten::kNativeGroupNorm, *x);
   const Tensor input = contiguous(converted);  // group_norm.cpp: before native_group_norm, which keeps the copy
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
-  Node* node = tape.autograd.record(kGroupNormBackward, group_norm_backward, inputs,
+  Node* node = tape.autograd.record(aten::kNativeGroupNorm, group_norm_backward, inputs,
                                     bias.defined()     ? 3
                                     : weight.defined() ? 2
                                                        : 1);
@@ -270,17 +258,17 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
     tape.autograd.save(*node, input);
     if (weight.defined()) tape.autograd.save(*node, weight);
   }
-  Tensor result = tape.empty(input.shape(), input.dtype(), kGroupNorm);
+  Tensor result = tape.empty(input.shape(), input.dtype(), aten::kNativeGroupNorm);
   const std::int64_t batch = input.size(0), channels = input.size(1);
-  const Tensor mean = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
-  const Tensor rstd = tape.empty({batch, groups}, input.dtype(), kGroupNorm);
+  const Tensor mean = tape.empty({batch, groups}, input.dtype(), aten::kNativeGroupNorm);
+  const Tensor rstd = tape.empty({batch, groups}, input.dtype(), aten::kNativeGroupNorm);
   if (weight.defined() &&
       input.elements() > batch * channels) {  // weight, bias and statistics joined to one factor and one summand
-    Tensor a = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
-    Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), kGroupNorm);
+    Tensor a = tape.empty({batch, channels}, statistics_dtype(input.dtype()), aten::kNativeGroupNorm);
+    Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), aten::kNativeGroupNorm);
     drop(b, a);
   }
-  normalization_kernel(kGroupNorm, input, 8, 2);
+  normalization_kernel(aten::kNativeGroupNorm, input, 8, 2);
   tape.autograd.set_history(node, result);
   if (node != nullptr) {
     tape.autograd.save(*node, mean);
@@ -291,30 +279,32 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
 
 Tensor softmax(Arg x) {
   const OperatorCall call(x);
-  return softmax(*x, x->tape().modes.autocast.dtype ? DType::kFloat32 : x->dtype());
+  return softmax(*x, autocast_result(aten::kSoftmax, *x));
 }
 
 Tensor softmax(Arg x, DType dtype) {
   const OperatorCall call(x);
   // Only float16 is converted inside the kernel.
   if (x->dtype() != DType::kFloat16 && x->dtype() != dtype) return softmax(to_dtype(*x, dtype), dtype);
-  return softmax_like(kSoftmax, kSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, dtype);
+  return softmax_like(aten::kSoftmax, aten::kSoftmax, softmax_backward<aten::kSoftmaxBackwardData>, *x, dtype);
 }
 
 Tensor log_softmax(Arg x) {
   const OperatorCall call(x);
-  return softmax_like(kLogSoftmax, kLogSoftmaxBackward, softmax_backward<kLogSoftmaxBackwardOp>, *x, x->dtype());
+  return softmax_like(aten::kLogSoftmax, aten::kLogSoftmax, softmax_backward<aten::kLogSoftmaxBackwardData>, *x,
+                      x->dtype());
 }
 
 Tensor safe_softmax(Arg x) {
   const OperatorCall call(x);
-  Tensor result = softmax_like(kSoftmax, kSafeSoftmaxBackward, softmax_backward<kSoftmaxBackwardOp>, *x, x->dtype());
+  Tensor result =
+      softmax_like(aten::kSafeSoftmax, aten::kSoftmax, softmax_backward<aten::kSoftmaxBackwardData>, *x, x->dtype());
   Tape& tape = x->tape();
-  Tensor masked = pointwise(kIsNegInf, {&*x}, 1, DType::kBool);
+  Tensor masked = pointwise(aten::kIsneginf, {&*x}, 1, DType::kBool);
   Shape rows = x->shape();
   rows[-1] = 1;
-  Tensor fully_masked = tape.empty(rows, DType::kBool, kAll);
-  Tensor zero = tape.empty({}, x->dtype(), kScalarTensor);
+  Tensor fully_masked = tape.empty(rows, DType::kBool, aten::kAll);
+  Tensor zero = tape.empty({}, x->dtype(), aten::kScalarTensor);
   drop(zero, fully_masked, masked);
   return result;
 }

@@ -1,7 +1,6 @@
-// The table of operators by the name of their torch function ("linear", "softmax", "__getitem__"): what a recorded
-// program calls (models/program.cc). Each row has the signature, by which arguments are put in their places, what
-// autocast does to the operands, and the operator itself. `memcalc programs --opaque` counts the names that are
-// missing. Covered by tests/measured/program_test.cc.
+// The torch functions ("linear", "softmax", "__getitem__") that a recorded program calls (models/program.cc). Each row
+// has the signature, by which arguments are put in their places, and what calls the operators (symbolic/aten.h).
+// `memcalc programs --opaque` counts the names that are missing. Covered by tests/measured/program_test.cc.
 #pragma once
 
 #include <span>
@@ -12,15 +11,11 @@
 
 namespace memcalc {
 
-/// The lists of ATen/autocast_mode.h. Operators that convert their operands themselves stand under kNone.
-enum class AutocastList : std::uint8_t { kNone, kHalf, kFloat32 };
-
 struct OperatorRow {
   std::string_view name;
   /// Parameters in their order, parted by spaces: "input dim keepdim". "*sizes" takes all further positional numbers.
   std::string_view signature;
   void (*run)(RecordedCall& call) = nullptr;
-  AutocastList autocast = AutocastList::kNone;
 };
 
 /// Null: there is no such operator.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -13,24 +14,14 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kMaxPool{"aten::max_pool2d_with_indices"}, kMaxPoolBackward{"MaxPool2DWithIndicesBackward0"};
-constexpr Operator kMaxPoolBackwardOp{"aten::max_pool2d_with_indices_backward"};
-constexpr Operator kAvgPool{"aten::avg_pool2d"}, kAvgPoolBackward{"AvgPool2DBackward0"};
-constexpr Operator kAvgPoolBackwardOp{"aten::avg_pool2d_backward"};
-constexpr Operator kAdaptiveMax{"aten::adaptive_max_pool2d"}, kAdaptiveMaxBackward{"AdaptiveMaxPool2DBackward0"};
-constexpr Operator kAdaptiveMaxBackwardOp{"aten::adaptive_max_pool2d_backward"};
-constexpr Operator kContiguous{"aten::contiguous"};
-constexpr Operator kAdaptive{"aten::_adaptive_avg_pool2d"}, kAdaptiveBackward{"AdaptiveAvgPool2DBackward0"};
-constexpr Operator kAdaptiveBackwardOp{"aten::_adaptive_avg_pool2d_backward"};
-
 /// cuda/DilatedMaxPool2d.cu, AveragePool2d.cu: the input's layout; operands that have another are copied to it.
-template <const Operator& op>
+template <const AtenOperator& op>
 void pool_backward(BackwardCall& call) {  // saved: self, ...
   const Tensor& self = call.saved(0);
   const bool channels_last = is_channels_last(self);
   Tensor dx = empty_in_layout(call.tape, self.shape(), self.dtype(), channels_last, op);
-  const Tensor input = in_layout(self, channels_last, kContiguous);
-  const Tensor dy = in_layout(call.gradient(), channels_last, kContiguous);
+  const Tensor input = in_layout(self, channels_last, aten::kContiguous);
+  const Tensor dy = in_layout(call.gradient(), channels_last, aten::kContiguous);
   call.tape.kernels.add(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(self.elements()),
                         static_cast<double>(self.bytes() + call.gradient().bytes()), KernelKind::kImage,
                         static_cast<double>(self.elements()));
@@ -38,20 +29,19 @@ void pool_backward(BackwardCall& call) {  // saved: self, ...
 }
 
 /// `shape`: of the result.
-Tensor pool(const Operator& op, const Operator& node_name, BackwardFunction backward, const Tensor& x,
-            const Shape& shape, bool with_indices) {
+Tensor pool(const AtenOperator& op, BackwardFunction backward, const Tensor& x, const Shape& shape, bool with_indices) {
   for (int i = 2; i < shape.rank; ++i) {
     if (shape[i] < 1) throw refusal(rules::kImageLargeEnough, {"pooling"});
   }
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(node_name, backward, inputs, 1);
+  Node* node = tape.autograd.record(op, backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, x);
   const bool channels_last = is_channels_last(x);
   Tensor result = empty_in_layout(tape, shape, x.dtype(), channels_last, op);
   Tensor indices;
   if (with_indices) indices = empty_in_layout(tape, shape, DType::kInt64, channels_last, op);
-  const Tensor input = in_layout(x, channels_last, kContiguous);
+  const Tensor input = in_layout(x, channels_last, aten::kContiguous);
   tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage,
                    static_cast<double>(x.elements()));
@@ -81,12 +71,13 @@ Shape pooled_shape(const Tensor& x, const PoolOptions& options) {
 
 Tensor max_pool(Arg x, const PoolOptions& options) {
   const OperatorCall call(x);
-  return pool(kMaxPool, kMaxPoolBackward, pool_backward<kMaxPoolBackwardOp>, *x, pooled_shape(*x, options), true);
+  return pool(aten::kMaxPool2dWithIndices, pool_backward<aten::kMaxPool2dWithIndicesBackward>, *x,
+              pooled_shape(*x, options), true);
 }
 
 Tensor avg_pool(Arg x, const PoolOptions& options) {
   const OperatorCall call(x);
-  return pool(kAvgPool, kAvgPoolBackward, pool_backward<kAvgPoolBackwardOp>, *x, pooled_shape(*x, options), false);
+  return pool(aten::kAvgPool2d, pool_backward<aten::kAvgPool2dBackward>, *x, pooled_shape(*x, options), false);
 }
 
 Tensor max_pool2d(Arg x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
@@ -123,12 +114,12 @@ Tensor adaptive_avg_pool(Arg x, const Shape& shape) {
   bool one_pixel = shape.rank == 4;
   for (int i = 2; i < shape.rank; ++i) one_pixel = one_pixel && shape[i] == 1;
   if (one_pixel) return mean_pixels(*x);
-  return pool(kAdaptive, kAdaptiveBackward, pool_backward<kAdaptiveBackwardOp>, *x, shape, false);
+  return pool(aten::kAdaptiveAvgPool2d, pool_backward<aten::kAdaptiveAvgPool2dBackward>, *x, shape, false);
 }
 
 Tensor adaptive_max_pool(Arg x, const Shape& shape) {
   const OperatorCall call(x);
-  return pool(kAdaptiveMax, kAdaptiveMaxBackward, pool_backward<kAdaptiveMaxBackwardOp>, *x, shape, true);
+  return pool(aten::kAdaptiveMaxPool2d, pool_backward<aten::kAdaptiveMaxPool2dBackward>, *x, shape, true);
 }
 
 }  // namespace memcalc

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -22,8 +23,6 @@ constexpr Operator kGemm4Bit{"bitsandbytes::gemm_4bit"}, kMatMul4Bit{"MatMul4Bit
 constexpr Operator kQuantize{"bitsandbytes::quantize_4bit"}, kQuantizeScales{"bitsandbytes::quantize_blockwise"};
 constexpr Operator kVectorQuantize{"bitsandbytes::int8_vectorwise_quant"}, kInt8Mm{"bitsandbytes::int8_linear_matmul"};
 constexpr Operator kInt8Dequantize{"bitsandbytes::int8_mm_dequant"}, kMatMul8Bit{"MatMul8bitLt"};
-constexpr Operator kAbs{"aten::abs"}, kGe{"aten::ge"}, kAny{"aten::any"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kMax{"aten::max"}, kMean{"aten::mean"}, kSub{"aten::sub"}, kAdd{"aten::add"}, kMul{"aten::mul"};
 
 constexpr std::int64_t kCodes = 16;          // values of NF4
 constexpr std::int64_t kDynamicCodes = 256;  // values of the dynamic map that quantises block scales
@@ -88,7 +87,7 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
   Tensor scales, shifted;
   if (weight.kind == Quantization::kNf4Double) {
     scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
-    shifted = tape.empty({blocks_of(weight)}, DType::kFloat32, kAdd);
+    shifted = tape.empty({blocks_of(weight)}, DType::kFloat32, aten::kAdd);
   }
   // The old MatMul4Bit unpacks to the type that was packed and converts; gemm_4bit to that of the product.
   const DType dtype = weight.keeps_input ? weight.source_dtype : weight.dtype;
@@ -121,8 +120,8 @@ void matmul_8bit_backward(BackwardCall& call) {
   const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
   const auto dtype = static_cast<DType>(call.node.attributes[0]);
   Tensor gradient = to_dtype(call.gradient(), dtype);
-  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, dtype, kToCopy);
-  call.tape.memory.scratch(4 * weight.out_features, kMul);  // SCB / 127
+  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, dtype, aten::kToCopy);
+  call.tape.memory.scratch(4 * weight.out_features, aten::kMul);  // SCB / 127
   call.set(0, linear(gradient, t(unpacked), {}));
 }
 
@@ -132,14 +131,14 @@ Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
   const std::int64_t rows = x.size(0);
   row_scales = tape.empty({rows}, DType::kFloat32, kVectorQuantize);
   Tensor result = tape.empty(x.shape(), DType::kUInt8, kVectorQuantize);
-  Tensor magnitudes = tape.empty(x.shape(), x.dtype(), kAbs);
-  Tensor outliers = tape.empty(x.shape(), DType::kBool, kGe);
+  Tensor magnitudes = tape.empty(x.shape(), x.dtype(), aten::kAbs);
+  Tensor outliers = tape.empty(x.shape(), DType::kBool, aten::kGe);
   magnitudes.reset();
   {
-    const Tensor any = tape.empty({}, DType::kBool, kAny);
-    reduction_scratch(outliers, 0b11, 1, kAny);
+    const Tensor any = tape.empty({}, DType::kBool, aten::kAny);
+    reduction_scratch(outliers, 0b11, 1, aten::kAny);
   }
-  if (rows > 1) tape.memory.scratch(1, kToCopy);  // out_row[:, outlier_cols] = 0
+  if (rows > 1) tape.memory.scratch(1, aten::kToCopy);  // out_row[:, outlier_cols] = 0
   return result;
 }
 
@@ -188,7 +187,7 @@ Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Te
   if (is_marlin(weight.kind)) return marlin_linear(x, weight, bias);
   const DType input_dtype = x.dtype();
   Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
-  if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, kToCopy);
+  if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, aten::kToCopy);
   return to_dtype(matmul_4bit(input, weight, bias, gathered), input_dtype);
 }
 
@@ -220,14 +219,14 @@ Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
   Tape& tape = source.tape();
   Tensor transposed;  // Params4bit(value.T), which is made row-major on the card; of int8 on the host
   if (weight.transposes && weight.kind != Quantization::kInt8) {
-    transposed = tape.empty({weight.out_features, weight.in_features}, source.dtype(), kToCopy);
+    transposed = tape.empty({weight.out_features, weight.in_features}, source.dtype(), aten::kToCopy);
   }
   weight.source_dtype = source.dtype();
   const auto part = [&](const Shape& shape, DType dtype, const Operator& op) {
     return tape.empty(shape, dtype, op, Category::kWeights);
   };
   if (weight.kind == Quantization::kInt8) {
-    const Tensor half = tape.empty(source.shape(), DType::kFloat16, kToCopy);
+    const Tensor half = tape.empty(source.shape(), DType::kFloat16, aten::kToCopy);
     weight.scales.push_back(part({weight.out_features}, DType::kFloat32, kVectorQuantize));
     return part(source.shape(), DType::kUInt8, kVectorQuantize);
   }
@@ -235,26 +234,26 @@ Tensor quantize(const Tensor& source, QuantizedWeight& weight) {
   const Shape blocks{blocks_of(weight)};
   Tensor scales = part(blocks, DType::kFloat32, kQuantize);
   Tensor packed = part({ceil_div(elements_of(weight), 2)}, DType::kUInt8, kQuantize);
-  weight.scales.push_back(part({kCodes}, DType::kFloat32, kToCopy));
+  weight.scales.push_back(part({kCodes}, DType::kFloat32, aten::kToCopy));
   {
-    Tensor magnitudes = tape.empty({kCodes}, DType::kFloat32, kAbs);
-    const Tensor largest = tape.empty({}, DType::kFloat32, kMax);
+    Tensor magnitudes = tape.empty({kCodes}, DType::kFloat32, aten::kAbs);
+    const Tensor largest = tape.empty({}, DType::kFloat32, aten::kMax);
     magnitudes.reset();
   }
   if (!doubly) {
     weight.scales.push_back(std::move(scales));
     return packed;
   }
-  weight.scales.push_back(part({}, DType::kFloat32, kMean));  // the offset
-  reduction_scratch(scales, 0b1, 4, kMean);
-  Tensor centred = tape.empty(blocks, DType::kFloat32, kSub);
+  weight.scales.push_back(part({}, DType::kFloat32, aten::kMean));  // the offset
+  reduction_scratch(scales, 0b1, 4, aten::kMean);
+  Tensor centred = tape.empty(blocks, DType::kFloat32, aten::kSub);
   if (!tape.modes.has_dynamic_map) {  // get_4bit_type's map is made once and stays on the card
     tape.modes.has_dynamic_map = true;
-    weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, kToCopy));
+    weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, aten::kToCopy));
   }
   weight.scales.push_back(part({ceil_div(blocks[0], kScaleBlock)}, DType::kFloat32, kQuantizeScales));
   weight.scales.push_back(part(blocks, DType::kUInt8, kQuantizeScales));
-  weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, kToCopy));
+  weight.scales.push_back(part({kDynamicCodes}, DType::kFloat32, aten::kToCopy));
   drop(scales, centred);
   return packed;
 }

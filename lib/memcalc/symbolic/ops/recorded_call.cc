@@ -16,9 +16,6 @@ void RecordedCall::refuse(std::string_view what) const {
 }
 
 const Tensor& RecordedCall::tensor(const BoundArgument& argument) const {
-  for (const auto& [converted, tensor] : converted_) {
-    if (converted == &argument) return tensor;
-  }
   const auto place = static_cast<std::size_t>(argument.integer);
   const Tensor* found = nullptr;
   if (argument.kind == Kind::kValue && place < values_.size()) found = &values_[place];
@@ -109,16 +106,6 @@ void RecordedCall::renew_views(const Tensor& base, bool was_followed) {
     if (was_followed && !value.requires_grad()) continue;
     replace(value, as_strided(base, value.shape(), value.strides()));
   }
-}
-
-void RecordedCall::convert_to_float32() {
-  std::vector<std::pair<const BoundArgument*, Tensor>> converted;
-  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {  // the dispatcher's last argument first
-    if (!is_tensor(*slot)) continue;
-    const Tensor& operand = tensor(*slot);
-    if (is_half(operand.dtype())) converted.emplace_back(&*slot, to_dtype(operand, DType::kFloat32));
-  }
-  converted_ = std::move(converted);
 }
 
 const Tensor& RecordedCall::tensor_or_none(int i) const {

@@ -108,8 +108,6 @@ class RecordedCall {
   /// was differentiated before, so that what is not is detached from it.
   void renew_views(const Tensor& base, bool was_followed);
 
-  /// What autocast's float32 list does to the operands: those in 16 bits are converted, for as long as the call lasts.
-  void convert_to_float32();
   void returns(Tensor result) { results.push_back(std::move(result)); }
   /// This operator is known, this way of calling it is not.
   [[noreturn]] void refuse(std::string_view what) const;
@@ -123,7 +121,6 @@ class RecordedCall {
   std::span<Tensor> values_;
   std::span<const Tensor> parameters_;
   std::span<const GivenResult> given_;
-  std::vector<std::pair<const BoundArgument*, Tensor>> converted_;
 };
 
 }  // namespace memcalc

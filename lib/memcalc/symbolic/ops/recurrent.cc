@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -14,11 +15,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kRnn{"aten::_cudnn_rnn"}, kRnnBackward{"CudnnRnnBackward0"};
-constexpr Operator kRnnBackwardOp{"aten::_cudnn_rnn_backward"};
-constexpr Operator kZeros{"aten::zeros"}, kCopy{"aten::copy_"}, kCopyBackward{"CopyBackwards"};
-constexpr Operator kDropoutState{"aten::_cudnn_init_dropout_state"};
-
 int gates_of(RecurrentCell cell) { return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1; }
 
 /// cudnn/RNN.cpp, get_dropout_state: once in a process, for good; its seed is drawn on the card. The size is what
@@ -26,8 +22,8 @@ int gates_of(RecurrentCell cell) { return cell == RecurrentCell::kLstm ? 4 : cel
 void make_dropout_state(Tape& tape) {
   if (std::exchange(tape.modes.has_dropout_state, true)) return;
   constexpr Bytes kStateOfThread = 48, kThreads = 1024;
-  tape.memory.scratch(size_of(DType::kInt64), kDropoutState);
-  (void)tape.memory.allocate(kStateOfThread * kThreads * tape.device.multiprocessors, kDropoutState,
+  tape.memory.scratch(size_of(DType::kInt64), aten::kCudnnInitDropoutState);
+  (void)tape.memory.allocate(kStateOfThread * kThreads * tape.device.multiprocessors, aten::kCudnnInitDropoutState,
                              Category::kWorkspaces);
 }
 
@@ -63,7 +59,7 @@ void count_steps(Tape& tape, const Operator& op, const Tensor& x, std::span<cons
 void count_weight_gradients(Tape& tape, const Tensor& x, std::span<const Shape> weights) {
   const std::int64_t rows = x.elements() / x.size(-1);
   for (const Shape& weight : weights) {
-    if (weight.rank == 2) tape.kernels.product(kRnnBackwardOp, x.dtype(), 1, rows, weight[0], weight[1]);
+    if (weight.rank == 2) tape.kernels.product(aten::kCudnnRnnBackward, x.dtype(), 1, rows, weight[0], weight[1]);
   }
 }
 
@@ -115,7 +111,7 @@ Tensor joined(std::span<const Tensor> weights) {
   std::array<const Tensor*, kEdges> inputs{};
   for (std::size_t i = 0; i < count; ++i) inputs[i] = &groups[i];
   Tape& tape = weights.front().tape();
-  Node* node = tape.autograd.record(kRnnBackward, hand_out, inputs.data(), static_cast<int>(count));
+  Node* node = tape.autograd.record(aten::kCudnnRnn, hand_out, inputs.data(), static_cast<int>(count));
   Tensor all = tape.alias(weights.front(), {elements}, {1}, false);
   if (node != nullptr) {
     node->owner = part;
@@ -130,19 +126,20 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
   Tape& tape = weights.front().tape();
   std::int64_t elements = 0;
   for (const Tensor& weight : weights) elements += weight.elements();
-  storage = tape.empty({elements}, dtype, kZeros);
-  tape.kernels.add(kZeros, OperatorClass::kMovement, dtype, 0, static_cast<double>(storage.bytes()));
+  storage = tape.empty({elements}, dtype, aten::kZeros);
+  tape.kernels.add(aten::kZeros, OperatorClass::kMovement, dtype, 0, static_cast<double>(storage.bytes()));
   std::vector<Tensor> copies;
   for (const Tensor& weight : weights) {
     const Tensor* inputs[] = {&weight};
     Node* node = tape.autograd.record(
-        kCopyBackward,
+        aten::kCopy,
         [](BackwardCall& call) { call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1]))); },
         inputs, 1);
     if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(weight.dtype());
     Tensor copy = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
-    tape.kernels.add(kCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(weight.bytes() + copy.bytes()),
-                     KernelKind::kVectorized, static_cast<double>(weight.elements()));
+    tape.kernels.add(aten::kCopy, OperatorClass::kMovement, dtype, 0,
+                     static_cast<double>(weight.bytes() + copy.bytes()), KernelKind::kVectorized,
+                     static_cast<double>(weight.elements()));
     tape.autograd.set_history(node, copy);
     copies.push_back(std::move(copy));
   }
@@ -167,7 +164,7 @@ void recurrent_backward(BackwardCall& call) {
   const Tensor& hidden = call.saved(4);
   const auto or_zeros = [&](int output, const Tensor& like) {
     if (call.gradient(output).defined()) return call.gradient(output);
-    return tape.empty(like.shape(), like.dtype(), kZeros);
+    return tape.empty(like.shape(), like.dtype(), aten::kZeros);
   };
   const Tensor grad_output = or_zeros(0, call.saved(1));
   const Tensor grad_hidden = or_zeros(1, hidden);
@@ -180,18 +177,18 @@ void recurrent_backward(BackwardCall& call) {
   {
     const Tensor x = contiguous(by_step);
     const Tensor dy = contiguous(without_batch_first(grad_output, options.batch_first));
-    dx = tape.empty(by_step.shape(), by_step.dtype(), kRnnBackwardOp);
+    dx = tape.empty(by_step.shape(), by_step.dtype(), aten::kCudnnRnnBackward);
     const Tensor dhy = contiguous(grad_hidden);
-    dhx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
-    if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), kRnnBackwardOp);
-    tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
-    count_steps(tape, kRnnBackwardOp, x, recorded.weights);
+    dhx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
+    if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
+    tape.memory.scratch(space.workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
+    count_steps(tape, aten::kCudnnRnnBackward, x, recorded.weights);
   }
   if (options.batch_first) dx = without_batch_first(dx, true);
   if (call.needs(1)) {
     const Tensor x = contiguous(by_step);
-    Tensor dw = tape.empty({recorded.flat}, input.dtype(), kZeros);
-    tape.memory.scratch(space.workspace, kRnnBackwardOp, Category::kWorkspaces);
+    Tensor dw = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
+    tape.memory.scratch(space.workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
     count_weight_gradients(tape, x, recorded.weights);
     call.set(1, std::move(dw));
   }
@@ -204,7 +201,7 @@ void flatten_parameters(Tape& tape, std::vector<Tensor>& weights) {
   if (weights.empty()) return;
   std::int64_t elements = 0;
   for (const Tensor& weight : weights) elements += weight.elements();
-  const Tensor storage = tape.empty({elements}, weights.front().dtype(), kZeros, Category::kWeights);
+  const Tensor storage = tape.empty({elements}, weights.front().dtype(), aten::kZeros, Category::kWeights);
   for (const Tensor& weight : weights) {
     Tensor part = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
     tape.replace_parameter(weight, part);
@@ -250,7 +247,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     recorded->flat += weight.elements();
   }
   const Tensor* inputs[] = {&input, &all};
-  Node* node = tape.autograd.record(kRnnBackward, recurrent_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kCudnnRnn, recurrent_backward, inputs, 2);
   const Tensor by_step = without_batch_first(input, options.batch_first);
   Tensor output, last_hidden, last_cell, reserve;
   {
@@ -260,14 +257,15 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
       row_major = contiguous(by_step);
     }
     const std::int64_t width = recorded->hidden * (options.bidirectional ? 2 : 1);
-    output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), kRnn);
-    last_hidden = tape.empty(hidden.shape(), hidden.dtype(), kRnn);
-    if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), kRnn);
+    output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), aten::kCudnnRnn);
+    last_hidden = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnn);
+    if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), aten::kCudnnRnn);
     const RecurrentSpace space = recurrent_space(by_step, recorded->hidden, options);
     Tensor workspace;
-    if (space.workspace > 0) workspace = tape.empty({space.workspace}, DType::kUInt8, kRnn, Category::kWorkspaces);
-    if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, kRnn);
-    count_steps(tape, kRnn, row_major, recorded->weights);
+    if (space.workspace > 0)
+      workspace = tape.empty({space.workspace}, DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
+    if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, aten::kCudnnRnn);
+    count_steps(tape, aten::kCudnnRnn, row_major, recorded->weights);
   }
   if (options.batch_first) output = without_batch_first(output, true);
   tape.autograd.set_history(node, output);
@@ -278,7 +276,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     node->context = recorded.get();
     tape.autograd.save(*node, input);
     tape.autograd.save(*node, output);
-    if (!reserve.defined()) reserve = tape.empty({0}, DType::kUInt8, kRnn);
+    if (!reserve.defined()) reserve = tape.empty({0}, DType::kUInt8, aten::kCudnnRnn);
     tape.autograd.save(*node, reserve);
     tape.autograd.save(*node, storage.defined() ? storage : weights.front());
     tape.autograd.save(*node, hidden);

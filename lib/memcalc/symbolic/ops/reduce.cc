@@ -5,7 +5,9 @@
 #include <bit>
 #include <optional>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -13,10 +15,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kSum{"aten::sum"}, kSumBackward{"SumBackward1"}, kMean{"aten::mean"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kAsStridedBackward{"AsStridedBackward1"}, kNewZeros{"aten::new_zeros"};
-constexpr Operator kMeanBackward{"MeanBackward1"}, kDiv{"aten::div"}, kArgmax{"aten::argmax"};
 
 constexpr int kMaxThreads = 512;  // mnt_wrapper<T>::MAX_NUM_THREADS
 constexpr std::int64_t kWarpSize = 32;
@@ -223,7 +221,7 @@ void reduction_scratch(const Tensor& x, unsigned reduced, std::int64_t accumulat
 namespace {
 
 /// Any and argmax read what they are given.
-bool is_summed(const Operator& op) { return &op == &kSum || &op == &kMean; }
+bool is_summed(const Operator& op) { return &op == &aten::kSum || &op == &aten::kMean; }
 
 /// The reduction itself: result, then staging and semaphores for the time of the kernel.
 Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_dims,
@@ -240,7 +238,7 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   const bool reads_it = x.dtype() == result.dtype() || is_half(x.dtype()) || !is_summed(op);
   Tensor converted;
   if (!reads_it) {
-    converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), result.dtype(), kToCopy);
+    converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), result.dtype(), aten::kToCopy);
   }
   const Tensor& read = reads_it ? x : converted;
   // ReduceLogicKernel.cu accumulates a boolean in a byte, the others at least a float.
@@ -267,7 +265,7 @@ Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
 void mean_backward(BackwardCall& call) {  // grad.expand(sizes) / n
   const Tensor kept = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   const Tensor expanded = expand(kept, call.node.shape);
-  call.set(0, pointwise(kDiv, {&expanded}, 1));
+  call.set(0, pointwise(aten::kDiv, {&expanded}, 1));
 }
 
 void sum_backward(BackwardCall& call) {
@@ -275,10 +273,10 @@ void sum_backward(BackwardCall& call) {
   call.set(0, expand(gradient, call.node.shape));
 }
 
-Node* record_reduction(const Operator& name, BackwardFunction backward, const Tensor& x, unsigned reduced,
+Node* record_reduction(const AtenOperator& op, BackwardFunction backward, const Tensor& x, unsigned reduced,
                        bool keep_dims) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().autograd.record(name, backward, inputs, 1);
+  Node* node = x.tape().autograd.record(op, backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[kDropped] = keep_dims ? 0 : reduced;
@@ -295,30 +293,29 @@ Tensor sum_to(Arg x, const Shape& shape) {
   for (int i = 0; i < x->rank(); ++i) {
     if (i < leading || (shape[i - leading] == 1 && x->size(i) != 1)) reduced |= 1U << i;
   }
-  Tensor sum = reduce(kSum, *x, reduced, true);
+  Tensor sum = reduce(aten::kSum, *x, reduced, true);
   return leading > 0 ? x->tape().alias(sum, shape, contiguous_strides(shape), true) : sum;
 }
 
 namespace {
 
 void as_strided_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), kNewZeros));
+  call.set(0, call.tape.empty(call.gradient().shape(), call.gradient().dtype(), aten::kNewZeros));
 }
 
 }  // namespace
 
 Tensor mean(const Tensor& x, unsigned reduced, bool keep_dims) {
-  Node* node = record_reduction(kMeanBackward, mean_backward, x, reduced, keep_dims);
-  Tensor result = reduce(kMean, x, reduced, keep_dims);
+  Node* node = record_reduction(aten::kMean, mean_backward, x, reduced, keep_dims);
+  Tensor result = reduce(aten::kMean, x, reduced, keep_dims);
   x.tape().autograd.set_history(node, result);
   return result;
 }
 
 Tensor sum(const Tensor& x, unsigned reduced, bool keep_dims, std::optional<DType> dtype) {
-  Node* node = record_reduction(kSumBackward, sum_backward, x, reduced, keep_dims);
-  // autocast_mode.h, fp32_set_opt_dtype: the kernel converts what it reads.
-  const DType type = dtype.value_or(x.tape().modes.autocast.dtype && is_half(x.dtype()) ? DType::kFloat32 : x.dtype());
-  Tensor result = reduce(kSum, x, reduced, keep_dims, type);
+  Node* node = record_reduction(aten::kSum, sum_backward, x, reduced, keep_dims);
+  // The kernel converts what it reads.
+  Tensor result = reduce(aten::kSum, x, reduced, keep_dims, dtype.value_or(autocast_result(aten::kSum, x)));
   x.tape().autograd.set_history(node, result);
   return result;
 }
@@ -344,7 +341,7 @@ Tensor mean_pixels(Arg x) {
   const bool channels_last = !x->is_contiguous() && x->strides()[1] == 1 && x->size(1) > 1;
   if (!channels_last || !result.requires_grad()) return result;
   const Tensor* inputs[] = {&result};
-  Node* node = x->tape().autograd.record(kAsStridedBackward, as_strided_backward, inputs, 1);
+  Node* node = x->tape().autograd.record(aten::kAsStridedCopy, as_strided_backward, inputs, 1);
   Tensor strided = x->tape().detach(result);
   x->tape().autograd.set_history(node, strided);
   return strided;
@@ -360,16 +357,16 @@ Tensor argmax_last(Arg x) {
   constexpr std::int64_t kPair = 16;  // ReduceAllOps.h, ArgMaxOps: a value and an int64 index
   Shape shape = x->shape();
   --shape.rank;
-  Tensor result = x->tape().empty(shape, DType::kInt64, kArgmax);
-  reduction_scratch(*x, 1U << (x->rank() - 1), kPair, kArgmax);
-  x->tape().kernels.add(kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
+  Tensor result = x->tape().empty(shape, DType::kInt64, aten::kArgmax);
+  reduction_scratch(*x, 1U << (x->rank() - 1), kPair, aten::kArgmax);
+  x->tape().kernels.add(aten::kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
                         static_cast<double>(x->bytes() + result.bytes()));
   return result;
 }
 
 Tensor sum_all(Arg x) {
   const OperatorCall call(x);
-  return reduce(kSum, *x, (1U << x->rank()) - 1, false);
+  return reduce(aten::kSum, *x, (1U << x->rank()) - 1, false);
 }
 
 }  // namespace memcalc

@@ -8,6 +8,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -19,10 +20,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kRingCudnn{"ScaledDotProductCudnnAttentionBackward0"};
-constexpr Operator kRingFlash{"ScaledDotProductFlashAttentionBackward0"};
-constexpr Operator kCat{"aten::cat"}, kZeros{"aten::zeros_like"}, kAdd{"aten::add_"};
-constexpr Operator kSub{"aten::sub"}, kSigmoid{"aten::sigmoid"}, kLogSigmoid{"aten::log_sigmoid"}, kMul{"aten::mul"};
 constexpr Operator kAllGather{"_c10d_functional::all_gather_into_tensor"};
 constexpr Operator kAllToAll{"_c10d_functional::all_to_all_single"};
 
@@ -36,8 +33,8 @@ Tensor half_of(const Tensor& x, std::int64_t index) {
 /// torch.cat([a.flatten(), b.flatten()])
 Tensor packed(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
-  Tensor both = tape.empty({a.elements() + b.elements()}, a.dtype(), kCat, Category::kCommunication);
-  tape.kernels.add(kCat, OperatorClass::kMovement, a.dtype(), 0, 2.0 * static_cast<double>(both.bytes()));
+  Tensor both = tape.empty({a.elements() + b.elements()}, a.dtype(), aten::kCat, Category::kCommunication);
+  tape.kernels.add(aten::kCat, OperatorClass::kMovement, a.dtype(), 0, 2.0 * static_cast<double>(both.bytes()));
   return both;
 }
 
@@ -50,15 +47,16 @@ std::pair<Tensor, Tensor> unpacked(const Tensor& buffer, const Tensor& first, co
 
 /// x += y
 void add_in_place_of(const Tensor& x, const Tensor& y) {
-  x.tape().kernels.add(kAdd, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+  x.tape().kernels.add(aten::kAddInPlace, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                        static_cast<double>(2 * x.bytes() + y.bytes()));
 }
 
 /// _partial_update: a copy in which one of two halves is another. Row-major, as torch.cat makes it.
 Tensor with_half_replaced(const Tensor& original) {
   Tape& tape = original.tape();
-  Tensor result = tape.empty(original.shape(), original.dtype(), kCat);
-  tape.kernels.add(kCat, OperatorClass::kMovement, original.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  Tensor result = tape.empty(original.shape(), original.dtype(), aten::kCat);
+  tape.kernels.add(aten::kCat, OperatorClass::kMovement, original.dtype(), 0,
+                   2.0 * static_cast<double>(result.bytes()));
   return result;
 }
 
@@ -119,16 +117,16 @@ class Merger {
     Tensor out = partial ? half_of(out_, 1) : out_;
     {  // out - sigmoid(block_lse - lse) * (out - block_out)
       Tensor weight = sigmoid_of_difference(block_lse, lse);
-      Tensor difference = pointwise(kSub, {&out, &out32}, 1);
-      Tensor product = pointwise(kMul, {&out, &difference}, 1);
+      Tensor difference = pointwise(aten::kSub, {&out, &out32}, 1);
+      Tensor product = pointwise(aten::kMul, {&out, &difference}, 1);
       drop(weight, difference);
-      out = pointwise(kSub, {&out, &product}, 1);
+      out = pointwise(aten::kSub, {&out, &product}, 1);
     }
     {  // lse - logsigmoid(lse - block_lse)
-      Tensor difference = pointwise(kSub, {&lse, &block_lse}, 1);
-      Tensor logarithm = pointwise(kLogSigmoid, {&difference}, 3);
+      Tensor difference = pointwise(aten::kSub, {&lse, &block_lse}, 1);
+      Tensor logarithm = pointwise(aten::kLogSigmoid, {&difference}, 3);
       difference.reset();
-      lse = pointwise(kSub, {&lse, &logarithm}, 1);
+      lse = pointwise(aten::kSub, {&lse, &logarithm}, 1);
     }
     if (partial) {
       lse_ = with_half_replaced(lse_);
@@ -145,8 +143,8 @@ class Merger {
 
  private:
   static Tensor sigmoid_of_difference(const Tensor& a, const Tensor& b) {
-    const Tensor difference = pointwise(kSub, {&a, &b}, 1);
-    return pointwise(kSigmoid, {&difference}, 3);
+    const Tensor difference = pointwise(aten::kSub, {&a, &b}, 1);
+    return pointwise(aten::kSigmoid, {&difference}, 3);
   }
 
   Tensor out_, lse_;
@@ -184,7 +182,7 @@ void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp
   const Tensor& query = call.saved(1);
   const DType dtype = query.dtype();
   const auto zeros_like = [&](const Tensor& x) {
-    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), DType::kFloat32, kZeros);
+    return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), DType::kFloat32, aten::kZerosLike);
   };
   const ContextRanks& context = *tape.modes.context;
   const NoGrad no_grad(tape.modes);
@@ -255,7 +253,8 @@ Tensor ring_attention(const Tensor& query, const Tensor& original_key, const Ten
   Tape& tape = query.tape();
   const bool cudnn = backend == SdpaBackend::kCudnn;
   const Tensor* inputs[] = {&query, &original_key, &original_value};
-  Node* node = tape.autograd.record(cudnn ? kRingCudnn : kRingFlash, ring_backward, inputs, 3);
+  Node* node = tape.autograd.record(
+      cudnn ? aten::kScaledDotProductCudnnAttention : aten::kScaledDotProductFlashAttention, ring_backward, inputs, 3);
   if (node != nullptr) {
     node->attributes[kIsCudnn] = cudnn ? 1 : 0;
     node->attributes[kDropout] = options.dropout > 0 ? 1 : 0;

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/scan.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -10,27 +11,26 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCumsum{"aten::cumsum"}, kCumsumBackward{"CumsumBackward0"};
-constexpr Operator kToCopy{"aten::_to_copy"};
 constexpr int kDtype = 1, kDim = 2;  // attributes: the input's type
 
 /// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not. What is one
 /// row is left to CUB (cuda/ScanUtils.cuh, scan_dim).
 Tensor scanned(const Tensor& x, int dim, DType dtype) {
   Tape& tape = x.tape();
-  Tensor result = tape.empty(x.shape(), dtype, kCumsum);
+  Tensor result = tape.empty(x.shape(), dtype, aten::kCumsum);
   {
     Tensor converted, rows;
     bool row_major = x.is_contiguous();
     if (dtype != x.dtype()) {
-      converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, kToCopy);
+      converted = tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype, aten::kToCopy);
       row_major = converted.is_contiguous();
     }
-    if (!row_major) rows = tape.empty(x.shape(), dtype, kCumsum);
+    if (!row_major) rows = tape.empty(x.shape(), dtype, aten::kCumsum);
     const bool is_one_row = x.rank() > 0 && x.elements() > 0 && x.elements() == x.size(dim);
-    if (is_one_row) tape.memory.scratch(scan_bytes(x.elements(), size_of(dtype)), kCumsum);
+    if (is_one_row) tape.memory.scratch(scan_bytes(x.elements(), size_of(dtype)), aten::kCumsum);
   }
-  tape.kernels.add(kCumsum, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes() + result.bytes()));
+  tape.kernels.add(aten::kCumsum, OperatorClass::kMovement, x.dtype(), 0,
+                   static_cast<double>(x.bytes() + result.bytes()));
   return result;
 }
 
@@ -52,7 +52,7 @@ void cumsum_backward(BackwardCall& call) {
 Tensor cumulative_sum(const Tensor& x, int dim, DType dtype) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kCumsumBackward, cumsum_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kCumsum, cumsum_backward, inputs, 1);
   if (node != nullptr) node->attributes = {0, static_cast<std::int64_t>(x.dtype()), dim, 0};
   Tensor result = scanned(x, dim, dtype);
   tape.autograd.set_history(node, result);

@@ -1,7 +1,11 @@
 #include "memcalc/symbolic/ops/scatter.h"
 
+#include <array>
+
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -9,13 +13,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kScatter{"aten::scatter"}, kScatterBackward{"ScatterBackward0"};
-constexpr Operator kScatterAddBackward{"ScatterAddBackward0"}, kGather{"aten::gather"};
-constexpr Operator kIndexAdd{"aten::index_add"}, kIndexAddBackward{"IndexAddBackward0"};
-constexpr Operator kIndexSelect{"aten::index_select"};
-constexpr Operator kMaskedScatter{"aten::masked_scatter"}, kMaskedScatterBackward{"MaskedScatterBackward0"};
-constexpr Operator kMaskedFill{"aten::masked_fill"}, kMaskedSelect{"aten::masked_select"};
 
 void move_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
@@ -29,14 +26,14 @@ Tensor made_like(const Tensor& x, const Operator& op) {
 }
 
 Tensor gathered(const Tensor& gradient, const Tensor& index) {
-  Tensor result = gradient.tape().empty(index.shape(), gradient.dtype(), kGather);
-  move_kernel(kGather, result);
+  Tensor result = gradient.tape().empty(index.shape(), gradient.dtype(), aten::kGather);
+  move_kernel(aten::kGather, result);
   return result;
 }
 
 /// derivatives.yaml: self: grad.scatter(dim, index, 0); src: grad.gather(dim, index).
 void scatter_backward(BackwardCall& call) {
-  if (call.needs(0)) call.set(0, made_like(call.gradient(), kScatter));
+  if (call.needs(0)) call.set(0, made_like(call.gradient(), aten::kScatter));
   if (call.node.edge_count > 1 && call.needs(1)) call.set(1, gathered(call.gradient(), call.saved(0)));
 }
 
@@ -50,7 +47,7 @@ Node* record_scatter(const Tensor& x, const Tensor& index, const Tensor& source,
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
   const bool adds = how == Scattered::kAdds;
-  Node* node = tape.autograd.record(adds ? kScatterAddBackward : kScatterBackward,
+  Node* node = tape.autograd.record(adds ? aten::kScatterAdd : aten::kScatter,
                                     adds ? scatter_add_backward : scatter_backward, inputs, source.defined() ? 2 : 1);
   if (node != nullptr) tape.autograd.save(*node, index);
   return node;
@@ -60,15 +57,15 @@ Node* record_scatter(const Tensor& x, const Tensor& index, const Tensor& source,
 void index_add_backward(BackwardCall& call) {  // saved: index, source
   if (call.needs(0)) call.set(0, call.gradient());
   if (!call.needs(1)) return;
-  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), kIndexSelect);
-  move_kernel(kIndexSelect, result);
+  Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), aten::kIndexSelect);
+  move_kernel(aten::kIndexSelect, result);
   call.set(1, std::move(result));
 }
 
 Node* record_index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
-  Node* node = tape.autograd.record(kIndexAddBackward, index_add_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kIndexAdd, index_add_backward, inputs, 2);
   if (node != nullptr && source.requires_grad()) {
     tape.autograd.save(*node, index);
     tape.autograd.save(*node, source);
@@ -88,65 +85,67 @@ void masked_scatter_backward(BackwardCall& call) {  // saved: mask; shape: the s
   const Tensor& gradient = call.gradient();
   const Tensor& mask = call.saved(0);
   if (call.needs(0)) {
-    call.set(0, call.tape.empty(gradient.shape(), gradient.dtype(), kMaskedFill));
-    move_kernel(kMaskedFill, gradient);
+    call.set(0, call.tape.empty(gradient.shape(), gradient.dtype(), aten::kMaskedFill));
+    move_kernel(aten::kMaskedFill, gradient);
   }
   if (!call.needs(1)) return;
   const std::int64_t count = call.node.shape.elements();
   const Tensor places = nonzero(expand(mask, gradient.shape()), count);
-  Tensor chosen = call.tape.empty({count}, gradient.dtype(), kMaskedSelect);
-  move_kernel(kMaskedSelect, chosen);
+  Tensor chosen = call.tape.empty({count}, gradient.dtype(), aten::kMaskedSelect);
+  move_kernel(aten::kMaskedSelect, chosen);
   call.set(1, view(std::move(chosen), call.node.shape));
 }
 
 }  // namespace
 
 Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how) {
-  Node* node = record_scatter(x, index, source, how);
-  Tensor result = made_like(x, kScatter);
+  std::array<Tensor, 2> operands{x, source};
+  if (how == Scattered::kAdds) autocast_promote(aten::kScatterAdd, operands);
+  Node* node = record_scatter(operands[0], index, operands[1], how);
+  Tensor result = made_like(operands[0], aten::kScatter);
   x.tape().autograd.set_history(node, result);
   return result;
 }
 
 Tensor scatter_in_place(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how) {
   Node* node = record_scatter(x, index, source, how);
-  move_kernel(kScatter, index);
+  move_kernel(aten::kScatter, index);
   return with_history(x, node);
 }
 
 Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
   Node* node = record_index_add(x, index, source);
-  Tensor result = made_like(x, kIndexAdd);
+  Tensor result = made_like(x, aten::kIndexAdd);
   x.tape().autograd.set_history(node, result);
   return result;
 }
 
 Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source) {
   Node* node = record_index_add(x, index, source);
-  move_kernel(kIndexAdd, source);
+  move_kernel(aten::kIndexAdd, source);
   return with_history(x, node);
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
-  Node* node = tape.autograd.record(kMaskedScatterBackward, masked_scatter_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kMaskedScatter, masked_scatter_backward, inputs, 2);
   if (node != nullptr) {
     node->shape = source.shape();
     tape.autograd.save(*node, mask);
   }
   // cuda/IndexKernel.cu, launch_masked_scatter_kernel: a running count of the mask's places.
-  Tensor result = tape.empty(x.shape(), x.dtype(), kMaskedScatter);
+  Tensor result = tape.empty(x.shape(), x.dtype(), aten::kMaskedScatter);
   {
-    Tensor counts = tape.empty(x.shape(), DType::kInt64, kMaskedScatter);
+    Tensor counts = tape.empty(x.shape(), DType::kInt64, aten::kMaskedScatter);
     const bool row_major = mask.shape() == x.shape() && mask.is_contiguous();
     Tensor rows;
-    if (!row_major) rows = tape.empty(x.shape(), mask.dtype(), kMaskedScatter);
-    tape.memory.scratch(scan_bytes(x.elements()), kMaskedScatter);
+    if (!row_major) rows = tape.empty(x.shape(), mask.dtype(), aten::kMaskedScatter);
+    tape.memory.scratch(scan_bytes(x.elements()), aten::kMaskedScatter);
     rows.reset();
     counts.reset();
   }
-  move_kernel(kMaskedScatter, result);
+  move_kernel(aten::kMaskedScatter, result);
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/solve.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -9,9 +10,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kSolve{"aten::linalg_solve_triangular"}, kSolveBackward{"LinalgSolveTriangularBackward0"};
-constexpr Operator kNeg{"aten::neg"}, kTril{"aten::tril"};
 
 /// Columns after each other, as cuBLAS writes the result.
 Shape column_strides(const Shape& shape) {
@@ -26,17 +24,17 @@ Shape column_strides(const Shape& shape) {
 Tensor solved(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const std::int64_t n = a.size(-1), systems = b.elements() / (b.size(-1) * b.size(-2));
-  Tensor result = tape.empty_strided(b.shape(), column_strides(b.shape()), b.dtype(), kSolve);
+  Tensor result = tape.empty_strided(b.shape(), column_strides(b.shape()), b.dtype(), aten::kLinalgSolveTriangular);
   if (systems > 1) {
-    Tensor matrices = tape.empty({systems}, DType::kInt64, kSolve);
-    Tensor results = tape.empty({systems}, DType::kInt64, kSolve);
+    Tensor matrices = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
+    Tensor results = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
     tape.memory.use_cublas(false);
     drop(results, matrices);
   } else {
     tape.memory.use_cublas(false);
   }
-  tape.kernels.add(kSolve, OperatorClass::kElementwise, b.dtype(), static_cast<double>(b.elements() * n),
-                   static_cast<double>(a.bytes() + 2 * b.bytes()));
+  tape.kernels.add(aten::kLinalgSolveTriangular, OperatorClass::kElementwise, b.dtype(),
+                   static_cast<double>(b.elements() * n), static_cast<double>(a.bytes() + 2 * b.bytes()));
   return result;
 }
 
@@ -48,10 +46,10 @@ void solve_backward(BackwardCall& call) {  // saved: a, result
   if (call.needs(0)) {
     const Tensor& result = call.saved(1);
     Tensor product = matmul(of_b, transpose(result, result.rank() - 2, result.rank() - 1));
-    Tensor negative = pointwise(kNeg, {&product}, 1);
+    Tensor negative = pointwise(aten::kNeg, {&product}, 1);
     product.reset();
-    Tensor triangle = call.tape.empty(negative.shape(), negative.dtype(), kTril);
-    call.tape.kernels.add(kTril, OperatorClass::kMovement, triangle.dtype(), 0,
+    Tensor triangle = call.tape.empty(negative.shape(), negative.dtype(), aten::kTril);
+    call.tape.kernels.add(aten::kTril, OperatorClass::kMovement, triangle.dtype(), 0,
                           2.0 * static_cast<double>(triangle.bytes()));
     negative.reset();
     call.set(0, std::move(triangle));
@@ -64,7 +62,7 @@ void solve_backward(BackwardCall& call) {  // saved: a, result
 Tensor solve_triangular(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(kSolveBackward, solve_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kLinalgSolveTriangular, solve_backward, inputs, 2);
   if (node != nullptr) tape.autograd.save(*node, a);
   Tensor result = solved(a, b);
   tape.autograd.set_history(node, result);

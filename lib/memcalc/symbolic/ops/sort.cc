@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
@@ -11,18 +12,13 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kSort{"aten::sort"};
-constexpr Operator kTopk{"aten::topk"}, kTopkBackward{"TopkBackward0"};
-constexpr Operator kMax{"aten::max"}, kMaxBackward{"MaxBackward0"};
-constexpr Operator kZeros{"aten::zeros"};
-
 /// cuda/Sort.cpp, should_use_small_sort: up to this many values are sorted in place by one thread block.
 constexpr std::int64_t kSmallSort = 4096;
 
 /// value_selecting_reduction_backward: zeros, into which the gradients are scattered.
 void select_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kZeros);
-  call.tape.kernels.add(kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kZeros);
+  call.tape.kernels.add(aten::kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   call.set(0, std::move(result));
 }
 
@@ -36,9 +32,9 @@ Selection empty_selection(const Tensor& x, const Shape& shape, const Operator& o
   return {std::move(values), x.tape().empty(shape, DType::kInt64, op)};
 }
 
-Node* record(const Tensor& x, const Operator& name) {
+Node* record(const Tensor& x, const AtenOperator& op) {
   const Tensor* inputs[] = {&x};
-  Node* node = x.tape().autograd.record(name, select_backward, inputs, 1);
+  Node* node = x.tape().autograd.record(op, select_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
   return node;
 }
@@ -67,12 +63,12 @@ void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
   const std::int64_t at_once = tape.device.multiprocessors * kBlocksAtOnce * kThreads;
   const std::int64_t items = std::clamp<std::int64_t>(ceil_div(slices * size, at_once), 4, 64);
   const std::int64_t blocks = slices * ceil_div(size, items * kThreads);
-  const auto part = [&](Bytes bytes) { return tape.empty({bytes}, DType::kUInt8, kTopk); };
+  const auto part = [&](Bytes bytes) { return tape.empty({bytes}, DType::kUInt8, aten::kTopk); };
   Tensor values = part(size_of(x.dtype()) * slices), to_find = part(8 * slices), desired = part(8 * slices);
   Tensor counts = part(2 * blocks * kDigits), digit_sums = part(4 * slices * kDigits);
   Tensor within = part(4 * blocks), at = part(4 * blocks);
-  tape.memory.scratch(scan_bytes(blocks), kTopk);
-  tape.memory.scratch(scan_bytes(blocks), kTopk);
+  tape.memory.scratch(scan_bytes(blocks), aten::kTopk);
+  tape.memory.scratch(scan_bytes(blocks), aten::kTopk);
   drop(at, within, digit_sums, counts, desired, to_find, values);
 }
 
@@ -81,40 +77,40 @@ void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
 Selection sort(const Tensor& x) {
   Tape& tape = x.tape();
   const std::int64_t n = x.elements();
-  Selection result = empty_selection(x, x.shape(), kSort);
+  Selection result = empty_selection(x, x.shape(), aten::kSort);
   // cuda/SortStable.cu: the positions are sorted along with the values.
-  const Tensor positions = tape.empty({n}, DType::kInt64, kSort);
-  if (n > kSmallSort) tape.memory.scratch(radix_sort_bytes(n), kSort);
-  selection_kernel(kSort, x, result);
+  const Tensor positions = tape.empty({n}, DType::kInt64, aten::kSort);
+  if (n > kSmallSort) tape.memory.scratch(radix_sort_bytes(n), aten::kSort);
+  selection_kernel(aten::kSort, x, result);
   // a copy of the values, arange, the sort
   if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n) : 1);
   return result;
 }
 
 Selection topk(const Tensor& x, std::int64_t k) {
-  Node* node = record(x, kTopkBackward);
+  Node* node = record(x, aten::kTopk);
   Shape shape = x.shape();
   shape[-1] = k;
-  Selection result = empty_selection(x, shape, kTopk);
+  Selection result = empty_selection(x, shape, aten::kTopk);
   const std::int64_t slices = x.elements() / x.size(-1);
   if (uses_several_blocks(slices, x.size(-1))) several_blocks_scratch(x, slices);
-  selection_kernel(kTopk, x, result);
+  selection_kernel(aten::kTopk, x, result);
   finish(node, result);
   return result;
 }
 
 Selection max_along(const Tensor& x, int dimension, bool keep_dim) {
-  Node* node = record(x, kMaxBackward);
+  Node* node = record(x, aten::kMax);
   Shape shape = x.shape();
   shape[dimension] = 1;
   if (!keep_dim) {
     for (int i = dimension; i + 1 < shape.rank; ++i) shape[i] = shape[i + 1];
     --shape.rank;
   }
-  Selection result = empty_selection(x, shape, kMax);
+  Selection result = empty_selection(x, shape, aten::kMax);
   constexpr std::int64_t kValueAndPosition = 16;  // what the reduction accumulates
-  reduction_scratch(x, 1U << static_cast<unsigned>(dimension), kValueAndPosition, kMax);
-  selection_kernel(kMax, x, result);
+  reduction_scratch(x, 1U << static_cast<unsigned>(dimension), kValueAndPosition, aten::kMax);
+  selection_kernel(aten::kMax, x, result);
   finish(node, result);
   return result;
 }

@@ -1,5 +1,6 @@
 // Rows of the operator table that make tensors of nothing. One without a device is made on the host, and takes no
 // memory of the card.
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/tape.h"
@@ -7,16 +8,12 @@
 namespace memcalc {
 namespace {
 
-constexpr Operator kZeros{"aten::zeros"}, kArange{"aten::arange"}, kTensor{"aten::_to_copy"}, kRand{"aten::rand"};
-constexpr Operator kZerosLike{"aten::zeros_like"}, kNewZeros{"aten::new_zeros"}, kOneHot{"aten::one_hot"};
-constexpr Operator kTril{"aten::tril"};
-
 bool on_card(const RecordedCall& call, int device) { return call.text_or(device, "cpu").starts_with("cuda"); }
 
 /// A tensor on the host: no storage on the card.
 Tensor on_host(Tape& tape, const Shape& shape, DType dtype) {
   const OnMetaDevice on_meta(tape.memory);
-  return tape.empty(shape, dtype, kTensor);
+  return tape.empty(shape, dtype, aten::kToCopy);
 }
 
 Tensor made(RecordedCall& call, const Shape& shape, DType dtype, const Operator& op, bool card) {
@@ -27,7 +24,7 @@ Tensor made(RecordedCall& call, const Shape& shape, DType dtype, const Operator&
 }
 
 void zeros_row(RecordedCall& call) {  // *size dtype device
-  call.returns(made(call, call.shape(0), call.dtype(1).value_or(DType::kFloat32), kZeros, on_card(call, 2)));
+  call.returns(made(call, call.shape(0), call.dtype(1).value_or(DType::kFloat32), aten::kZeros, on_card(call, 2)));
 }
 
 DType dtype_of_number(const RecordedCall& call, int i) {
@@ -39,13 +36,14 @@ DType dtype_of_number(const RecordedCall& call, int i) {
 }
 
 void full_row(RecordedCall& call) {  // size fill_value dtype device
-  call.returns(made(call, call.shape(0), call.dtype(2).value_or(dtype_of_number(call, 1)), kZeros, on_card(call, 3)));
+  call.returns(
+      made(call, call.shape(0), call.dtype(2).value_or(dtype_of_number(call, 1)), aten::kZeros, on_card(call, 3)));
 }
 
 void arange_row(RecordedCall& call) {                                 // start end step dtype device
   if (call.is_tensor(0) || call.is_tensor(1) || call.is_tensor(2)) {  // the host reads them: the size was recorded
-    call.tape.kernels.synchronize(kArange);
-    return call.returns(made(call, call.given().shape, call.given().dtype, kArange, on_card(call, 4)));
+    call.tape.kernels.synchronize(aten::kArange);
+    return call.returns(made(call, call.given().shape, call.given().dtype, aten::kArange, on_card(call, 4)));
   }
   const auto is_real = [&](int i) { return call.has(i) && call.slot(i).kind == BoundArgument::Kind::kNumber; };
   const bool real = is_real(0) || is_real(1) || is_real(2);
@@ -55,11 +53,11 @@ void arange_row(RecordedCall& call) {                                 // start e
   if (step == 0) call.refuse("a step of 0");
   const auto count = static_cast<std::int64_t>((end - start) / step + (step > 0 ? 0.999999 : 0.999999));
   const DType dtype = call.dtype(3).value_or(real ? DType::kFloat32 : DType::kInt64);
-  call.returns(made(call, {std::max<std::int64_t>(count, 0)}, dtype, kArange, on_card(call, 4)));
+  call.returns(made(call, {std::max<std::int64_t>(count, 0)}, dtype, aten::kArange, on_card(call, 4)));
 }
 
 void linspace_row(RecordedCall& call) {  // start end steps dtype device
-  call.returns(made(call, {call.integer(2)}, call.dtype(3).value_or(DType::kFloat32), kArange, on_card(call, 4)));
+  call.returns(made(call, {call.integer(2)}, call.dtype(3).value_or(DType::kFloat32), aten::kArange, on_card(call, 4)));
 }
 
 /// torch.tensor(data, dtype, device): a number or nested lists of them.
@@ -74,13 +72,14 @@ void tensor_row(RecordedCall& call) {
   DType dtype = DType::kFloat32;
   if (at->kind == BoundArgument::Kind::kInteger) dtype = DType::kInt64;
   if (at->kind == BoundArgument::Kind::kBool) dtype = DType::kBool;
-  call.returns(made(call, shape, call.dtype(1).value_or(dtype), kTensor, on_card(call, 2)));
+  call.returns(made(call, shape, call.dtype(1).value_or(dtype), aten::kToCopy, on_card(call, 2)));
 }
 
 Tensor like(RecordedCall& call, const Tensor& x, std::optional<DType> dtype) {
-  Tensor result =
-      call.tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype.value_or(x.dtype()), kZerosLike);
-  call.tape.kernels.add(kZerosLike, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  Tensor result = call.tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype.value_or(x.dtype()),
+                                          aten::kZerosLike);
+  call.tape.kernels.add(aten::kZerosLike, OperatorClass::kMovement, result.dtype(), 0,
+                        static_cast<double>(result.bytes()));
   return result;
 }
 
@@ -88,25 +87,25 @@ void zeros_like_row(RecordedCall& call) { call.returns(like(call, call.tensor(0)
 void full_like_row(RecordedCall& call) { call.returns(like(call, call.tensor(0), call.dtype(2))); }
 
 void new_zeros_row(RecordedCall& call) {  // input *size dtype
-  call.returns(made(call, call.shape(1), call.dtype(2).value_or(call.tensor(0).dtype()), kNewZeros, true));
+  call.returns(made(call, call.shape(1), call.dtype(2).value_or(call.tensor(0).dtype()), aten::kNewZeros, true));
 }
 
 void new_full_row(RecordedCall& call) {  // input size value dtype
-  call.returns(made(call, call.shape(1), call.dtype(3).value_or(call.tensor(0).dtype()), kNewZeros, true));
+  call.returns(made(call, call.shape(1), call.dtype(3).value_or(call.tensor(0).dtype()), aten::kNewZeros, true));
 }
 
 void new_tensor_row(RecordedCall& call) {  // input data dtype
-  call.returns(made(call, {}, call.dtype(2).value_or(call.tensor(0).dtype()), kTensor, true));
+  call.returns(made(call, {}, call.dtype(2).value_or(call.tensor(0).dtype()), aten::kToCopy, true));
 }
 
 void rand_row(RecordedCall& call) {
-  call.returns(made(call, call.shape(0), call.dtype(1).value_or(DType::kFloat32), kRand, on_card(call, 2)));
+  call.returns(made(call, call.shape(0), call.dtype(1).value_or(DType::kFloat32), aten::kRand, on_card(call, 2)));
 }
 
 void triangle_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
-  call.returns(made(call, x.shape(), x.dtype(), kTril, true));
+  call.returns(made(call, x.shape(), x.dtype(), aten::kTril, true));
 }
 
 /// functional/one_hot: zeros, into which ones are scattered.
@@ -114,7 +113,7 @@ void one_hot_row(RecordedCall& call) {
   Shape shape = call.tensor(0).shape();
   if (!call.has(1) || call.integer(1) < 0) call.refuse("a number of classes that is not known");
   shape.dims[static_cast<std::size_t>(shape.rank++)] = call.integer(1);
-  call.returns(made(call, shape, DType::kInt64, kOneHot, true));
+  call.returns(made(call, shape, DType::kInt64, aten::kOneHot, true));
 }
 
 void cpu_row(RecordedCall& call) {

@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/einsum.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -16,10 +17,6 @@
 
 namespace memcalc {
 namespace {
-
-constexpr Operator kCtcLoss{"aten::ctc_loss"};
-constexpr Operator kMseLoss{"aten::mse_loss"}, kMseLossBackward{"MseLossBackward0"};
-constexpr Operator kMseLossBackwardOp{"aten::mse_loss_backward"};
 
 void linear_row(RecordedCall& call) { call.returns(linear(call.tensor(0), call.tensor(1), call.tensor_or_none(2))); }
 void matmul_row(RecordedCall& call) { call.returns(matmul(call.tensor(0), call.tensor(1))); }
@@ -56,12 +53,13 @@ void cross_entropy_row(RecordedCall& call) {
 /// Labels one after the other in a vector: as wav2vec2 passes them. How long each is stands in a tensor; all are taken
 /// to be alike, as where none is padded. Lengths on the card are read by the host.
 void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths target_lengths blank reduction zero_infinity
-  const Tensor &log_probs = call.tensor(0), &targets = call.tensor(1);
+  const Tensor log_probs = autocast(aten::kCtcLoss, call.tensor(0));
+  const Tensor& targets = call.tensor(1);
   if (log_probs.rank() != 3) call.refuse("one sample");
   if (call.boolean_or(6, false)) call.refuse("infinite losses set to zero");
   for (const int lengths : {2, 3}) {
     if (call.is_tensor(lengths) && !RecordedCall::on_host(call.tensor(lengths))) {
-      call.tape.kernels.synchronize(kCtcLoss);
+      call.tape.kernels.synchronize(aten::kCtcLossFunction);
     }
   }
   const std::int64_t label = targets.rank() == 2 ? targets.size(1) : targets.elements() / log_probs.size(1);
@@ -70,29 +68,30 @@ void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths targ
   if (reduction == "none") return call.returns(std::move(losses));
   if (reduction == "sum") return call.returns(sum(losses, 1, false));
   // LossCTC.cpp: each by the length of its label, which is brought to the card and kept from 0.
-  const Tensor lengths = call.tape.empty(losses.shape(), DType::kInt64, kCtcLoss);
-  const Tensor divisors = call.tape.empty(losses.shape(), losses.dtype(), kCtcLoss);
+  const Tensor lengths = call.tape.empty(losses.shape(), DType::kInt64, aten::kCtcLossFunction);
+  const Tensor divisors = call.tape.empty(losses.shape(), losses.dtype(), aten::kCtcLossFunction);
   call.returns(mean(divide(losses, divisors), 1, false));
 }
 
 /// mse_loss_backward: one kernel for each side.
 void mse_backward(BackwardCall& call) {  // saved: self, target
   for (int i = 0; i < 2; ++i) {
-    if (call.needs(i)) call.set(i, pointwise(kMseLossBackwardOp, {&call.saved(0), &call.saved(1)}, 2));
+    if (call.needs(i)) call.set(i, pointwise(aten::kMseLossBackward, {&call.saved(0), &call.saved(1)}, 2));
   }
 }
 
 void mse_row(RecordedCall& call) {
-  const Tensor &x = call.tensor(0), &target = call.tensor(1);
+  const Tensor target = autocast(aten::kMseLoss, call.tensor(1));  // the dispatcher's last argument first
+  const Tensor x = autocast(aten::kMseLoss, call.tensor(0));
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&x, &target};
-  Node* node = tape.autograd.record(kMseLossBackward, mse_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kMseLoss, mse_backward, inputs, 2);
   if (node != nullptr) {
     tape.autograd.save(*node, x);
     tape.autograd.save(*node, target);
   }
-  Tensor result = pointwise(kMseLoss, {&x, &target}, 2);
-  if (call.text_or(4, "mean") != "none") result = reduced(kMseLoss, result, (1U << result.rank()) - 1, false);
+  Tensor result = pointwise(aten::kMseLoss, {&x, &target}, 2);
+  if (call.text_or(4, "mean") != "none") result = reduced(aten::kMseLoss, result, (1U << result.rank()) - 1, false);
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
@@ -110,9 +109,8 @@ constexpr OperatorRow kRows[] = {
     {"scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal scale enable_gqa", attention_row},
     {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
      cross_entropy_row},
-    {"ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity", ctc_loss_row,
-     AutocastList::kFloat32},
-    {"mse_loss", "input target size_average reduce reduction weight", mse_row, AutocastList::kFloat32},
+    {"ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity", ctc_loss_row},
+    {"mse_loss", "input target size_average reduce reduction weight", mse_row},
     {"grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"_grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/complex.h"
@@ -18,28 +19,6 @@
 namespace memcalc {
 namespace {
 
-constexpr Operator kMul{"aten::mul"}, kDiv{"aten::div"}, kNeg{"aten::neg"}, kAdd{"aten::add"}, kSgn{"aten::sgn"};
-constexpr Operator kAbs{"aten::abs"}, kAbsBackward{"AbsBackward0"};
-constexpr Operator kLog{"aten::log"}, kLogBackward{"LogBackward0"};
-constexpr Operator kLog1p{"aten::log1p"}, kLog1pBackward{"Log1PBackward0"};
-constexpr Operator kExpm1{"aten::expm1"}, kExpm1Backward{"Expm1Backward0"};
-constexpr Operator kSqrt{"aten::sqrt"}, kSqrtBackward{"SqrtBackward0"};
-constexpr Operator kSin{"aten::sin"}, kSinBackward{"SinBackward0"}, kCos{"aten::cos"}, kCosBackward{"CosBackward0"};
-constexpr Operator kReciprocal{"aten::reciprocal"}, kReciprocalBackward{"ReciprocalBackward0"};
-constexpr Operator kErf{"aten::erf"}, kErfBackward{"ErfBackward0"}, kExp{"aten::exp"}, kPow{"aten::pow"};
-constexpr Operator kLogSigmoid{"aten::log_sigmoid_forward"}, kLogSigmoidBackward{"LogSigmoidBackward0"};
-constexpr Operator kLogSigmoidBackwardOp{"aten::log_sigmoid_backward"};
-constexpr Operator kMaximum{"aten::maximum"}, kMaximumBackward{"MaximumBackward0"};
-constexpr Operator kMinimum{"aten::minimum"}, kMinimumBackward{"MinimumBackward0"};
-constexpr Operator kMaskedFill{"aten::masked_fill"}, kWhere{"aten::where"}, kWhereBackward{"WhereBackward0"};
-constexpr Operator kRsub{"aten::rsub"}, kRsubBackward{"RsubBackward1"}, kEq{"aten::eq"},
-    kScalarTensor{"aten::scalar_tensor"};
-constexpr Operator kPowTensorBackward{"PowBackward1"}, kReciprocalMul{"aten::mul"};
-constexpr Operator kAddcmul{"aten::addcmul"}, kAddcmulBackward{"AddcmulBackward0"};
-constexpr Operator kLerp{"aten::lerp"}, kLerpBackward{"LerpBackward0"};
-constexpr Operator kPolar{"aten::polar"};
-constexpr Operator kFill{"aten::fill_"}, kCopy{"aten::copy_"}, kZero{"aten::zero_"};
-
 Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops = 1) {
   return pointwise(op, inputs, flops);
 }
@@ -49,17 +28,17 @@ Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int f
 enum class Saves : std::uint8_t { kNothing, kInput, kResult };
 
 struct Unary {
-  const Operator* op;
-  const Operator* node;
+  const AtenOperator* op;
   BackwardFunction backward;
   Saves saves;
   int flops;
 };
 
-Tensor apply(const Unary& rule, const Tensor& x) {
+Tensor apply(const Unary& rule, const Tensor& operand) {
+  const Tensor x = autocast(*rule.op, operand);
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(*rule.node, rule.backward, inputs, 1);
+  Node* node = tape.autograd.record(*rule.op, rule.backward, inputs, 1);
   if (node != nullptr && rule.saves == Saves::kInput) tape.autograd.save(*node, x);
   Tensor result = pw(*rule.op, {&x}, rule.flops);
   tape.autograd.set_history(node, result);
@@ -68,62 +47,62 @@ Tensor apply(const Unary& rule, const Tensor& x) {
 }
 
 void abs_backward(BackwardCall& call) {
-  Tensor sign = pw(kSgn, {&call.saved(0)});
-  call.set(0, pw(kMul, {&call.gradient(), &sign}));
+  Tensor sign = pw(aten::kSgn, {&call.saved(0)});
+  call.set(0, pw(aten::kMul, {&call.gradient(), &sign}));
 }
-void divided_by_saved(BackwardCall& call) { call.set(0, pw(kDiv, {&call.gradient(), &call.saved(0)})); }
+void divided_by_saved(BackwardCall& call) { call.set(0, pw(aten::kDiv, {&call.gradient(), &call.saved(0)})); }
 void log1p_backward(BackwardCall& call) {
-  Tensor more = pw(kAdd, {&call.saved(0)});
-  call.set(0, pw(kDiv, {&call.gradient(), &more}));
+  Tensor more = pw(aten::kAdd, {&call.saved(0)});
+  call.set(0, pw(aten::kDiv, {&call.gradient(), &more}));
 }
 void expm1_backward(BackwardCall& call) {
-  Tensor more = pw(kAdd, {&call.saved(0)});
-  call.set(0, pw(kMul, {&call.gradient(), &more}));
+  Tensor more = pw(aten::kAdd, {&call.saved(0)});
+  call.set(0, pw(aten::kMul, {&call.gradient(), &more}));
 }
 void sqrt_backward(BackwardCall& call) {  // grad / (2 * result)
-  Tensor twice = pw(kMul, {&call.saved(0)});
-  call.set(0, pw(kDiv, {&call.gradient(), &twice}));
+  Tensor twice = pw(aten::kMul, {&call.saved(0)});
+  call.set(0, pw(aten::kDiv, {&call.gradient(), &twice}));
 }
 void sin_backward(BackwardCall& call) {
-  Tensor cosine = pw(kCos, {&call.saved(0)});
-  call.set(0, pw(kMul, {&call.gradient(), &cosine}));
+  Tensor cosine = pw(aten::kCos, {&call.saved(0)});
+  call.set(0, pw(aten::kMul, {&call.gradient(), &cosine}));
 }
 void cos_backward(BackwardCall& call) {  // grad * -self.sin()
-  Tensor sine = pw(kSin, {&call.saved(0)});
-  Tensor negative = pw(kNeg, {&sine});
+  Tensor sine = pw(aten::kSin, {&call.saved(0)});
+  Tensor negative = pw(aten::kNeg, {&sine});
   sine.reset();
-  call.set(0, pw(kMul, {&call.gradient(), &negative}));
+  call.set(0, pw(aten::kMul, {&call.gradient(), &negative}));
 }
 void reciprocal_backward(BackwardCall& call) {  // -grad * (result * result)
-  Tensor negative = pw(kNeg, {&call.gradient()});
-  Tensor squared = pw(kMul, {&call.saved(0), &call.saved(0)});
-  call.set(0, pw(kMul, {&negative, &squared}));
+  Tensor negative = pw(aten::kNeg, {&call.gradient()});
+  Tensor squared = pw(aten::kMul, {&call.saved(0), &call.saved(0)});
+  call.set(0, pw(aten::kMul, {&negative, &squared}));
   drop(squared, negative);
 }
 void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) * grad
-  Tensor squared = pw(kPow, {&call.saved(0)});
-  Tensor negative = pw(kNeg, {&squared});
+  Tensor squared = pw(aten::kPow, {&call.saved(0)});
+  Tensor negative = pw(aten::kNeg, {&squared});
   squared.reset();
-  Tensor exponential = pw(kExp, {&negative});
+  Tensor exponential = pw(aten::kExp, {&negative});
   negative.reset();
-  Tensor scaled = pw(kMul, {&exponential});
+  Tensor scaled = pw(aten::kMul, {&exponential});
   exponential.reset();
-  call.set(0, pw(kMul, {&scaled, &call.gradient()}));
+  call.set(0, pw(aten::kMul, {&scaled, &call.gradient()}));
 }
 void log_sigmoid_backward(BackwardCall& call) {
-  call.set(0, pw(kLogSigmoidBackwardOp, {&call.gradient(), &call.saved(0)}, 4));
+  call.set(0, pw(aten::kLogSigmoidBackward, {&call.gradient(), &call.saved(0)}, 4));
 }
 
-constexpr Unary kAbsRule{&kAbs, &kAbsBackward, abs_backward, Saves::kInput, 1};
-constexpr Unary kLogRule{&kLog, &kLogBackward, divided_by_saved, Saves::kInput, 1};
-constexpr Unary kLog1pRule{&kLog1p, &kLog1pBackward, log1p_backward, Saves::kInput, 1};
-constexpr Unary kExpm1Rule{&kExpm1, &kExpm1Backward, expm1_backward, Saves::kResult, 1};
-constexpr Unary kSqrtRule{&kSqrt, &kSqrtBackward, sqrt_backward, Saves::kResult, 1};
-constexpr Unary kSinRule{&kSin, &kSinBackward, sin_backward, Saves::kInput, 1};
-constexpr Unary kCosRule{&kCos, &kCosBackward, cos_backward, Saves::kInput, 1};
-constexpr Unary kReciprocalRule{&kReciprocal, &kReciprocalBackward, reciprocal_backward, Saves::kResult, 1};
-constexpr Unary kErfRule{&kErf, &kErfBackward, erf_backward, Saves::kInput, 8};
-constexpr Unary kLogSigmoidRule{&kLogSigmoid, &kLogSigmoidBackward, log_sigmoid_backward, Saves::kInput, 4};
+constexpr Unary kAbsRule{&aten::kAbs, abs_backward, Saves::kInput, 1};
+constexpr Unary kLogRule{&aten::kLog, divided_by_saved, Saves::kInput, 1};
+constexpr Unary kLog1pRule{&aten::kLog1p, log1p_backward, Saves::kInput, 1};
+constexpr Unary kExpm1Rule{&aten::kExpm1, expm1_backward, Saves::kResult, 1};
+constexpr Unary kSqrtRule{&aten::kSqrt, sqrt_backward, Saves::kResult, 1};
+constexpr Unary kSinRule{&aten::kSin, sin_backward, Saves::kInput, 1};
+constexpr Unary kCosRule{&aten::kCos, cos_backward, Saves::kInput, 1};
+constexpr Unary kReciprocalRule{&aten::kReciprocal, reciprocal_backward, Saves::kResult, 1};
+constexpr Unary kErfRule{&aten::kErf, erf_backward, Saves::kInput, 8};
+constexpr Unary kLogSigmoidRule{&aten::kLogSigmoidForward, log_sigmoid_backward, Saves::kInput, 4};
 
 template <const Unary& rule>
 void unary(RecordedCall& call) {
@@ -147,8 +126,6 @@ void in_place_of_one(RecordedCall& call) {
 
 // --- numbers that nobody differentiates: comparisons, logic, rounding ----------------------------------------------
 
-constexpr Operator kLogic{"aten::logical"}, kRound{"aten::round"};
-
 /// Operands that are tensors.
 std::vector<const Tensor*> operands(RecordedCall& call, int count) {
   std::vector<const Tensor*> found;
@@ -164,8 +141,8 @@ Tensor undifferentiated(RecordedCall& call, const Operator& op, std::optional<DT
   return found.size() == 1 ? pointwise(op, {found[0]}, 1, dtype) : pointwise(op, {found[0], found[1]}, 1, dtype);
 }
 
-void compare(RecordedCall& call) { call.returns(undifferentiated(call, kLogic, DType::kBool)); }
-void round(RecordedCall& call) { call.returns(undifferentiated(call, kRound, std::nullopt)); }
+void compare(RecordedCall& call) { call.returns(undifferentiated(call, aten::kLogical, DType::kBool)); }
+void round(RecordedCall& call) { call.returns(undifferentiated(call, aten::kRound, std::nullopt)); }
 
 // --- operators of two ----------------------------------------------------------------------------------------------
 
@@ -187,7 +164,7 @@ void add_row(RecordedCall& call) {
   if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(add(call.tensor(0), call.tensor(1)));
   const Tensor& x = call.tensor(call.is_tensor(0) ? 0 : 1);
   if (const auto dtype = promoted(call, x, call.is_tensor(0) ? 1 : 0)) {
-    return call.returns(pointwise(kAdd, {&x}, 1, dtype));
+    return call.returns(pointwise(aten::kAdd, {&x}, 1, dtype));
   }
   call.returns(add_scalar(x));
 }
@@ -196,19 +173,17 @@ Tensor reversed_subtraction(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(
-      kRsubBackward, [](BackwardCall& call) { call.set(0, pw(kNeg, {&call.gradient()})); }, inputs, 1);
-  Tensor result = pw(kRsub, {&x});
+      aten::kRsub, [](BackwardCall& call) { call.set(0, pw(aten::kNeg, {&call.gradient()})); }, inputs, 1);
+  Tensor result = pw(aten::kRsub, {&x});
   tape.autograd.set_history(node, result);
   return result;
 }
-
-constexpr Operator kSub{"aten::sub"};
 
 void subtract_row(RecordedCall& call) {
   if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(subtract(call.tensor(0), call.tensor(1)));
   if (!call.is_tensor(0)) return call.returns(reversed_subtraction(call.tensor(1)));
   const Tensor& x = call.tensor(0);
-  if (const auto dtype = promoted(call, x, 1)) return call.returns(pointwise(kSub, {&x}, 1, dtype));
+  if (const auto dtype = promoted(call, x, 1)) return call.returns(pointwise(aten::kSub, {&x}, 1, dtype));
   call.returns(add_scalar(x));
 }
 
@@ -226,35 +201,33 @@ void multiply_row(RecordedCall& call) {
   }
   const Tensor& x = call.tensor(call.is_tensor(0) ? 0 : 1);
   if (const auto dtype = promoted(call, x, call.is_tensor(0) ? 1 : 0)) {
-    return call.returns(pointwise(kMul, {&x}, 1, dtype));
+    return call.returns(pointwise(aten::kMul, {&x}, 1, dtype));
   }
   call.returns(multiply_scalar(x));
 }
 
 /// number / x: aten::reciprocal, then aten::mul (Tensor.__rtruediv__).
-Tensor number_divided_by(const Tensor& x) { return multiply_scalar(apply(kReciprocalRule, autocast_float32(x))); }
-
-constexpr Operator kDivBackward{"DivBackward0"};
+Tensor number_divided_by(const Tensor& x) { return multiply_scalar(apply(kReciprocalRule, x)); }
 
 /// grad for the divisor alone: -grad * ((self / other) / other).
 void divisor_backward(BackwardCall& call) {
   const Tensor& other = call.saved(0);
-  Tensor quotient = pw(kDiv, {&call.saved(1), &other});
-  Tensor again = pw(kDiv, {&quotient, &other});
-  Tensor negative = pw(kNeg, {&call.gradient()});
-  call.set(0, pw(kMul, {&negative, &again}));
+  Tensor quotient = pw(aten::kDiv, {&call.saved(1), &other});
+  Tensor again = pw(aten::kDiv, {&quotient, &other});
+  Tensor negative = pw(aten::kNeg, {&call.gradient()});
+  call.set(0, pw(aten::kMul, {&negative, &again}));
   drop(negative, again, quotient);
 }
 
 Tensor divide_by_differentiated(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&b};
-  Node* node = tape.autograd.record(kDivBackward, divisor_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kDiv, divisor_backward, inputs, 1);
   if (node != nullptr) {
     tape.autograd.save(*node, b);
     tape.autograd.save(*node, a);
   }
-  Tensor result = pw(kDiv, {&a, &b});
+  Tensor result = pw(aten::kDiv, {&a, &b});
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -266,9 +239,9 @@ void divide_row(RecordedCall& call) {
   const bool whole = !is_floating(a.dtype()) && !is_complex(a);
   if (rounds || whole) {
     const std::optional<DType> dtype = rounds ? std::nullopt : std::optional(DType::kFloat32);
-    if (!call.is_tensor(1)) return call.returns(pointwise(kDiv, {&a}, 1, dtype));
+    if (!call.is_tensor(1)) return call.returns(pointwise(aten::kDiv, {&a}, 1, dtype));
     const bool both = whole && !is_floating(call.tensor(1).dtype());
-    return call.returns(pointwise(kDiv, {&a, &call.tensor(1)}, 1, both ? dtype : std::nullopt));
+    return call.returns(pointwise(aten::kDiv, {&a, &call.tensor(1)}, 1, both ? dtype : std::nullopt));
   }
   if (!call.is_tensor(1)) return call.returns(divide_scalar(a));
   const Tensor& b = call.tensor(1);
@@ -280,24 +253,24 @@ void divide_row(RecordedCall& call) {
 void power_tensor_backward(BackwardCall& call) {  // saved: self, exponent, result
   const Tensor& exponent = call.saved(1);
   if (call.needs(0)) {
-    Tensor lower_exponent = pw(kSub, {&exponent});
-    Tensor lower = pw(kPow, {&call.saved(0), &lower_exponent});
+    Tensor lower_exponent = pw(aten::kSub, {&exponent});
+    Tensor lower = pw(aten::kPow, {&call.saved(0), &lower_exponent});
     lower_exponent.reset();
-    Tensor scaled = pw(kMul, {&exponent, &lower});
+    Tensor scaled = pw(aten::kMul, {&exponent, &lower});
     lower.reset();
-    call.set(0, pw(kMul, {&call.gradient(), &scaled}));
+    call.set(0, pw(aten::kMul, {&call.gradient(), &scaled}));
   }
   if (call.needs(1)) {
-    Tensor logarithm = pw(kLog, {&call.saved(0)});
-    Tensor scaled = pw(kMul, {&call.saved(2), &logarithm});
-    call.set(1, pw(kMul, {&call.gradient(), &scaled}));
+    Tensor logarithm = pw(aten::kLog, {&call.saved(0)});
+    Tensor scaled = pw(aten::kMul, {&call.saved(2), &logarithm});
+    call.set(1, pw(aten::kMul, {&call.gradient(), &scaled}));
   }
 }
 
 void power_row(RecordedCall& call) {
   if (call.is_tensor(0) && !call.is_tensor(1)) {
     const Tensor& x = call.tensor(0);
-    if (!is_floating(x.dtype())) return call.returns(pw(kPow, {&x}));
+    if (!is_floating(x.dtype())) return call.returns(pw(aten::kPow, {&x}));
     return call.returns(power(x));
   }
   Tape& tape = call.tape;
@@ -306,16 +279,16 @@ void power_row(RecordedCall& call) {
     if (needs_gradient(exponent)) call.refuse("a number to the power of a tensor that is differentiated");
     const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
     const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
-    return call.returns(pointwise(kPow, {&exponent}, 1, fractional ? dtype : std::nullopt));
+    return call.returns(pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt));
   }
   const Tensor& self = call.tensor(0);
   const Tensor* inputs[] = {&self, &exponent};
-  Node* node = tape.autograd.record(kPowTensorBackward, power_tensor_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kPowTensor, power_tensor_backward, inputs, 2);
   if (node != nullptr) {
     tape.autograd.save(*node, self);
     tape.autograd.save(*node, exponent);
   }
-  Tensor result = pw(kPow, {&self, &exponent});
+  Tensor result = pw(aten::kPow, {&self, &exponent});
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, result);
   call.returns(std::move(result));
@@ -323,7 +296,7 @@ void power_row(RecordedCall& call) {
 
 void sqrt_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (!is_floating(x.dtype())) return call.returns(pointwise(kSqrt, {&x}, 1, DType::kFloat32));
+  if (!is_floating(x.dtype())) return call.returns(pointwise(aten::kSqrt, {&x}, 1, DType::kFloat32));
   call.returns(apply(kSqrtRule, x));
 }
 
@@ -331,21 +304,21 @@ void sqrt_row(RecordedCall& call) {
 void extremum_backward(BackwardCall& call) {  // saved: self, other
   for (int i = 0; i < 2; ++i) {
     if (!call.needs(i)) continue;
-    Tensor equal = pointwise(kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
-    Tensor halved = pw(kDiv, {&call.gradient()});
-    Tensor where = pw(kWhere, {&equal, &halved, &call.gradient()});
+    Tensor equal = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    Tensor halved = pw(aten::kDiv, {&call.gradient()});
+    Tensor where = pw(aten::kWhere, {&equal, &halved, &call.gradient()});
     drop(halved, equal);
-    Tensor less = pointwise(kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
-    call.set(i, pw(kMaskedFill, {&where, &less}));
+    Tensor less = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    call.set(i, pw(aten::kMaskedFill, {&where, &less}));
   }
 }
 
-template <const Operator& op, const Operator& name>
+template <const AtenOperator& op>
 void extremum(RecordedCall& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   Tape& tape = call.tape;
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(name, extremum_backward, inputs, 2);
+  Node* node = tape.autograd.record(op, extremum_backward, inputs, 2);
   if (node != nullptr) {
     tape.autograd.save(*node, a);
     tape.autograd.save(*node, b);
@@ -361,8 +334,8 @@ void extremum(RecordedCall& call) {
 void where_backward(BackwardCall& call) {
   for (int i = 0; i < call.node.edge_count; ++i) {
     if (!call.needs(i)) continue;
-    const Tensor zero = call.tape.empty({}, call.gradient().dtype(), kScalarTensor);
-    call.set(i, pointwise(kWhere, {&call.saved(0), &call.gradient()}, 1, call.gradient().dtype()));
+    const Tensor zero = call.tape.empty({}, call.gradient().dtype(), aten::kScalarTensor);
+    call.set(i, pointwise(aten::kWhere, {&call.saved(0), &call.gradient()}, 1, call.gradient().dtype()));
   }
 }
 
@@ -378,8 +351,8 @@ void where_row(RecordedCall& call) {
   if (!first && !second) {
     // Both numbers become scalars on the card.
     const DType dtype = call.slot(1).kind == BoundArgument::Kind::kNumber ? DType::kFloat32 : DType::kInt64;
-    const Tensor a = tape.empty({}, dtype, kScalarTensor), b = tape.empty({}, dtype, kScalarTensor);
-    return call.returns(pointwise(kWhere, {&condition, &a, &b}, 1, dtype));
+    const Tensor a = tape.empty({}, dtype, aten::kScalarTensor), b = tape.empty({}, dtype, aten::kScalarTensor);
+    return call.returns(pointwise(aten::kWhere, {&condition, &a, &b}, 1, dtype));
   }
   if (first != second) {
     const Tensor& x = call.tensor(first ? chosen : 2);
@@ -387,10 +360,10 @@ void where_row(RecordedCall& call) {
   }
   const Tensor &a = call.tensor(chosen), &b = call.tensor(2);
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(kWhereBackward, where_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kWhere, where_backward, inputs, 2);
   if (node != nullptr) tape.autograd.save(*node, condition);
   const bool promotes = a.rank() > 0 || b.rank() == 0;
-  Tensor result = pointwise(kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
+  Tensor result = pointwise(aten::kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
@@ -409,12 +382,12 @@ void addcmul_backward(BackwardCall& call) {
   const int first = was_recorded(call, 2) ? next++ : -1;
   if (call.needs(0)) call.set(0, call.gradient());
   if (call.needs(1)) {
-    const Tensor scaled = pw(kMul, {&call.saved(second)});
-    call.set(1, pw(kMul, {&call.gradient(), &scaled}));
+    const Tensor scaled = pw(aten::kMul, {&call.saved(second)});
+    call.set(1, pw(aten::kMul, {&call.gradient(), &scaled}));
   }
   if (call.needs(2)) {
-    const Tensor scaled = pw(kMul, {&call.saved(first)});
-    call.set(2, pw(kMul, {&call.gradient(), &scaled}));
+    const Tensor scaled = pw(aten::kMul, {&call.saved(first)});
+    call.set(2, pw(aten::kMul, {&call.gradient(), &scaled}));
   }
 }
 
@@ -422,25 +395,21 @@ void addcmul_backward(BackwardCall& call) {
 void addcmul_row(RecordedCall& call) {
   Tape& tape = call.tape;
   std::array<Tensor, 3> operands{call.tensor(0), call.tensor(1), call.tensor(2)};
-  const bool widens =
-      std::any_of(operands.begin(), operands.end(), [](const Tensor& each) { return each.dtype() == DType::kFloat32; });
-  if (tape.modes.autocast.dtype && widens) {
-    for (auto each = operands.rbegin(); each != operands.rend(); ++each) *each = autocast_float32(*each);
-  }
+  autocast_promote(aten::kAddcmul, operands);
   const Tensor* inputs[] = {&operands[0], &operands[1], &operands[2]};
-  Node* node = tape.autograd.record(kAddcmulBackward, addcmul_backward, inputs, 3);
+  Node* node = tape.autograd.record(aten::kAddcmul, addcmul_backward, inputs, 3);
   if (node != nullptr) {
     if (operands[1].requires_grad()) tape.autograd.save(*node, operands[2]);
     if (operands[2].requires_grad()) tape.autograd.save(*node, operands[1]);
   }
-  Tensor result = pw(kAddcmul, {&operands[0], &operands[1], &operands[2]}, 3);
+  Tensor result = pw(aten::kAddcmul, {&operands[0], &operands[1], &operands[2]}, 3);
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
 
 void lerp_backward(BackwardCall& call) {
-  if (call.needs(0)) call.set(0, pw(kMul, {&call.gradient()}));
-  if (call.needs(1)) call.set(1, pw(kMul, {&call.gradient()}));
+  if (call.needs(0)) call.set(0, pw(aten::kMul, {&call.gradient()}));
+  if (call.needs(1)) call.set(1, pw(aten::kMul, {&call.gradient()}));
 }
 
 void lerp_row(RecordedCall& call) {
@@ -448,8 +417,8 @@ void lerp_row(RecordedCall& call) {
   Tape& tape = call.tape;
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(kLerpBackward, lerp_backward, inputs, 2);
-  Tensor result = pw(kLerp, {&a, &b}, 3);
+  Node* node = tape.autograd.record(aten::kLerp, lerp_backward, inputs, 2);
+  Tensor result = pw(aten::kLerp, {&a, &b}, 3);
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
 }
@@ -470,15 +439,13 @@ void add_in_place_row(RecordedCall& call) {
   call.returns(call.is_tensor(1) ? add_in_place(call.tensor(0), call.tensor(1)) : add_scalar_in_place(call.tensor(0)));
 }
 
-constexpr Operator kMulBackward{"MulBackward0"}, kClone{"aten::clone"};
-
 /// x *= y: where y is differentiated, what x was is cloned first (VariableType).
 void multiply_tensor_in_place_backward(BackwardCall& call) {
   int next = 0;
   const int other = call.node.edges[0].node != kNoNode ? next++ : -1;
   const int self = call.node.edges[1].node != kNoNode ? next++ : -1;
-  if (call.needs(1)) call.set(1, pw(kMul, {&call.gradient(), &call.saved(self)}));
-  if (call.needs(0)) call.set(0, pw(kMul, {&call.gradient(), &call.saved(other)}));
+  if (call.needs(1)) call.set(1, pw(aten::kMul, {&call.gradient(), &call.saved(self)}));
+  if (call.needs(0)) call.set(0, pw(aten::kMul, {&call.gradient(), &call.saved(other)}));
 }
 
 void multiply_in_place_row(RecordedCall& call) {
@@ -490,13 +457,13 @@ void multiply_in_place_row(RecordedCall& call) {
   Tape& tape = call.tape;
   const Tensor& y = call.tensor(1);
   const Tensor* inputs[] = {&x, &y};
-  Node* node = tape.autograd.record(kMulBackward, multiply_tensor_in_place_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kMul, multiply_tensor_in_place_backward, inputs, 2);
   if (node != nullptr) {
     if (x.requires_grad()) tape.autograd.save(*node, y);
-    if (y.requires_grad()) tape.autograd.save(*node, tape.empty(x.shape(), x.dtype(), kClone));
+    if (y.requires_grad()) tape.autograd.save(*node, tape.empty(x.shape(), x.dtype(), aten::kClone));
   }
   Tensor result = tape.detach(x);
-  tape.kernels.add(kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+  tape.kernels.add(aten::kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(2 * x.bytes() + y.bytes()));
   tape.autograd.set_history(node, result);
   call.returns(std::move(result));
@@ -512,7 +479,7 @@ void divide_in_place_row(RecordedCall& call) {
 void overwrite_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("a tensor that is differentiated, in place");
-  call.tape.kernels.add(kFill, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
+  call.tape.kernels.add(aten::kFill, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));
   call.returns(x);
 }
 
@@ -522,7 +489,7 @@ void polar_row(RecordedCall& call) {
   if (call.tape.modes.grad_enabled && (abs.requires_grad() || angle.requires_grad())) {
     call.refuse("what is differentiated");
   }
-  call.returns(pointwise(kPolar, {&abs, &angle}, 4, DType::kComplex64));
+  call.returns(pointwise(aten::kPolar, {&abs, &angle}, 4, DType::kComplex64));
 }
 
 void dropout_row(RecordedCall& call) {
@@ -547,17 +514,15 @@ void masked_fill_in_place_row(RecordedCall& call) {
   call.returns(masked_fill_in_place(call.tensor(0), call.tensor(1)));
 }
 
-constexpr AutocastList kF32 = AutocastList::kFloat32;
-
 constexpr OperatorRow kRows[] = {
     {"abs", "input", unary<kAbsRule>},
-    {"log", "input", unary<kLogRule>, kF32},
-    {"log1p", "input", unary<kLog1pRule>, kF32},
-    {"expm1", "input", unary<kExpm1Rule>, kF32},
-    {"exp", "input", of_one<exponential>, kF32},
+    {"log", "input", unary<kLogRule>},
+    {"log1p", "input", unary<kLog1pRule>},
+    {"expm1", "input", unary<kExpm1Rule>},
+    {"exp", "input", of_one<exponential>},
     {"sqrt", "input", sqrt_row},
     {"rsqrt", "input", of_one<reciprocal_sqrt>},
-    {"reciprocal", "input", unary<kReciprocalRule>, kF32},
+    {"reciprocal", "input", unary<kReciprocalRule>},
     {"sin", "input", unary<kSinRule>},
     {"cos", "input", unary<kCosRule>},
     {"erf", "input", unary<kErfRule>},
@@ -572,7 +537,7 @@ constexpr OperatorRow kRows[] = {
     {"mish", "input inplace", of_one<mish>},
     {"elu", "input alpha inplace", of_one<elu>},
     {"leaky_relu", "input negative_slope inplace", leaky_relu_row},
-    {"softplus", "input beta threshold", of_one<softplus>, kF32},
+    {"softplus", "input beta threshold", of_one<softplus>},
     {"logsigmoid", "input", unary<kLogSigmoidRule>},
     {"hardswish", "input inplace", of_one_or_in_place<hardswish, hardswish_in_place>},
     {"hardswish_", "input", in_place_of_one<hardswish_in_place>},
@@ -594,8 +559,8 @@ constexpr OperatorRow kRows[] = {
     {"div_", "input other rounding_mode", divide_in_place_row},
     {"pow", "input exponent", power_row},
     {"square", "input", of_one<power>},
-    {"maximum", "input other", extremum<kMaximum, kMaximumBackward>},
-    {"minimum", "input other", extremum<kMinimum, kMinimumBackward>},
+    {"maximum", "input other", extremum<aten::kMaximum>},
+    {"minimum", "input other", extremum<aten::kMinimum>},
     {"where", "condition input other", where_row},
     {"clamp", "input min max", clamp_row},
     {"clip", "input min max", clamp_row},

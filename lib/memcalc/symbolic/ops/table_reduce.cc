@@ -2,6 +2,7 @@
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11.
 #include <array>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -16,15 +17,6 @@
 
 namespace memcalc {
 namespace {
-
-constexpr Operator kMul{"aten::mul"}, kDiv{"aten::div"}, kSub{"aten::sub"}, kEq{"aten::eq"}, kExp{"aten::exp"};
-constexpr Operator kAmax{"aten::amax"}, kAmaxBackward{"AmaxBackward0"}, kSum{"aten::sum"}, kMean{"aten::mean"};
-constexpr Operator kAny{"aten::any"}, kArgmax{"aten::argmax"}, kProd{"aten::prod"};
-constexpr Operator kVar{"aten::var"}, kVarBackward{"VarBackward0"}, kStdBackward{"StdBackward0"};
-constexpr Operator kNorm{"aten::linalg_vector_norm"}, kNormBackward{"LinalgVectorNormBackward0"};
-constexpr Operator kMaskedFillInPlace{"aten::masked_fill_"};
-constexpr Operator kLogSumExp{"aten::logsumexp"}, kLogSumExpBackward{"LogsumexpBackward0"};
-constexpr Operator kNonzero{"aten::nonzero"}, kSort{"aten::sort"};
 
 constexpr int kDropped = 1;  // attribute of a node: the dimensions that were not kept, a bit each
 
@@ -66,10 +58,10 @@ void mean_row(RecordedCall& call) {
 void extremum_backward(BackwardCall& call) {
   Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
-  Tensor equal = pointwise(kEq, {&call.saved(0), &result}, 1, DType::kBool);
-  Tensor count = pointwise(kSum, {&result}, 1, DType::kInt64);
-  Tensor scaled = pw(kMul, {&gradient, &equal});
-  call.set(0, pw(kDiv, {&scaled, &count}));
+  Tensor equal = pointwise(aten::kEq, {&call.saved(0), &result}, 1, DType::kBool);
+  Tensor count = pointwise(aten::kSum, {&result}, 1, DType::kInt64);
+  Tensor scaled = pw(aten::kMul, {&gradient, &equal});
+  call.set(0, pw(aten::kDiv, {&scaled, &count}));
 }
 
 void amax_row(RecordedCall& call) {
@@ -77,12 +69,12 @@ void amax_row(RecordedCall& call) {
   const bool keep = call.boolean_or(2, false);
   const unsigned dims = dimensions(call, 1, x);
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(kAmaxBackward, extremum_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(aten::kAmax, extremum_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     call.tape.autograd.save(*node, x);
   }
-  Tensor result = reduced(kAmax, x, dims, keep);
+  Tensor result = reduced(aten::kAmax, x, dims, keep);
   call.tape.autograd.set_history(node, result);
   if (node != nullptr) call.tape.autograd.save(*node, result);
   call.returns(std::move(result));
@@ -93,9 +85,9 @@ void max_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (!call.has(1)) {
     if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("everything, differentiated");
-    return call.returns(reduced(kAmax, x, (1U << x.rank()) - 1, false));
+    return call.returns(reduced(aten::kAmax, x, (1U << x.rank()) - 1, false));
   }
-  if (call.is_tensor(1)) return call.returns(pointwise(kAmax, {&x, &call.tensor(1)}, 1));
+  if (call.is_tensor(1)) return call.returns(pointwise(aten::kAmax, {&x, &call.tensor(1)}, 1));
   Selection found = max_along(x, call.dimension(1, x.rank(), -1), call.boolean_or(2, false));
   call.returns(std::move(found.values));
   call.returns(std::move(found.indices));
@@ -106,50 +98,50 @@ void argmax_row(RecordedCall& call) {
   if (call.has(1) && call.dimension(1, x.rank(), -1) == x.rank() - 1 && !call.boolean_or(2, false)) {
     return call.returns(argmax_last(x));
   }
-  call.returns(reduced(kArgmax, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kInt64));
+  call.returns(reduced(aten::kArgmax, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kInt64));
 }
 
 void any_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  call.returns(reduced(kAny, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kBool));
+  call.returns(reduced(aten::kAny, x, dimensions(call, 1, x), call.boolean_or(2, false), DType::kBool));
 }
 
 void all_true_row(RecordedCall& call) {  // of a bool tensor: .all()
   const Tensor& x = call.tensor(0);
-  call.returns(reduced(kAny, x, (1U << x.rank()) - 1, false, DType::kBool));
+  call.returns(reduced(aten::kAny, x, (1U << x.rank()) - 1, false, DType::kBool));
 }
 
 void prod_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
-  call.returns(reduced(kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
+  call.returns(reduced(aten::kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
 }
 
 /// var_backward: (2 / n) * grad * (self - self.mean(dim, true))
 void var_backward(BackwardCall& call) {
   const Tensor& self = call.saved(0);
   Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
-  Tensor scaled = pw(kMul, {&gradient});
-  Tensor average = reduced(kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
-  Tensor centred = pw(kSub, {&self, &average});
+  Tensor scaled = pw(aten::kMul, {&gradient});
+  Tensor average = reduced(aten::kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor centred = pw(aten::kSub, {&self, &average});
   average.reset();
-  call.set(0, pw(kMul, {&scaled, &centred}));
+  call.set(0, pw(aten::kMul, {&scaled, &centred}));
   drop(centred, scaled);
 }
 
 /// std_backward: var_backward of grad / (2 * result), zero where the result is zero.
 void std_backward(BackwardCall& call) {  // saved: self, result
   const Tensor& self = call.saved(0);
-  Tensor twice = pw(kMul, {&call.saved(1)});
-  Tensor quotient = pw(kDiv, {&call.gradient(), &twice});
-  Tensor zero = pointwise(kEq, {&call.saved(1)}, 1, DType::kBool);
+  Tensor twice = pw(aten::kMul, {&call.saved(1)});
+  Tensor quotient = pw(aten::kDiv, {&call.gradient(), &twice});
+  Tensor zero = pointwise(aten::kEq, {&call.saved(1)}, 1, DType::kBool);
   Tensor gradient = with_dropped(quotient, call.node.attributes[kDropped]);
   drop(zero, twice);
-  Tensor scaled = pw(kMul, {&gradient});
-  Tensor average = reduced(kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
-  Tensor centred = pw(kSub, {&self, &average});
+  Tensor scaled = pw(aten::kMul, {&gradient});
+  Tensor average = reduced(aten::kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor centred = pw(aten::kSub, {&self, &average});
   average.reset();
-  call.set(0, pw(kMul, {&scaled, &centred}));
+  call.set(0, pw(aten::kMul, {&scaled, &centred}));
   drop(centred, scaled, gradient, quotient);
 }
 
@@ -158,14 +150,13 @@ Tensor variance(RecordedCall& call, bool root) {
   const unsigned dims = dimensions(call, 1, x);
   const bool keep = call.boolean_or(4, false);
   const Tensor* inputs[] = {&x};
-  Node* node =
-      call.tape.autograd.record(root ? kStdBackward : kVarBackward, root ? std_backward : var_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(root ? aten::kStd : aten::kVar, root ? std_backward : var_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     node->attributes[2] = dims;
     call.tape.autograd.save(*node, x);
   }
-  Tensor result = reduced(kVar, x, dims, keep);
+  Tensor result = reduced(aten::kVar, x, dims, keep);
   call.tape.autograd.set_history(node, result);
   if (node != nullptr && root) call.tape.autograd.save(*node, result);
   return result;
@@ -178,23 +169,21 @@ void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
 void norm_backward(BackwardCall& call) {  // saved: self, result
   Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   Tensor norm = with_dropped(call.saved(1), call.node.attributes[kDropped]);
-  Tensor quotient = pw(kDiv, {&call.saved(0), &norm});
-  Tensor zero = pointwise(kEq, {&norm}, 1, DType::kBool);
-  call.set(0, pw(kMul, {&gradient, &quotient}));
+  Tensor quotient = pw(aten::kDiv, {&call.saved(0), &norm});
+  Tensor zero = pointwise(aten::kEq, {&norm}, 1, DType::kBool);
+  call.set(0, pw(aten::kMul, {&gradient, &quotient}));
   drop(zero, quotient);
 }
 
 Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
-  // Autocast asks for a float32 result (autocast_mode.h, fp32_set_opt_dtype); the kernel reads 16 bits.
-  std::optional<DType> dtype = call.dtype(4);
-  if (!dtype && call.tape.modes.autocast.dtype && is_half(x.dtype())) dtype = DType::kFloat32;
+  const DType dtype = call.dtype(4).value_or(autocast_result(aten::kLinalgVectorNorm, x));
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(kNormBackward, norm_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(aten::kLinalgVectorNorm, norm_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     call.tape.autograd.save(*node, x);
   }
-  Tensor result = reduced(kNorm, x, dims, keep, dtype);
+  Tensor result = reduced(aten::kLinalgVectorNorm, x, dims, keep, dtype);
   call.tape.autograd.set_history(node, result);
   if (node != nullptr) call.tape.autograd.save(*node, result);
   return result;
@@ -207,9 +196,7 @@ void norm_row(RecordedCall& call) {
 
 void cumsum_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  const bool whole = !is_floating(x.dtype());
-  const bool widens = call.tape.modes.autocast.dtype && is_half(x.dtype());  // autocast_mode.h, fp32_set_opt_dtype
-  const DType dtype = whole ? DType::kInt64 : widens ? DType::kFloat32 : x.dtype();
+  const DType dtype = is_floating(x.dtype()) ? autocast_result(aten::kCumsum, x) : DType::kInt64;
   call.returns(cumulative_sum(x, call.dimension(1, x.rank(), 0), call.dtype(2).value_or(dtype)));
 }
 
@@ -225,38 +212,37 @@ void log_softmax_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   std::optional<DType> dtype = call.dtype(3);
   if (!dtype && call.slot(2).kind == BoundArgument::Kind::kDType) dtype = call.dtype(2);
-  if (!dtype && call.tape.modes.autocast.dtype && is_half(x.dtype())) dtype = DType::kFloat32;
-  call.returns(log_softmax(dtype ? to_dtype(x, *dtype) : x));
+  call.returns(log_softmax(to_dtype(x, dtype.value_or(autocast_result(aten::kLogSoftmax, x)))));
 }
 
 /// grad * (self - result).exp()
 void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
   Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
   Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
-  Tensor difference = pw(kSub, {&call.saved(0), &result});
-  Tensor exponential = pw(kExp, {&difference});
+  Tensor difference = pw(aten::kSub, {&call.saved(0), &result});
+  Tensor exponential = pw(aten::kExp, {&difference});
   difference.reset();
-  call.set(0, pw(kMul, {&gradient, &exponential}));
+  call.set(0, pw(aten::kMul, {&gradient, &exponential}));
 }
 
 void log_sum_exp_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
+  const Tensor x = autocast(aten::kLogsumexp, call.tensor(0));
   const bool keep = call.boolean_or(2, false);
   const unsigned dims = dimensions(call, 1, x);
   const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(kLogSumExpBackward, log_sum_exp_backward, inputs, 1);
+  Node* node = call.tape.autograd.record(aten::kLogsumexp, log_sum_exp_backward, inputs, 1);
   if (node != nullptr) {
     node->attributes[kDropped] = keep ? 0 : dims;
     call.tape.autograd.save(*node, x);
   }
   // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.
-  Tensor largest = reduced(kAmax, x, dims, true);
+  Tensor largest = reduced(aten::kAmax, x, dims, true);
   Tensor result;
   {
-    Tensor shifted = pw(kSub, {&x, &largest});
-    Tensor exponential = pw(kExp, {&shifted});
+    Tensor shifted = pw(aten::kSub, {&x, &largest});
+    Tensor exponential = pw(aten::kExp, {&shifted});
     shifted.reset();
-    result = reduced(kSum, exponential, dims, keep);
+    result = reduced(aten::kSum, exponential, dims, keep);
   }
   largest.reset();
   call.tape.autograd.set_history(node, result);
@@ -275,9 +261,9 @@ void topk_row(RecordedCall& call) {
 /// Values and places of a sort along rows: cuda/Sort.cpp sorts short rows in place, a block each.
 Selection sorted(RecordedCall& call, const Tensor& x) {
   if (x.rank() == 1) return sort(x);
-  Tensor values = call.tape.empty(x.shape(), x.dtype(), kSort);
-  Tensor places = call.tape.empty(x.shape(), DType::kInt64, kSort);
-  call.tape.kernels.add(kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
+  Tensor values = call.tape.empty(x.shape(), x.dtype(), aten::kSort);
+  Tensor places = call.tape.empty(x.shape(), DType::kInt64, aten::kSort);
+  call.tape.kernels.add(aten::kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
   return {std::move(values), std::move(places)};
 }
 
@@ -299,7 +285,7 @@ void diff_row(RecordedCall& call) {
   const std::int64_t count = std::max<std::int64_t>(joined.size(dim) - 1, 0);
   const Tensor later = slice(joined, dim, 1, count);
   const Tensor earlier = slice(joined, dim, 0, count);
-  call.returns(pw(kSub, {&later, &earlier}));
+  call.returns(pw(aten::kSub, {&later, &earlier}));
 }
 
 void gather_row(RecordedCall& call) { call.returns(gather(call.tensor(0), call.tensor(2))); }
@@ -310,7 +296,7 @@ void index_select_row(RecordedCall& call) {
 }
 
 /// What the host waits for: .item(), bool(tensor).
-void synchronize_row(RecordedCall& call) { call.tape.kernels.synchronize(kNonzero); }
+void synchronize_row(RecordedCall& call) { call.tape.kernels.synchronize(aten::kNonzero); }
 
 constexpr OperatorRow kRows[] = {
     {"sum", "input dim keepdim dtype", sum_row},
@@ -332,7 +318,7 @@ constexpr OperatorRow kRows[] = {
     {"cumsum", "input dim dtype", cumsum_row},
     {"softmax", "input dim _stacklevel dtype", softmax_row},
     {"log_softmax", "input dim _stacklevel dtype", log_softmax_row},
-    {"logsumexp", "input dim keepdim", log_sum_exp_row, AutocastList::kFloat32},
+    {"logsumexp", "input dim keepdim", log_sum_exp_row},
     {"topk", "input k dim largest sorted", topk_row},
     {"sort", "input dim descending stable", sort_row},
     {"argsort", "input dim descending stable", argsort_row},

@@ -1,6 +1,7 @@
 // Rows of the operator table that write at places of a tensor, count values, or look for them.
 #include <array>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/grouped_mm.h"
@@ -97,17 +98,15 @@ void masked_select_row(RecordedCall& call) {
   call.returns(masked_select(x, call.tensor(1), call.given().shape[0]));
 }
 
-constexpr Operator kUnique{"aten::unique_consecutive"};
-
 /// cuda/Unique.cu, compute_unique: the distinct values in a storage for all, of which a part is left.
 void unique_consecutive_row(RecordedCall& call) {  // input return_inverse return_counts dim
   const Tensor& x = call.tensor(0);
   if (call.boolean_or(1, false) || call.boolean_or(2, false) || call.has(3)) call.refuse("more than the values");
-  Tensor data = call.tape.empty({x.elements()}, x.dtype(), kUnique);
+  Tensor data = call.tape.empty({x.elements()}, x.dtype(), aten::kUniqueConsecutive);
   {
-    const Tensor count = call.tape.empty({1}, DType::kInt64, kUnique);
-    call.tape.memory.scratch(select_bytes(x.elements()), kUnique);
-    call.tape.kernels.synchronize(kUnique);
+    const Tensor count = call.tape.empty({1}, DType::kInt64, aten::kUniqueConsecutive);
+    call.tape.memory.scratch(select_bytes(x.elements()), aten::kUniqueConsecutive);
+    call.tape.kernels.synchronize(aten::kUniqueConsecutive);
   }
   call.returns(call.tape.become_view(data, call.given().shape, contiguous_strides(call.given().shape)));
 }

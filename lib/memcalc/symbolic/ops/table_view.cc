@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/complex.h"
@@ -162,8 +163,6 @@ struct Indexed {
   std::vector<std::pair<int, Tensor>> indices;  // dimension of the view, the tensor of places
 };
 
-constexpr Operator kIndices{"aten::_to_copy"};
-
 Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgument& argument) {
   const std::vector<BoundArgument> parts =
       argument.kind == Kind::kList ? argument.items : std::vector<BoundArgument>{argument};
@@ -198,7 +197,7 @@ Indexed index_into(const RecordedCall& call, const Tensor& x, const BoundArgumen
       case Kind::kList:
         // python_variable_indexing.cpp, sequenceToVariable: a tensor of them, on the device of what is indexed.
         result.indices.emplace_back(
-            dim++, call.tape.empty({static_cast<std::int64_t>(part.items.size())}, DType::kInt64, kIndices));
+            dim++, call.tape.empty({static_cast<std::int64_t>(part.items.size())}, DType::kInt64, aten::kToCopy));
         break;
       default: call.refuse("an index of an unknown kind");
     }
@@ -223,8 +222,6 @@ void getitem_row(RecordedCall& call) {
   call.returns(index(indexed.view, indexed.indices));
 }
 
-constexpr Operator kCopy{"aten::copy_"}, kFill{"aten::fill_"};
-
 /// aten::index(x, [places or None for each dimension])
 void index_row(RecordedCall& call) {
   std::vector<std::pair<int, Tensor>> places;
@@ -247,7 +244,7 @@ bool differentiates(const RecordedCall& call, const Tensor& x, int source) {
 void copy_row(RecordedCall& call) {
   const Tensor &x = call.tensor(0), &source = call.tensor(1);
   if (!differentiates(call, x, 1)) {
-    call.tape.kernels.add(kCopy, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()),
+    call.tape.kernels.add(aten::kCopy, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()),
                           KernelKind::kStrided);
     return call.returns(x);
   }
@@ -269,7 +266,7 @@ void setitem_row(RecordedCall& call) {
     return call.renew_views(now, x.requires_grad());
   }
   if (!call.is_tensor(2) || indexed.indices.empty()) {
-    x.tape().kernels.add(call.is_tensor(2) ? kCopy : kFill, OperatorClass::kMovement, x.dtype(), 0,
+    x.tape().kernels.add(call.is_tensor(2) ? aten::kCopy : aten::kFill, OperatorClass::kMovement, x.dtype(), 0,
                          static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
     return;
   }
@@ -351,7 +348,7 @@ void requires_grad_row(RecordedCall& call) {
 /// A copy of what is on the host.
 Tensor brought_to_card(const Tensor& x, DType dtype) {
   const OnMetaDevice there(x.tape().memory, false);
-  return x.tape().empty(x.shape(), dtype, kIndices);
+  return x.tape().empty(x.shape(), dtype, aten::kToCopy);
 }
 
 /// x.to(…): the data type among its arguments, that of another tensor, or none.
@@ -451,8 +448,6 @@ void repeat_row(RecordedCall& call) {
   call.returns(repeat(x, times));
 }
 
-constexpr Operator kRepeatEach{"aten::repeat_interleave"};
-
 /// Repeats that are a tensor (cuda/Repeat.cu): their running sum, a check that none is negative, which the host waits
 /// for, and the places that are then selected.
 Tensor repeat_each(RecordedCall& call, const Tensor& x, const Tensor& repeats) {
@@ -461,11 +456,11 @@ Tensor repeat_each(RecordedCall& call, const Tensor& x, const Tensor& repeats) {
   Tensor places;
   {
     const Tensor sums = cumulative_sum(repeats, 0, DType::kInt64);
-    Tensor checked = call.tape.empty(repeats.shape(), DType::kBool, kRepeatEach);
-    Tensor all = call.tape.empty({}, DType::kBool, kRepeatEach);
+    Tensor checked = call.tape.empty(repeats.shape(), DType::kBool, aten::kRepeatInterleave);
+    Tensor all = call.tape.empty({}, DType::kBool, aten::kRepeatInterleave);
     drop(all, checked);
-    call.tape.kernels.synchronize(kRepeatEach);
-    places = call.tape.empty({call.given().shape[dim]}, DType::kInt64, kRepeatEach);
+    call.tape.kernels.synchronize(aten::kRepeatInterleave);
+    places = call.tape.empty({call.given().shape[dim]}, DType::kInt64, aten::kRepeatInterleave);
   }
   return index_select(flat, dim, places);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -13,15 +14,14 @@ namespace {
 
 constexpr Operator kEmbedding{"megatron::VocabParallelEmbedding"}, kEmbeddingNode{"VocabParallelEmbeddingBackward"};
 constexpr Operator kReduceScatter{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
-constexpr Operator kMatmul{"aten::mm"}, kHeadNode{"LinearWithGradAccumulationAndAsyncCommunicationBackward"};
+constexpr Operator kHeadNode{"LinearWithGradAccumulationAndAsyncCommunicationBackward"};
 constexpr Operator kLoss{"megatron::VocabParallelCrossEntropy"}, kLossNode{"_VocabParallelCrossEntropyBackward"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kIndex{"aten::index"}, kMax{"aten::max"}, kMask{"aten::bitwise_or"};
 constexpr Operator kSwiglu{"megatron::swiglu"}, kSwigluNode{"SwiGLUFunctionBackward"};
 constexpr Operator kWeightedNode{"WeightedSwiGLUFunctionBackward"};
 constexpr Operator kGelu{"megatron::bias_gelu"}, kGeluNode{"GeLUFunctionBackward"};
 constexpr Operator kSquaredRelu{"megatron::squared_relu"}, kSquaredReluNode{"CompiledFunctionBackward"};
 constexpr Operator kDropoutAdd{"megatron::bias_dropout_add"}, kDropoutAddNode{"CompiledFunctionBackward"};
-constexpr Operator kSplitNode{"_SplitAlongDimBackward"}, kCat{"aten::cat"};
+constexpr Operator kSplitNode{"_SplitAlongDimBackward"};
 constexpr Operator kRotary{"megatron::rotary_fwd_kv_kernel"}, kMlaNode{"ApplyMLARotaryEmbKVBackward"};
 constexpr Operator kExchangeNode{"ExchangeBackward"}, kExchange{"c10d::alltoall_base_"};
 
@@ -66,16 +66,16 @@ void head_backward(BackwardCall& call) {  // saved: x
   if (defers) memory.head_gradients.push_back(gradient);
   if (gathers && !defers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
   tape.memory.use_cublas(false);
-  Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), kMatmul);
-  tape.kernels.product(kMatmul, x.dtype(), 1, rows, x.size(-1), out);
+  Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, rows, x.size(-1), out);
   Tensor scattered;
   if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
-  if (!defers) tape.kernels.product(kMatmul, x.dtype(), 1, out, x.size(-1), rows);
+  if (!defers) tape.kernels.product(aten::kMm, x.dtype(), 1, out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
     memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
   } else {
-    wgrad = tape.empty({out, x.size(-1)}, x.dtype(), kMatmul);
+    wgrad = tape.empty({out, x.size(-1)}, x.dtype(), aten::kMm);
   }
   call.set(0, gathers ? std::move(scattered) : std::move(grad_input));
 }
@@ -83,8 +83,8 @@ void head_backward(BackwardCall& call) {  // saved: x
 void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask of targets, masked targets
   Tape& tape = call.tape;
   const Tensor& softmax = call.saved(0);
-  const Tensor range = tape.empty({rows_of(softmax)}, DType::kInt64, kIndex);
-  const Tensor update = tape.empty({rows_of(softmax)}, DType::kFloat32, kToCopy);
+  const Tensor range = tape.empty({rows_of(softmax)}, DType::kInt64, aten::kIndex);
+  const Tensor update = tape.empty({rows_of(softmax)}, DType::kFloat32, aten::kToCopy);
   tape.kernels.add(kLoss, OperatorClass::kElementwise, softmax.dtype(), real(softmax.elements()),
                    2 * real(softmax.bytes()));
   Tensor gradient = softmax;
@@ -138,7 +138,7 @@ void split_backward(BackwardCall& call) {
     call.set(0, call.tape.alias(query, call.node.shape, contiguous_strides(call.node.shape), false));
     return;
   }
-  call.set(0, call.tape.empty(call.node.shape, call.gradient(0).dtype(), kCat));
+  call.set(0, call.tape.empty(call.node.shape, call.gradient(0).dtype(), aten::kCat));
 }
 
 void mla_key_value_backward(BackwardCall& call) {
@@ -181,8 +181,8 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
   const std::int64_t batch = ids.size(0), sequence = ids.size(1), width = weight.size(1);
   Tensor masked = ids, mask;
   if (splits) {
-    mask = tape.empty(ids.shape(), DType::kBool, kMask);
-    masked = tape.empty(ids.shape(), DType::kInt64, kToCopy);
+    mask = tape.empty(ids.shape(), DType::kBool, aten::kBitwiseOr);
+    masked = tape.empty(ids.shape(), DType::kInt64, aten::kToCopy);
   }
   Tensor rows = tape.empty({batch, sequence, width}, weight.dtype(), kEmbedding);
   tape.kernels.add(kEmbedding, OperatorClass::kMovement, weight.dtype(), 0, 2 * real(rows.bytes()));
@@ -213,7 +213,7 @@ void drain_head_gradients(MegatronMemory& memory) {
     const Tensor x = std::move(memory.head_inputs[i]), gradient = std::move(memory.head_gradients[i]);
     if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), 1 + i % 2);
     tape.memory.use_cublas(false);
-    tape.kernels.product(kMatmul, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
+    tape.kernels.product(aten::kMm, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
   }
   memory.head_inputs.clear();
   memory.head_gradients.clear();
@@ -230,8 +230,8 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
     shape[0] *= memory.tensor_parallel;
   }
   tape.memory.use_cublas(false);
-  Tensor result = tape.empty(shape, x.dtype(), kMatmul);
-  tape.kernels.product(kMatmul, x.dtype(), 1, rows_of(result), out, x.size(-1));
+  Tensor result = tape.empty(shape, x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(result), out, x.size(-1));
   if (node != nullptr) {
     node->context = &memory;
     node->attributes[0] = out;
@@ -254,10 +254,10 @@ Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& l
     const NoGrad no_grad(tape.modes);
     exponentials = to_dtype(logits, DType::kFloat32);
   }
-  Tensor maximum = tape.empty(by_token, DType::kFloat32, kMax);
-  Tensor mask = tape.empty(by_token, DType::kBool, kMask);
-  Tensor targets = tape.empty({rows}, DType::kInt64, kToCopy);
-  Tensor predicted = tape.empty(by_token, DType::kFloat32, kIndex);
+  Tensor maximum = tape.empty(by_token, DType::kFloat32, aten::kMax);
+  Tensor mask = tape.empty(by_token, DType::kBool, aten::kBitwiseOr);
+  Tensor targets = tape.empty({rows}, DType::kInt64, aten::kToCopy);
+  Tensor predicted = tape.empty(by_token, DType::kFloat32, aten::kIndex);
   Tensor sums = tape.empty(by_token, DType::kFloat32, kLoss);
   // Compiled, the exponentials are results of their own beside the shifted logits.
   if (compiled) exponentials = tape.empty(logits.shape(), DType::kFloat32, kLoss);

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/transformer_engine.h"
@@ -17,12 +18,11 @@ constexpr Operator kForward{"transformer_engine::fused_attn_fwd"}, kBackward{"tr
 constexpr Operator kNode{"FusedAttnFuncBackward"}, kAllToAllNode{"AttnFuncWithCPAndQKVOA2ABackward"};
 constexpr Operator kSoftmax{"transformer_engine::scaled_upper_triang_masked_softmax"};
 constexpr Operator kSoftmaxNode{"ScaledUpperTriangMaskedSoftmaxBackward"};
-constexpr Operator kRepeat{"aten::repeat_interleave"}, kRepeatNode{"RepeatInterleaveBackward0"};
 constexpr Operator kRingNode{"AttnFuncWithCPAndKVP2PBackward"};
 constexpr Operator kAllGatherNode{"AttnFuncWithCPAndKVAllGatherBackward"};
 constexpr Operator kSendReceive{"c10d::recv_"}, kGather{"c10d::_allgather_base_"};
 constexpr Operator kScatter{"c10d::_reduce_scatter_base_"};
-constexpr Operator kAllToAll{"c10d::alltoall_base_"}, kReorder{"aten::contiguous"}, kSelect{"aten::index_select"};
+constexpr Operator kAllToAll{"c10d::alltoall_base_"};
 
 std::int64_t heads_of(const Tensor& x) { return x.size(2); }
 
@@ -90,9 +90,10 @@ std::array<Tensor, kCount> heads_to_sequence(const std::array<const Tensor*, kCo
   std::array<Tensor, kCount> sent, results;
   for (std::size_t i = 0; i < kCount; ++i) {
     const Tensor& x = *inputs[i];
-    sent[i] = tape.empty(x.shape(), x.dtype(), kReorder);
+    sent[i] = tape.empty(x.shape(), x.dtype(), aten::kContiguous);
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
-    results[i] = tape.empty({x.size(0) * ranks, x.size(1), x.size(2) / ranks, x.size(3)}, x.dtype(), kSelect);
+    results[i] =
+        tape.empty({x.size(0) * ranks, x.size(1), x.size(2) / ranks, x.size(3)}, x.dtype(), aten::kIndexSelect);
   }
   return results;
 }
@@ -104,9 +105,9 @@ std::array<Tensor, kCount> sequence_to_heads(const std::array<const Tensor*, kCo
   std::array<Tensor, kCount> sent, results;
   for (std::size_t i = 0; i < kCount; ++i) {
     const Tensor& x = *inputs[i];
-    sent[i] = tape.empty(x.shape(), x.dtype(), kSelect);
+    sent[i] = tape.empty(x.shape(), x.dtype(), aten::kIndexSelect);
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
-    results[i] = tape.empty({x.size(0) / ranks, x.size(1), x.size(2) * ranks, x.size(3)}, x.dtype(), kReorder);
+    results[i] = tape.empty({x.size(0) / ranks, x.size(1), x.size(2) * ranks, x.size(3)}, x.dtype(), aten::kContiguous);
   }
   return results;
 }
@@ -242,16 +243,16 @@ Tensor masked_softmax(const Tensor& scores) {
 }
 
 void repeat_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kRepeat));
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kRepeatInterleave));
 }
 
 /// x.repeat_interleave(groups, dim=2): a key head for each query head.
 Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kRepeatNode, repeat_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kRepeatInterleave, repeat_backward, inputs, 1);
   if (node != nullptr) node->shape = x.shape();
-  Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), kRepeat);
+  Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), aten::kRepeatInterleave);
   tape.autograd.set_history(node, result);
   return result;
 }

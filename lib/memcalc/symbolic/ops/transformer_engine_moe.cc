@@ -1,6 +1,7 @@
 // module/grouped_linear.py, permutation.py (masks), and Megatron-core's router around them.
 #include <array>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/transformer_engine.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -10,7 +11,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kGroupedGemm{"transformer_engine::te_general_grouped_gemm"}, kGroupedNode{"_GroupedLinearBackward"};
-constexpr Operator kRouter{"megatron::TopKRouter"}, kRouterNode{"TopKRouterBackward"}, kMatmul{"aten::mm"};
+constexpr Operator kRouter{"megatron::TopKRouter"}, kRouterNode{"TopKRouterBackward"};
 constexpr Operator kPermute{"transformer_engine::permute_with_mask_map"}, kPermuteNode{"_moe_permute_mask_mapBackward"};
 constexpr Operator kUnpermuteNode{"_moe_unpermute_mask_mapBackward"};
 
@@ -49,10 +50,10 @@ void router_backward(BackwardCall& call) {  // saved: x and what stands beside i
   of_probabilities.reset();
   const Tensor of_logits = tape.empty(scores, x.dtype(), kRouter);
   of_scores.reset();
-  Tensor gradient = tape.empty(x.shape(), x.dtype(), kMatmul);
-  const Tensor of_weight = tape.empty({experts, x.size(-1)}, x.dtype(), kMatmul);
-  tape.kernels.product(kMatmul, x.dtype(), 1, rows_of(x), x.size(-1), experts);
-  tape.kernels.product(kMatmul, x.dtype(), 1, experts, x.size(-1), rows_of(x));
+  Tensor gradient = tape.empty(x.shape(), x.dtype(), aten::kMm);
+  const Tensor of_weight = tape.empty({experts, x.size(-1)}, x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(x), x.size(-1), experts);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, experts, x.size(-1), rows_of(x));
   call.set(0, std::move(gradient));
 }
 
@@ -90,8 +91,8 @@ Tensor megatron_router(const Tensor& x, const RouterShape& shape) {
   Node* node = tape.autograd.record(kRouterNode, router_backward, inputs, 1);
   const std::int64_t tokens = rows_of(x);
   const Shape scores{tokens, shape.experts};
-  Tensor logits = tape.empty(scores, x.dtype(), kMatmul);
-  tape.kernels.product(kMatmul, x.dtype(), 1, tokens, shape.experts, x.size(-1));
+  Tensor logits = tape.empty(scores, x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, tokens, shape.experts, x.size(-1));
   Tensor softmax = tape.empty(scores, DType::kFloat32, kRouter);
   Tensor indices = tape.empty({tokens, shape.per_token}, DType::kInt64, kRouter);
   Tensor gates = tape.empty(scores, DType::kFloat32, kRouter);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "memcalc/base/error.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -11,18 +12,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kViewBackward{"ViewBackward0"}, kUnsafeViewBackward{"UnsafeViewBackward0"};
-constexpr Operator kTransposeBackward{"TransposeBackward0"}, kTBackward{"TBackward0"};
-constexpr Operator kExpandBackward{"ExpandBackward0"}, kUnsqueezeBackward{"UnsqueezeBackward0"};
-constexpr Operator kSliceBackward{"SliceBackward0"}, kSliceBackwardOp{"aten::slice_backward"};
-constexpr Operator kSelectBackward{"SelectBackward0"}, kSelectBackwardOp{"aten::select_backward"};
-constexpr Operator kSqueezeBackward{"SqueezeBackward1"};
-constexpr Operator kPermuteBackward{"PermuteBackward0"};
-constexpr Operator kSplitBackward{"SplitBackward0"}, kSplitSizesBackward{"SplitWithSizesBackward0"};
-constexpr Operator kClone{"aten::clone"}, kCloneBackward{"CloneBackward0"};
-constexpr Operator kUnbindBackward{"UnbindBackward0"}, kStack{"aten::stack"}, kZeros{"aten::zeros"};
-constexpr Operator kCat{"aten::cat"}, kCatBackward{"CatBackward0"};
 
 void move_kernel(Tape& tape, const Operator& op, const Tensor& result, KernelKind kind = KernelKind::kStrided) {
   tape.kernels.add(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()), kind,
@@ -36,11 +25,11 @@ void zeros_and_copy(Tape& tape, const Operator& op, const Tensor& zeros, const T
   move_kernel(tape, op, part);
 }
 
-Tensor record_view(const Operator& name, BackwardFunction backward, const Arg& x, const Shape& shape,
+Tensor record_view(const AtenOperator& op, BackwardFunction backward, const Arg& x, const Shape& shape,
                    const Shape& strides, std::int64_t attribute0 = 0, std::int64_t attribute1 = 0) {
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(name, backward, inputs, 1);
+  Node* node = tape.autograd.record(op, backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x->shape();
     node->attributes[1] = attribute0;
@@ -89,14 +78,14 @@ void expand_backward(BackwardCall& call) {
 }
 
 void slice_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSliceBackwardOp);
-  zeros_and_copy(call.tape, kSliceBackwardOp, result, call.gradient());
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSliceBackward);
+  zeros_and_copy(call.tape, aten::kSliceBackward, result, call.gradient());
   call.set(0, std::move(result));
 }
 
 void select_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), kSelectBackwardOp);
-  zeros_and_copy(call.tape, kSelectBackwardOp, result, call.gradient());
+  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSelectBackward);
+  zeros_and_copy(call.tape, aten::kSelectBackward, result, call.gradient());
   call.set(0, std::move(result));
 }
 
@@ -123,15 +112,15 @@ void split_backward(BackwardCall& call) {
     } else {
       part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
     }
-    zeros.push_back(call.tape.empty(part, dtype, kZeros));
+    zeros.push_back(call.tape.empty(part, dtype, aten::kZeros));
   }
   std::vector<const Tensor*> parts;
   for (int i = 0; i < call.node.output_count; ++i) {
     if (call.gradient(i).defined()) parts.push_back(&call.gradient(i));
   }
   for (const Tensor& each : zeros) parts.push_back(&each);
-  Tensor result = empty_of_parts(parts, call.node.shape, dtype, kCat);
-  move_kernel(call.tape, kCat, result);
+  Tensor result = empty_of_parts(parts, call.node.shape, dtype, aten::kCat);
+  move_kernel(call.tape, aten::kCat, result);
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
 }
@@ -141,10 +130,10 @@ void unbind_backward(BackwardCall& call) {
   const DType dtype = gradients_dtype(call);
   std::vector<Tensor> zeros;
   for (int i = 0; i < call.node.output_count; ++i) {
-    if (!call.gradient(i).defined()) zeros.push_back(call.tape.empty({}, dtype, kZeros));
+    if (!call.gradient(i).defined()) zeros.push_back(call.tape.empty({}, dtype, aten::kZeros));
   }
-  Tensor result = call.tape.empty(call.node.shape, dtype, kStack);
-  move_kernel(call.tape, kStack, result);
+  Tensor result = call.tape.empty(call.node.shape, dtype, aten::kStack);
+  move_kernel(call.tape, aten::kStack, result);
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
 }
@@ -198,35 +187,34 @@ Tensor view(Arg x, Shape shape) {
   shape = infer_shape(shape, x->elements());
   const auto strides = view_strides(x->shape(), x->strides(), shape);
   if (!strides) throw Error(ErrorCode::kInternal, "view needs a copy");
-  return record_view(kViewBackward, reshape_backward, x, shape, *strides);
+  return record_view(aten::kView, reshape_backward, x, shape, *strides);
 }
 
 Tensor reshape(Arg x, Shape shape) {
   const OperatorCall call(x);
   shape = infer_shape(shape, x->elements());
   const auto strides = view_strides(x->shape(), x->strides(), shape);
-  if (strides) return record_view(kViewBackward, reshape_backward, x, shape, *strides);
+  if (strides) return record_view(aten::kView, reshape_backward, x, shape, *strides);
   return unsafe_view(contiguous(*x), shape);
 }
 
 Tensor unsafe_view(Arg x, const Shape& shape) {
   const OperatorCall call(x);
   const bool of_view = x->impl()->is_view;
-  Tensor result = record_view(kUnsafeViewBackward, reshape_backward, x, shape, contiguous_strides(shape));
+  Tensor result = record_view(aten::kUnsafeView, reshape_backward, x, shape, contiguous_strides(shape));
   result.impl()->is_view = of_view;  // autograd holds no base of it: a gradient that lies so is summed in place
   return result;
 }
 
 Tensor transpose(Arg x, int dim0, int dim1) {
   const OperatorCall call(x);
-  return record_view(kTransposeBackward, transpose_backward, x, swap_dims(x->shape(), dim0, dim1),
+  return record_view(aten::kTranspose, transpose_backward, x, swap_dims(x->shape(), dim0, dim1),
                      swap_dims(x->strides(), dim0, dim1), dim0, dim1);
 }
 
 Tensor t(Arg x) {
   const OperatorCall call(x);
-  return record_view(kTBackward, transpose_backward, x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0,
-                     1);
+  return record_view(aten::kT, transpose_backward, x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0, 1);
 }
 
 Tensor expand(Arg x, Shape shape) {
@@ -238,7 +226,7 @@ Tensor expand(Arg x, Shape shape) {
     if (own >= 0 && shape[i] < 0) shape[i] = x->size(own);
     strides[i] = own < 0 || (x->size(own) == 1 && shape[i] != 1) ? 0 : x->strides()[own];
   }
-  return record_view(kExpandBackward, expand_backward, x, shape, strides);
+  return record_view(aten::kExpand, expand_backward, x, shape, strides);
 }
 
 Tensor unsqueeze(Arg x, int dim) {
@@ -255,23 +243,23 @@ Tensor unsqueeze(Arg x, int dim) {
       strides[i] = x->strides()[i < dim ? i : i - 1];
     }
   }
-  return record_view(kUnsqueezeBackward, reshape_backward, x, shape, strides);
+  return record_view(aten::kUnsqueeze, reshape_backward, x, shape, strides);
 }
 
 Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64_t step) {
   const OperatorCall call(x);
   if (dim < 0) dim += x->rank();
   if (start == 0 && length == x->size(dim))
-    return record_view(kViewBackward, reshape_backward, x, x->shape(), x->strides());
+    return record_view(aten::kView, reshape_backward, x, x->shape(), x->strides());
   Shape shape = x->shape(), strides = x->strides();
   shape[dim] = length;
   strides[dim] *= step;
-  return record_view(kSliceBackward, slice_backward, x, shape, strides, dim, start);
+  return record_view(aten::kSlice, slice_backward, x, shape, strides, dim, start);
 }
 
 Tensor slice_whole(Arg x, int dim) {
   const OperatorCall call(x);
-  return record_view(kSliceBackward, slice_backward, x, x->shape(), x->strides(), dim, 0);
+  return record_view(aten::kSlice, slice_backward, x, x->shape(), x->strides(), dim, 0);
 }
 
 Tensor select(Arg x, int dim) {
@@ -282,7 +270,7 @@ Tensor select(Arg x, int dim) {
     shape[i] = x->size(i < dim ? i : i + 1);
     strides[i] = x->strides()[i < dim ? i : i + 1];
   }
-  return record_view(kSelectBackward, select_backward, x, shape, strides);
+  return record_view(aten::kSelect, select_backward, x, shape, strides);
 }
 
 namespace {
@@ -292,11 +280,11 @@ void expect_few(std::int64_t parts) {
   throw Error(ErrorCode::kUnsupported, "a tensor is split into more than 8 parts, which is not modelled");
 }
 
-std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
+std::vector<Tensor> split_into(const AtenOperator& op, const Tensor& x, int dim, const std::int64_t* sizes, int parts) {
   if (x.requires_grad()) expect_few(parts);
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(name, split_backward, inputs, 1);
+  Node* node = tape.autograd.record(op, split_backward, inputs, 1);
   if (dim < 0) dim += x.rank();
   if (node != nullptr) {
     node->shape = x.shape();
@@ -322,29 +310,29 @@ std::vector<Tensor> split_into(const Operator& name, const Tensor& x, int dim, c
 std::vector<Tensor> split(Arg x, int dim, int parts) {
   const OperatorCall call(x);
   const std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), x->size(dim) / parts);
-  return split_into(kSplitBackward, *x, dim, sizes.data(), parts);
+  return split_into(aten::kSplit, *x, dim, sizes.data(), parts);
 }
 
 std::vector<Tensor> split(Arg x, int dim, const std::array<std::int64_t, 3>& sizes) {
   const OperatorCall call(x);
-  return split_into(kSplitSizesBackward, *x, dim, sizes.data(), 3);
+  return split_into(aten::kSplitWithSizes, *x, dim, sizes.data(), 3);
 }
 
 std::pair<Tensor, Tensor> split_last(const Tensor& x, std::int64_t first) {
   const std::array<std::int64_t, 2> sizes = {first, x.size(-1) - first};
-  std::vector<Tensor> parts = split_into(kSplitSizesBackward, x, -1, sizes.data(), 2);
+  std::vector<Tensor> parts = split_into(aten::kSplitWithSizes, x, -1, sizes.data(), 2);
   return {std::move(parts[0]), std::move(parts[1])};
 }
 
 std::vector<Tensor> split_with_sizes(const Tensor& x, int dim, std::span<const std::int64_t> sizes) {
-  return split_into(kSplitSizesBackward, x, dim, sizes.data(), static_cast<int>(sizes.size()));
+  return split_into(aten::kSplitWithSizes, x, dim, sizes.data(), static_cast<int>(sizes.size()));
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   if (x.requires_grad()) expect_few(x.size(dim));
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kUnbindBackward, unbind_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kUnbind, unbind_backward, inputs, 1);
   if (node != nullptr) {
     node->shape = x.shape();
     node->attributes[1] = dim;
@@ -371,16 +359,17 @@ Tensor squeeze(Arg x, int dim) {
     shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(i);
     strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[i];
   }
-  return record_view(kSqueezeBackward, reshape_backward, x, shape, strides);
+  return record_view(aten::kSqueeze, reshape_backward, x, shape, strides);
 }
 
 Tensor clone(Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(kCloneBackward, clone_backward, inputs, 1);
-  Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), kClone);
-  move_kernel(tape, kClone, result, x->strides() == result.strides() ? KernelKind::kVectorized : KernelKind::kStrided);
+  Node* node = tape.autograd.record(aten::kClone, clone_backward, inputs, 1);
+  Tensor result = tape.empty_strided(x->shape(), like_strides(x->shape(), x->strides()), x->dtype(), aten::kClone);
+  move_kernel(tape, aten::kClone, result,
+              x->strides() == result.strides() ? KernelKind::kVectorized : KernelKind::kStrided);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -394,9 +383,9 @@ Tensor contiguous_copy(Arg x) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(kCloneBackward, clone_backward, inputs, 1);
-  Tensor result = tape.empty(x->shape(), x->dtype(), kClone);
-  move_kernel(tape, kClone, result);
+  Node* node = tape.autograd.record(aten::kClone, clone_backward, inputs, 1);
+  Tensor result = tape.empty(x->shape(), x->dtype(), aten::kClone);
+  move_kernel(tape, aten::kClone, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -405,7 +394,7 @@ Tensor cat(Arg a, Arg b, int dim) {
   const OperatorCall call(a, b);
   Tape& tape = a->tape();
   const Tensor* inputs[] = {&*a, &*b};
-  Node* node = tape.autograd.record(kCatBackward, cat_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kCat, cat_backward, inputs, 2);
   Shape shape = a->shape();
   shape[dim] += b->size(dim);
   if (node != nullptr) {
@@ -413,8 +402,8 @@ Tensor cat(Arg a, Arg b, int dim) {
     node->attributes[2] = a->size(dim);
   }
   const DType dtype = a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32;
-  Tensor result = empty_of_parts({&*a, &*b}, shape, dtype, kCat);
-  move_kernel(tape, kCat, result);
+  Tensor result = empty_of_parts({&*a, &*b}, shape, dtype, aten::kCat);
+  move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -422,13 +411,13 @@ Tensor cat(Arg a, Arg b, int dim) {
 Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b, &c};
-  Node* node = tape.autograd.record(kCatBackward, cat3_backward, inputs, 3);
+  Node* node = tape.autograd.record(aten::kCat, cat3_backward, inputs, 3);
   if (node != nullptr) node->attributes = {0, dim, a.size(dim), b.size(dim)};
   Shape shape = a.shape();
   shape[dim] += b.size(dim) + c.size(dim);
   const DType dtype = a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32;
-  Tensor result = empty_of_parts({&a, &b, &c}, shape, dtype, kCat);
-  move_kernel(tape, kCat, result);
+  Tensor result = empty_of_parts({&a, &b, &c}, shape, dtype, aten::kCat);
+  move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -436,12 +425,12 @@ Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
 Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
   Tape& tape = parts[0].tape();
   const Tensor* inputs[] = {&parts[0], &parts[1], &parts[2], &parts[3]};
-  Node* node = tape.autograd.record(kCatBackward, cat4_backward, inputs, 4);
+  Node* node = tape.autograd.record(aten::kCat, cat4_backward, inputs, 4);
   Shape shape = parts[0].shape();
   shape[dim] *= 4;
   if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
-  Tensor result = empty_of_parts({&parts[0], &parts[1], &parts[2], &parts[3]}, shape, parts[0].dtype(), kCat);
-  move_kernel(tape, kCat, result);
+  Tensor result = empty_of_parts({&parts[0], &parts[1], &parts[2], &parts[3]}, shape, parts[0].dtype(), aten::kCat);
+  move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -460,17 +449,17 @@ Tensor permute(Arg x, std::span<const int> order) {
     shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(dim);
     strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[dim];
   }
-  return record_view(kPermuteBackward, permute_backward, *x, shape, strides, packed);
+  return record_view(aten::kPermute, permute_backward, *x, shape, strides, packed);
 }
 
 Tensor cat_with_empty(Arg x, DType dtype) {
   const OperatorCall call(x);
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
-  Node* node = tape.autograd.record(kCatBackward, cat_backward, inputs, 1);
+  Node* node = tape.autograd.record(aten::kCat, cat_backward, inputs, 1);
   if (node != nullptr) node->attributes[1] = node->attributes[2] = 0;
-  Tensor result = tape.empty(x->shape(), dtype, kCat);
-  move_kernel(tape, kCat, result);
+  Tensor result = tape.empty(x->shape(), dtype, aten::kCat);
+  move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/weight_norm.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -7,9 +8,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kWeightNorm{"aten::_weight_norm_interface"}, kWeightNormBackward{"WeightNormInterfaceBackward0"};
-constexpr Operator kBackwardOp{"aten::_weight_norm_interface_backward"};
 
 void count_kernel(const Operator& op, const Tensor& v) {
   v.tape().kernels.add(op, OperatorClass::kElementwise, v.dtype(), 3.0 * static_cast<double>(v.elements()),
@@ -19,9 +17,9 @@ void count_kernel(const Operator& op, const Tensor& v) {
 void weight_norm_backward(BackwardCall& call) {  // saved: g, v, norms
   const Tensor &g = call.saved(0), &v = call.saved(1);
   const Tensor gradient = contiguous(call.gradient());
-  call.set(0, call.tape.empty(v.shape(), v.dtype(), kBackwardOp));
-  call.set(1, call.tape.empty(g.shape(), g.dtype(), kBackwardOp));
-  count_kernel(kBackwardOp, v);
+  call.set(0, call.tape.empty(v.shape(), v.dtype(), aten::kWeightNormInterfaceBackward));
+  call.set(1, call.tape.empty(g.shape(), g.dtype(), aten::kWeightNormInterfaceBackward));
+  count_kernel(aten::kWeightNormInterfaceBackward, v);
 }
 
 }  // namespace
@@ -30,14 +28,15 @@ void weight_norm_backward(BackwardCall& call) {  // saved: g, v, norms
 Tensor weight_norm(const Tensor& v, const Tensor& g) {
   Tape& tape = v.tape();
   const Tensor* inputs[] = {&v, &g};
-  Node* node = tape.autograd.record(kWeightNormBackward, weight_norm_backward, inputs, 2);
+  Node* node = tape.autograd.record(aten::kWeightNormInterface, weight_norm_backward, inputs, 2);
   if (node != nullptr) {
     tape.autograd.save(*node, g);
     tape.autograd.save(*node, v);
   }
-  Tensor result = tape.empty(v.shape(), v.dtype(), kWeightNorm);
-  const Tensor norms = tape.empty(g.shape(), is_half(g.dtype()) ? DType::kFloat32 : g.dtype(), kWeightNorm);
-  count_kernel(kWeightNorm, v);
+  Tensor result = tape.empty(v.shape(), v.dtype(), aten::kWeightNormInterface);
+  const Tensor norms =
+      tape.empty(g.shape(), is_half(g.dtype()) ? DType::kFloat32 : g.dtype(), aten::kWeightNormInterface);
+  count_kernel(aten::kWeightNormInterface, v);
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, norms);
   return result;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/compile/rules.h"
 
 namespace memcalc::compile {
 
 namespace {
-constexpr Operator kConstant{"prims::iota"}, kAdd{"aten::add"}, kSum{"aten::sum"};
+constexpr Operator kConstant{"prims::iota"};
 constexpr Operator kConvert{"prims::convert_element_type"}, kTangent{"tangent"}, kItem{"getitem"};
 }  // namespace
 
@@ -81,11 +82,11 @@ void GraphBuilder::give(const CapturedOperator& op, std::size_t input, NodeIndex
   const std::int32_t v = op.inputs[input];
   const CapturedValue& to = value(v);
   if (elements != to.shape.elements()) {
-    gradient = reduction(kSum, {gradient}, checked_multiply(to.shape.elements(), size_of(dtype)), dtype);
+    gradient = reduction(aten::kSum, {gradient}, checked_multiply(to.shape.elements(), size_of(dtype)), dtype);
   }
   if (dtype != to.dtype) gradient = pointwise(kConvert, {gradient}, bytes_of(v), to.dtype);
   NodeIndex& present = gradient_of_value_[static_cast<std::size_t>(v)];
-  present = present == kNone ? gradient : pointwise(kAdd, {present, gradient}, bytes_of(v), to.dtype);
+  present = present == kNone ? gradient : pointwise(aten::kAdd, {present, gradient}, bytes_of(v), to.dtype);
 }
 
 std::vector<std::int32_t> GraphBuilder::further_results(const CapturedOperator& op) const {
@@ -141,7 +142,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   for (const std::int32_t v : capture.inputs) b.graph.inputs.push_back(v < 0 ? kNone : b.node_of(v));
   for (const CapturedOperator& op : capture.operators) {
     const NodeIndex first = b.graph.size();
-    if (!op.outputs.empty()) rule_of(op.name->name).forward(b, op);
+    if (!op.outputs.empty()) rule_of(op.rule).forward(b, op);
     for (NodeIndex i = first; i < b.graph.size(); ++i) {
       GraphNode& node = b.graph[i];
       if (node.kind == NodeKind::kParameter || node.kind == NodeKind::kInput) continue;
@@ -182,7 +183,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
       if (std::find(capture.breaks.begin(), capture.breaks.end(), v) == capture.breaks.end()) continue;
       b.graph.handed_over.push_back(b.gradient_of(v));
     }
-    rule_of(op.name->name).backward(b, op);
+    rule_of(op.rule).backward(b, op);
   }
   for (std::size_t v = 0; v < capture.values.size(); ++v) {
     const NodeIndex gradient = b.gradient_of(static_cast<std::int32_t>(v));

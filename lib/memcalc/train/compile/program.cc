@@ -6,6 +6,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/train/compile/joint_graph.h"
@@ -16,7 +17,6 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kCompiledFunction{"CompiledFunctionBackward"};
-constexpr Operator kAdd{"aten::add"}, kClone{"aten::clone"}, kZeros{"aten::zeros"}, kOnesLike{"aten::ones_like"};
 
 std::size_t index(NodeIndex i) { return static_cast<std::size_t>(i); }
 
@@ -36,8 +36,8 @@ void accumulate(TensorImpl& parameter, Tensor gradient) {
   Tape& tape = *parameter.tape;
   if (parameter.grad.defined()) {
     const auto bytes = static_cast<double>(parameter.grad.bytes());
-    return tape.kernels.add(kAdd, OperatorClass::kElementwise, parameter.dtype, static_cast<double>(parameter.elements),
-                            3.0 * bytes);
+    return tape.kernels.add(aten::kAdd, OperatorClass::kElementwise, parameter.dtype,
+                            static_cast<double>(parameter.elements), 3.0 * bytes);
   }
   parameter.grad = shaped_like(parameter, gradient);
   tape.memory.set_category(parameter.grad.block(), Category::kGradients);
@@ -183,7 +183,7 @@ void run_backward(BackwardCall& call) {
   const auto& tangents = graph.tangents;
   for (const NodeIndex tangent : tangents) {
     Tensor& given = buffers[index(tangent)];
-    if (!given.defined()) given = tape.empty({graph[tangent].bytes}, DType::kUInt8, kZeros);
+    if (!given.defined()) given = tape.empty({graph[tangent].bytes}, DType::kUInt8, aten::kZeros);
   }
   // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
   std::vector<Tensor> flat_args;
@@ -214,7 +214,7 @@ void run_backward(BackwardCall& call) {
     // Equal gradients are one buffer (two biases that are added): accumulate_grad.h steals only what nobody else holds.
     const auto shares = [&](const Tensor& other) { return other.defined() && other.impl() == gradients[i].impl(); };
     if (std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(i) + 1, gradients.end(), shares)) {
-      gradients[i] = tape.empty({gradients[i].bytes()}, DType::kUInt8, kClone);
+      gradients[i] = tape.empty({gradients[i].bytes()}, DType::kUInt8, aten::kClone);
     }
     if (i == 0) {  // autograd hands this one on
       Tensor given = shaped_like(parameter, gradients[i]);
@@ -253,7 +253,7 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
     for (const CapturedValue& value : capture.values) {
       if (value.parameter != nullptr && !value.parameter->grad.defined()) without_gradient.push_back(value.parameter);
     }
-    if (first.requires_grad()) tape.autograd.backward(first, tape.empty(first.shape(), first.dtype(), kOnesLike));
+    if (first.requires_grad()) tape.autograd.backward(first, tape.empty(first.shape(), first.dtype(), aten::kOnesLike));
     for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
     program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
     const KernelList of_backward = tape.kernels.take();

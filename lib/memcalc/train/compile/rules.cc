@@ -2,6 +2,8 @@
 // them while AOTAutograd traces, decomposed likewise.
 #include "memcalc/train/compile/rules.h"
 
+#include <array>
+
 #include "memcalc/train/compile/rules_internal.h"
 
 namespace memcalc::compile {
@@ -36,14 +38,15 @@ NodeIndex wide_gradient(GraphBuilder& b, const Op& op) {
   return s.dtype == s.computation ? g : b.pointwise(kConvert, {g}, s.inner, s.computation);
 }
 
-const OperatorRule& rule_of(std::string_view name) {
-  for (const auto rules : {shape_rules(), pointwise_rules(), norm_rules(), kernel_rules(), float8_rules()}) {
-    for (const OperatorRule& rule : rules) {
-      if (rule.name == name) return rule;
+const OperatorRule& rule_of(CompileRule rule) {
+  static const std::array<OperatorRule, kCompileRuleCount> kByRule = [] {
+    std::array<OperatorRule, kCompileRuleCount> all{};
+    for (const auto rules : {shape_rules(), pointwise_rules(), norm_rules(), kernel_rules(), float8_rules()}) {
+      for (const OperatorRule& each : rules) all[static_cast<std::size_t>(each.rule)] = each;
     }
-  }
-  static constexpr OperatorRule kKernel{"", kernel_forward, kernel_backward};
-  return kKernel;
+    return all;
+  }();
+  return kByRule[static_cast<std::size_t>(rule)];
 }
 
 }  // namespace memcalc::compile

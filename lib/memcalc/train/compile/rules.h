@@ -1,7 +1,6 @@
 // What an operator is in the joint graph: its decomposition, and what autograd traces for its derivative.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "memcalc/symbolic/capture.h"
@@ -59,14 +58,13 @@ class GraphBuilder {
 };
 
 struct OperatorRule {
-  std::string_view name;  // of the autograd node
+  CompileRule rule = CompileRule::kKernel;
   /// Adds the decomposition and names the node of each output.
   void (*forward)(GraphBuilder& b, const CapturedOperator& op);
   /// Gives the inputs their gradients; some output has one.
   void (*backward)(GraphBuilder& b, const CapturedOperator& op);
 };
 
-/// An operator that no rule names is a kernel of its own, forward and backward.
-[[nodiscard]] const OperatorRule& rule_of(std::string_view name);
+[[nodiscard]] const OperatorRule& rule_of(CompileRule rule);
 
 }  // namespace memcalc::compile

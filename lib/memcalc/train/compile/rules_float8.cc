@@ -2,15 +2,14 @@
 // their largest absolute values; every cast is traced, so that one which forward and backward share is one.
 #include "memcalc/train/compile/rules_internal.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/linear.h"
 
 namespace memcalc::compile {
 
 namespace {
 
-constexpr Operator kAbs{"aten::abs"}, kMax{"aten::max"}, kAmax{"aten::amax"}, kScale{"aten::reciprocal"};
-constexpr Operator kConvert{"prims::convert_element_type"}, kMul{"aten::mul"}, kClamp{"aten::clamp"};
-constexpr Operator kScaledMm{"aten::_scaled_mm"}, kTransposed{"aten::clone"}, kView{"aten::t"};
+constexpr Operator kConvert{"prims::convert_element_type"};
 
 struct Operand {
   NodeIndex bits = kNone;   // one byte an element
@@ -30,34 +29,34 @@ class Caster {
     const DType dtype = b_.graph[x].dtype;
     const Bytes inner = checked_multiply(elements, size_of(DType::kFloat32));
     const Bytes scale_bytes = checked_multiply(scales, size_of(DType::kFloat32));
-    const NodeIndex absolute = mark(b_.pointwise(kAbs, {x}, checked_multiply(elements, size_of(dtype)), dtype));
-    const NodeIndex largest =
-        mark(b_.reduction(whole ? kMax : kAmax, {absolute}, checked_multiply(scales, size_of(dtype)), dtype),
-             whole && op_.selective);
-    const NodeIndex scale = mark(b_.pointwise(kScale, {largest}, scale_bytes, DType::kFloat32));
+    const NodeIndex absolute = mark(b_.pointwise(aten::kAbs, {x}, checked_multiply(elements, size_of(dtype)), dtype));
+    const NodeIndex largest = mark(
+        b_.reduction(whole ? aten::kMax : aten::kAmax, {absolute}, checked_multiply(scales, size_of(dtype)), dtype),
+        whole && op_.selective);
+    const NodeIndex scale = mark(b_.pointwise(aten::kReciprocal, {largest}, scale_bytes, DType::kFloat32));
     NodeIndex y = mark(b_.pointwise(kConvert, {x}, inner, DType::kFloat32));
-    y = mark(b_.pointwise(kMul, {y, scale}, inner, DType::kFloat32));
-    y = mark(b_.pointwise(kClamp, {y}, inner, DType::kFloat32));
+    y = mark(b_.pointwise(aten::kMul, {y, scale}, inner, DType::kFloat32));
+    y = mark(b_.pointwise(aten::kClamp, {y}, inner, DType::kFloat32));
     return {mark(b_.pointwise(kConvert, {y}, elements, DType::kUInt8)), scale};
   }
 
   /// cuBLAS takes 8-bit operands in one order only; this one is copied into it (t().contiguous().t()).
   [[nodiscard]] NodeIndex transposed(NodeIndex bits) {
-    return mark(b_.pointwise(kTransposed, {bits}, b_.graph[bits].bytes, DType::kUInt8));
+    return mark(b_.pointwise(aten::kClone, {bits}, b_.graph[bits].bytes, DType::kUInt8));
   }
 
   /// weight.t(), which a checkpoint has made again, so that the weight is kept.
-  [[nodiscard]] NodeIndex view(NodeIndex bits) { return mark(b_.view(kView, bits, b_.graph[bits].bytes)); }
+  [[nodiscard]] NodeIndex view(NodeIndex bits) { return mark(b_.view(aten::kT, bits, b_.graph[bits].bytes)); }
 
   [[nodiscard]] NodeIndex product(const Operand& a, const Operand& b, std::int64_t elements, bool kept) {
     std::vector<NodeIndex> inputs{a.bits, b.bits};
     for (const NodeIndex scale : {a.scale, b.scale}) {
       if (scale == kNone) continue;
-      inputs.push_back(mark(b_.pointwise(kScale, {scale}, b_.graph[scale].bytes, DType::kFloat32), kept));
+      inputs.push_back(mark(b_.pointwise(aten::kReciprocal, {scale}, b_.graph[scale].bytes, DType::kFloat32), kept));
     }
     const DType dtype = output(b_, op_).dtype;
     const NodeIndex node =
-        mark(b_.kernel(kScaledMm, std::move(inputs), checked_multiply(elements, size_of(dtype)), dtype), kept);
+        mark(b_.kernel(aten::kScaledMm, std::move(inputs), checked_multiply(elements, size_of(dtype)), dtype), kept);
     b_.graph[node].calls_cublas = true;
     return node;
   }
@@ -128,7 +127,9 @@ void float8_backward(GraphBuilder& b, const Op& op) {
 }  // namespace
 
 std::span<const OperatorRule> float8_rules() {
-  static constexpr OperatorRule kRules[] = {{kFloat8ProductName, float8_forward, float8_backward}};
+  static constexpr OperatorRule kRules[] = {
+      {CompileRule::kFloat8Product, float8_forward, float8_backward},
+  };
   return kRules;
 }
 

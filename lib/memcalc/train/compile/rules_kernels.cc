@@ -3,14 +3,15 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
+
 namespace memcalc::compile {
 
 namespace {
 
-constexpr Operator kConvolutionBackward{"convolution_backward"}, kEmbedding{"aten::embedding"};
-constexpr Operator kIndexPut{"aten::index_put"}, kMm{"aten::mm"}, kPad{"aten::constant_pad_nd"},
-    kChannelsLast{"aten::clone"}, kConvert{"prims::convert_element_type"};
-constexpr Operator kOffsets{"prims::_low_memory_max_pool_with_offsets"}, kWhere{"aten::where"};
+constexpr Operator kConvolutionBackward{"convolution_backward"};
+constexpr Operator kConvert{"prims::convert_element_type"};
+constexpr Operator kOffsets{"prims::_low_memory_max_pool_with_offsets"};
 
 NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, Bytes bytes, DType dtype,
                   bool fuses_bias = false) {
@@ -51,8 +52,9 @@ NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::in
   if (is_gradient && columns % kAlignment == 0) std::swap(length, count);
   const std::int64_t stride = is_gradient ? padded_stride(length, dtype) : length;
   const Bytes bytes = checked_multiply(checked_multiply(count - 1, stride) + length, size_of(dtype));
-  return b.graph.add({.kind = NodeKind::kPointwise, .dtype = dtype, .bytes = bytes, .op = &kPad, .inputs = {operand}},
-                     true);
+  return b.graph.add(
+      {.kind = NodeKind::kPointwise, .dtype = dtype, .bytes = bytes, .op = &aten::kConstantPadNd, .inputs = {operand}},
+      true);
 }
 
 /// [m, k] times [k, n]; a bias comes first.
@@ -90,10 +92,12 @@ void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::
   if (shape.rank == 2) {
     const bool is_first = input < other;  // of [m, k] times [k, n]; its gradient is g times the other, transposed
     const NodeIndex g = gradient(b, op), factor = b.node_of(op.inputs[other]);
-    const NodeIndex given = matrix_product(b, kMm, is_first ? std::vector{g, factor} : std::vector{factor, g},
+    const NodeIndex given = matrix_product(b, aten::kMm, is_first ? std::vector{g, factor} : std::vector{factor, g},
                                            b.value(v).dtype, shape[0], gradient_shape[is_first ? 1 : 0], shape[1]);
     if (b.graph[given].bytes == b.bytes_of(v)) return b.give(op, input, given);
-    return b.give(op, input, b.pointwise(kPad, {given}, b.bytes_of(v), b.value(v).dtype));  // the part of a padded one
+    return b.give(
+        op, input,
+        b.pointwise(aten::kConstantPadNd, {given}, b.bytes_of(v), b.value(v).dtype));  // the part of a padded one
   }
   NodeIndex g = gradient(b, op), factor = b.node_of(op.inputs[other]);
   // backward_pass_autocast = "same_as_forward": derivatives are traced under autocast, so that products which the
@@ -104,10 +108,10 @@ void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::
     g = b.pointwise(kConvert, {g}, checked_multiply(gradient_shape.elements(), size_of(half)), half);
     factor = b.pointwise(kConvert, {factor},
                          checked_multiply(b.value(op.inputs[other]).shape.elements(), size_of(half)), half);
-    const NodeIndex given = product(b, kMm, {g, factor}, checked_multiply(elements, size_of(half)), half);
+    const NodeIndex given = product(b, aten::kMm, {g, factor}, checked_multiply(elements, size_of(half)), half);
     return b.give(op, input, given, elements, half);
   }
-  b.give(op, input, product(b, kMm, {g, factor}, b.bytes_of(v), b.value(v).dtype));
+  b.give(op, input, product(b, aten::kMm, {g, factor}, b.bytes_of(v), b.value(v).dtype));
 }
 
 void mm_backward(GraphBuilder& b, const Op& op) {
@@ -127,7 +131,7 @@ void embedding_forward(GraphBuilder& b, const Op& op) {
   b.set_node(out, b.graph.add({.kind = NodeKind::kPointwise,
                                .dtype = b.value(out).dtype,
                                .bytes = b.bytes_of(out),
-                               .op = &kEmbedding,
+                               .op = &aten::kEmbedding,
                                .inputs = b.operands(op)}));
 }
 
@@ -135,9 +139,9 @@ void embedding_forward(GraphBuilder& b, const Op& op) {
 void embedding_backward(GraphBuilder& b, const Op& op) {
   const Sizes table = sizes_of(b, op.inputs.front());
   const Sizes rows = sizes_of(b, op.outputs.front());
-  std::vector<NodeIndex> inputs{b.pointwise(kWhere, {wide_gradient(b, op)}, rows.inner, rows.computation)};
+  std::vector<NodeIndex> inputs{b.pointwise(aten::kWhere, {wide_gradient(b, op)}, rows.inner, rows.computation)};
   for (const std::int32_t v : op.saved) inputs.push_back(b.node_of(v));
-  const NodeIndex sum = b.kernel(kIndexPut, std::move(inputs), table.inner, table.computation);
+  const NodeIndex sum = b.kernel(aten::kIndexPut, std::move(inputs), table.inner, table.computation);
   b.give(op, 0, sum, table.elements, table.computation);
 }
 
@@ -147,7 +151,7 @@ NodeIndex channels_innermost(GraphBuilder& b, std::int32_t v) {
   const NodeIndex node = b.node_of(v);
   const CapturedValue& x = b.value(v);
   if (x.maker >= 0 || x.shape.rank != 4 || x.shape[2] * x.shape[3] == 1) return node;
-  return b.pointwise(kChannelsLast, {node}, b.bytes_of(v), x.dtype);
+  return b.pointwise(aten::kClone, {node}, b.bytes_of(v), x.dtype);
 }
 
 void convolution_forward(GraphBuilder& b, const Op& op) {
@@ -190,7 +194,7 @@ void gather_backward(GraphBuilder& b, const Op& op) {
   const std::int32_t in = op.inputs.front();
   std::vector<NodeIndex> inputs{gradient(b, op)};
   for (const std::int32_t v : op.saved) inputs.push_back(b.node_of(v));
-  b.give(op, 0, b.kernel(kIndexPut, std::move(inputs), b.bytes_of(in), b.value(in).dtype));
+  b.give(op, 0, b.kernel(aten::kIndexPut, std::move(inputs), b.bytes_of(in), b.value(in).dtype));
 }
 
 }  // namespace
@@ -226,14 +230,13 @@ void kernel_forward(GraphBuilder& b, const Op& op) {
 
 std::span<const OperatorRule> kernel_rules() {
   static constexpr OperatorRule kRules[] = {
-      {"MmBackward0", product_forward, mm_backward},
-      {"BmmBackward0", product_forward, mm_backward},
-      {"AddmmBackward0", product_forward, addmm_backward},
-      {"ConvolutionBackward0", convolution_forward, convolution_backward},
-      {"EmbeddingBackward0", embedding_forward, embedding_backward},
-      {"MaxPool2DWithIndicesBackward0", max_pool_forward, max_pool_backward},
-      {"IndexBackward0", pointwise_forward, gather_backward},
-      {"GatherBackward0", pointwise_forward, gather_backward},
+      {CompileRule::kKernel, kernel_forward, kernel_backward},
+      {CompileRule::kProduct, product_forward, mm_backward},
+      {CompileRule::kProductWithBias, product_forward, addmm_backward},
+      {CompileRule::kConvolution, convolution_forward, convolution_backward},
+      {CompileRule::kEmbedding, embedding_forward, embedding_backward},
+      {CompileRule::kMaxPool, max_pool_forward, max_pool_backward},
+      {CompileRule::kGather, pointwise_forward, gather_backward},
   };
   return kRules;
 }

@@ -3,11 +3,11 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
+
 namespace memcalc::compile {
 
 namespace {
-
-constexpr Operator kCat{"aten::cat"}, kSliceScatter{"aten::slice_scatter"}, kView{"aten::view"};
 
 void view_forward(GraphBuilder& b, const Op& op) {
   const NodeIndex from = b.node_of(op.inputs.front());
@@ -33,7 +33,7 @@ void part_backward(GraphBuilder& b, const Op& op) {
          b.graph.add({.kind = NodeKind::kPointwise,
                       .dtype = b.value(in).dtype,
                       .bytes = b.bytes_of(in),
-                      .op = &kSliceScatter,
+                      .op = &aten::kSliceScatter,
                       .inputs = {gradient(b, op)}}));
 }
 
@@ -42,7 +42,7 @@ NodeIndex concatenated(GraphBuilder& b, std::vector<NodeIndex> parts, Bytes byte
                       .concatenates = true,
                       .dtype = dtype,
                       .bytes = bytes,
-                      .op = &kCat,
+                      .op = &aten::kCat,
                       .inputs = std::move(parts)});
 }
 
@@ -62,7 +62,7 @@ void cat_forward(GraphBuilder& b, const Op& op) {
 
 void cat_backward(GraphBuilder& b, const Op& op) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (op.needs_gradient[i]) b.give(op, i, b.view(kCat, gradient(b, op), b.bytes_of(op.inputs[i])));
+    if (op.needs_gradient[i]) b.give(op, i, b.view(aten::kCat, gradient(b, op), b.bytes_of(op.inputs[i])));
   }
 }
 
@@ -74,14 +74,9 @@ void view_backward(GraphBuilder& b, const Op& op) {
 
 std::span<const OperatorRule> shape_rules() {
   static constexpr OperatorRule kRules[] = {
-      {"ViewBackward0", view_forward, view_backward},       {"UnsafeViewBackward0", view_forward, view_backward},
-      {"TBackward0", view_forward, view_backward},          {"TransposeBackward0", view_forward, view_backward},
-      {"PermuteBackward0", view_forward, view_backward},    {"UnsqueezeBackward0", view_forward, view_backward},
-      {"SqueezeBackward1", view_forward, view_backward},    {"ViewAsComplexBackward0", view_forward, view_backward},
-      {"ViewAsRealBackward0", view_forward, view_backward}, {"ExpandBackward0", view_forward, expand_backward},
-      {"SliceBackward0", view_forward, part_backward},      {"SelectBackward0", view_forward, part_backward},
-      {"SplitBackward0", view_forward, split_backward},     {"SplitWithSizesBackward0", view_forward, split_backward},
-      {"CatBackward0", cat_forward, cat_backward},
+      {CompileRule::kView, view_forward, view_backward},      {CompileRule::kExpand, view_forward, expand_backward},
+      {CompileRule::kPart, view_forward, part_backward},      {CompileRule::kSplit, view_forward, split_backward},
+      {CompileRule::kConcatenate, cat_forward, cat_backward},
   };
   return kRules;
 }

@@ -3,15 +3,13 @@
 #include <string_view>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kToCopy{"aten::_to_copy"}, kZerosLike{"aten::zeros_like"}, kPow{"aten::pow"}, kAdd{"aten::add"};
-constexpr Operator kMul{"aten::mul"}, kDiv{"aten::div"}, kRsqrt{"aten::rsqrt"}, kNeg{"aten::neg"}, kGt{"aten::gt"};
 
 constexpr const char* kSource = "transformers/optimization.py";
 constexpr const char* kStates = "of a matrix one float32 number a row and a column, of a vector one an element";
@@ -30,27 +28,27 @@ Shape without(const Shape& shape, int dim) {
 /// _rms: norm(2) / sqrt(numel)
 Tensor root_mean_square(const Tensor& tensor) {
   const Tensor total = norm(tensor);
-  return scalar(tensor.tape(), DType::kFloat32, kDiv);
+  return scalar(tensor.tape(), DType::kFloat32, aten::kDiv);
 }
 
 /// _get_lr with scale_parameter: max(eps, RMS) * step size. A parameter that starts at zero, as transformers' biases
 /// do, has an RMS below eps for long; the maximum is then a Python number, and so is the product.
 void scale_learning_rate(Tape& tape, const Parameter& parameter, Tensor& lr) {
-  tape.memory.scratch(1, kGt);
+  tape.memory.scratch(1, aten::kGt);
   if (std::string_view(parameter.name).ends_with("bias")) {
     lr.reset();
   } else {
-    lr = scalar(tape, DType::kFloat32, kMul);
+    lr = scalar(tape, DType::kFloat32, aten::kMul);
   }
 }
 
 /// _approx_sq_grad
 Tensor approx_sq_grad(const Tensor& row, const Tensor& col, const Tensor& grad) {
   Tensor row_mean = mean(row, -1);
-  Tensor r_factor = like(row, kDiv);
+  Tensor r_factor = like(row, aten::kDiv);
   row_mean.reset();
-  Tensor c_factor = like(col, kRsqrt);
-  Tensor result = like(grad, kMul);
+  Tensor c_factor = like(col, aten::kRsqrt);
+  Tensor result = like(grad, aten::kMul);
   drop(r_factor, c_factor);
   return result;
 }
@@ -61,24 +59,24 @@ void step(OptimizerMemory& memory, const ParameterGroup& group, bool relative) {
   for (const Parameter* each : group) {
     const Shape& shape = each->tensor.shape();
     grad = each->tensor.impl()->grad;
-    if (is_half(grad.dtype())) grad = like(grad, DType::kFloat32, kToCopy);
+    if (is_half(grad.dtype())) grad = like(grad, DType::kFloat32, aten::kToCopy);
     Tensor row, col;
     if (is_factored(shape)) {
-      row = memory.state(without(shape, -1), DType::kFloat32, kToCopy);
-      col = memory.state(without(shape, -2), DType::kFloat32, kToCopy);
+      row = memory.state(without(shape, -1), DType::kFloat32, aten::kToCopy);
+      col = memory.state(without(shape, -2), DType::kFloat32, aten::kToCopy);
     } else {
-      memory.state(shape, DType::kFloat32, kZerosLike);
+      memory.state(shape, DType::kFloat32, aten::kZerosLike);
     }
     p_data_fp32 = each->tensor;
-    if (is_half(p_data_fp32.dtype())) p_data_fp32 = like(p_data_fp32, DType::kFloat32, kToCopy);
+    if (is_half(p_data_fp32.dtype())) p_data_fp32 = like(p_data_fp32, DType::kFloat32, aten::kToCopy);
 
     Tensor rms = root_mean_square(p_data_fp32);
     tape.memory.set_category(rms.block(), Category::kOptimizerStates);
     memory.replaced_state() = std::move(rms);
     if (relative) scale_learning_rate(tape, *each, lr);
 
-    Tensor square = like(grad, kPow);
-    Tensor above_zero = like(grad, kAdd);
+    Tensor square = like(grad, aten::kPow);
+    Tensor above_zero = like(grad, aten::kAdd);
     square.reset();
     update = std::move(above_zero);
     if (is_factored(shape)) {
@@ -86,12 +84,12 @@ void step(OptimizerMemory& memory, const ParameterGroup& group, bool relative) {
       mean(update, -2).reset();
       update = approx_sq_grad(row, col, grad);
     } else {
-      update = like(grad, kRsqrt);
+      update = like(grad, aten::kRsqrt);
     }
     Tensor update_rms = root_mean_square(update);
-    Tensor clipped = scalar(tape, DType::kFloat32, kDiv);
+    Tensor clipped = scalar(tape, DType::kFloat32, aten::kDiv);
     drop(update_rms, clipped);
-    like(p_data_fp32, kNeg).reset();
+    like(p_data_fp32, aten::kNeg).reset();
   }
 }
 

@@ -1,6 +1,7 @@
 // torch/optim/_adafactor.py, whose default is the loop over parameters.
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -8,20 +9,17 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kNewZeros{"aten::new_zeros"}, kZerosLike{"aten::zeros_like"}, kMatmul{"aten::mm"};
-constexpr Operator kMul{"aten::mul"}, kClone{"aten::clone"};
-
 bool is_factored(const Shape& shape) { return shape.rank > 1; }
 
 void init_group(OptimizerMemory& memory, const ParameterGroup& group, std::vector<Tensor>& row_vars) {
   for (const Parameter* each : group) {
     const Tensor& grad = each->tensor;
     if (is_factored(grad.shape())) {
-      row_vars.push_back(memory.state(reduced(grad.shape(), -1), grad.dtype(), kNewZeros));
-      memory.state(reduced(grad.shape(), -2), grad.dtype(), kNewZeros);
+      row_vars.push_back(memory.state(reduced(grad.shape(), -1), grad.dtype(), aten::kNewZeros));
+      memory.state(reduced(grad.shape(), -2), grad.dtype(), aten::kNewZeros);
     } else {
       row_vars.emplace_back();
-      memory.state(grad.shape(), grad.dtype(), kZerosLike);
+      memory.state(grad.shape(), grad.dtype(), aten::kZerosLike);
     }
   }
 }
@@ -29,11 +27,11 @@ void init_group(OptimizerMemory& memory, const ParameterGroup& group, std::vecto
 /// row_var @ col_var
 Tensor outer_product(const Tensor& grad) {
   Tape& tape = grad.tape();
-  Tensor result = tape.empty(grad.shape(), grad.dtype(), kMatmul);
+  Tensor result = tape.empty(grad.shape(), grad.dtype(), aten::kMm);
   tape.memory.use_cublas(false);
   const std::int64_t rows = grad.size(-2), columns = grad.size(-1);
   if (grad.elements() == 0) return result;  // a rank that FSDP2 left no row of a small matrix
-  tape.kernels.product(kMatmul, grad.dtype(), grad.elements() / (rows * columns), rows, columns, 1);
+  tape.kernels.product(aten::kMm, grad.dtype(), grad.elements() / (rows * columns), rows, columns, 1);
   return result;
 }
 
@@ -52,8 +50,8 @@ void step(OptimizerMemory& memory, const ParameterGroup& group) {
       var_estimate = outer_product(grad);
       mean(row_vars[i], -2).reset();
     } else {
-      grad_squared = like(grad, kMul);
-      var_estimate = like(grad, kClone);
+      grad_squared = like(grad, aten::kMul);
+      var_estimate = like(grad, aten::kClone);
     }
     update = var_estimate;
     norm(update).reset();

@@ -1,4 +1,5 @@
 // torch/optim/adagrad.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -6,19 +7,16 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFullLike{"aten::full_like"}, kToCopy{"aten::_to_copy"}, kSqrt{"aten::sqrt"};
-constexpr Operator kForeachSqrt{"aten::_foreach_sqrt"}, kForeachMul{"aten::_foreach_mul"};
-
 constexpr const char* kSource = "torch/optim/adagrad.py";
 constexpr const char* kStates = "one sum of squares in the weight's dtype, made with the optimizer";
 
 void construct(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), kFullLike);
+  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kFullLike);
 }
 
 /// accelerate/optimizer.py, AcceleratedOptimizer: the states that exist, so the step counters too, go to the card.
 void move_to_device(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (std::size_t i = 0; i < group.size(); ++i) memory.state({}, DType::kFloat32, kToCopy);
+  for (std::size_t i = 0; i < group.size(); ++i) memory.state({}, DType::kFloat32, aten::kToCopy);
 }
 
 /// _multi_tensor_adagrad
@@ -26,8 +24,8 @@ void foreach_step(OptimizerMemory& memory, const ParameterGroup& group) {
   TensorList std;
   TensorList numerator;
   for (const ParameterGroup& params : by_dtype(group)) {
-    std = list_like(memory.tape, params, kForeachSqrt);
-    numerator = list_like(memory.tape, params, kForeachMul);
+    std = list_like(memory.tape, params, aten::kForeachSqrt);
+    numerator = list_like(memory.tape, params, aten::kForeachMul);
   }
   std.reset();
   numerator.reset();
@@ -36,7 +34,7 @@ void foreach_step(OptimizerMemory& memory, const ParameterGroup& group) {
 /// _single_tensor_adagrad
 void for_loop_step(OptimizerMemory& /*memory*/, const ParameterGroup& group) {
   Tensor std;
-  for (const Parameter* each : group) std = like(each->tensor, kSqrt);
+  for (const Parameter* each : group) std = like(each->tensor, aten::kSqrt);
 }
 
 StateBytes state_bytes(const OptimizedTensor& tensor, Loop loop) {

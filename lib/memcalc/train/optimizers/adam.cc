@@ -1,6 +1,7 @@
 // torch/optim/adam.py: Adam, and AdamW, which is Adam with a decoupled weight decay.
 #include "memcalc/train/optimizers/adam.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
@@ -9,16 +10,13 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachSqrt{"aten::_foreach_sqrt"};
-constexpr Operator kSqrt{"aten::sqrt"}, kDiv{"aten::div"};
-
 constexpr const char* kSource = "torch/optim/adam.py";
 constexpr const char* kMoments = "two moments (exp_avg, exp_avg_sq) in the weight's dtype";
 
 /// _init_group: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
 void init_group(OptimizerMemory& memory, const ParameterGroup& group, int states) {
   for (const Parameter* each : group) {
-    for (int i = 0; i < states; ++i) memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+    for (int i = 0; i < states; ++i) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
   }
 }
 
@@ -45,7 +43,7 @@ void foreach_step(OptimizerMemory& memory, const ParameterGroup& group, int stat
     TensorList factor = redistributed(memory.tape, params), other_factor = redistributed(memory.tape, params);
     other_factor.reset();
     factor.reset();
-    exp_avg_sq_sqrt = list_like(memory.tape, params, kForeachSqrt);
+    exp_avg_sq_sqrt = list_like(memory.tape, params, aten::kForeachSqrt);
   }
 }
 
@@ -54,9 +52,9 @@ void amsgrad_step(OptimizerMemory& memory, const ParameterGroup& group) { foreac
 /// _fused_adam updates in place; its step counters live on the card.
 void fused_step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const Parameter* each : group) {
-    memory.state({}, DType::kFloat32, kZerosLike);
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+    memory.state({}, DType::kFloat32, aten::kZerosLike);
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
   }
 }
 
@@ -65,8 +63,8 @@ void for_loop_step(OptimizerMemory& memory, const ParameterGroup& group) {
   init_group(memory, group, 2);
   Tensor denom;
   for (const Parameter* each : group) {
-    Tensor root = like(each->tensor, kSqrt);
-    Tensor quotient = like(each->tensor, kDiv);
+    Tensor root = like(each->tensor, aten::kSqrt);
+    Tensor quotient = like(each->tensor, aten::kDiv);
     root.reset();
     denom = std::move(quotient);
   }

@@ -1,4 +1,5 @@
 // torch/optim/adamax.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -6,18 +7,16 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachAbs{"aten::_foreach_abs"};
-
 /// _multi_tensor_adamax: the variable of the gradients takes their magnitudes, until it takes the next dtype's.
 void step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const Parameter* each : group) {
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_inf
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_inf
   }
   TensorList grouped_grads;
   for (const ParameterGroup& params : by_dtype(group)) {
     grouped_grads.reset();
-    grouped_grads = list_like(memory.tape, params, kForeachAbs);
+    grouped_grads = list_like(memory.tape, params, aten::kForeachAbs);
   }
 }
 

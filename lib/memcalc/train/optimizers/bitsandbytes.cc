@@ -1,6 +1,7 @@
 // bitsandbytes/optim/optimizer.py (Optimizer1State, Optimizer2State) and ademamix.py of bitsandbytes 0.50. Updates are
 // in place, so there are states and no temporaries. 32-bit states are float32 whatever the weight's dtype; 8-bit ones
 // have a scale (absmax) for each block.
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
@@ -8,8 +9,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kToCopy{"aten::_to_copy"}, kZerosLike{"aten::zeros_like"}, kZeros{"aten::zeros"};
 
 constexpr const char* kSource = "bitsandbytes/optim/optimizer.py";
 constexpr std::int64_t kBlock = 256;               // elements with one scale
@@ -49,14 +48,16 @@ void make_state(OptimizerMemory& memory, const States& states, const Parameter& 
   if (is_paged(states, elements)) {
     memory.managed_state(checked_multiply(copies * size_of(dtype), elements));
   } else {
-    memory.state({copies, elements}, dtype, kZerosLike);
+    memory.state({copies, elements}, dtype, aten::kZerosLike);
   }
 }
 
 /// init_state. The scales of AdEMAMix come before its states.
 void init_state(OptimizerMemory& memory, const States& states, const Parameter& parameter, bool eight_bit) {
   const std::int64_t blocks = ceil_div(parameter.tensor.elements(), kBlock);
-  const auto scales = [&](int i) { memory.state({i == 0 ? states.in_first : 1, blocks}, DType::kFloat32, kZeros); };
+  const auto scales = [&](int i) {
+    memory.state({i == 0 ? states.in_first : 1, blocks}, DType::kFloat32, aten::kZeros);
+  };
   const bool scales_first = states.in_first > 1;
   for (int i = 0; i < states.count && eight_bit && scales_first; ++i) scales(i);
   for (int i = 0; i < states.count; ++i) {
@@ -70,7 +71,7 @@ void step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const Parameter* each : group) {
     const bool eight_bit = is_8bit(states, each->tensor.elements(), each->is_embedding, memory.loop);
     for (int i = 0; i < states.count && eight_bit; ++i) {  // the maps from bytes to numbers: qmap1, qmap2
-      memory.shared_state(i, {kMapEntries}, DType::kFloat32, kToCopy);
+      memory.shared_state(i, {kMapEntries}, DType::kFloat32, aten::kToCopy);
     }
     init_state(memory, states, *each, eight_bit);
     Tensor& grad = each->tensor.impl()->grad;

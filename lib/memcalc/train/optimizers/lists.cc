@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/reduce.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kNorm{"aten::linalg_vector_norm"}, kMean{"aten::mean"};
 constexpr std::int64_t kFloatAccumulator = 4;
 
 Tensor reduce_dim(const Tensor& tensor, int dim, const Operator& op) {
@@ -59,14 +59,14 @@ Tensor like(const Tensor& tensor, DType dtype, const Operator& op) {
 Tensor scalar(Tape& tape, DType dtype, const Operator& op) { return tape.empty({}, dtype, op); }
 
 Tensor norm(const Tensor& tensor) {
-  Tensor result = scalar(tensor.tape(), tensor.dtype(), kNorm);
-  reduction_scratch(tensor, (1U << tensor.rank()) - 1, kFloatAccumulator, kNorm);
+  Tensor result = scalar(tensor.tape(), tensor.dtype(), aten::kLinalgVectorNorm);
+  reduction_scratch(tensor, (1U << tensor.rank()) - 1, kFloatAccumulator, aten::kLinalgVectorNorm);
   return result;
 }
 
-Tensor norm(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, kNorm); }
+Tensor norm(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, aten::kLinalgVectorNorm); }
 
-Tensor mean(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, kMean); }
+Tensor mean(const Tensor& tensor, int dim) { return reduce_dim(tensor, dim, aten::kMean); }
 
 Shape reduced(Shape shape, int dim) {
   shape[dim] = 1;

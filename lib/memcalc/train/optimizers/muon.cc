@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/adam.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
@@ -9,9 +10,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kZerosLike{"aten::zeros_like"}, kLerp{"aten::lerp"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kClamp{"aten::clamp"}, kMm{"aten::mm"}, kAddmm{"aten::addmm"};
 
 constexpr int kNewtonSchulzSteps = 5;
 
@@ -26,17 +24,17 @@ Tensor product(Tape& tape, const Operator& op, std::int64_t rows, std::int64_t c
 Tensor zeropower_via_newtonschulz(const Tensor& grad) {
   Tape& tape = grad.tape();
   const std::int64_t rows = std::min(grad.size(0), grad.size(1)), columns = std::max(grad.size(0), grad.size(1));
-  Tensor ortho_grad = grad.dtype() == DType::kBFloat16 ? grad : like(grad, DType::kBFloat16, kToCopy);
+  Tensor ortho_grad = grad.dtype() == DType::kBFloat16 ? grad : like(grad, DType::kBFloat16, aten::kToCopy);
   {
     Tensor length = norm(ortho_grad);
-    Tensor at_least_eps = scalar(tape, DType::kBFloat16, kClamp);
+    Tensor at_least_eps = scalar(tape, DType::kBFloat16, aten::kClamp);
     drop(length, at_least_eps);
   }
   Tensor gram_matrix, gram_update;
   for (int i = 0; i < kNewtonSchulzSteps; ++i) {
-    gram_matrix = product(tape, kMm, rows, rows, columns);
-    gram_update = product(tape, kAddmm, rows, rows, rows);
-    ortho_grad = product(tape, kAddmm, rows, columns, rows);
+    gram_matrix = product(tape, aten::kMm, rows, rows, columns);
+    gram_update = product(tape, aten::kAddmm, rows, rows, rows);
+    ortho_grad = product(tape, aten::kAddmm, rows, columns, rows);
   }
   drop(gram_matrix, gram_update);
   return ortho_grad;
@@ -44,10 +42,10 @@ Tensor zeropower_via_newtonschulz(const Tensor& grad) {
 
 /// _single_tensor_muon with Nesterov momentum.
 void muon_step(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
   Tensor update;
   for (const Parameter* each : group) {
-    update = like(each->tensor, kLerp);
+    update = like(each->tensor, aten::kLerp);
     update = zeropower_via_newtonschulz(update);
   }
 }

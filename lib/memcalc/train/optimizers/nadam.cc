@@ -1,4 +1,5 @@
 // torch/optim/nadam.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -6,17 +7,15 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachSqrt{"aten::_foreach_sqrt"};
-
 /// _multi_tensor_nadam; the products of momenta are on the CPU.
 void step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const Parameter* each : group) {
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg_sq
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg_sq
   }
   TensorList exp_avg_sq_sqrt;
   for (const ParameterGroup& params : by_dtype(group)) {
-    exp_avg_sq_sqrt = list_like(memory.tape, params, kForeachSqrt);
+    exp_avg_sq_sqrt = list_like(memory.tape, params, aten::kForeachSqrt);
   }
 }
 

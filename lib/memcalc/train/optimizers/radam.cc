@@ -1,4 +1,5 @@
 // torch/optim/radam.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -6,16 +7,14 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachSqrt{"aten::_foreach_sqrt"};
-
 /// _multi_tensor_radam: before and after the rectification sets in, the same lists.
 void step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const Parameter* each : group) {
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg
-    memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);  // exp_avg_sq
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg
+    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg_sq
   }
   TensorList buffer;
-  for (const ParameterGroup& params : by_dtype(group)) buffer = list_like(memory.tape, params, kForeachSqrt);
+  for (const ParameterGroup& params : by_dtype(group)) buffer = list_like(memory.tape, params, aten::kForeachSqrt);
 }
 
 StateBytes state_bytes(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }

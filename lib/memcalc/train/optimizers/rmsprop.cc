@@ -1,4 +1,5 @@
 // torch/optim/rmsprop.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
@@ -6,13 +7,11 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kZerosLike{"aten::zeros_like"}, kForeachSqrt{"aten::_foreach_sqrt"};
-
 /// _multi_tensor_rmsprop, neither centered nor with momentum.
 void step(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), kZerosLike);
+  for (const Parameter* each : group) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
   TensorList avg;
-  for (const ParameterGroup& params : by_dtype(group)) avg = list_like(memory.tape, params, kForeachSqrt);
+  for (const ParameterGroup& params : by_dtype(group)) avg = list_like(memory.tape, params, aten::kForeachSqrt);
 }
 
 StateBytes state_bytes(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = tensor.bytes()}; }

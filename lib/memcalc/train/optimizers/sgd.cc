@@ -1,12 +1,11 @@
 // torch/optim/sgd.py
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kClone{"aten::clone"}, kForeachAdd{"aten::_foreach_add"};
 
 constexpr const char* kSource = "torch/optim/sgd.py";
 
@@ -16,7 +15,7 @@ void plain_step(OptimizerMemory& /*memory*/, const ParameterGroup& /*group*/) {}
 /// The first step's gradients, copied, are the momentum.
 void momentum_step(OptimizerMemory& memory, const ParameterGroup& group) {
   for (const ParameterGroup& params : by_dtype(group)) {
-    for (const Parameter* each : params) memory.state(each->tensor.shape(), each->tensor.dtype(), kClone);
+    for (const Parameter* each : params) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kClone);
   }
 }
 
@@ -25,7 +24,7 @@ void weight_decay_step(OptimizerMemory& memory, const ParameterGroup& group) {
   TensorList device_grads;
   for (const ParameterGroup& params : by_dtype(group)) {
     device_grads.reset();
-    device_grads = list_like(memory.tape, params, kForeachAdd);
+    device_grads = list_like(memory.tape, params, aten::kForeachAdd);
   }
 }
 

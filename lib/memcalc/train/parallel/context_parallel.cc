@@ -2,16 +2,12 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kClone{"aten::clone"}, kTensor{"aten::tensor"}, kGather{"aten::gather"};
-constexpr Operator kShard{"aten::split"};
-
-}  // namespace
+namespace {}  // namespace
 
 ContextParallelism::ContextParallelism(Tape& tape, const RunSpec& run, std::int64_t rank,
                                        std::unique_ptr<ParallelWrapper> inner)
@@ -46,18 +42,18 @@ Batch ContextParallelism::enter(const Batch& batch) {
     return tape.empty({x.size(0), length}, x.dtype(), op, Category::kInputs);
   };
   const std::int64_t sequence = buffers.front()->size(1);
-  for (const Tensor* each : buffers) held_.push_back(like(*each, sequence, kClone));
-  Tensor indices = tape.empty({1, sequence}, DType::kInt32, kTensor);
+  for (const Tensor* each : buffers) held_.push_back(like(*each, sequence, aten::kClone));
+  Tensor indices = tape.empty({1, sequence}, DType::kInt32, aten::kTensor);
   for (const Tensor* each : buffers) {
-    Tensor balanced = like(*each, sequence, kGather);
-    held_.push_back(like(*each, sequence / ranks, kShard));
+    Tensor balanced = like(*each, sequence, aten::kGather);
+    held_.push_back(like(*each, sequence / ranks, aten::kSplit));
     balanced.reset();
   }
   indices.reset();
   Tensor part;
   for (Tensor* each : buffers) {
     part.reset();  // the loop's variable is bound to the next shard before that is cloned
-    part = like(*each, sequence / ranks, kClone);
+    part = like(*each, sequence / ranks, aten::kClone);
     const Shape shape{each->size(0), sequence / ranks};
     *each = tape.alias(*each, shape, contiguous_strides(shape), false);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/parallel/ddp.h"
 
@@ -11,9 +12,9 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCat{"aten::cat"}, kGather{"comm::gather"}, kBroadcast{"comm::broadcast"};
-constexpr Operator kReduce{"nccl::reduce"}, kGatherBackward{"GatherBackward"}, kToCopy{"aten::_to_copy"};
-constexpr Operator kBroadcastBackward{"BroadcastBackward"}, kMeanBackward{"MeanBackward0"}, kMean{"aten::mean"};
+constexpr Operator kGather{"comm::gather"}, kBroadcast{"comm::broadcast"};
+constexpr Operator kReduce{"nccl::reduce"}, kGatherBackward{"GatherBackward"};
+constexpr Operator kBroadcastBackward{"BroadcastBackward"};
 
 constexpr Bytes kBufferBytes = 10 * kMiB;  // comm.py, buffer_size
 
@@ -39,11 +40,11 @@ std::int64_t elements_of(const std::vector<Tensor>& tensors) {
 }
 
 void pass_part(BackwardCall& call) {  // this GPU's slice of the gathered gradient
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kToCopy));
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kToCopy));
 }
 
 void mean_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kMean));
+  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kMean));
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ void DataParallelModule::broadcast_weights() {
     for (const std::size_t i : chunk.params) elements += params_[i].elements();
     const DType dtype = params_[chunk.params.front()].dtype();
     if (is_first()) {
-      if (chunk.params.size() > 1) tape.memory.scratch(elements * size_of(dtype), kCat, Category::kCommunication);
+      if (chunk.params.size() > 1) tape.memory.scratch(elements * size_of(dtype), aten::kCat, Category::kCommunication);
     } else {
       tape.memory.fill_storage(chunk.flat.block(), chunk.flat.bytes(), kBroadcast, Category::kGatheredWeights);
       chunk.pending = chunk.saved;
@@ -111,7 +112,7 @@ ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch
   if (is_first()) {  // the loader's whole batch, of which each GPU gets a part
     const std::int64_t others = run.parallel.gpus - 1;
     const auto rest = [&](const Tensor& part) {
-      return part.defined() ? tape.empty({others, part.elements()}, part.dtype(), kToCopy, Category::kInputs)
+      return part.defined() ? tape.empty({others, part.elements()}, part.dtype(), aten::kToCopy, Category::kInputs)
                             : Tensor();
     };
     whole_ids = rest(batch.input_ids);
@@ -150,8 +151,8 @@ void DataParallelModule::gather(ModelOutput& output) {
     gathered(output.logits, shape);
   }
   const Tensor* const inputs[] = {&output.loss};
-  Node* node = tape.autograd.record(kMeanBackward, &mean_backward, inputs, 1);
-  Tensor mean = tape.empty({}, output.loss.dtype(), kMean);
+  Node* node = tape.autograd.record(aten::kMeanOfAll, &mean_backward, inputs, 1);
+  Tensor mean = tape.empty({}, output.loss.dtype(), aten::kMean);
   if (node != nullptr) {
     node->shape = output.loss.shape();
     tape.autograd.set_history(node, mean);
@@ -174,7 +175,7 @@ void DataParallelModule::reduce_gradients() {
   for (const std::vector<Tensor>& chunk : take_tensors(gradients)) {
     if (chunk.empty()) break;
     const DType dtype = chunk.front().dtype();
-    Tensor next = chunk.size() > 1 ? tape.empty({elements_of(chunk)}, dtype, kCat, Category::kCommunication)
+    Tensor next = chunk.size() > 1 ? tape.empty({elements_of(chunk)}, dtype, aten::kCat, Category::kCommunication)
                                    : tape.detach(chunk.front());
     flat = std::move(next);
     if (is_first()) {

@@ -7,6 +7,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/parallel.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 
@@ -14,7 +15,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCat{"aten::cat"}, kEmpty{"aten::empty"}, kClone{"aten::clone"};
 constexpr Operator kAllReduce{"c10d::allreduce_"}, kBroadcast{"c10d::broadcast_"};
 constexpr Operator kReducer{"Reducer"};
 constexpr Operator kSinkBackward{"_DDPSinkBackward"};
@@ -80,7 +80,7 @@ void Ddp::wrap(Model& model) {
   // Without a search for unused parameters the first iteration has one bucket a type.
   std::vector<std::vector<std::size_t>> assignment =
       finds_unused() ? bucket_assignment(params_, std::array{kFirstBucketBytes, kBucketBytes}) : by_type(params_);
-  if (finds_unused()) used_map_ = tape.empty({static_cast<std::int64_t>(params_.size())}, DType::kInt32, kEmpty);
+  if (finds_unused()) used_map_ = tape.empty({static_cast<std::int64_t>(params_.size())}, DType::kInt32, aten::kEmpty);
   std::reverse(assignment.begin(), assignment.end());
   initialize_buckets(assignment);
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -97,8 +97,9 @@ void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
     std::int64_t elements = 0;
     for (const std::size_t i : bucket) elements += tensors[i].elements();
     const Tensor& first = tensors[bucket.front()];
-    in_flight.push_back(bucket.size() == 1 ? tape.detach(first)  // a view of the tensor itself
-                                           : tape.empty({elements}, first.dtype(), kCat, Category::kCommunication));
+    in_flight.push_back(bucket.size() == 1
+                            ? tape.detach(first)  // a view of the tensor itself
+                            : tape.empty({elements}, first.dtype(), aten::kCat, Category::kCommunication));
     tape.kernels.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
                             sharing_ranks(run.parallel));
   }
@@ -116,7 +117,7 @@ void Ddp::initialize_buckets(const std::vector<std::vector<std::size_t>>& assign
     }
     buckets_.push_back(
         {.params = params,
-         .flat = tape.empty({elements}, params_[params.front()].dtype(), kEmpty, Category::kCommunication),
+         .flat = tape.empty({elements}, params_[params.front()].dtype(), aten::kEmpty, Category::kCommunication),
          .pending = params.size()});
   }
 }
@@ -158,7 +159,7 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
     if (!tensor.defined()) return Tensor();
     const Tensor* const inputs[] = {&tensor};
     Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, inputs, 1);
-    Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), kClone);
+    Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), aten::kClone);
     if (node != nullptr) tape.autograd.set_history(node, copy);
     return copy;
   };

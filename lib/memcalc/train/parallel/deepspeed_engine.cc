@@ -2,6 +2,7 @@
 
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/optimizers/lists.h"
@@ -10,8 +11,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFinite{"deepspeed::has_inf_or_nan"}, kToDouble{"aten::_to_copy"}, kMove{"aten::_to_copy"};
-constexpr Operator kNorm{"aten::linalg_vector_norm"}, kStack{"aten::stack"};
+constexpr Operator kFinite{"deepspeed::has_inf_or_nan"};
 constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed::unscale_and_clip_grads"};
 
 }  // namespace
@@ -47,7 +47,7 @@ std::vector<std::vector<Parameter*>> DeepSpeedEngine::parameter_groups(Model& mo
 void DeepSpeedEngine::cast_on_card(const Model& model) const {
   for (const Parameter& parameter : model.parameters) {
     const DType own = parameter.tensor.dtype();
-    if (is_floating(own) && own != dtype) tape.convert(parameter.tensor, dtype, kToDouble);
+    if (is_floating(own) && own != dtype) tape.convert(parameter.tensor, dtype, aten::kToCopy);
   }
 }
 
@@ -57,18 +57,18 @@ void DeepSpeedEngine::move_to_host(Model& model) {
   tape.memory.empty_cache();
   const OnMetaDevice on_meta(tape.memory);
   for (const Parameter& parameter : model.parameters) {
-    if (parameter.tensor.dtype() != dtype) tape.convert(parameter.tensor, dtype, kToDouble);
+    if (parameter.tensor.dtype() != dtype) tape.convert(parameter.tensor, dtype, aten::kToCopy);
   }
 }
 
 // tensor.data = torch.empty(0)
 void DeepSpeedEngine::drop_data(const Tensor& tensor) const {
-  const Tensor nothing = tape.empty({0}, tensor.dtype(), kMove);
+  const Tensor nothing = tape.empty({0}, tensor.dtype(), aten::kToCopy);
   std::swap(tensor.impl()->block, nothing.impl()->block);
 }
 
 void DeepSpeedEngine::move_to_card(const Tensor& tensor) const {
-  Tensor moved = tape.empty(tensor.shape(), tensor.dtype(), kMove, Category::kWeights);
+  Tensor moved = tape.empty(tensor.shape(), tensor.dtype(), aten::kToCopy, Category::kWeights);
   tape.take_storage(tensor, moved);
 }
 
@@ -124,15 +124,16 @@ void DeepSpeedEngine::check_finite(std::int64_t elements) const {
 Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
   TensorList norms;
   for (const std::int64_t elements : pieces) {
-    const Tensor wide = tape.empty({elements}, DType::kFloat64, kToDouble);
+    const Tensor wide = tape.empty({elements}, DType::kFloat64, aten::kToCopy);
     const auto count = static_cast<double>(elements);
-    tape.kernels.add(kToDouble, OperatorClass::kMovement, dtype, 0, count * static_cast<double>(size_of(dtype) + 8));
-    Tensor each = scalar(tape, DType::kFloat64, kNorm);
-    reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
-    tape.kernels.add(kNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
+    tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0,
+                     count * static_cast<double>(size_of(dtype) + 8));
+    Tensor each = scalar(tape, DType::kFloat64, aten::kLinalgVectorNorm);
+    reduction_scratch(wide, 1, size_of(DType::kFloat64), aten::kLinalgVectorNorm);
+    tape.kernels.add(aten::kLinalgVectorNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
     norms.push_back(std::move(each));
   }
-  Tensor stacked = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, kStack);
+  Tensor stacked = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, aten::kStack);
   Tensor squares = tape.empty({static_cast<std::int64_t>(pieces.size())}, DType::kFloat64, kTotalNorm);
   stacked.reset();
   Tensor sum = scalar(tape, DType::kFloat64, kTotalNorm);
@@ -154,9 +155,9 @@ void DeepSpeedEngine::take_norms(const std::vector<std::vector<std::int64_t>>& g
   TensorList norms;
   for (const std::vector<std::int64_t>& pieces : groups) norms.push_back(norm_of(pieces));
   const auto count = static_cast<std::int64_t>(groups.size());
-  Tensor stacked = tape.empty({count}, DType::kFloat32, kStack);
+  Tensor stacked = tape.empty({count}, DType::kFloat32, aten::kStack);
   const Tensor invalid = scalar(tape, DType::kBool, kTotalNorm);
-  const Tensor combined = scalar(tape, DType::kFloat32, kNorm);
+  const Tensor combined = scalar(tape, DType::kFloat32, aten::kLinalgVectorNorm);
   {
     const Tensor infinite = scalar(tape, DType::kFloat32, kTotalNorm);
     const Tensor chosen = scalar(tape, DType::kFloat32, kTotalNorm);

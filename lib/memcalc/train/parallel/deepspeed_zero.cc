@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/lists.h"
@@ -14,8 +15,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kFlatten{"deepspeed::flatten_dense_tensors_aligned"}, kClone{"aten::clone"};
-constexpr Operator kFloat{"aten::_to_copy"}, kZeros{"aten::zeros"}, kCat{"aten::cat"}, kNorm{"aten::norm"};
+constexpr Operator kFlatten{"deepspeed::flatten_dense_tensors_aligned"};
 constexpr Operator kBucket{"deepspeed::setup_buckets"}, kPartition{"deepspeed::copy_grads_in_partition"};
 constexpr Operator kOffload{"deepspeed::temp_grad_buffer_for_gpu_offload"}, kOverflow{"deepspeed::has_overflow"};
 constexpr Operator kReduce{"c10d::allreduce_"}, kGather{"c10d::_allgather_base_"};
@@ -145,7 +145,8 @@ void DeepSpeedZero1And2::wrap(Model& model) {
     offload_buffer_ = tape.empty({largest_}, dtype, kOffload, Category::kCommunication);
   } else {
     std::vector<Tensor> zeros;  // initialize_optimizer_states
-    for (const FlatGroup& group : groups_) zeros.push_back(tape.empty({group.partition}, DType::kFloat32, kZeros));
+    for (const FlatGroup& group : groups_)
+      zeros.push_back(tape.empty({group.partition}, DType::kFloat32, aten::kZeros));
     for (Tensor& each : zeros) each.reset();
   }
   make_optimizers();
@@ -164,7 +165,7 @@ void DeepSpeedZero1And2::flatten_group(FlatGroup& group) {
   tape.memory.empty_cache();
   const auto params = std::span(params_).subspan(group.first, group.last - group.first);
   {
-    Tensor padding = tape.empty({group.flat - group.elements}, dtype, kZeros);
+    Tensor padding = tape.empty({group.flat - group.elements}, dtype, aten::kZeros);
     const Tensor flat = tape.empty({group.flat}, dtype, kFlatten, Category::kWeights);
     padding.reset();
     for (const FlatParameter& param : params) move_into(tape, param.tensor, flat);
@@ -173,7 +174,7 @@ void DeepSpeedZero1And2::flatten_group(FlatGroup& group) {
     param.own = elements_in_part(param.begin, param.tensor.elements(), rank, group.partition);
     if (param.own > 0) own_elements_ += param.tensor.elements();
   }
-  const Tensor copy = tape.empty({group.partition}, dtype, kClone);
+  const Tensor copy = tape.empty({group.partition}, dtype, aten::kClone);
   add_master(group.partition);
 }
 
@@ -252,9 +253,9 @@ void DeepSpeedZero1And2::average_bucket() {
 void DeepSpeedZero1And2::all_reduce(std::int64_t pieces, std::int64_t elements) {
   if (pieces == 0) return;
   Tensor flat;  // of one tensor a view
-  if (pieces > 1) flat = tape.empty({elements}, dtype, kCat, Category::kCommunication);
+  if (pieces > 1) flat = tape.empty({elements}, dtype, aten::kCat, Category::kCommunication);
   Tensor converted;  // allreduce_bucket: what is reduced in another type is copied back
-  if (reduce_dtype != dtype) converted = tape.empty({elements}, reduce_dtype, kFloat, Category::kCommunication);
+  if (reduce_dtype != dtype) converted = tape.empty({elements}, reduce_dtype, aten::kToCopy, Category::kCommunication);
   tape.kernels.collective(kReduce, Collective::kAllReduce, reduce_dtype, elements * size_of(reduce_dtype), ranks);
   flat.reset();
 }
@@ -271,12 +272,12 @@ void DeepSpeedZero1And2::keep_gradient(std::size_t i) {
 void DeepSpeedZero1And2::move_gradient_to_host(const FlatParameter& param) {
   if (!at_boundary()) return;  // added up in host memory, through the buffer on the card
   {
-    const Tensor wide = tape.empty({param.own}, DType::kFloat64, kFloat);
-    offloaded_norms_.push_back(scalar(tape, DType::kFloat64, kNorm));
-    reduction_scratch(wide, 1, size_of(DType::kFloat64), kNorm);
+    const Tensor wide = tape.empty({param.own}, DType::kFloat64, aten::kToCopy);
+    offloaded_norms_.push_back(scalar(tape, DType::kFloat64, aten::kNorm));
+    reduction_scratch(wide, 1, size_of(DType::kFloat64), aten::kNorm);
   }
   check_finite(param.own);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.own * size_of(DType::kFloat32), kFloat);
+  if (dtype != DType::kFloat32) tape.memory.scratch(param.own * size_of(DType::kFloat32), aten::kToCopy);
   param.tensor.impl()->grad.reset();
 }
 
@@ -298,7 +299,7 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
     for (FlatGroup& group : groups_) {
       const std::int64_t begin = rank * group.partition;
       const std::int64_t missing = begin + group.partition - std::max(group.elements, begin);
-      if (last && missing > 0) group.padding = tape.empty({missing}, dtype, kZeros, Category::kGradients);
+      if (last && missing > 0) group.padding = tape.empty({missing}, dtype, aten::kZeros, Category::kGradients);
     }
   }
   buckets_.clear();
@@ -355,9 +356,10 @@ void DeepSpeedZero1And2::step_group(std::size_t i) {
   FlatGroup& group = groups_[i];
   const Tensor& master = masters[i].parameter.tensor;
   const bool flattens = pieces_of(group).size() + (group.padding.defined() ? 1 : 0) > 1;
-  Tensor flat = flattens ? tape.empty({group.partition}, dtype, kCat, Category::kGradients) : accumulated_;
-  master.impl()->grad =
-      dtype == DType::kFloat32 ? flat : tape.empty({group.partition}, DType::kFloat32, kFloat, Category::kGradients);
+  Tensor flat = flattens ? tape.empty({group.partition}, dtype, aten::kCat, Category::kGradients) : accumulated_;
+  master.impl()->grad = dtype == DType::kFloat32
+                            ? flat
+                            : tape.empty({group.partition}, DType::kFloat32, aten::kToCopy, Category::kGradients);
   flat.reset();
   if (i + 1 == groups_.size()) accumulated_.reset();
   group.padding.reset();
@@ -368,8 +370,8 @@ void DeepSpeedZero1And2::step_group(std::size_t i) {
 
 // complete_grad_norm_calculation_for_cpu_offload: a float32 sum of what was taken in backward.
 void DeepSpeedZero1And2::take_offloaded_norm() {
-  const Tensor total = scalar(tape, DType::kFloat32, kNorm);
-  tape.kernels.synchronize(kNorm);
+  const Tensor total = scalar(tape, DType::kFloat32, aten::kNorm);
+  tape.kernels.synchronize(aten::kNorm);
   offloaded_norms_.clear();
 }
 

@@ -7,6 +7,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/deepspeed_linear.h"
 #include "memcalc/train/optimizers/lists.h"
 
@@ -15,7 +16,6 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
-constexpr Operator kCat{"aten::cat"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros"}, kNorm{"aten::norm"};
 constexpr Operator kBucket{"deepspeed::ipg_bucket"};
 constexpr Operator kPostBackward{"PostBackwardFunctionModuleBackward"};
 
@@ -38,12 +38,12 @@ CudaStream DeepSpeedZero3::reduction_stream() const {
 void DeepSpeedZero3::wrap(Model& model) {
   const DeepSpeedZero& options = run.parallel.deepspeed();
   partition_parameters(model);
-  overflow_ = tape.empty({1}, DType::kBool, kZeros);
+  overflow_ = tape.empty({1}, DType::kBool, aten::kZeros);
   make_masters();
   bucket_ = tape.empty({options.reduce_bucket_size}, reduce_dtype, kBucket, Category::kCommunication);
   {
     const OnMetaDevice on_meta(tape.memory, offloads_states());
-    gradients_ = tape.empty({part_elements_}, dtype, kZeros, Category::kGradients);
+    gradients_ = tape.empty({part_elements_}, dtype, aten::kZeros, Category::kGradients);
   }
   make_optimizers();
   for (const int number : in_model_order_) {
@@ -51,7 +51,7 @@ void DeepSpeedZero3::wrap(Model& model) {
     if (!params_[i].trains) continue;
     if (ranks > 1) {  // gathered to be hooked, parts on the host through a copy on the card
       const Tensor whole = tape.empty({params_[i].part * ranks}, params_[i].dtype, kGather);
-      if (offloads_parameters()) tape.memory.scratch(bytes_of_part(params_[i]), kToCopy);
+      if (offloads_parameters()) tape.memory.scratch(bytes_of_part(params_[i]), aten::kToCopy);
     }
     tape.autograd.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
   }
@@ -197,7 +197,7 @@ void DeepSpeedZero3::gather(std::span<const int> parameters) {
     SharedParameter& only = param(parameters.front());
     const Tensor buffer = tape.empty({only.part * ranks}, only.dtype, kGather, Category::kGatheredWeights);
     if (offloads_parameters() && ranks > 1) {
-      only.moved = tape.empty({only.part}, only.dtype, kToCopy, Category::kCommunication);
+      only.moved = tape.empty({only.part}, only.dtype, aten::kToCopy, Category::kCommunication);
     }
     set_data(only.tensor, buffer);
     tape.kernels.collective(kGather, Collective::kAllGather, only.dtype, bytes_of_part(only) * ranks, ranks);
@@ -212,7 +212,7 @@ void DeepSpeedZero3::gather(std::span<const int> parameters) {
     std::vector<Tensor> moved;
     for (const int i : group) {
       if (!offloads_parameters()) break;
-      moved.push_back(tape.empty({param(i).part}, type, kToCopy, Category::kCommunication));
+      moved.push_back(tape.empty({param(i).part}, type, aten::kToCopy, Category::kCommunication));
     }
     tape.kernels.collective(kGather, Collective::kAllGather, type, checked_multiply(elements, size_of(type)), ranks);
   }
@@ -224,7 +224,7 @@ void DeepSpeedZero3::arrive(std::span<const int> parameters) {
   const OnStream on_gather(tape.moment, gather_stream());
   for (const std::vector<int>& group : by_dtype(parameters)) {
     for (const int i : group) {
-      const Tensor whole = tape.empty({param(i).elements}, param(i).dtype, kCat, Category::kGatheredWeights);
+      const Tensor whole = tape.empty({param(i).elements}, param(i).dtype, aten::kCat, Category::kGatheredWeights);
       set_data(param(i).tensor, whole);
     }
   }
@@ -294,15 +294,15 @@ void DeepSpeedZero3::reduce_bucket() {
   Tensor converted;  // a gradient that the bucket, which has that type, has no room for
   const Tensor& largest = params_[bucket_params_.front()].tensor.impl()->grad;
   if (largest.dtype() != reduce_dtype) {
-    converted = tape.empty(largest.shape(), reduce_dtype, kToCopy, Category::kCommunication);
+    converted = tape.empty(largest.shape(), reduce_dtype, aten::kToCopy, Category::kCommunication);
   }
   Tensor interleaved;
-  if (!in_place) interleaved = tape.empty({elements}, reduce_dtype, kCat, Category::kCommunication);
+  if (!in_place) interleaved = tape.empty({elements}, reduce_dtype, aten::kCat, Category::kCommunication);
   tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, elements * size_of(reduce_dtype),
                           ranks);
   std::vector<Tensor> parts;  // in the gradients' type again
   for (std::size_t i = 0; converts && i < bucket_params_.size(); ++i) {
-    parts.push_back(tape.empty({params_[bucket_params_[i]].part}, dtype, kToCopy, Category::kCommunication));
+    parts.push_back(tape.empty({params_[bucket_params_[i]].part}, dtype, aten::kToCopy, Category::kCommunication));
   }
   if (converts) drop(converted, interleaved);
   for (const std::size_t i : bucket_params_) {
@@ -319,10 +319,10 @@ void DeepSpeedZero3::reduce_bucket() {
 // partition_grads: into the flat gradients; of those in host memory a copy on the card, its norm, its float32 copy.
 void DeepSpeedZero3::keep_part(const SharedParameter& param) {
   if (!offloads_states()) return;
-  const Tensor copy = tape.empty({param.part}, dtype, kToCopy);
+  const Tensor copy = tape.empty({param.part}, dtype, aten::kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
-  tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), kNorm);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.part * size_of(DType::kFloat32), kToCopy);
+  tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), aten::kNorm);
+  if (dtype != DType::kFloat32) tape.memory.scratch(param.part * size_of(DType::kFloat32), aten::kToCopy);
 }
 
 void DeepSpeedZero3::after_backward(bool last) {

@@ -8,6 +8,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
 namespace memcalc {
@@ -15,7 +16,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kPartition{"deepspeed::partition"}, kDefragment{"deepspeed::defragment"};
-constexpr Operator kGather{"c10d::_allgather_base_"}, kToCopy{"aten::_to_copy"}, kZeros{"aten::zeros"};
+constexpr Operator kGather{"c10d::_allgather_base_"};
 
 /// "model.norm" of "model.norm.weight".
 std::string_view module_of(std::string_view name) { return name.substr(0, name.rfind('.')); }
@@ -102,7 +103,7 @@ void DeepSpeedZero3::build_under_zero_init(Model& model) {
     const std::size_t first = params_.size();
     for (const Parameter* each : module) {
       Tensor made;  // in the default type, which the model's is, then in DeepSpeed's
-      if (weights_dtype_of(run) != dtype) made = tape.empty(each->tensor.shape(), weights_dtype_of(run), kToCopy);
+      if (weights_dtype_of(run) != dtype) made = tape.empty(each->tensor.shape(), weights_dtype_of(run), aten::kToCopy);
       move_to_card(each->tensor);
       add_shared(*each, dtype);
     }
@@ -130,7 +131,7 @@ void DeepSpeedZero3::make_adapters(const std::vector<Parameter*>& adapters) {
   for (const Parameter* each : adapters) move_to_card(each->tensor);
   if (run.fine_tuning.lora->in_base_dtype) return;
   for (const Parameter* each : adapters) {
-    if (is_half(each->tensor.dtype())) tape.convert(each->tensor, DType::kFloat32, kToCopy);
+    if (is_half(each->tensor.dtype())) tape.convert(each->tensor, DType::kFloat32, aten::kToCopy);
   }
 }
 
@@ -168,13 +169,13 @@ void DeepSpeedZero3::make_masters() {
     for (const std::int64_t part : group) elements += part;
     largest = std::max(largest, elements);
     if (trained_dtype_ != DType::kFloat32 && !offloads_states()) {
-      converted = tape.empty({elements}, DType::kFloat32, kToCopy);
+      converted = tape.empty({elements}, DType::kFloat32, aten::kToCopy);
     }
     add_master(elements);
   }
   converted.reset();
   if (!offloads_states())
-    tape.memory.scratch(largest * size_of(DType::kFloat32), kZeros);  // initialize_optimizer_states
+    tape.memory.scratch(largest * size_of(DType::kFloat32), aten::kZeros);  // initialize_optimizer_states
 }
 
 }  // namespace memcalc

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
@@ -10,7 +11,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCat{"aten::cat"}, kToCopy{"aten::_to_copy"}, kNorm{"aten::norm"};
 constexpr Operator kOverflow{"deepspeed::has_overflow"};
 
 }  // namespace
@@ -24,8 +24,8 @@ bool DeepSpeedZero3::step() {
     return true;
   }
   if (offloads_states()) {
-    const Tensor total = scalar(tape, DType::kFloat32, kNorm);
-    tape.kernels.synchronize(kNorm);
+    const Tensor total = scalar(tape, DType::kFloat32, aten::kNorm);
+    tape.kernels.synchronize(aten::kNorm);
   } else {
     for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
   }
@@ -53,9 +53,11 @@ void DeepSpeedZero3::check_overflow() {
 
 void DeepSpeedZero3::step_sub_group(std::size_t i) {
   const MasterPart& part = masters[i];
-  Tensor flat = sub_groups_[i].size() > 1 ? tape.empty({part.elements}, dtype, kCat, Category::kGradients) : gradients_;
+  Tensor flat =
+      sub_groups_[i].size() > 1 ? tape.empty({part.elements}, dtype, aten::kCat, Category::kGradients) : gradients_;
   part.parameter.tensor.impl()->grad =
-      dtype == DType::kFloat32 ? flat : tape.empty({part.elements}, DType::kFloat32, kToCopy, Category::kGradients);
+      dtype == DType::kFloat32 ? flat
+                               : tape.empty({part.elements}, DType::kFloat32, aten::kToCopy, Category::kGradients);
   flat.reset();
   scale_gradients();
   step_part(i);

@@ -6,6 +6,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/parallel.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/parallel/units.h"
 
@@ -13,12 +14,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kAdd{"aten::add"}, kCat{"aten::cat"}, kClone{"aten::clone"}, kEmpty{"aten::empty"},
-    kResize{"aten::resize_"};
-constexpr Operator kToCopy{"aten::_to_copy"}, kEmptyLike{"aten::empty_like"};
 constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
 constexpr Operator kHooks{"_FreeEventQueue.dequeue_if_needed"};
-constexpr Operator kSplitBackward{"SplitWithSizesBackward0"};
 constexpr CudaStream kPreUnshard = CudaStream::kAllGatherCopyIn;
 constexpr CudaStream kUnshard = CudaStream::kAllGather;
 constexpr CudaStream kPostBackward = CudaStream::kReduceScatter;
@@ -46,7 +43,7 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& r
 
 /// Reads `elements` of one type and writes them in another.
 void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
-  tape.kernels.add(kToCopy, OperatorClass::kMovement, to, 0,
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, to, 0,
                    static_cast<double>(elements * (size_of(from) + size_of(to))),
                    from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
 }
@@ -112,8 +109,8 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
   handle.elements = layout.elements;
   const std::int64_t shard = handle.elements / ranks_;
   {
-    const Tensor flat = tape.empty({handle.elements}, dtype, kCat, Category::kWeights);
-    handle.local_shard = tape.empty({shard}, dtype, kClone, Category::kWeights);
+    const Tensor flat = tape.empty({handle.elements}, dtype, aten::kCat, Category::kWeights);
+    handle.local_shard = tape.empty({shard}, dtype, aten::kClone, Category::kWeights);
   }
   handle.full_param_padded = tape.empty_resizable({handle.elements}, param_dtype);
   handle.mp_shard = tape.empty_resizable({shard}, param_dtype);
@@ -121,11 +118,11 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
     const Tensor& whole = parameters[i]->tensor;
     const std::int64_t count = in_shard(layout.offsets[i], whole.elements(), shard, rank);
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
-                             : tape.empty({0}, dtype, kEmpty, Category::kWeights);
+                             : tape.empty({0}, dtype, aten::kEmpty, Category::kWeights);
     piece.impl()->requires_grad = true;
     {
       const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
-      tape.convert(whole, param_dtype, kEmpty);
+      tape.convert(whole, param_dtype, aten::kEmpty);
     }
     Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
     tape.take_storage(whole, view);
@@ -142,9 +139,9 @@ void Fsdp1::init_flat_param_attributes() {
   const auto init = [this](const Handle& handle) {
     const DType dtype = handle.local_shard.dtype();
     const bool mixed = handle.full_param_padded.dtype() != dtype;
-    if (mixed) tape.memory.scratch(handle.mp_shard.bytes(), kEmptyLike, Category::kGatheredWeights);
-    tape.memory.scratch(handle.full_param_padded.bytes(), kEmpty, Category::kGatheredWeights);
-    if (mixed) tape.memory.scratch(handle.elements * size_of(dtype), kEmpty, Category::kGatheredWeights);
+    if (mixed) tape.memory.scratch(handle.mp_shard.bytes(), aten::kEmptyLike, Category::kGatheredWeights);
+    tape.memory.scratch(handle.full_param_padded.bytes(), aten::kEmpty, Category::kGatheredWeights);
+    if (mixed) tape.memory.scratch(handle.elements * size_of(dtype), aten::kEmpty, Category::kGatheredWeights);
   };
   init(handles_.back());
   for (std::size_t i = 0; i + 1 < handles_.size(); ++i) init(handles_[i]);
@@ -209,7 +206,7 @@ void Fsdp1::unshard(Handle& handle) {
   const bool needs_unshard = !handle.is_unsharded;
   if (needs_unshard && mixed) {
     const OnStream on_pre_unshard(tape.moment, kPreUnshard);
-    tape.memory.fill_storage(handle.mp_shard.block(), handle.mp_shard.bytes(), kResize, Category::kCommunication);
+    tape.memory.fill_storage(handle.mp_shard.block(), handle.mp_shard.bytes(), aten::kResize, Category::kCommunication);
     cast_kernel(tape, handle.elements / ranks_, handle.local_shard.dtype(), handle.mp_shard.dtype());
   }
   if (free_event_queue_.size() >= kMostInFlight) {  // the rate limiter
@@ -221,7 +218,7 @@ void Fsdp1::unshard(Handle& handle) {
   }
   if (!needs_unshard) return;
   const OnStream on_unshard(tape.moment, kUnshard);
-  tape.memory.fill_storage(handle.full_param_padded.block(), handle.full_param_padded.bytes(), kResize,
+  tape.memory.fill_storage(handle.full_param_padded.block(), handle.full_param_padded.bytes(), aten::kResize,
                            Category::kGatheredWeights);
   handle.is_unsharded = true;
   tape.kernels.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
@@ -274,16 +271,16 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
   if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
     const OnStream on_unshard(tape.moment, kUnshard);
-    Tensor sum = tape.empty(param.shape(), param.dtype(), kAdd, Category::kGradients);
+    Tensor sum = tape.empty(param.shape(), param.dtype(), aten::kAdd, Category::kGradients);
     free_gradient(param.impl()->grad);
     param.impl()->grad = std::move(sum);
   }
   if (++handle.arrived < handle.params.size()) return;
   handle.arrived = 0;
-  tape.moment.node = &kSplitBackward;
+  tape.moment.node = &aten::kSplitWithSizes.node;
   // Autograd runs a node on the stream of its forward: the parameters were split on the unshard stream.
   const OnStream on_unshard(tape.moment, kUnshard);
-  Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), kCat, Category::kGradients);
+  Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), aten::kCat, Category::kGradients);
   cast_kernel(tape, handle.elements, gradient.dtype(), gradient.dtype());
   for (const Tensor& param : handle.params) free_gradient(param.impl()->grad);
   post_backward(handle, std::move(gradient));
@@ -309,11 +306,11 @@ void Fsdp1::reduce(Handle& handle, Tensor gradient) {
   cast_kernel(tape, handle.elements, gradient.dtype(), reduce_dtype);  // and divides
   Tensor unsharded = gradient.dtype() == reduce_dtype
                          ? gradient
-                         : tape.empty({handle.elements}, reduce_dtype, kToCopy, Category::kCommunication);
-  Tensor sharded = tape.empty({handle.elements / ranks_}, reduce_dtype, kEmptyLike, Category::kGradients);
+                         : tape.empty({handle.elements}, reduce_dtype, aten::kToCopy, Category::kCommunication);
+  Tensor sharded = tape.empty({handle.elements / ranks_}, reduce_dtype, aten::kEmptyLike, Category::kGradients);
   tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, unsharded.bytes(), ranks_);
   if (reduce_dtype != handle.local_shard.dtype()) {
-    sharded = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), kToCopy, Category::kGradients);
+    sharded = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kToCopy, Category::kGradients);
   }
   if (!handle.saved_grad_shard.defined()) handle.saved_grad_shard = sharded;  // else += in place
   for (const Tensor& piece : handle.pieces) {

@@ -6,6 +6,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/parallel.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/dtensor.h"
@@ -17,7 +18,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kNewZeros{"aten::new_zeros"}, kEmpty{"aten::empty"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kRegisterPostBackward{"RegisterPostBackwardFunctionBackward"};
 
 /// _fsdp_common.py, _get_dim_chunked_size: rows of `rank`, as torch.chunk cuts them.
@@ -122,7 +122,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   ShardedParameter param;
   param.unsharded = whole;
   param.trains = whole.requires_grad();
-  if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), kNewZeros);
+  if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), aten::kNewZeros);
   {
     const OnMetaDevice on_meta(tape.memory, offloads());  // the shard moves to pinned host memory at once
     param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
@@ -139,7 +139,7 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
       tape.empty_resizable({param.shard_elements * shards_}, param.in_float8 ? DType::kUInt8 : param_dtype);
   {
     const OnMetaDevice on_meta(tape.memory);  // the module's tensor changes its type and its storage
-    tape.convert(whole, param_dtype, kEmpty);
+    tape.convert(whole, param_dtype, aten::kEmpty);
   }
   Tensor view = tape.alias(param.gathered, whole.shape(), whole.strides(), false);
   tape.take_storage(whole, view);
@@ -342,7 +342,7 @@ void Fsdp2::post_backward(Group& group) {
       if (!gradient.defined() || param.accumulated.defined()) continue;
       const DType dtype = reduce_dtype_.value_or(gradient.dtype());
       if (dtype == gradient.dtype()) continue;
-      Tensor cast = tape.empty(gradient.shape(), dtype, kToCopy, Category::kGradients);
+      Tensor cast = tape.empty(gradient.shape(), dtype, aten::kToCopy, Category::kGradients);
       gradient.reset();
       param.accumulated = std::move(cast);
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/train/parallel/fsdp2.h"
 
@@ -12,24 +13,22 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kEmpty{"aten::empty"}, kToCopy{"aten::_to_copy"};
 constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"}, kCopyOut{"fsdp::split_with_sizes_copy"};
 constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
-constexpr Operator kMul{"aten::mul"}, kClamp{"aten::clamp"};
 constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
 
 /// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
 void copy_from_host(Tape& tape, const Tensor& moved) {
-  tape.kernels.pinned_copy(kToCopy, moved.dtype(), moved.bytes(), KernelKind::kCopyToDevice);
+  tape.kernels.pinned_copy(aten::kToCopy, moved.dtype(), moved.bytes(), KernelKind::kCopyToDevice);
 }
 
 /// fsdp_pre_all_gather of a float8 weight's shard (torchao, fsdp_utils.py) with the scale that was computed after the
 /// last optimizer step: the product with it and its clamped copy are float32, the shard's own type.
 Tensor cast_to_float8(Tape& tape, const Tensor& shard) {
   const Shape flat{shard.elements()};
-  const Tensor scaled = tape.empty(flat, shard.dtype(), kMul, Category::kCommunication);
-  const Tensor clamped = tape.empty(flat, shard.dtype(), kClamp, Category::kCommunication);
-  return tape.empty(flat, DType::kUInt8, kToCopy, Category::kCommunication);
+  const Tensor scaled = tape.empty(flat, shard.dtype(), aten::kMul, Category::kCommunication);
+  const Tensor clamped = tape.empty(flat, shard.dtype(), aten::kClamp, Category::kCommunication);
+  return tape.empty(flat, DType::kUInt8, aten::kToCopy, Category::kCommunication);
 }
 
 /// A kernel over a list of `tensors` that moves `bytes`, read and written.
@@ -86,16 +85,16 @@ void Fsdp2::unshard(Group& group, bool ahead) {
     if (param.in_float8) {
       inputs.push_back(cast_to_float8(tape, param.sharded));
     } else if (offloads()) {  // FSDPParam.all_gather_inputs, one by one
-      Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), kToCopy, Category::kCommunication);
+      Tensor moved = tape.empty({param.shard_elements}, param.sharded.dtype(), aten::kToCopy, Category::kCommunication);
       copy_from_host(tape, moved);
-      if (casts) moved = tape.empty({param.shard_elements}, gathered, kToCopy, Category::kCommunication);
+      if (casts) moved = tape.empty({param.shard_elements}, gathered, aten::kToCopy, Category::kCommunication);
       inputs.push_back(std::move(moved));
     } else if (casts) {
       cast_elements += param.shard_elements;
     }
   }
   if (cast_elements > 0) {  // one flat tensor of the run's param_dtype, by torch._foreach_copy_
-    inputs.push_back(tape.empty({cast_elements}, *param_dtype_, kEmpty, Category::kCommunication));
+    inputs.push_back(tape.empty({cast_elements}, *param_dtype_, aten::kEmpty, Category::kCommunication));
     const DType sharded = group.params.front().sharded.dtype();
     copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
@@ -157,14 +156,14 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   }
   if (orig_dtype != reduce_dtype) {
     const OnStream on_all_reduce(tape.moment, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
-    output = tape.empty({elements}, orig_dtype, kToCopy, Category::kGradients);
+    output = tape.empty({elements}, orig_dtype, aten::kToCopy, Category::kGradients);
   }
   for (ShardedParameter* param : with_gradient) {
     Tensor& gradient = param->sharded.impl()->grad;
     if (gradient.defined()) continue;  // += in place
     if (offloads()) {
       const OnMetaDevice on_meta(tape.memory);
-      gradient = tape.empty(param->sharded.shape(), orig_dtype, kToCopy);
+      gradient = tape.empty(param->sharded.shape(), orig_dtype, aten::kToCopy);
     } else {
       gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
     }

@@ -14,6 +14,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/train/fine_tuning.h"
@@ -23,7 +24,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kToHost{"aten::_to_copy"}, kMove{"fsdp::_move_states_to_device"}, kNewZeros{"aten::new_zeros"};
+constexpr Operator kMove{"fsdp::_move_states_to_device"};
 
 /// "model" and "norm" of "model.norm.weight": how many names stand before the parameter's own.
 std::int64_t depth_of(std::string_view name) {
@@ -44,7 +45,7 @@ bool is_final_norm(const Parameter& parameter, const RunSpec& run) {
 
 /// Tensors without storage take the place of what they had.
 void drop_storage(Tape& tape, const Tensor& tensor) {
-  const Tensor nothing = tape.empty({0}, tensor.dtype(), kToHost);
+  const Tensor nothing = tape.empty({0}, tensor.dtype(), aten::kToCopy);
   std::swap(tensor.impl()->block, nothing.impl()->block);
 }
 
@@ -58,7 +59,7 @@ void Fsdp2::move_to_host(Model& model) {
   const OnMetaDevice on_meta(tape.memory);
   for (const Parameter& parameter : model.parameters) {
     const bool upcasts = param_dtype_ && parameter.tensor.requires_grad();
-    if (upcasts) tape.convert(parameter.tensor, DType::kFloat32, kToHost);
+    if (upcasts) tape.convert(parameter.tensor, DType::kFloat32, aten::kToCopy);
   }
 }
 
@@ -124,7 +125,7 @@ Fsdp2::ShardedParameter Fsdp2::shard_packed(Parameter& parameter) {
   ShardedParameter param;
   param.unsharded = whole;
   param.shard_elements = ceil_div(rows, shards_);
-  if (offloads()) tape.memory.scratch(param.shard_elements * size_of(storage), kNewZeros);
+  if (offloads()) tape.memory.scratch(param.shard_elements * size_of(storage), aten::kNewZeros);
   {
     const OnMetaDevice on_meta(tape.memory, offloads());
     param.sharded = tape.parameter({param.shard_elements, 1}, storage, false);

@@ -6,12 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
+
 namespace memcalc {
 
 namespace {
 
 constexpr Operator kParameterBuffer{"megatron::param_data"}, kGradientBuffer{"megatron::grad_data"};
-constexpr Operator kClone{"aten::clone"}, kFloat{"aten::_to_copy"}, kMoment{"aten::zeros_like"};
 constexpr Operator kReduce{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
 constexpr Operator kStep{"transformer_engine::multi_tensor_adam"};
 
@@ -106,8 +107,8 @@ void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
 void MegatronOptimizer::construct() {
   if (dtype_ == DType::kFloat32) return;  // the parameters, or views of them, are what Adam updates
   for (Shard& shard : shards_) {
-    const Tensor copy = tape_.empty({shard.elements}, dtype_, kClone);
-    shard.main = tape_.empty({shard.elements}, DType::kFloat32, kFloat, Category::kOptimizerStates);
+    const Tensor copy = tape_.empty({shard.elements}, dtype_, aten::kClone);
+    shard.main = tape_.empty({shard.elements}, DType::kFloat32, aten::kToCopy, Category::kOptimizerStates);
   }
 }
 
@@ -115,7 +116,8 @@ void MegatronOptimizer::step() {
   // main_param.grad = main_grad.float(): a copy only where gradients are not float32.
   std::vector<Tensor> gradients;
   if (dtype_ == DType::kFloat16) {
-    for (const Shard& shard : shards_) gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, kFloat));
+    for (const Shard& shard : shards_)
+      gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, aten::kToCopy));
   }
   for (const Reduced& each : reduced_) {
     if (each.ranks == 1) continue;
@@ -132,8 +134,8 @@ void MegatronOptimizer::step() {
   for (Shard& shard : shards_) {
     elements += static_cast<double>(shard.elements);
     if (shard.exp_avg.defined()) continue;
-    shard.exp_avg = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
-    shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, kMoment, Category::kOptimizerStates);
+    shard.exp_avg = tape_.empty({shard.elements}, DType::kFloat32, aten::kZerosLike, Category::kOptimizerStates);
+    shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, aten::kZerosLike, Category::kOptimizerStates);
   }
   tape_.kernels.add(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
 }

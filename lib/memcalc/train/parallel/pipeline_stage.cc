@@ -5,6 +5,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -15,9 +16,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kReceiveBuffer{"pipelining::recv_buffer"}, kZerosLike{"aten::zeros_like"};
-constexpr Operator kZeros{"aten::zeros"}, kTensor{"aten::tensor"};
-constexpr Operator kOnesLike{"aten::ones_like"}, kSend{"c10d::send"}, kMerge{"aten::cat"}, kDivide{"aten::div_"};
+constexpr Operator kReceiveBuffer{"pipelining::recv_buffer"};
+constexpr Operator kSend{"c10d::send"};
 
 void tell_of_send(Tape& tape, const Tensor& sent) {
   tape.kernels.collective(kSend, Collective::kSend, sent.dtype(), sent.bytes(), 2);
@@ -71,16 +71,16 @@ void PipelineStageRun::clear() {
 
 // _get_init_p2p_neighbors_ops: what is sent to neighbours and received from them for the first time.
 std::array<Tensor, 2> PipelineStageRun::greet_neighbours() const {
-  Tensor received = tape_.empty({1}, DType::kFloat32, kZeros);
-  return {std::move(received), tape_.empty({}, DType::kFloat32, kTensor)};
+  Tensor received = tape_.empty({1}, DType::kFloat32, aten::kZeros);
+  return {std::move(received), tape_.empty({}, DType::kFloat32, aten::kTensor)};
 }
 
 void PipelineStageRun::prepare_forward(std::int64_t micro_batches) {
   {
     const NoGrad no_grad(tape_.modes);
     const std::int64_t length = run_.sequence_length / run_.parallel.context;
-    Tensor sample =
-        modules_.embeds ? tape_.empty({run_.batch_size, length}, DType::kInt64, kZerosLike) : boundary(kZerosLike);
+    Tensor sample = modules_.embeds ? tape_.empty({run_.batch_size, length}, DType::kInt64, aten::kZerosLike)
+                                    : boundary(aten::kZerosLike);
     const ForwardPass pass(tape_, run_);
     const Tensor output = call(sample);
     sample.reset();
@@ -144,7 +144,8 @@ void PipelineStageRun::backward_input(std::size_t m) {
   tape_.moment.phase = Phase::kBackward;
   Tensor output = std::move(outputs_[m]);
   const Tensor& root = modules_.predicts ? losses_[m] : output;
-  const Tensor gradient = modules_.predicts ? tape_.empty(root.shape(), root.dtype(), kOnesLike) : output_gradients_[m];
+  const Tensor gradient =
+      modules_.predicts ? tape_.empty(root.shape(), root.dtype(), aten::kOnesLike) : output_gradients_[m];
   deferred_[m] = tape_.autograd.backward_input(root, gradient, inputs_[m], own_weights());
   tape_.autograd.forget_history(root);
   if (!modules_.predicts) waiting_outputs_[m] = std::move(output);  // backward_state
@@ -183,7 +184,7 @@ void PipelineStageRun::reduce_gradients() {
   if (wrapper_) wrapper_->reduce_gradients();
   for (const Parameter& each : model_->parameters) {  // scale_grads
     const Bytes bytes = each.tensor.bytes();
-    tape_.kernels.add(kDivide, OperatorClass::kElementwise, each.tensor.dtype(),
+    tape_.kernels.add(aten::kDivInPlace, OperatorClass::kElementwise, each.tensor.dtype(),
                       static_cast<double>(each.tensor.elements()), 2.0 * static_cast<double>(bytes));
   }
 }
@@ -198,7 +199,7 @@ void PipelineStageRun::finish() {
   if (output_chunks_.empty()) return;
   Shape shape = output_chunks_.front().shape();
   shape[0] *= static_cast<std::int64_t>(output_chunks_.size());
-  const Tensor merged = tape_.empty(shape, output_chunks_.front().dtype(), kMerge);
+  const Tensor merged = tape_.empty(shape, output_chunks_.front().dtype(), aten::kCat);
   for (Tensor& loss : losses_) loss.reset();  // the caller's list
 }
 

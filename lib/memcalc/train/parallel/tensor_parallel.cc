@@ -10,13 +10,12 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr Operator kScatter{"aten::empty_like"}, kContiguous{"aten::clone"}, kPositions{"aten::arange"};
 
 constexpr std::string_view kColumns[] = {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"};
 constexpr std::string_view kRows[] = {"o_proj", "down_proj"};
@@ -49,9 +48,9 @@ Tensor scattered(Tape& tape, const Tensor& whole, int dim, std::int64_t ranks) {
   shape[dim] /= ranks;
   std::vector<Tensor> copies;
   for (std::int64_t i = 0; dim > 0 && i < ranks; ++i) {
-    copies.push_back(tape.empty(shape, whole.dtype(), kContiguous, Category::kWeights));
+    copies.push_back(tape.empty(shape, whole.dtype(), aten::kClone, Category::kWeights));
   }
-  Tensor shard = tape.empty(shape, whole.dtype(), kScatter, Category::kWeights);
+  Tensor shard = tape.empty(shape, whole.dtype(), aten::kEmptyLike, Category::kWeights);
   while (!copies.empty()) copies.pop_back();
   return shard;
 }
@@ -163,7 +162,7 @@ TensorParallel::TensorParallel(Tape& tape, const RunSpec& run, std::int64_t rank
 void TensorParallel::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
   if (run.parallel.sequence_parallel) {
-    position_ids_ = tape.empty({1, run.sequence_length}, DType::kInt64, kPositions, Category::kInputs);
+    position_ids_ = tape.empty({1, run.sequence_length}, DType::kInt64, aten::kArange, Category::kInputs);
   }
   split_model(tape, model, run.parallel);
   if (run.parallel.sequence_parallel) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/train/optimizers/lists.h"
 
@@ -9,15 +10,12 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kGather{"c10d::allgather_"}, kScatter{"c10d::reduce_scatter_"}, kEmptyLike{"aten::empty_like"};
-constexpr Operator kStack{"aten::stack"};
-constexpr Operator kWhere{"aten::where"}, kMul{"aten::mul"}, kSum{"aten::sum"};
-constexpr Operator kDiv{"aten::div"}, kScalarTensor{"aten::scalar_tensor"};
+constexpr Operator kGather{"c10d::allgather_"}, kScatter{"c10d::reduce_scatter_"};
 constexpr Operator kNode{"deepspeed_sp_compute_lossBackward"};
 
 /// torch.distributed.nn.functional.all_gather of a scalar, which the list lives on in `gathered`.
 void gather(Tape& tape, DType dtype, std::int64_t ranks, std::vector<Tensor>& gathered) {
-  for (std::int64_t i = 0; i < ranks; ++i) gathered.push_back(scalar(tape, dtype, kEmptyLike));
+  for (std::int64_t i = 0; i < ranks; ++i) gathered.push_back(scalar(tape, dtype, aten::kEmptyLike));
   const Tensor flat = tape.empty({ranks}, dtype, kGather, Category::kCommunication);
   tape.kernels.collective(kGather, Collective::kAllGather, dtype, flat.bytes(), ranks);
 }
@@ -32,16 +30,16 @@ void loss_backward(BackwardCall& call) {
     call.unpacked[saved].reset();
     call.node.saved[saved].reset();
   };
-  Tensor of_sum = scalar(tape, dtype, kDiv);
+  Tensor of_sum = scalar(tape, dtype, aten::kDiv);
   let_go(2);
-  Tensor of_products = tape.empty({ranks}, dtype, kMul);
+  Tensor of_products = tape.empty({ranks}, dtype, aten::kMul);
   of_sum.reset();
   let_go(1);
-  Tensor zero = scalar(tape, dtype, kScalarTensor);
-  Tensor of_losses = tape.empty({ranks}, dtype, kWhere);
+  Tensor zero = scalar(tape, dtype, aten::kScalarTensor);
+  Tensor of_losses = tape.empty({ranks}, dtype, aten::kWhere);
   drop(zero, of_products);
   let_go(0);
-  Tensor gradient = scalar(tape, dtype, kEmptyLike);
+  Tensor gradient = scalar(tape, dtype, aten::kEmptyLike);
   {
     const Tensor flat = tape.empty({ranks}, dtype, kScatter, Category::kCommunication);
     tape.kernels.collective(kScatter, Collective::kReduceScatter, dtype, flat.bytes(), ranks);
@@ -59,14 +57,14 @@ Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::in
   gather(tape, loss.dtype(), ranks, losses);
   Tensor good_tokens = no_grad::sum(no_grad::not_equal(shift_labels));
   gather(tape, DType::kInt64, ranks, tokens);
-  Tensor losses_stacked = tape.empty({ranks}, loss.dtype(), kStack);
-  Tensor tokens_stacked = tape.empty({ranks}, DType::kInt64, kStack);
+  Tensor losses_stacked = tape.empty({ranks}, loss.dtype(), aten::kStack);
+  Tensor tokens_stacked = tape.empty({ranks}, DType::kInt64, aten::kStack);
   Tensor mask = no_grad::greater(tokens_stacked);
   Tensor safe_losses = no_grad::where(mask, losses_stacked, no_grad::zeros_like(losses_stacked));
   Tensor total_loss;
   {
     const Tensor products = no_grad::multiply(safe_losses, tokens_stacked);
-    total_loss = scalar(tape, loss.dtype(), kSum);
+    total_loss = scalar(tape, loss.dtype(), aten::kSum);
   }
   Tensor total_tokens = no_grad::sum(tokens_stacked);
   Tensor divisor = no_grad::clamp(total_tokens);
