@@ -1,5 +1,6 @@
 """memcalc.record: programs recorded without a card. Needs PyTorch, and for models of libraries transformers."""
 import copy
+import functools
 import gzip
 import json
 import sys
@@ -586,6 +587,28 @@ def test_a_size_that_changes_the_calls_is_fixed_and_says_so():
     content = record(Loop(), {"x": torch.zeros(4, 20, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]}).to_dict()
     assert "fixed" not in content["symbols"]["batch"]
     assert content["symbols"]["length"]["fixed"] and "calls" in content["symbols"]["length"]["reason"]
+
+
+class CachedIndex(torch.nn.Module):
+    """As BEiT has its index of relative positions: made once for all layers and kept by functools."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    @staticmethod
+    @functools.lru_cache(maxsize=4)
+    def index(size):
+        return torch.arange(size, device="cuda").flip(0)
+
+    def forward(self, x): return self.linear(x)[:, self.index(4)].sum()
+
+
+def test_each_recording_makes_what_the_one_before_left_in_a_cache():
+    content = record(lambda dtype: CachedIndex().to(dtype), {"x": torch.zeros(4, 8, 8)}, symbols={"batch": ["x.0"]}).to_dict()
+    assert len(content["forwards"]) > 1
+    assert not any(keyword.startswith("captured") for function in content["functions"] for keyword in function["keywords"])
+    for forward in content["forwards"]: assert len(forward["held"]) == 1
 
 
 class Recurrence(torch.nn.Module):

@@ -5,9 +5,11 @@ import copy
 import gc
 import inspect
 import random
+import sys
 import warnings
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from types import CellType
 from typing import Any, Callable, Mapping
 
 import torch
@@ -132,6 +134,20 @@ def _restore(state: list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, 
             else: item.extend(content)
 
 
+def _forget(module: torch.nn.Module) -> None:
+    """Empties functools' caches of the module's classes and of the files that define them: a result that an earlier forward
+    pass left there (BEiT's index of relative positions) would be a value that this one never made."""
+    classes = {base for part in module.modules() for base in type(part).__mro__ if base.__module__.split(".")[0] != "torch"}
+    files = {name: vars(sys.modules[name]) for name in {each.__module__ for each in classes} if name in sys.modules}
+    functions = [getattr(item, "__func__", item) for each in classes for item in vars(each).values()]  # also of static methods
+    functions += [item for name, names in files.items() for item in names.values() if getattr(item, "__module__", None) == name]
+    for function in functions:  # a decorator may hide the cache in its closure
+        for cell in [CellType(function), *(getattr(function, "__closure__", None) or ())]:
+            try: cached = cell.cell_contents
+            except ValueError: continue  # not assigned yet
+            if hasattr(cached, "cache_clear"): cached.cache_clear()
+
+
 def tensor_names(module: torch.nn.Module) -> dict[int, str]:
     names = {id(p): name for name, p in module.named_parameters()}
     for name, buffer in module.named_buffers(): names.setdefault(id(buffer), name)
@@ -153,6 +169,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
     recorder.paths = {id(part): path for path, part in module.named_modules()}
     recorder.layers = _checkpointing_layers(module)
     _seed()
+    _forget(module)
     described: list[dict[str, Json]] = []
     state = _state(module)
     was_collecting = gc.isenabled()
