@@ -15,12 +15,14 @@ namespace {
 constexpr Operator kInput{"input"};
 constexpr Operator kGradient{"gradient"};
 
-constexpr std::size_t kCaptures = 0;  // among a node's attributes: where the gradients go,
-constexpr std::size_t kIndex = 1;     // and which of them this is
+struct CapturePayload {
+  std::vector<Tensor>* gradients = nullptr;  // where they go
+  std::size_t index = 0;                     // which of them this is
+};
 
 void capture(BackwardCall& call) {
-  auto* gradients = reinterpret_cast<std::vector<Tensor>*>(call.node.attributes[kCaptures]);  // NOLINT
-  (*gradients)[static_cast<std::size_t>(call.node.attributes[kIndex])] = call.gradient();
+  const auto& [gradients, index] = call.payload<CapturePayload>();
+  (*gradients)[index] = call.gradient();
 }
 
 }  // namespace
@@ -74,8 +76,7 @@ Tensor TapeBench::strided_input(const Shape& shape, const Shape& strides, DType 
   }
   const Tensor* inputs[] = {&source_};
   Node* node = tape.autograd.record(kInput, capture, inputs, 1);
-  node->attributes[kCaptures] = reinterpret_cast<std::int64_t>(&gradients);  // NOLINT
-  node->attributes[kIndex] = static_cast<std::int64_t>(gradients.size());
+  node->payload.set(CapturePayload{.gradients = &gradients, .index = gradients.size()});
   gradients.emplace_back();
   tape.autograd.set_history(node, tensor);
   return tensor;

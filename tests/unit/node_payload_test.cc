@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/symbolic/tape.h"
+#include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
@@ -95,6 +97,63 @@ void expect_let_go(const char* what) {
 TEST(NodePayload, LetsGoWhatItOwns) {
   expect_let_go<Owner>("in place");
   expect_let_go<LargeOwner>("allocated");
+}
+
+// --- in a node
+
+constexpr Operator kOwns{"OwnsBackward"};
+
+void pass_on(BackwardCall& call) { call.set(0, call.gradient()); }
+void ask_for_small(BackwardCall& call) {
+  call.set(0, call.tape.empty({call.payload<Small>().width}, DType::kUInt8, kOwns));
+}
+
+Tensor with_owner(const Tensor& x, BackwardFunction backward, const std::shared_ptr<int>& owned) {
+  const Tensor* inputs[] = {&x};
+  Node* node = x.tape().autograd.record(kOwns, backward, inputs, 1);
+  node->payload.set(Owner{owned});
+  Tensor result = x.tape().detach(x);
+  x.tape().autograd.set_history(node, result);
+  return result;
+}
+
+TEST(NodePayload, LivesAsLongAsItsNode) {
+  test::TapeBench bench;
+  const auto owned = std::make_shared<int>(1);
+  Tensor y = with_owner(bench.input({4}), pass_on, owned);
+  EXPECT_EQ(owned.use_count(), 2);
+  bench.backward(y);
+  EXPECT_EQ(owned.use_count(), 2) << "the graph is there";
+  y.reset();
+  EXPECT_EQ(owned.use_count(), 1);
+}
+
+TEST(NodePayload, TheNextNodeInItsPlaceHasNone) {
+  test::TapeBench bench;
+  const Tensor x = bench.input({4});
+  with_owner(x, pass_on, std::make_shared<int>(1)).reset();
+  const Tensor* inputs[] = {&x};
+  const Node* node = bench.tape.autograd.record(kOwns, pass_on, inputs, 1);
+  EXPECT_EQ(node->payload.get_if<Owner>(), nullptr);
+  bench.tape.autograd.abandon_pending_node();
+}
+
+TEST(NodePayload, DiesWithTheTapeThatKeptItsNode) {
+  const auto owned = std::make_shared<int>(1);
+  Tensor y;
+  {
+    test::TapeBench bench;
+    y = with_owner(bench.input({4}), pass_on, owned);
+    bench.tape.autograd.clear();
+    EXPECT_EQ(owned.use_count(), 1);
+    y.reset();
+  }
+}
+
+TEST(NodePayload, ABackwardThatAsksForAnotherTypeIsABug) {
+  test::TapeBench bench;
+  const Tensor y = with_owner(bench.input({4}), ask_for_small, std::make_shared<int>(1));
+  EXPECT_THROW(bench.backward(y), Error);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr Operator kFromTorchTensor{"_FromTorchTensorBackward"}, kRedistribute{"
 void sum_gradient(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
   record_host_work(call.tape, HostWork::kDistributedLinearBackward);
-  call.set(0, all_reduce(gradient, call.node.attributes[0]));
+  call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
 }
 
 void pass_gradient(BackwardCall& call) {
@@ -38,7 +38,7 @@ Tensor FineTunedLinear::entering(const Tensor& x) const {
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
   record_host_work(tape, HostWork::kDistributedLinear);
   if (node == nullptr) return output;
-  node->attributes[0] = ranks;
+  node->payload.set(RankCount{ranks});
   tape.autograd.set_history(node, output);
   return output;
 }

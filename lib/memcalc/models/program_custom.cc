@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <utility>
 
 #include "memcalc/models/program_model.h"
 #include "memcalc/symbolic/aten.h"
@@ -87,28 +88,27 @@ void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, s
   const auto result = [&](std::size_t i) -> Tensor& {
     return variables.values()[static_cast<std::size_t>(function.results[i])];
   };
-  const auto pass = node == nullptr ? nullptr : std::make_shared<CustomPass>();
+  CustomPass pass;
   for (std::size_t i = 0; i < custom.results.size(); ++i) {
     if (!result(i).defined()) throw Error(ErrorCode::kInput, program_->name + ": a result of a function has died");
-    if (pass == nullptr) continue;
-    pass->results.push_back({result(i).shape(), result(i).dtype()});
+    if (node == nullptr) continue;
+    pass.results.push_back({result(i).shape(), result(i).dtype()});
     if (custom.differentiable[i]) tape_.autograd.set_history(node, result(i));
   }
-  if (pass != nullptr) {
+  if (node != nullptr) {
     const auto held = [&](const ProgramArgument& item) -> const Tensor& {
       const auto place = static_cast<std::size_t>(item.integer);
       return item.kind == Kind::kParameter ? caller.parameters[place] : result(place);
     };
     for (const ProgramArgument& item : custom.saved) tape_.autograd.save(*node, held(item));
     for (const ProgramArgument& item : custom.attributes) {
-      pass->attributes.push_back(tape_.detach(held(item)));
+      pass.attributes.push_back(tape_.detach(held(item)));
       tape_.memory.mark_saved(held(item).block());
     }
-    pass->model = this;
-    pass->call = &call;
-    pass->backward = &caller.backwards[call.number];
-    node->context = pass.get();
-    node->owner = pass;
+    pass.model = this;
+    pass.call = &call;
+    pass.backward = &caller.backwards[call.number];
+    node->payload.set(std::move(pass));
   }
   for (std::size_t i = 0; i < custom.results.size(); ++i) {
     values[static_cast<std::size_t>(custom.results[i])] = variables.take(function.results[i]);
@@ -116,7 +116,7 @@ void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, s
 }
 
 void ProgramModel::custom_backward(BackwardCall& call) {
-  const auto& pass = *static_cast<const CustomPass*>(call.node.context);
+  const auto& pass = call.payload<CustomPass>();
   pass.model->run_backward(pass, call);
 }
 

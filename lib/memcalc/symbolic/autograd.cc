@@ -30,11 +30,10 @@ void Autograd::clear() {
     for (Tensor& gradient : node.buffer) gradient.reset();
     node.further_buffer.clear();
     node.edges = {};
-    node.owner.reset();
+    node.payload.reset();
     node.kept.reset();
     node.edge_count = node.saved_count = node.output_count = 0;
     node.variable = nullptr;
-    node.context = nullptr;
   }
   hooks_.clear();
   final_callbacks_.clear();
@@ -96,7 +95,6 @@ NodeId Autograd::new_node() {
   node.hook = -1;
   node.visited = node.recomputed = node.outputs_differ = node.defers = node.sums_anew = false;
   node.computes = 0xff;
-  node.attributes = {};
   return id;
 }
 
@@ -120,8 +118,7 @@ void Autograd::release(NodeId id) {
     }
     node.edge_count = node.saved_count = node.output_count = 0;
     node.variable = nullptr;
-    node.context = nullptr;
-    node.owner.reset();
+    node.payload.reset();
     node.kept.reset();
     free_nodes_.push_back(dead);
   }
@@ -157,7 +154,6 @@ Node* Autograd::record(const Operator& name, BackwardFunction backward, const Te
     node.edges[static_cast<std::size_t>(i)] = edge;
     if (edge.node != kNoNode) ++node_of(edge.node).references;
   }
-  // `shape`, `attributes` and `scalar` are set by the operator that reads them.
   node.id = id;
   if (tape_.modes.capture != nullptr) tape_.modes.capture->opened(node);
   pending_node_ = id;

@@ -135,6 +135,11 @@ class BackwardCall {
   }
   /// The gradient itself, where the result is a view of it.
   [[nodiscard]] Tensor take_gradient() { return std::move(gradients[0]); }
+  /// What the operator stored. Throws Error(kInternal) where that is of another type.
+  template <typename T>
+  [[nodiscard]] const T& payload() const {
+    return std::as_const(node.payload).get<T>();
+  }
   [[nodiscard]] const Tensor& saved(int i) const { return unpacked[static_cast<std::size_t>(i)]; }
   /// A gradient that nobody needs dies here.
   void set(int input, Tensor gradient) {

@@ -1,7 +1,6 @@
 // torch/utils/checkpoint.py, CheckpointFunction (use_reentrant=True): the region runs without gradients; backward runs
 // it again with them and calls backward() inside of backward().
 #include <array>
-#include <memory>
 #include <utility>
 
 #include "memcalc/symbolic/checkpoint.h"
@@ -14,7 +13,7 @@ namespace {
 constexpr Operator kCheckpointFunction{"CheckpointFunctionBackward"};
 
 void reentrant_backward(BackwardCall& call) {
-  const auto& region = *static_cast<const ReentrantRegion*>(call.node.context);
+  const auto& region = call.payload<ReentrantRegion>();
   Tape& tape = call.tape;
   KeptTensors inputs;
   std::array<std::size_t, kMaxEdges> places{};  // of each edge's input among the arguments
@@ -52,18 +51,17 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
   Tape& tape = kept.front().tape();
   std::array<const Tensor*, kMaxEdges> inputs{};
   int count = 0;
-  auto kept_region = std::make_shared<ReentrantRegion>();
+  ReentrantRegion kept_region;
   for (std::size_t i = 0; i < positional_count && count < kMaxEdges; ++i) {
-    kept_region->given.push_back(kept[i].defined());
+    kept_region.given.push_back(kept[i].defined());
     if (kept[i].defined()) inputs[static_cast<std::size_t>(count++)] = &kept[i];
   }
-  kept_region->autocast = tape.modes.autocast.dtype;
-  kept_region->keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(kept_region->given.size()), kept.end());
-  kept_region->run = region;
+  kept_region.autocast = tape.modes.autocast.dtype;
+  kept_region.keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(kept_region.given.size()), kept.end());
+  kept_region.run = region;
   Node* node = tape.autograd.record(kCheckpointFunction, reentrant_backward, inputs.data(), count);
   if (node != nullptr) {
-    node->context = kept_region.get();
-    node->owner = kept_region;
+    node->payload.set(std::move(kept_region));
     for (int i = 0; i < count; ++i) tape.autograd.save(*node, *inputs[static_cast<std::size_t>(i)]);
   }
   Tensor output;

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/node_payload.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -99,12 +99,8 @@ struct Node {
   OutputMetadata output;
   std::array<Tensor, kUsualOutputs> buffer;  // gradients that have arrived
   std::vector<Tensor> further_buffer;        // those of further outputs
-  // What a backward needs to know beside tensors; the meaning is the operator's own.
-  Shape shape;
-  std::array<std::int64_t, 4> attributes{};
-  const void* context = nullptr;
-  std::shared_ptr<void> owner;  // of the context, where the node owns it
-  Tensor kept;                  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
+  NodePayload payload;
+  Tensor kept;  // what a Python autograd.Function keeps on its ctx: lives as long as the graph
 
   /// The gradient of an output, as far as it has arrived.
   [[nodiscard]] Tensor& arrived(int out) {

@@ -59,12 +59,14 @@ void add_in_place_backward(BackwardCall& call) {
   }
 }
 
-constexpr int kOfView = 1;  // attribute: the operand was a view of a larger graph's tensor
+struct DropoutPayload {
+  bool of_view = false;  // the operand was a view of a larger graph's tensor
+};
 
 /// grad * noise. Under a view the engine goes through CopySlices, which works on copies of the gradient.
 void dropout_in_place_backward(BackwardCall& call) {
   const Tensor& noise = call.saved(0);
-  if (call.node.attributes[kOfView] == 0) {
+  if (!call.payload<DropoutPayload>().of_view) {
     call.set(0, pointwise(aten::kMul, {&call.gradient(), &noise}, 1));
     return;
   }
@@ -167,7 +169,7 @@ Tensor dropout_in_place(const Tensor& x, double probability) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kMul, dropout_in_place_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kOfView] = x.impl()->is_view ? 1 : 0;
+    node->payload.set(DropoutPayload{.of_view = x.impl()->is_view});
     tape.autograd.save(*node, noise);
   }
   Tensor result = tape.detach(x);

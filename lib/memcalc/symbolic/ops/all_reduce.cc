@@ -17,7 +17,7 @@ void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
 void sum_gradient(BackwardCall& call) {
   Tensor gradient = contiguous(call.take_gradient());
   call.tape.kernels.collective(kAllReduce, Collective::kAllReduce, gradient.dtype(), gradient.bytes(),
-                               call.node.attributes[0]);
+                               call.payload<RankCount>().ranks);
   call.set(0, std::move(gradient));
 }
 
@@ -28,7 +28,7 @@ Tensor same_with_node(const Tensor& x, const Operator& name, BackwardFunction ba
   Node* node = tape.autograd.record(name, backward, inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
   if (node == nullptr) return output;
-  node->attributes[0] = ranks;
+  node->payload.set(RankCount{ranks});
   tape.autograd.set_history(node, output);
   return output;
 }

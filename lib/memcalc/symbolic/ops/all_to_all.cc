@@ -18,7 +18,7 @@ Tensor exchanged(const Tensor& x, std::int64_t ranks) {
 
 void exchange_gradient(BackwardCall& call) {
   const Tensor gradient = contiguous(call.take_gradient());
-  call.set(0, exchanged(gradient, call.node.attributes[0]));
+  call.set(0, exchanged(gradient, call.payload<RankCount>().ranks));
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Tensor dim_zero_all_to_all(const Tensor& x, std::int64_t ranks) {
   const Tensor input = contiguous(x);
   const Tensor* const inputs[] = {&input};
   Node* node = tape.autograd.record(kNode, exchange_gradient, inputs, 1);
-  if (node != nullptr) node->attributes[0] = ranks;
+  if (node != nullptr) node->payload.set(RankCount{ranks});
   Tensor output = exchanged(input, ranks);
   tape.autograd.set_history(node, output);
   return output;

@@ -1,7 +1,6 @@
 #include "memcalc/symbolic/ops/as_strided.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,13 +14,6 @@
 namespace memcalc {
 
 namespace {
-
-/// How the operand lay in its storage, and how the result does; node.shape: the operand's sizes.
-struct Layouts {
-  Shape operand_strides;
-  Shape shape;
-  Shape strides;
-};
 
 /// Without dimensions of one element.
 struct Geometry {
@@ -78,7 +70,7 @@ void move_kernel(const Operator& op, const Tensor& moved) {
 /// elements gets an equal part.
 void as_strided_backward(BackwardCall& call) {
   Tape& tape = call.tape;
-  const auto& layouts = *static_cast<const Layouts*>(call.node.context);
+  const auto& layouts = call.payload<AsStridedPayload>();
   Tensor gradient = call.gradient();
   for (int i = gradient.rank() - 1; i >= 0; --i) {
     if (layouts.shape[i] == 1) {
@@ -88,7 +80,7 @@ void as_strided_backward(BackwardCall& call) {
     }
   }
   const Geometry result = geometry_of(layouts.shape, layouts.strides, true);
-  const Geometry operand = geometry_of(call.node.shape, layouts.operand_strides, false);
+  const Geometry operand = geometry_of(layouts.operand, layouts.operand_strides, false);
   const bool result_overlaps = may_overlap(result), operand_overlaps = may_overlap(operand);
   const std::int64_t elements = std::max(storage_elements(result), storage_elements(operand));
   const Tensor storage = tape.empty({elements}, gradient.dtype(), aten::kNewZeros);
@@ -113,7 +105,7 @@ void as_strided_backward(BackwardCall& call) {
       move_kernel(aten::kDivInPlace, storage);
     }
   }
-  call.set(0, tape.alias(storage, call.node.shape, layouts.operand_strides, true));
+  call.set(0, tape.alias(storage, layouts.operand, layouts.operand_strides, true));
 }
 
 }  // namespace
@@ -122,12 +114,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Shape& strides) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kAsStrided, as_strided_backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x.shape();
-    auto layouts = std::make_shared<Layouts>(Layouts{x.strides(), shape, strides});
-    node->context = layouts.get();
-    node->owner = std::move(layouts);
-  }
+  if (node != nullptr) node->payload.set(AsStridedPayload{x.shape(), x.strides(), shape, strides});
   Tensor result = tape.alias(x, shape, strides, true);
   tape.autograd.set_history(node, result);
   return result;

@@ -6,6 +6,12 @@
 
 namespace memcalc {
 
+/// How the operand lay in its storage, and how the result does.
+struct AsStridedPayload {
+  Shape operand, operand_strides;
+  Shape shape, strides;
+};
+
 /// Strides in elements; starts where `x` starts. Pre: as many strides as sizes.
 [[nodiscard]] Tensor as_strided(const Tensor& x, const Shape& shape, const Shape& strides);
 

@@ -26,21 +26,21 @@ namespace {
 /// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
 Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
 
-constexpr int kCausal = 2, kDropout = 3;  // attributes of the nodes, for the time of the backward
+struct AttentionPayload {  // for the time of the backward
+  bool causal = false, has_dropout = false;
+};
 
 void remember(Node* node, bool causal, double dropout) {
-  if (node == nullptr) return;
-  node->attributes[kCausal] = causal ? 1 : 0;
-  node->attributes[kDropout] = dropout > 0 ? 1 : 0;
+  if (node != nullptr) node->payload.set(AttentionPayload{.causal = causal, .has_dropout = dropout > 0});
 }
 
 // --- cuDNN
 
 void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
   const int first = call.node.saved_count - 7;
+  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
   AttentionGradients gradients =
-      cudnn_gradients(call.saved(first + 1), call.saved(first), call.saved(first + 2),
-                      call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
+      cudnn_gradients(call.saved(first + 1), call.saved(first), call.saved(first + 2), causal, has_dropout);
   call.set(0, std::move(gradients.query));
   call.set(1, std::move(gradients.key));
   call.set(2, std::move(gradients.value));
@@ -119,8 +119,9 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8,
                                       aten::kEfficientAttentionBackward, Category::kWorkspaces);
   delta.reset();
+  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
   attention_contractions(tape, aten::kEfficientAttentionBackward, KernelKind::kEfficientAttention, s, query.dtype(),
-                         true, call.node.attributes[kCausal] != 0, call.node.attributes[kDropout] != 0);
+                         true, causal, has_dropout);
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -193,9 +194,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 // --- flash
 
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
-  AttentionGradients gradients =
-      flash_gradients(call.saved(1), call.saved(0), call.saved(2), call.node.attributes[kCausal] != 0,
-                      call.node.attributes[kDropout] != 0);
+  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
+  AttentionGradients gradients = flash_gradients(call.saved(1), call.saved(0), call.saved(2), causal, has_dropout);
   call.set(0, std::move(gradients.query));
   call.set(1, std::move(gradients.key));
   call.set(2, std::move(gradients.value));

@@ -15,14 +15,18 @@ namespace memcalc {
 
 namespace {
 
-constexpr int kDim = 1;  // attribute
 constexpr std::size_t kEdges = kMaxEdges;
 
-void concatenate_backward(BackwardCall& call) {  // shape: the parts' sizes along the dimension
-  const auto dim = static_cast<int>(call.node.attributes[kDim]);
+struct ConcatenatePayload {
+  int dim = 0;
+  std::array<std::int64_t, kEdges> sizes{};  // of the parts, along `dim`
+};
+
+void concatenate_backward(BackwardCall& call) {
+  const auto& [dim, sizes] = call.payload<ConcatenatePayload>();
   std::int64_t start = 0;
   for (int i = 0; i < call.node.edge_count; ++i) {
-    const std::int64_t size = call.node.shape[i];
+    const std::int64_t size = sizes[static_cast<std::size_t>(i)];
     if (call.needs(i)) call.set(i, slice(call.gradient(), dim, start, size));
     start += size;
   }
@@ -55,17 +59,14 @@ Node* record(std::span<const Tensor> parts, int dim) {
     group.front().tape().autograd.set_history(node, groups[i]);
   }
   std::array<const Tensor*, kEdges> inputs{};
-  Shape sizes;
+  ConcatenatePayload payload{.dim = dim};
   for (std::size_t i = 0; i < count; ++i) {
     inputs[i] = &groups[i];
-    sizes.dims[static_cast<std::size_t>(sizes.rank++)] = groups[i].size(dim);
+    payload.sizes[i] = groups[i].size(dim);
   }
   Node* node =
       parts.front().tape().autograd.record(aten::kCat, concatenate_backward, inputs.data(), static_cast<int>(count));
-  if (node != nullptr) {
-    node->shape = sizes;
-    node->attributes[kDim] = dim;
-  }
+  if (node != nullptr) node->payload.set(payload);
   return node;
 }
 

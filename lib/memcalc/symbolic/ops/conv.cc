@@ -1,7 +1,5 @@
 #include "memcalc/symbolic/ops/conv.h"
 
-#include <memory>
-
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
@@ -96,8 +94,6 @@ void count_kernel(Tape& tape, const Operator& op, DType dtype, const Convolution
                            bytes);
 }
 
-const ConvolutionOptions& options_of(const Node& node) { return *static_cast<const ConvolutionOptions*>(node.context); }
-
 /// cuda/DepthwiseConv2d.cu, conv_depthwise2d_backward_cuda_out: row-major operands, no workspace.
 void depthwise_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, const ConvolutionShape& shape) {
   Tape& tape = call.tape;
@@ -154,7 +150,7 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   const Tensor x = call.saved(0).rank() == 3 ? in_layout(call.saved(0), false, aten::kContiguous) : call.saved(0);
   const Tensor& weight = call.saved(1);
   const Tensor& gradient = call.gradient();
-  const ConvolutionShape shape = convolution_of(x, weight, gradient.shape(), options_of(call.node));
+  const ConvolutionShape shape = convolution_of(x, weight, gradient.shape(), call.payload<ConvolutionOptions>());
   if (uses_depthwise_kernel(shape, x.dtype())) {
     depthwise_backward(call, x, weight, shape);
   } else {
@@ -180,8 +176,7 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
   const Tensor* inputs[] = {&image, &filter, &vector};
   Node* node = tape.autograd.record(aten::kConvolution, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
-    node->owner = std::make_shared<ConvolutionOptions>(options);
-    node->context = node->owner.get();
+    node->payload.set(options);
     tape.autograd.save(*node, image);
     tape.autograd.save(*node, filter);
   }

@@ -15,7 +15,9 @@ namespace memcalc {
 
 namespace {
 
-constexpr int kStride = 0, kPadding = 1;  // node attributes
+struct ConvolutionPayload {
+  std::int64_t stride = 1, padding = 0;
+};
 
 /// As cuDNN sees it: an image of one row.
 ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& result, std::int64_t stride,
@@ -44,8 +46,8 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
   const Tensor& weight = call.saved(1);
-  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape(),
-                                          call.node.attributes[kStride], call.node.attributes[kPadding]);
+  const auto& [stride, padding] = call.payload<ConvolutionPayload>();
+  const ConvolutionShape shape = shape_of(x.shape(), weight.shape(), call.gradient().shape(), stride, padding);
   const Tensor row_major = call.needs(1) ? contiguous(x) : x;
   {
     const Tensor dy = contiguous(call.gradient());
@@ -82,8 +84,7 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   const Tensor* inputs[] = {&input, &filter, &vector};
   Node* node = tape.autograd.record(aten::kConvolution, convolution_backward, inputs, bias.defined() ? 3 : 2);
   if (node != nullptr) {
-    node->attributes[kStride] = stride;
-    node->attributes[kPadding] = padding;
+    node->payload.set(ConvolutionPayload{.stride = stride, .padding = padding});
     tape.autograd.save(*node, input);
     tape.autograd.save(*node, filter);
   }

@@ -2,14 +2,14 @@
 // the tensor that is viewed.
 #include "memcalc/symbolic/ops/copy_slices.h"
 
-#include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -22,32 +22,36 @@ void move_kernel(const Tensor& x) {
   x.tape().kernels.add(aten::kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
-constexpr int kSourceDtype = 1, kChange = 2;  // attributes
-
-/// What of a tensor a view shows; node.shape: the view's.
-struct Slice {
+/// What of a tensor a view shows, and what is done to it.
+struct CopySlicesPayload {
   Shape base_strides;
-  Shape strides;
+  Shape shape, strides;  // of the view
+  DType source = DType::kFloat32;
+  InPlace change = InPlace::kCopy;
+};
+
+struct CopyPayload {
+  DType source = DType::kFloat32;
 };
 
 void copy_slices_backward(BackwardCall& call) {  // inputs: base, source
   Tape& tape = call.tape;
   const Tensor& gradient = call.gradient();
-  const auto& slice = *static_cast<const Slice*>(call.node.context);
+  const auto& slice = call.payload<CopySlicesPayload>();
   // A part of the whole is not dense, so its copy is laid out anew.
-  const Shape layout = like_strides(call.node.shape, slice.strides);
+  const Shape layout = like_strides(slice.shape, slice.strides);
   Tensor whole = tape.empty_strided(gradient.shape(), slice.base_strides, gradient.dtype(), kCopySlices);
-  const Tensor part = tape.empty_strided(call.node.shape, layout, gradient.dtype(), aten::kClone);
+  const Tensor part = tape.empty_strided(slice.shape, layout, gradient.dtype(), aten::kClone);
   move_kernel(whole);
   Tensor before;  // the gradient of what the view was before, which is copied into the whole
-  switch (static_cast<InPlace>(call.node.attributes[kChange])) {
+  switch (slice.change) {
     case InPlace::kCopy:
-      if (call.needs(0)) before = tape.empty_strided(call.node.shape, layout, gradient.dtype(), aten::kZerosLike);
+      if (call.needs(0)) before = tape.empty_strided(slice.shape, layout, gradient.dtype(), aten::kZerosLike);
       break;
     case InPlace::kAdd: break;  // the same
     case InPlace::kMultiply: before = pointwise(aten::kMul, {&part}, 1); break;
   }
-  if (call.needs(1)) call.set(1, to_dtype(part, static_cast<DType>(call.node.attributes[kSourceDtype])));
+  if (call.needs(1)) call.set(1, to_dtype(part, slice.source));
   if (call.needs(0)) call.set(0, std::move(whole));
 }
 
@@ -57,7 +61,7 @@ void copy_backward(BackwardCall& call) {  // torch/csrc/autograd/functions/tenso
     call.set(0, call.tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
                                         gradient.dtype(), aten::kZerosLike));
   }
-  if (call.needs(1)) call.set(1, to_dtype(gradient, static_cast<DType>(call.node.attributes[kSourceDtype])));
+  if (call.needs(1)) call.set(1, to_dtype(gradient, call.payload<CopyPayload>().source));
 }
 
 Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, const Tensor& source, InPlace change) {
@@ -65,12 +69,11 @@ Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, cons
   const Tensor* inputs[] = {&base, &source};
   Node* node = tape.autograd.record(kCopySlices, copy_slices_backward, inputs, source.defined() ? 2 : 1);
   if (node != nullptr) {
-    node->shape = shape;
-    node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.defined() ? source.dtype() : base.dtype());
-    node->attributes[kChange] = static_cast<std::int64_t>(change);
-    auto slice = std::make_shared<Slice>(Slice{base.strides(), strides});
-    node->context = slice.get();
-    node->owner = std::move(slice);
+    node->payload.set(CopySlicesPayload{.base_strides = base.strides(),
+                                        .shape = shape,
+                                        .strides = strides,
+                                        .source = source.defined() ? source.dtype() : base.dtype(),
+                                        .change = change});
   }
   Tensor result = tape.detach(base);
   if (source.defined()) move_kernel(source);
@@ -80,6 +83,14 @@ Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, cons
 
 /// Operators whose result autograd follows as a view of their operand. (Parts of a split may not be changed in place.)
 bool is_view_node(const Node& node) { return node.op != nullptr && node.op->is_view; }
+
+/// Sizes of the operand of such a node.
+const Shape& viewed_shape(const Node& node) {
+  if (const auto* transposed = node.payload.get_if<TransposePayload>()) return transposed->input;
+  if (const auto* permuted = node.payload.get_if<PermutePayload>()) return permuted->input;
+  if (const auto* strided = node.payload.get_if<AsStridedPayload>()) return strided->operand;
+  return node.payload.get<InputShape>().shape;
+}
 
 }  // namespace
 
@@ -105,7 +116,8 @@ Tensor viewed_by(const Tensor& view) {
     if (before == nullptr || !is_view_node(*before)) break;
     node = before;
   }
-  Tensor base = view.tape().alias(view, node->shape, contiguous_strides(node->shape), false);
+  const Shape& shape = viewed_shape(*node);
+  Tensor base = view.tape().alias(view, shape, contiguous_strides(shape), false);
   view.tape().autograd.set_edge(base, node->edges[0]);
   return base;
 }
@@ -114,7 +126,7 @@ Tensor copy_in_place(const Tensor& x, const Tensor& source) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
   Node* node = tape.autograd.record(aten::kCopy, copy_backward, inputs, 2);
-  if (node != nullptr) node->attributes[kSourceDtype] = static_cast<std::int64_t>(source.dtype());
+  if (node != nullptr) node->payload.set(CopyPayload{source.dtype()});
   Tensor result = tape.detach(x);
   move_kernel(source);
   tape.autograd.set_history(node, result);

@@ -68,10 +68,16 @@ Tensor own_part(const Tensor& whole, int dim, std::int64_t ranks) {
 
 using Move = Tensor (*)(const Tensor& x, int dim, std::int64_t ranks);
 
+struct RedistributePayload {
+  int dim = 0;
+  std::int64_t ranks = 1;
+};
+
 template <Move kBack>
 void move_back(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  call.set(0, kBack(gradient, static_cast<int>(call.node.attributes[0]), call.node.attributes[1]));
+  const auto& [dim, ranks] = call.payload<RedistributePayload>();
+  call.set(0, kBack(gradient, dim, ranks));
 }
 
 template <Move kThere, Move kBack>
@@ -80,8 +86,7 @@ Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew
   const Tensor* const inputs[] = {&x};
   Node* node = x.tape().autograd.record(kRedistribute, &move_back<kBack>, inputs, 1);
   if (node != nullptr) {
-    node->attributes[0] = along;
-    node->attributes[1] = ranks;
+    node->payload.set(RedistributePayload{.dim = along, .ranks = ranks});
     node->sums_anew = sums_anew;
   }
   Tensor result = kThere(x, along, ranks);
@@ -105,14 +110,19 @@ Masked mask_ids(Tape& tape, const Shape& shape) {
   return masked;
 }
 
+struct EmbeddingPayload {
+  Shape table;  // of all ranks
+  std::int64_t ranks = 1;
+};
+
 void embedding_backward(BackwardCall& call) {  // saved: ids
-  const std::int64_t ranks = call.node.attributes[0];
+  const auto& [table, ranks] = call.payload<EmbeddingPayload>();
   Tensor whole;
   {
     const Tensor gradient = call.take_gradient();
     whole = all_gather(gradient, 1, ranks);
   }
-  call.set(0, embedding_table_gradient(call.tape, call.saved(0), whole, call.node.shape));
+  call.set(0, embedding_table_gradient(call.tape, call.saved(0), whole, table));
 }
 
 /// torch.where(targets != ignore_index, values, 0) of [rows] int64 or float32.
@@ -186,8 +196,7 @@ Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, st
   const Tensor* const inputs[] = {&weight};
   Node* node = tape.autograd.record(aten::kEmbedding, &embedding_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = {weight.size(0) * ranks, weight.size(1)};
-    node->attributes[0] = ranks;
+    node->payload.set(EmbeddingPayload{.table = {weight.size(0) * ranks, weight.size(1)}, .ranks = ranks});
     tape.autograd.save(*node, ids);
   }
   Tensor partial;

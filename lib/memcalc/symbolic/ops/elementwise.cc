@@ -123,9 +123,7 @@ void dropout_backward(BackwardCall& call) {
   call.set(0, std::move(result));
 }
 
-void to_copy_backward(BackwardCall& call) {
-  call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1])));
-}
+void to_copy_backward(BackwardCall& call) { call.set(0, to_dtype(call.gradient(), call.payload<InputDType>().dtype)); }
 
 // --- helpers of the forward
 
@@ -144,7 +142,7 @@ Tensor converted(const Tensor& x, DType dtype, const Shape& strides) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kToCopy, to_copy_backward, inputs, 1);
-  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
+  if (node != nullptr) node->payload.set(InputDType{x.dtype()});
   Tensor result = tape.empty_strided(x.shape(), strides, dtype, aten::kToCopy);
   tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(x.bytes() + result.bytes()),
                    copy_kind(x, result), static_cast<double>(x.elements()));

@@ -54,7 +54,7 @@ Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& tab
 }
 
 void embedding_backward(BackwardCall& call) {
-  call.set(0, embedding_table_gradient(call.tape, call.saved(0), call.gradient(), call.node.shape));
+  call.set(0, embedding_table_gradient(call.tape, call.saved(0), call.gradient(), call.payload<InputShape>().shape));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Tensor embedding(const Tensor& weight, Arg indices) {
   const Tensor* inputs[] = {&weight};
   Node* node = tape.autograd.record(aten::kEmbedding, embedding_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = weight.shape();
+    node->payload.set(InputShape{weight.shape()});
     tape.autograd.save(*node, *indices);
   }
   Shape shape = indices->shape();

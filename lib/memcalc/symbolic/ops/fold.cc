@@ -32,14 +32,14 @@ Tensor resized_copy(const Tensor& x, const Shape& shape, const Operator& op) {
 
 template <const AtenOperator& op>
 void resize_back(BackwardCall& call) {
-  call.set(0, resized_copy(call.gradient(), call.node.shape, op));
+  call.set(0, resized_copy(call.gradient(), call.payload<InputShape>().shape, op));
 }
 
 template <const AtenOperator& op, const AtenOperator& backward_op>
 Tensor resized(const Tensor& x, const Shape& shape) {
   const Tensor* inputs[] = {&x};
   Node* node = x.tape().autograd.record(op, resize_back<backward_op>, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Tensor result = resized_copy(x, shape, op);
   x.tape().autograd.set_history(node, result);
   return result;

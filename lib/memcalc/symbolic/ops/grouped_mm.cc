@@ -57,14 +57,16 @@ Tensor matrix_of_each_group(const Tensor& a, const Tensor& b, std::int64_t group
   return result;
 }
 
-constexpr int kColumnMajor = 1;  // attribute: the matrices are a transposed view
+struct GroupedMmPayload {
+  bool column_major = false;  // the matrices are a transposed view
+};
 
 void grouped_mm_backward(BackwardCall& call) {  // inputs: self, mat2; saved: mat2 as needed, offs, self as needed
   const int offsets = was_recorded(call, 0) ? 1 : 0;
   const std::int64_t groups = call.saved(offsets).size(0);
   if (call.needs(1)) {
     const Tensor& self = call.saved(offsets + 1);
-    Tensor gradient = call.node.attributes[kColumnMajor] != 0
+    Tensor gradient = call.payload<GroupedMmPayload>().column_major
                           ? transpose(matrix_of_each_group(t(call.gradient()), self, groups), 1, 2)
                           : matrix_of_each_group(t(self), call.gradient(), groups);
     call.set(1, std::move(gradient));
@@ -91,7 +93,7 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
   const Tensor* inputs[] = {&*x, &*matrices};
   Node* node = tape.autograd.record(aten::kGroupedMm, grouped_mm_backward, inputs, 2);
   if (node != nullptr) {
-    node->attributes[kColumnMajor] = matrices->strides()[1] == 1 ? 1 : 0;
+    node->payload.set(GroupedMmPayload{.column_major = matrices->strides()[1] == 1});
     if (x->requires_grad()) tape.autograd.save(*node, *matrices);
     tape.autograd.save(*node, offsets);
     if (matrices->requires_grad()) tape.autograd.save(*node, *x);

@@ -20,8 +20,11 @@ void move_kernel(const Operator& op, const Tensor& x) {
                        KernelKind::kStrided, static_cast<double>(x.elements()));
 }
 
-constexpr int kWidth = 1;   // attribute: elements of an indexed slice
-constexpr int kMasked = 2;  // attribute: how many elements of the mask are set; 0: places are saved, and no mask
+struct IndexPayload {
+  Shape input;
+  std::int64_t width = 1;     // elements of an indexed slice
+  std::int64_t mask_set = 0;  // how many elements of the mask are set; 0: places are saved, and no mask
+};
 
 /// cuda/Nonzero.cu: they are counted, the host reads their number and asks for the result, and they are written.
 Tensor places_of(const Tensor& mask, std::int64_t count) {
@@ -40,11 +43,12 @@ Tensor places_of(const Tensor& mask, std::int64_t count) {
 /// sort looks at as many bits as the largest index has.
 void index_backward(BackwardCall& call) {  // saved: one index for each of the leading dimensions, or a mask of them
   Tape& tape = call.tape;
-  const std::int64_t set = call.node.attributes[kMasked];
+  const auto& payload = call.payload<IndexPayload>();
+  const std::int64_t set = payload.mask_set;
   const std::int64_t n = set > 0 ? set : call.saved(0).elements();
   const int count = set > 0 ? call.saved(0).rank() : call.node.saved_count;
   const auto indices = [&] { return tape.empty({n}, DType::kInt64, aten::kIndexPutImpl); };
-  Tensor result = tape.empty(call.node.shape, call.gradient().dtype(), aten::kNewZeros);
+  Tensor result = tape.empty(payload.input, call.gradient().dtype(), aten::kNewZeros);
   tape.kernels.add(aten::kNewZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   Tensor places;
   if (set > 0) places = places_of(call.saved(0), n);
@@ -60,7 +64,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   Tensor sorted = indices();
   Tensor order = indices();
   Tensor range = indices();
-  const std::int64_t rows = call.node.shape.elements() / call.node.attributes[kWidth];
+  const std::int64_t rows = payload.input.elements() / payload.width;
   const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows - 1, 1)));
   tape.memory.scratch(radix_sort_bytes(n, bits), aten::kIndexPutImpl);
   range.reset();
@@ -77,8 +81,7 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kIndex, index_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[kWidth] = places == 0 ? 1 : shape.elements() / places;
+    node->payload.set(IndexPayload{.input = x.shape(), .width = places == 0 ? 1 : shape.elements() / places});
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
   Tensor result = tape.empty(shape, x.dtype(), aten::kIndex);
@@ -88,7 +91,7 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
 }
 
 void gather_backward(BackwardCall& call) {  // saved: index; scattered into zeros
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kNewZeros);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kNewZeros);
   move_kernel(aten::kGather, result);
   call.set(0, std::move(result));
 }
@@ -120,8 +123,9 @@ void index_copy_backward(BackwardCall& call) {  // saved: index, source
 /// The gradient padded by as much less than nothing: PadNd.cpp then clones what is left, as it is laid out.
 void pad_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
-  Tensor result = call.tape.empty_strided(call.node.shape, like_strides(call.node.shape, gradient.strides()),
-                                          gradient.dtype(), aten::kConstantPadNd);
+  const Shape& input = call.payload<InputShape>().shape;
+  Tensor result =
+      call.tape.empty_strided(input, like_strides(input, gradient.strides()), gradient.dtype(), aten::kConstantPadNd);
   move_kernel(aten::kConstantPadNd, result);
   call.set(0, std::move(result));
 }
@@ -212,9 +216,8 @@ Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t 
     if (i < dim || i >= dim + mask.rank()) shape.dims[static_cast<std::size_t>(shape.rank++)] = x.size(i);
   }
   if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[kWidth] = count == 0 ? 1 : shape.elements() / count;
-    node->attributes[kMasked] = count;
+    const std::int64_t width = count == 0 ? 1 : shape.elements() / count;
+    node->payload.set(IndexPayload{.input = x.shape(), .width = width, .mask_set = count});
     tape.autograd.save(*node, mask);
   }
   const Tensor places = places_of(mask, count);  // IndexingUtils.h, expandTensors
@@ -229,7 +232,7 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& places) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kIndexSelect, gather_backward, inputs, 1);  // index_add into zeros
   if (node != nullptr) {
-    node->shape = x.shape();
+    node->payload.set(InputShape{x.shape()});
     tape.autograd.save(*node, places);
   }
   Shape shape = x.shape();
@@ -252,7 +255,7 @@ Tensor gather(const Tensor& x, const Tensor& index) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kGather, gather_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = x.shape();
+    node->payload.set(InputShape{x.shape()});
     tape.autograd.save(*node, index);
     tape.autograd.save(*node, x);  // derivatives.yaml: gather_backward(grad, self, …), for its sizes
   }
@@ -282,7 +285,7 @@ Tensor pad_to(const Tensor& x, const Shape& shape) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kConstantPadNd, pad_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   bool grows = false;
   for (int i = 0; i < shape.rank; ++i) grows = grows || shape[i] > x.size(i);
   Tensor result = grows ? tape.empty(shape, x.dtype(), aten::kConstantPadNd)
@@ -321,7 +324,7 @@ void flip_backward(BackwardCall& call) { call.set(0, flipped(call.gradient())); 
 
 /// RepeatBackward0: the gradient's parts, summed.
 void repeat_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSum);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kSum);
   move_kernel(aten::kSum, call.gradient());
   call.set(0, std::move(result));
 }
@@ -350,7 +353,7 @@ Tensor repeat(const Tensor& x, const Shape& times) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kRepeat, repeat_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Shape shape = times;
   for (int i = 0; i < x.rank(); ++i) shape[times.rank - x.rank() + i] *= x.size(i);
   Tensor result = tape.empty(shape, x.dtype(), aten::kRepeat);

@@ -24,7 +24,7 @@ template <const AtenOperator& op, bool any_strides, int flops>
 void interpolate_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   const bool channels_last = !any_strides && is_channels_last(gradient);
-  Tensor result = empty_in_layout(call.tape, call.node.shape, gradient.dtype(), channels_last, op);
+  Tensor result = empty_in_layout(call.tape, call.payload<InputShape>().shape, gradient.dtype(), channels_last, op);
   const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, aten::kContiguous);
   image_kernel(op, dy, result, flops);
   call.set(0, std::move(result));
@@ -46,7 +46,7 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
                                     : cubic ? interpolate_backward<aten::kUpsampleBicubic2dBackward, true, 40>
                                             : interpolate_backward<aten::kUpsampleBilinear2dBackward, false, 10>,
                                     inputs, 1);
-  if (node != nullptr) node->shape = input.shape();
+  if (node != nullptr) node->payload.set(InputShape{input.shape()});
   const bool channels_last = is_channels_last(input);
   Tensor result = empty_in_layout(tape, shape, input.dtype(), channels_last, op);
   if (nearest) {

@@ -56,21 +56,22 @@ Tensor second_gradient(const Tensor& gradient, const Tensor& first, bool column_
   return raw_mm(aten::kMm, t(first), gradient);
 }
 
-constexpr int kFirstColumnMajor = 1;
-constexpr int kSecondColumnMajor = 2;
+struct ProductPayload {
+  bool first_column_major = false, second_column_major = false;
+};
 
 void remember_layouts(Node* node, const Tensor& a, const Tensor& b) {
-  node->attributes[kFirstColumnMajor] = is_column_major(a.shape(), a.strides()) ? 1 : 0;
-  node->attributes[kSecondColumnMajor] = is_column_major(b.shape(), b.strides()) ? 1 : 0;
+  node->payload.set(ProductPayload{.first_column_major = is_column_major(a.shape(), a.strides()),
+                                   .second_column_major = is_column_major(b.shape(), b.strides())});
 }
 
 void addmm_backward(BackwardCall& call) {          // inputs: bias, mat1, mat2; saved: mat1, mat2 as far as needed
   const int mat2 = was_recorded(call, 2) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
-    call.set(1, first_gradient(call.gradient(), call.saved(mat2), call.node.attributes[kFirstColumnMajor] != 0));
+    call.set(1, first_gradient(call.gradient(), call.saved(mat2), call.payload<ProductPayload>().first_column_major));
   }
   if (call.needs(2)) {
-    call.set(2, second_gradient(call.gradient(), call.saved(0), call.node.attributes[kSecondColumnMajor] != 0));
+    call.set(2, second_gradient(call.gradient(), call.saved(0), call.payload<ProductPayload>().second_column_major));
   }
   if (call.needs(0)) call.set(0, call.gradient());  // summed to the bias's shape when it is validated
 }
@@ -78,10 +79,10 @@ void addmm_backward(BackwardCall& call) {          // inputs: bias, mat1, mat2; 
 void mm_backward(BackwardCall& call) {             // inputs: self, mat2; saved: mat2, self (alphabetical)
   const int self = was_recorded(call, 0) ? 1 : 0;  // its place among the saved
   if (call.needs(1)) {
-    call.set(1, second_gradient(call.gradient(), call.saved(self), call.node.attributes[kSecondColumnMajor] != 0));
+    call.set(1, second_gradient(call.gradient(), call.saved(self), call.payload<ProductPayload>().second_column_major));
   }
   if (call.needs(0)) {
-    call.set(0, first_gradient(call.gradient(), call.saved(0), call.node.attributes[kFirstColumnMajor] != 0));
+    call.set(0, first_gradient(call.gradient(), call.saved(0), call.payload<ProductPayload>().first_column_major));
   }
 }
 

@@ -37,7 +37,9 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
   return loss;
 }
 
-constexpr int kLabelLength = 1;  // attribute
+struct CtcLossPayload {
+  std::int64_t label_length = 0;
+};
 
 /// Where each label begins, and how long labels and inputs are.
 std::array<Tensor, 3> ctc_lengths(Tape& tape, std::int64_t batch, const Operator& op) {
@@ -56,7 +58,7 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
   Tape& tape = call.tape;
   const Tensor& log_probs = call.saved(0);
   const std::int64_t frames = log_probs.size(0), batch = log_probs.size(1), symbols = log_probs.size(2);
-  const std::int64_t label = call.node.attributes[kLabelLength];
+  const std::int64_t label = call.payload<CtcLossPayload>().label_length;
   const auto made = [&](const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kCtcLossBackward); };
   auto lengths = ctc_lengths(tape, batch, aten::kCtcLossBackward);
   Tensor beta = made(ctc_states(log_probs, label), log_probs.dtype());
@@ -87,7 +89,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t lab
   const Tensor* inputs[] = {&log_probs};
   Node* node = tape.autograd.record(aten::kCtcLoss, ctc_loss_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kLabelLength] = label_length;
+    node->payload.set(CtcLossPayload{label_length});
     tape.autograd.save(*node, log_probs);
     tape.autograd.save(*node, targets);
   }

@@ -68,14 +68,16 @@ void partial_weight_gradients(const Tensor& input, std::int64_t width, Tensor& d
   drop(weight_parts, bias_parts);
 }
 
-constexpr int kWidth = 1, kHasWeight = 2, kHasBias = 3;  // attributes of layer norm's node
+struct LayerNormPayload {
+  std::int64_t width = 1;
+  bool has_weight = false, has_bias = false;
+};
 
 /// inputs: x, weight and bias where they are; saved: bias, input, weight, mean, rstd.
 void layer_norm_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
   Tape& tape = call.tape;
-  const auto& attributes = call.node.attributes;
-  const bool has_weight = attributes[kHasWeight] != 0, has_bias = attributes[kHasBias] != 0;
+  const auto& [width, has_weight, has_bias] = call.payload<LayerNormPayload>();
   const Tensor& input = call.saved(has_bias ? 1 : 0);
   const bool of_weight = has_weight && call.needs(1), of_bias = has_bias && call.needs(2);
   const Tensor x = contiguous(input);
@@ -88,7 +90,7 @@ void layer_norm_backward(BackwardCall& call) {
     if (of_bias) dbias = tape.empty(weight.shape(), weight.dtype(), aten::kNativeLayerNormBackward);
   }
   dy = contiguous(gradient);
-  if (of_weight || of_bias) partial_weight_gradients(input, attributes[kWidth], dweight, dbias);
+  if (of_weight || of_bias) partial_weight_gradients(input, width, dweight, dbias);
   normalization_kernel(aten::kNativeLayerNormBackward, gradient, 14, 3);
   if (of_weight || of_bias) weight_gradient_kernel(aten::kNativeLayerNormBackward, gradient);
   if (call.needs(0)) call.set(0, std::move(dx));
@@ -115,6 +117,10 @@ void rms_norm_backward(BackwardCall& call) {  // inputs: x, weight where there i
   if (has_weight) call.set(1, std::move(dweight));
 }
 
+struct GroupNormPayload {
+  std::int64_t groups = 1;
+};
+
 /// cuda/group_norm_kernel.cu, GroupNormBackwardKernelImplInternal: sums over each channel, then three factors a group.
 /// inputs: x, weight and bias where they are; saved: input, weight, mean, rstd.
 void group_norm_backward(BackwardCall& call) {
@@ -127,7 +133,7 @@ void group_norm_backward(BackwardCall& call) {
     call.set(i, tape.empty(call.saved(1).shape(), call.saved(1).dtype(), aten::kNativeGroupNormBackward));
   }
   const std::int64_t batch = input.size(0), channels = input.size(1);
-  const std::int64_t groups = call.node.attributes[1];
+  const std::int64_t groups = call.payload<GroupNormPayload>().groups;
   const auto factors = [&](std::int64_t count) {
     return tape.empty({batch, count}, statistics_dtype(input.dtype()), aten::kNativeGroupNormBackward);
   };
@@ -146,7 +152,7 @@ template <const AtenOperator& op>
 void softmax_backward(BackwardCall& call) {
   const Tensor& result = call.saved(0);
   const Tensor& gradient = call.gradient();
-  const auto input_dtype = static_cast<DType>(call.node.attributes[1]);
+  const DType input_dtype = call.payload<InputDType>().dtype;
   Tensor dx = call.tape.empty(gradient.shape(), input_dtype, op);
   // cuda/SoftMax.cu: the product of gradient and result is made first, except for log_softmax; host_softmax_backward
   // copies what is not row-major.
@@ -164,7 +170,7 @@ Tensor softmax_like(const AtenOperator& op, const AtenOperator& called, Backward
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(op, backward, inputs, 1);
-  if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(x.dtype());
+  if (node != nullptr) node->payload.set(InputDType{x.dtype()});
   Tensor result = tape.empty(x.shape(), dtype, called);
   if (!x.is_contiguous())
     tape.memory.scratch(x.bytes(), aten::kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
@@ -186,7 +192,7 @@ Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
   std::int64_t width = 1;
   for (int i = 1; i <= dims; ++i) width *= input.size(-i);
   if (node != nullptr) {
-    node->attributes = {0, width, weight.defined() ? 1 : 0, bias.defined() ? 1 : 0};
+    node->payload.set(LayerNormPayload{width, weight.defined(), bias.defined()});
     if (bias.defined()) tape.autograd.save(*node, bias);
     tape.autograd.save(*node, input);
     if (weight.defined()) tape.autograd.save(*node, weight);
@@ -254,7 +260,7 @@ Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t 
                                     : weight.defined() ? 2
                                                        : 1);
   if (node != nullptr) {
-    node->attributes[1] = groups;
+    node->payload.set(GroupNormPayload{groups});
     tape.autograd.save(*node, input);
     if (weight.defined()) tape.autograd.save(*node, weight);
   }

@@ -2,8 +2,6 @@
 // dequantize_4bit), backends/cuda/ops.py, backends/default/ops.py.
 #include "memcalc/symbolic/ops/quantized.h"
 
-#include <memory>
-
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -61,8 +59,13 @@ std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype,
   return loses_at_six ? 5 : 7;
 }
 
+struct MatMul4BitPayload {
+  const QuantizedWeight* weight = nullptr;  // outlives the graph
+  Tensor gathered;                          // B, where it is a view that outlives that the parameter is let go
+};
+
 void matmul_4bit_backward(BackwardCall& call) {
-  const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
+  const QuantizedWeight& weight = *call.payload<MatMul4BitPayload>().weight;
   const Tensor& gradient = call.gradient();
   Tensor scales;
   if (weight.kind == Quantization::kNf4Double) {
@@ -102,10 +105,10 @@ Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kMatMul4Bit, matmul_4bit_backward, inputs, 1);
-  if (node != nullptr) node->context = &weight;
-  if (node != nullptr && weight.keeps_input) tape.autograd.keep(*node, x);  // ctx.tensors = (A, B), never read
-  if (node != nullptr && gathered.defined()) {  // B of it is a view, which outlives that the parameter is let go
-    node->owner = std::make_shared<Tensor>(tape.alias(gathered, gathered.shape(), gathered.strides(), false));
+  if (node != nullptr) {
+    auto& payload = node->payload.set(MatMul4BitPayload{.weight = &weight, .gathered = {}});
+    if (weight.keeps_input) tape.autograd.keep(*node, x);  // ctx.tensors = (A, B), never read
+    if (gathered.defined()) payload.gathered = tape.alias(gathered, gathered.shape(), gathered.strides(), false);
   }
   Tensor result;
   {
@@ -116,9 +119,15 @@ Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   return result;
 }
 
+struct MatMul8BitPayload {
+  const QuantizedWeight* weight = nullptr;  // outlives the graph
+  DType input = DType::kFloat32;
+};
+
 void matmul_8bit_backward(BackwardCall& call) {
-  const auto& weight = *static_cast<const QuantizedWeight*>(call.node.context);
-  const auto dtype = static_cast<DType>(call.node.attributes[0]);
+  const auto& payload = call.payload<MatMul8BitPayload>();
+  const QuantizedWeight& weight = *payload.weight;
+  const DType dtype = payload.input;
   Tensor gradient = to_dtype(call.gradient(), dtype);
   Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, dtype, aten::kToCopy);
   call.tape.memory.scratch(4 * weight.out_features, aten::kMul);  // SCB / 127
@@ -146,10 +155,7 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kMatMul8Bit, matmul_8bit_backward, inputs, 1);
-  if (node != nullptr) {
-    node->context = &weight;
-    node->attributes[0] = static_cast<std::int64_t>(x.dtype());
-  }
+  if (node != nullptr) node->payload.set(MatMul8BitPayload{.weight = &weight, .input = x.dtype()});
   Tensor result;
   Tensor flat;
   {

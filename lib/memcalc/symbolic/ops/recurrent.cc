@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
@@ -79,7 +78,7 @@ Tensor flat_view(const Tensor& gradient, const Shape& shape) {
 }
 
 void hand_out(BackwardCall& call) {
-  const auto& part = *static_cast<const Part*>(call.node.context);
+  const auto& part = call.payload<Part>();
   std::size_t first = 0;
   for (std::size_t i = 0; i < part.sizes.size(); ++i) {
     const auto count = static_cast<std::size_t>(part.sizes[i]);
@@ -95,7 +94,7 @@ void hand_out(BackwardCall& call) {
 Tensor joined(std::span<const Tensor> weights) {
   if (weights.size() == 1) return weights.front();
   const std::size_t count = std::min(weights.size(), kEdges);
-  auto part = std::make_shared<Part>();
+  Part part;
   std::vector<Tensor> groups(count);
   std::array<std::size_t, kEdges + 1> bounds{};
   for (std::size_t i = 0; i <= count; ++i) bounds[i] = i * weights.size() / count;
@@ -103,9 +102,9 @@ Tensor joined(std::span<const Tensor> weights) {
     groups[i] = joined(weights.subspan(bounds[i], bounds[i + 1] - bounds[i]));
   }
   std::int64_t elements = 0;
-  for (std::size_t i = 0; i < count; ++i) part->sizes.push_back(static_cast<std::int64_t>(bounds[i + 1] - bounds[i]));
+  for (std::size_t i = 0; i < count; ++i) part.sizes.push_back(static_cast<std::int64_t>(bounds[i + 1] - bounds[i]));
   for (const Tensor& weight : weights) {
-    part->weights.push_back(weight.shape());
+    part.weights.push_back(weight.shape());
     elements += weight.elements();
   }
   std::array<const Tensor*, kEdges> inputs{};
@@ -113,10 +112,7 @@ Tensor joined(std::span<const Tensor> weights) {
   Tape& tape = weights.front().tape();
   Node* node = tape.autograd.record(aten::kCudnnRnn, hand_out, inputs.data(), static_cast<int>(count));
   Tensor all = tape.alias(weights.front(), {elements}, {1}, false);
-  if (node != nullptr) {
-    node->owner = part;
-    node->context = part.get();
-  }
+  if (node != nullptr) node->payload.set(std::move(part));
   tape.autograd.set_history(node, all);
   return all;
 }
@@ -133,9 +129,9 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
     const Tensor* inputs[] = {&weight};
     Node* node = tape.autograd.record(
         aten::kCopy,
-        [](BackwardCall& call) { call.set(0, to_dtype(call.gradient(), static_cast<DType>(call.node.attributes[1]))); },
-        inputs, 1);
-    if (node != nullptr) node->attributes[1] = static_cast<std::int64_t>(weight.dtype());
+        [](BackwardCall& call) { call.set(0, to_dtype(call.gradient(), call.payload<InputDType>().dtype)); }, inputs,
+        1);
+    if (node != nullptr) node->payload.set(InputDType{weight.dtype()});
     Tensor copy = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
     tape.kernels.add(aten::kCopy, OperatorClass::kMovement, dtype, 0,
                      static_cast<double>(weight.bytes() + copy.bytes()), KernelKind::kVectorized,
@@ -157,7 +153,7 @@ Tensor without_batch_first(const Tensor& x, bool batch_first) {
 /// cudnn/RNN.cpp, _cudnn_rnn_backward_input, then _cudnn_rnn_backward_weight. What did not arrive is zeros.
 /// inputs: x, the weights together; saved: x, output, reserve, weights, hidden state, cell state.
 void recurrent_backward(BackwardCall& call) {
-  const auto& recorded = *static_cast<const Recorded*>(call.node.context);
+  const auto& recorded = call.payload<Recorded>();
   const RecurrentOptions& options = recorded.options;
   Tape& tape = call.tape;
   const Tensor& input = call.saved(0);
@@ -238,13 +234,13 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
   const Tensor hidden = cast(states[0]);
   const Tensor input = cast(x);
   const Tensor all = joined(used);
-  auto recorded = std::make_shared<Recorded>();
-  recorded->options = options;
-  recorded->hidden = hidden.size(-1);
-  recorded->has_cell = cell.defined();
+  Recorded recorded;
+  recorded.options = options;
+  recorded.hidden = hidden.size(-1);
+  recorded.has_cell = cell.defined();
   for (const Tensor& weight : used) {
-    recorded->weights.push_back(weight.shape());
-    recorded->flat += weight.elements();
+    recorded.weights.push_back(weight.shape());
+    recorded.flat += weight.elements();
   }
   const Tensor* inputs[] = {&input, &all};
   Node* node = tape.autograd.record(aten::kCudnnRnn, recurrent_backward, inputs, 2);
@@ -256,24 +252,23 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
       const NoGrad no_grad(tape.modes);
       row_major = contiguous(by_step);
     }
-    const std::int64_t width = recorded->hidden * (options.bidirectional ? 2 : 1);
+    const std::int64_t width = recorded.hidden * (options.bidirectional ? 2 : 1);
     output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), aten::kCudnnRnn);
     last_hidden = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnn);
     if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), aten::kCudnnRnn);
-    const RecurrentSpace space = recurrent_space(by_step, recorded->hidden, options);
+    const RecurrentSpace space = recurrent_space(by_step, recorded.hidden, options);
     Tensor workspace;
     if (space.workspace > 0)
       workspace = tape.empty({space.workspace}, DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
     if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, aten::kCudnnRnn);
-    count_steps(tape, aten::kCudnnRnn, row_major, recorded->weights);
+    count_steps(tape, aten::kCudnnRnn, row_major, recorded.weights);
   }
   if (options.batch_first) output = without_batch_first(output, true);
   tape.autograd.set_history(node, output);
   tape.autograd.set_history(node, last_hidden);
   if (last_cell.defined()) tape.autograd.set_history(node, last_cell);
   if (node != nullptr) {
-    node->owner = recorded;
-    node->context = recorded.get();
+    node->payload.set(std::move(recorded));
     tape.autograd.save(*node, input);
     tape.autograd.save(*node, output);
     if (!reserve.defined()) reserve = tape.empty({0}, DType::kUInt8, aten::kCudnnRnn);

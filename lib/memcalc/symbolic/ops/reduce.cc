@@ -252,10 +252,13 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   return result;
 }
 
-constexpr int kDropped = 1;  // attribute: the dimensions that were not kept, a bit each
+struct ReductionPayload {
+  Shape input;
+  unsigned dropped = 0;  // the dimensions that were not kept, a bit each
+};
 
 /// unsqueeze_multiple: the gradient with the dimensions that the reduction dropped.
-Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
+Tensor with_dropped(Tensor gradient, unsigned dropped) {
   for (int dim = 0; dim < kMaxDims; ++dim) {
     if ((dropped >> dim & 1) != 0) gradient = unsqueeze(std::move(gradient), dim);
   }
@@ -263,24 +266,23 @@ Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
 }
 
 void mean_backward(BackwardCall& call) {  // grad.expand(sizes) / n
-  const Tensor kept = with_dropped(call.gradient(), call.node.attributes[kDropped]);
-  const Tensor expanded = expand(kept, call.node.shape);
+  const auto& [input, dropped] = call.payload<ReductionPayload>();
+  const Tensor kept = with_dropped(call.gradient(), dropped);
+  const Tensor expanded = expand(kept, input);
   call.set(0, pointwise(aten::kDiv, {&expanded}, 1));
 }
 
 void sum_backward(BackwardCall& call) {
-  const Tensor gradient = with_dropped(call.take_gradient(), call.node.attributes[kDropped]);
-  call.set(0, expand(gradient, call.node.shape));
+  const auto& [input, dropped] = call.payload<ReductionPayload>();
+  const Tensor gradient = with_dropped(call.take_gradient(), dropped);
+  call.set(0, expand(gradient, input));
 }
 
 Node* record_reduction(const AtenOperator& op, BackwardFunction backward, const Tensor& x, unsigned reduced,
                        bool keep_dims) {
   const Tensor* inputs[] = {&x};
   Node* node = x.tape().autograd.record(op, backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[kDropped] = keep_dims ? 0 : reduced;
-  }
+  if (node != nullptr) node->payload.set(ReductionPayload{.input = x.shape(), .dropped = keep_dims ? 0 : reduced});
   return node;
 }
 

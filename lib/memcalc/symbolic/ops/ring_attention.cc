@@ -173,12 +173,14 @@ AttentionGradients gradients_of(const Turn& turn, bool cudnn, bool dropout) {
                : flash_gradients(turn.query, turn.key, turn.value, turn.causal, dropout);
 }
 
-constexpr int kIsCudnn = 0, kDropout = 3;  // attributes of the node
+struct RingPayload {
+  bool is_cudnn = false, has_dropout = false;
+};
 
 /// _templated_ring_attention_backward.
 void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rest
   Tape& tape = call.tape;
-  const bool cudnn = call.node.attributes[kIsCudnn] != 0, dropout = call.node.attributes[kDropout] != 0;
+  const auto [cudnn, dropout] = call.payload<RingPayload>();
   const Tensor& query = call.saved(1);
   const DType dtype = query.dtype();
   const auto zeros_like = [&](const Tensor& x) {
@@ -256,8 +258,7 @@ Tensor ring_attention(const Tensor& query, const Tensor& original_key, const Ten
   Node* node = tape.autograd.record(
       cudnn ? aten::kScaledDotProductCudnnAttention : aten::kScaledDotProductFlashAttention, ring_backward, inputs, 3);
   if (node != nullptr) {
-    node->attributes[kIsCudnn] = cudnn ? 1 : 0;
-    node->attributes[kDropout] = options.dropout > 0 ? 1 : 0;
+    node->payload.set(RingPayload{.is_cudnn = cudnn, .has_dropout = options.dropout > 0});
     for (const Tensor* tensor : {&original_key, &query, &original_value}) tape.autograd.save(*node, *tensor);
   }
   Tensor output, logsumexp;

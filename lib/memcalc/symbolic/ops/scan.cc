@@ -11,7 +11,10 @@ namespace memcalc {
 
 namespace {
 
-constexpr int kDtype = 1, kDim = 2;  // attributes: the input's type
+struct CumulativeSumPayload {
+  int dim = 0;
+  DType input = DType::kFloat32;
+};
 
 /// cuda/ScanKernels.cpp: a row-major result, and for the time of the scan a row-major copy of what is not. What is one
 /// row is left to CUB (cuda/ScanUtils.cuh, scan_dim).
@@ -36,8 +39,7 @@ Tensor scanned(const Tensor& x, int dim, DType dtype) {
 
 /// FunctionsManual.cpp, cumsum_backward: the gradient from its other end: flip, cumsum, flip.
 void cumsum_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[kDim]);
-  const auto dtype = static_cast<DType>(call.node.attributes[kDtype]);
+  const auto& [dim, dtype] = call.payload<CumulativeSumPayload>();
   const Tensor& gradient = call.gradient();
   if (gradient.elements() <= 1 || gradient.size(dim) == 1) return call.set(0, to_dtype(gradient, dtype));
   Tensor from_end = flip(gradient);
@@ -53,7 +55,7 @@ Tensor cumulative_sum(const Tensor& x, int dim, DType dtype) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kCumsum, cumsum_backward, inputs, 1);
-  if (node != nullptr) node->attributes = {0, static_cast<std::int64_t>(x.dtype()), dim, 0};
+  if (node != nullptr) node->payload.set(CumulativeSumPayload{.dim = dim, .input = x.dtype()});
   Tensor result = scanned(x, dim, dtype);
   tape.autograd.set_history(node, result);
   return result;

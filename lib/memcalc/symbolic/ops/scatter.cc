@@ -79,9 +79,13 @@ Tensor with_history(const Tensor& x, Node* node) {
   return result;
 }
 
+struct MaskedScatterPayload {
+  Shape source;
+};
+
 /// FunctionsManual.cpp, masked_scatter_backward: the gradient at the mask's places (masked_select, which is an index
 /// by what nonzero finds). The source had as many values, so nothing is appended.
-void masked_scatter_backward(BackwardCall& call) {  // saved: mask; shape: the source's
+void masked_scatter_backward(BackwardCall& call) {  // saved: mask
   const Tensor& gradient = call.gradient();
   const Tensor& mask = call.saved(0);
   if (call.needs(0)) {
@@ -89,11 +93,12 @@ void masked_scatter_backward(BackwardCall& call) {  // saved: mask; shape: the s
     move_kernel(aten::kMaskedFill, gradient);
   }
   if (!call.needs(1)) return;
-  const std::int64_t count = call.node.shape.elements();
+  const Shape& source = call.payload<MaskedScatterPayload>().source;
+  const std::int64_t count = source.elements();
   const Tensor places = nonzero(expand(mask, gradient.shape()), count);
   Tensor chosen = call.tape.empty({count}, gradient.dtype(), aten::kMaskedSelect);
   move_kernel(aten::kMaskedSelect, chosen);
-  call.set(1, view(std::move(chosen), call.node.shape));
+  call.set(1, view(std::move(chosen), source));
 }
 
 }  // namespace
@@ -131,7 +136,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
   const Tensor* inputs[] = {&x, &source};
   Node* node = tape.autograd.record(aten::kMaskedScatter, masked_scatter_backward, inputs, 2);
   if (node != nullptr) {
-    node->shape = source.shape();
+    node->payload.set(MaskedScatterPayload{source.shape()});
     tape.autograd.save(*node, mask);
   }
   // cuda/IndexKernel.cu, launch_masked_scatter_kernel: a running count of the mask's places.

@@ -17,7 +17,7 @@ constexpr std::int64_t kSmallSort = 4096;
 
 /// value_selecting_reduction_backward: zeros, into which the gradients are scattered.
 void select_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kZeros);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kZeros);
   call.tape.kernels.add(aten::kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   call.set(0, std::move(result));
 }
@@ -35,7 +35,7 @@ Selection empty_selection(const Tensor& x, const Shape& shape, const Operator& o
 Node* record(const Tensor& x, const AtenOperator& op) {
   const Tensor* inputs[] = {&x};
   Node* node = x.tape().autograd.record(op, select_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   return node;
 }
 

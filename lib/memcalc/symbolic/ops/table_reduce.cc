@@ -18,7 +18,9 @@
 namespace memcalc {
 namespace {
 
-constexpr int kDropped = 1;  // attribute of a node: the dimensions that were not kept, a bit each
+struct ReductionPayload {
+  unsigned dropped = 0;  // the dimensions that were not kept, a bit each
+};
 
 Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs) { return pointwise(op, inputs, 1); }
 
@@ -35,7 +37,7 @@ unsigned dimensions(const RecordedCall& call, int i, const Tensor& x) {
   return reduced != 0 ? reduced : (1U << x.rank()) - 1;
 }
 
-Tensor with_dropped(Tensor gradient, std::int64_t dropped) {
+Tensor with_dropped(Tensor gradient, unsigned dropped) {
   for (int dim = 0; dim < kMaxDims; ++dim) {
     if ((dropped >> dim & 1) != 0) gradient = unsqueeze(std::move(gradient), dim);
   }
@@ -56,8 +58,9 @@ void mean_row(RecordedCall& call) {
 
 /// amax, amin: saves self and result; the gradient is shared among equal values.
 void extremum_backward(BackwardCall& call) {
-  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
-  Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  const unsigned dropped = call.payload<ReductionPayload>().dropped;
+  Tensor gradient = with_dropped(call.gradient(), dropped);
+  Tensor result = with_dropped(call.saved(1), dropped);
   Tensor equal = pointwise(aten::kEq, {&call.saved(0), &result}, 1, DType::kBool);
   Tensor count = pointwise(aten::kSum, {&result}, 1, DType::kInt64);
   Tensor scaled = pw(aten::kMul, {&gradient, &equal});
@@ -71,7 +74,7 @@ void amax_row(RecordedCall& call) {
   const Tensor* inputs[] = {&x};
   Node* node = call.tape.autograd.record(aten::kAmax, extremum_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kDropped] = keep ? 0 : dims;
+    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
     call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(aten::kAmax, x, dims, keep);
@@ -117,12 +120,18 @@ void prod_row(RecordedCall& call) {
   call.returns(reduced(aten::kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
 }
 
+struct VariancePayload {
+  unsigned dropped = 0;  // as of ReductionPayload
+  unsigned reduced = 0;
+};
+
 /// var_backward: (2 / n) * grad * (self - self.mean(dim, true))
 void var_backward(BackwardCall& call) {
+  const auto& [dropped, dims] = call.payload<VariancePayload>();
   const Tensor& self = call.saved(0);
-  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
+  Tensor gradient = with_dropped(call.gradient(), dropped);
   Tensor scaled = pw(aten::kMul, {&gradient});
-  Tensor average = reduced(aten::kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor average = reduced(aten::kMean, self, dims, true);
   Tensor centred = pw(aten::kSub, {&self, &average});
   average.reset();
   call.set(0, pw(aten::kMul, {&scaled, &centred}));
@@ -131,14 +140,15 @@ void var_backward(BackwardCall& call) {
 
 /// std_backward: var_backward of grad / (2 * result), zero where the result is zero.
 void std_backward(BackwardCall& call) {  // saved: self, result
+  const auto& [dropped, dims] = call.payload<VariancePayload>();
   const Tensor& self = call.saved(0);
   Tensor twice = pw(aten::kMul, {&call.saved(1)});
   Tensor quotient = pw(aten::kDiv, {&call.gradient(), &twice});
   Tensor zero = pointwise(aten::kEq, {&call.saved(1)}, 1, DType::kBool);
-  Tensor gradient = with_dropped(quotient, call.node.attributes[kDropped]);
+  Tensor gradient = with_dropped(quotient, dropped);
   drop(zero, twice);
   Tensor scaled = pw(aten::kMul, {&gradient});
-  Tensor average = reduced(aten::kMean, self, static_cast<unsigned>(call.node.attributes[2]), true);
+  Tensor average = reduced(aten::kMean, self, dims, true);
   Tensor centred = pw(aten::kSub, {&self, &average});
   average.reset();
   call.set(0, pw(aten::kMul, {&scaled, &centred}));
@@ -152,8 +162,7 @@ Tensor variance(RecordedCall& call, bool root) {
   const Tensor* inputs[] = {&x};
   Node* node = call.tape.autograd.record(root ? aten::kStd : aten::kVar, root ? std_backward : var_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kDropped] = keep ? 0 : dims;
-    node->attributes[2] = dims;
+    node->payload.set(VariancePayload{.dropped = keep ? 0 : dims, .reduced = dims});
     call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(aten::kVar, x, dims, keep);
@@ -167,8 +176,9 @@ void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
 
 /// norm_backward for 2: grad * (self / norm).masked_fill_(norm == 0, 0)
 void norm_backward(BackwardCall& call) {  // saved: self, result
-  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
-  Tensor norm = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  const unsigned dropped = call.payload<ReductionPayload>().dropped;
+  Tensor gradient = with_dropped(call.gradient(), dropped);
+  Tensor norm = with_dropped(call.saved(1), dropped);
   Tensor quotient = pw(aten::kDiv, {&call.saved(0), &norm});
   Tensor zero = pointwise(aten::kEq, {&norm}, 1, DType::kBool);
   call.set(0, pw(aten::kMul, {&gradient, &quotient}));
@@ -180,7 +190,7 @@ Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
   const Tensor* inputs[] = {&x};
   Node* node = call.tape.autograd.record(aten::kLinalgVectorNorm, norm_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kDropped] = keep ? 0 : dims;
+    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
     call.tape.autograd.save(*node, x);
   }
   Tensor result = reduced(aten::kLinalgVectorNorm, x, dims, keep, dtype);
@@ -217,8 +227,9 @@ void log_softmax_row(RecordedCall& call) {
 
 /// grad * (self - result).exp()
 void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
-  Tensor gradient = with_dropped(call.gradient(), call.node.attributes[kDropped]);
-  Tensor result = with_dropped(call.saved(1), call.node.attributes[kDropped]);
+  const unsigned dropped = call.payload<ReductionPayload>().dropped;
+  Tensor gradient = with_dropped(call.gradient(), dropped);
+  Tensor result = with_dropped(call.saved(1), dropped);
   Tensor difference = pw(aten::kSub, {&call.saved(0), &result});
   Tensor exponential = pw(aten::kExp, {&difference});
   difference.reset();
@@ -232,7 +243,7 @@ void log_sum_exp_row(RecordedCall& call) {
   const Tensor* inputs[] = {&x};
   Node* node = call.tape.autograd.record(aten::kLogsumexp, log_sum_exp_backward, inputs, 1);
   if (node != nullptr) {
-    node->attributes[kDropped] = keep ? 0 : dims;
+    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
     call.tape.autograd.save(*node, x);
   }
   // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.

@@ -27,19 +27,22 @@ constexpr Operator kExchangeNode{"ExchangeBackward"}, kExchange{"c10d::alltoall_
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t rows_of(const Tensor& x) { return x.elements() / x.size(-1); }
-MegatronMemory& memory_of(const BackwardCall& call) {
-  return *static_cast<MegatronMemory*>(const_cast<void*>(call.node.context));
-}
 
 Shape with_last(Shape shape, std::int64_t last) {
   shape[-1] = last;
   return shape;
 }
 
+struct EmbeddingPayload {
+  MegatronMemory* memory = nullptr;  // outlives the graph
+  Shape table;
+};
+
 /// The gradient of the whole table in 16 bits, which its hook adds to main_grad; under sequence parallelism it comes
 /// from gradients gathered along the sequence.
 void embedding_backward(BackwardCall& call) {  // saved: ids
-  MegatronMemory& memory = memory_of(call);
+  const auto& payload = call.payload<EmbeddingPayload>();
+  const MegatronMemory& memory = *payload.memory;
   const Tensor& incoming = call.gradient();
   Tensor gathered = incoming;
   if (memory.sequence_parallel && memory.tensor_parallel > 1) {
@@ -48,17 +51,23 @@ void embedding_backward(BackwardCall& call) {  // saved: ids
     gathered = call.tape.empty(whole, incoming.dtype(), kGather);
   }
   const Tensor by_batch = contiguous(transpose(gathered, 0, 1));
-  const Tensor table = call.tape.empty(call.node.shape, incoming.dtype(), kEmbeddingNode);
+  const Tensor table = call.tape.empty(payload.table, incoming.dtype(), kEmbeddingNode);
   const Tensor sorted = call.tape.empty({2, call.saved(0).elements()}, DType::kInt64, kEmbeddingNode);
   call.tape.kernels.add(kEmbeddingNode, OperatorClass::kMovement, table.dtype(), 0,
                         real(table.bytes() + incoming.bytes()));
 }
 
+struct HeadPayload {
+  MegatronMemory* memory = nullptr;  // outlives the graph
+  std::int64_t out = 0;
+};
+
 void head_backward(BackwardCall& call) {  // saved: x
-  MegatronMemory& memory = memory_of(call);
+  const auto& payload = call.payload<HeadPayload>();
+  MegatronMemory& memory = *payload.memory;
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
-  const std::int64_t out = call.node.attributes[0];
+  const std::int64_t out = payload.out;
   const Tensor gradient = contiguous(call.gradient());
   const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
   const std::int64_t rows = rows_of(gradient);
@@ -88,7 +97,7 @@ void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask
   tape.kernels.add(kLoss, OperatorClass::kElementwise, softmax.dtype(), real(softmax.elements()),
                    2 * real(softmax.bytes()));
   Tensor gradient = softmax;
-  call.set(0, to_dtype(std::move(gradient), static_cast<DType>(call.node.attributes[0])));
+  call.set(0, to_dtype(std::move(gradient), call.payload<InputDType>().dtype));
 }
 
 void swiglu_backward(BackwardCall& call) {  // saved: x, probabilities?
@@ -132,20 +141,26 @@ void dropout_add_backward(BackwardCall& call) {  // saved: mask?
 }
 
 void split_backward(BackwardCall& call) {
+  const Shape& mixed = call.payload<InputShape>().shape;
   // utils.py, SplitAlongDim: gradients that lie side by side in one storage are their concatenation already.
   const Tensor &query = call.gradient(0), &key = call.gradient(1), &value = call.gradient(2);
   if (query.block() == key.block() && query.block() == value.block()) {
-    call.set(0, call.tape.alias(query, call.node.shape, contiguous_strides(call.node.shape), false));
+    call.set(0, call.tape.alias(query, mixed, contiguous_strides(mixed), false));
     return;
   }
-  call.set(0, call.tape.empty(call.node.shape, call.gradient(0).dtype(), aten::kCat));
+  call.set(0, call.tape.empty(mixed, call.gradient(0).dtype(), aten::kCat));
 }
 
+struct MlaPayload {
+  Shape kv;
+  std::int64_t rotary = 0;  // the width of a rotary key
+};
+
 void mla_key_value_backward(BackwardCall& call) {
-  const Shape& kv = call.node.shape;
+  const auto& [kv, rotary] = call.payload<MlaPayload>();
   const DType dtype = call.gradient(0).dtype();
   call.set(0, call.tape.empty(kv, dtype, kRotary));
-  call.set(1, call.tape.empty({kv[0], kv[1], call.node.attributes[0]}, dtype, kRotary));
+  call.set(1, call.tape.empty({kv[0], kv[1], rotary}, dtype, kRotary));
 }
 
 /// What a gradient takes to come back.
@@ -164,10 +179,16 @@ void moved(Tape& tape, const Operator& op, Collective collective, const Tensor& 
   }
 }
 
+struct ExchangePayload {
+  Shape input;
+  Collective back = Collective::kNone;  // what its gradient takes to come back
+  std::int64_t ranks = 1;
+};
+
 void exchange_backward(BackwardCall& call) {
-  Tensor gradient = call.tape.empty(call.node.shape, call.gradient().dtype(), kExchange);
-  const auto collective = static_cast<Collective>(call.node.attributes[0]);
-  moved(call.tape, kExchange, collective, call.gradient(), gradient, call.node.attributes[1]);
+  const auto& payload = call.payload<ExchangePayload>();
+  Tensor gradient = call.tape.empty(payload.input, call.gradient().dtype(), kExchange);
+  moved(call.tape, kExchange, payload.back, call.gradient(), gradient, payload.ranks);
   call.set(0, std::move(gradient));
 }
 
@@ -196,8 +217,7 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
     result = tape.empty({sequence / memory.tensor_parallel, batch, width}, weight.dtype(), kReduceScatter);
   }
   if (node != nullptr) {
-    node->context = &memory;
-    node->shape = weight.shape();
+    node->payload.set(EmbeddingPayload{.memory = &memory, .table = weight.shape()});
     tape.autograd.save(*node, masked);
     if (splits) tape.autograd.save(*node, mask);
   }
@@ -233,8 +253,7 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
   Tensor result = tape.empty(shape, x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(result), out, x.size(-1));
   if (node != nullptr) {
-    node->context = &memory;
-    node->attributes[0] = out;
+    node->payload.set(HeadPayload{.memory = &memory, .out = out});
     tape.autograd.save(*node, x);
   }
   tape.autograd.set_history(node, result);
@@ -265,7 +284,7 @@ Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& l
   tape.kernels.add(kLoss, OperatorClass::kElementwise, DType::kFloat32, 6 * real(logits.elements()),
                    6 * real(exponentials.bytes()));
   if (node != nullptr) {
-    node->attributes[0] = static_cast<std::int64_t>(logits.dtype());
+    node->payload.set(InputDType{logits.dtype()});
     tape.autograd.save(*node, exponentials);
     tape.autograd.save(*node, mask);
     tape.autograd.save(*node, targets);
@@ -352,7 +371,7 @@ SplitHeads split_query_key_value(const Tensor& mixed, std::int64_t groups, std::
   const std::int64_t query_width = of_group - 2 * head_dim;
   const Tensor* inputs[] = {&mixed};
   Node* node = tape.autograd.record(kSplitNode, split_backward, inputs, 1);
-  if (node != nullptr) node->shape = mixed.shape();
+  if (node != nullptr) node->payload.set(InputShape{mixed.shape()});
   const Shape strides{batch * groups * of_group, groups * of_group, of_group, 1};
   Tensor query = tape.alias(mixed, {sequence, batch, groups, query_width}, strides, true);
   SplitHeads heads;
@@ -369,10 +388,7 @@ std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, 
   Tape& tape = kv.tape();
   const Tensor* inputs[] = {&kv, &rotary};
   Node* node = tape.autograd.record(kMlaNode, mla_key_value_backward, inputs, 2);
-  if (node != nullptr) {
-    node->shape = kv.shape();
-    node->attributes[0] = rotary.size(-1);
-  }
+  if (node != nullptr) node->payload.set(MlaPayload{.kv = kv.shape(), .rotary = rotary.size(-1)});
   Tensor key = tape.empty({kv.size(0), kv.size(1), kv.size(2), qk}, kv.dtype(), kRotary);
   Tensor value = tape.empty({kv.size(0), kv.size(1), kv.size(2), v}, kv.dtype(), kRotary);
   tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * real(key.elements()), 2 * real(key.bytes()));
@@ -386,9 +402,7 @@ Tensor exchange(const Tensor& x, const Shape& shape, const Operator& op, Collect
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kExchangeNode, exchange_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[0] = static_cast<std::int64_t>(opposite(collective));
-    node->attributes[1] = ranks;
+    node->payload.set(ExchangePayload{.input = x.shape(), .back = opposite(collective), .ranks = ranks});
   }
   Tensor result = tape.empty(shape, x.dtype(), op);
   moved(tape, op, collective, x, result, ranks);

@@ -77,7 +77,15 @@ void all_reduce(const TeLinear& layer, const Tensor& x) {
   memory.tape.kernels.collective(kAllReduce, Collective::kAllReduce, x.dtype(), x.bytes(), memory.tensor_parallel);
 }
 
-const TeLinear& layer_of(const BackwardCall& call) { return *static_cast<const TeLinear*>(call.node.context); }
+struct NormPayload {
+  bool rms = false;
+};
+
+struct LinearPayload {
+  const TeLinear* layer = nullptr;  // outlives the graph
+};
+
+const TeLinear& layer_of(const BackwardCall& call) { return *call.payload<LinearPayload>().layer; }
 
 bool splits_sequence(const TeLinear& layer) {
   return layer.split_ranks && layer.memory->sequence_parallel && layer.memory->tensor_parallel > 1;
@@ -112,7 +120,7 @@ void clear_saved(BackwardCall& call, int i) {
 }
 
 void norm_backward(BackwardCall& call) {  // saved: x, reciprocal, mean?
-  call.set(0, normalize_backward(call.tape, call.saved(0), call.node.attributes[0] != 0));
+  call.set(0, normalize_backward(call.tape, call.saved(0), call.payload<NormPayload>().rms));
 }
 
 void layer_norm_linear_backward(BackwardCall& call) {  // saved: x, normalized, reciprocal, mean?
@@ -154,7 +162,7 @@ void linear_backward(BackwardCall& call) {  // saved: x
 }
 
 void rope_backward(BackwardCall& call) {
-  Tensor gradient = call.tape.empty(call.node.shape, call.gradient().dtype(), kRope);
+  Tensor gradient = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), kRope);
   call.tape.kernels.add(kRope, OperatorClass::kElementwise, gradient.dtype(), 3 * real(gradient.elements()),
                         2 * real(gradient.bytes()));
   call.set(0, std::move(gradient));
@@ -174,7 +182,7 @@ Tensor te_norm(MegatronMemory& memory, const Tensor& x, bool rms) {
   Node* node = tape.autograd.record(kNormNode, norm_backward, inputs, 1);
   Normalized normalized = normalize(tape, x, rms);
   if (node != nullptr) {
-    node->attributes[0] = rms ? 1 : 0;
+    node->payload.set(NormPayload{rms});
     tape.autograd.save(*node, x);
     tape.autograd.save(*node, normalized.reciprocal);
     if (normalized.mean.defined()) tape.autograd.save(*node, normalized.mean);
@@ -193,7 +201,7 @@ Tensor te_layer_norm_linear(const TeLinear& layer, const Tensor& x) {
   Tensor result = gemm(layer, total, layer.out);
   total.reset();
   if (node != nullptr) {
-    node->context = &layer;
+    node->payload.set(LinearPayload{&layer});
     tape.autograd.save(*node, x);
     tape.autograd.save(*node, normalized.output);
     tape.autograd.save(*node, normalized.reciprocal);
@@ -215,7 +223,7 @@ Tensor te_linear(const TeLinear& layer, const Tensor& x) {
   Tensor result = splits && layer.mode == ParallelMode::kRow ? scatter_sequence(memory, gemm_out) : gemm_out;
   if (layer.mode == ParallelMode::kRow) all_reduce(layer, result);
   if (node != nullptr) {
-    node->context = &layer;
+    node->payload.set(LinearPayload{&layer});
     tape.autograd.save(*node, x);
   }
   gemm_out.reset();
@@ -227,7 +235,7 @@ Tensor te_fused_rope(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kRopeNode, rope_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Tensor result = tape.empty(x.shape(), x.dtype(), kRope);
   tape.kernels.add(kRope, OperatorClass::kElementwise, x.dtype(), 3 * real(x.elements()), 2 * real(x.bytes()));
   tape.autograd.set_history(node, result);

@@ -112,9 +112,13 @@ std::array<Tensor, kCount> sequence_to_heads(const std::array<const Tensor*, kCo
   return results;
 }
 
+struct AllToAllPayload {
+  std::int64_t ranks = 1;
+  Shape output;
+};
+
 void all_to_all_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state of all positions
-  const std::int64_t ranks = call.node.attributes[0];
-  const Shape& out = call.node.shape;
+  const auto& [ranks, out] = call.payload<AllToAllPayload>();
   const Tensor incoming = call.gradient();
   const Tensor by_heads = incoming.rank() == 4 ? incoming : view(incoming, out);
   const auto [gradient] = heads_to_sequence<1>({&by_heads}, ranks);
@@ -127,7 +131,7 @@ void all_to_all_backward(BackwardCall& call) {  // saved: q, k, v, output, logsu
 /// the last step.
 void ring_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state of this rank's positions
   Tape& tape = call.tape;
-  const std::int64_t ranks = call.node.attributes[0];
+  const std::int64_t ranks = call.payload<RankCount>().ranks;
   const Tensor &q = call.saved(0), &k = call.saved(1), &v = call.saved(2);
   const Tensor gradient = contiguous(call.gradient());
   Tensor dq = tape.empty(q.shape(), q.dtype(), kBackward);
@@ -147,7 +151,7 @@ void ring_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, 
 /// AttnFuncWithCPAndKVAllGather: key and value of the whole sequence, in forward and again in backward.
 void all_gather_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state
   Tape& tape = call.tape;
-  const std::int64_t ranks = call.node.attributes[0];
+  const std::int64_t ranks = call.payload<RankCount>().ranks;
   const Tensor &q = call.saved(0), &k = call.saved(1), &v = call.saved(2);
   const Tensor gradient = contiguous(call.gradient());
   Tensor dq = tape.empty(q.shape(), q.dtype(), kBackward);
@@ -181,10 +185,7 @@ Tensor all_to_all_attention(const Tensor& q, const Tensor& k, const Tensor& v, s
   const auto whole = heads_to_sequence<3>({&q, &k, &v}, ranks);
   const Attended attended = attend(whole[0], whole[1], whole[2]);
   auto [result] = sequence_to_heads<1>({&attended.output}, ranks);
-  if (node != nullptr) {
-    node->attributes[0] = ranks;
-    node->shape = result.shape();
-  }
+  if (node != nullptr) node->payload.set(AllToAllPayload{.ranks = ranks, .output = result.shape()});
   save_attention(tape, node, whole[0], whole[1], whole[2], attended);
   tape.autograd.set_history(node, result);
   return std::move(result);
@@ -194,7 +195,7 @@ Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::in
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
   Node* node = tape.autograd.record(kRingNode, ring_backward, inputs, 3);
-  if (node != nullptr) node->attributes[0] = ranks;
+  if (node != nullptr) node->payload.set(RankCount{ranks});
   std::vector<Tensor> pairs;
   std::vector<Attended> steps;
   for (std::int64_t step = 0; step < ranks; ++step) {
@@ -214,7 +215,7 @@ Tensor all_gather_attention(const Tensor& q, const Tensor& k, const Tensor& v, s
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
   Node* node = tape.autograd.record(kAllGatherNode, all_gather_backward, inputs, 3);
-  if (node != nullptr) node->attributes[0] = ranks;
+  if (node != nullptr) node->payload.set(RankCount{ranks});
   const auto whole = [&](const Tensor& x) {
     return tape.empty({x.size(0) * ranks, x.size(1), x.size(2), x.size(3)}, x.dtype(), kGather);
   };
@@ -243,7 +244,7 @@ Tensor masked_softmax(const Tensor& scores) {
 }
 
 void repeat_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kRepeatInterleave));
+  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kRepeatInterleave));
 }
 
 /// x.repeat_interleave(groups, dim=2): a key head for each query head.
@@ -251,7 +252,7 @@ Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kRepeatInterleave, repeat_backward, inputs, 1);
-  if (node != nullptr) node->shape = x.shape();
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), aten::kRepeatInterleave);
   tape.autograd.set_history(node, result);
   return result;

@@ -18,10 +18,16 @@ constexpr Operator kUnpermuteNode{"_moe_unpermute_mask_mapBackward"};
 double real(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t rows_of(const Tensor& x) { return x.elements() / x.size(-1); }
 
+struct GroupedLinearPayload {
+  const TeLinear* layer = nullptr;  // outlives the graph
+  std::int64_t experts = 0;
+};
+
 void grouped_linear_backward(BackwardCall& call) {  // saved: the rows of all experts
-  const auto& layer = *static_cast<const TeLinear*>(call.node.context);
+  const auto& payload = call.payload<GroupedLinearPayload>();
+  const TeLinear& layer = *payload.layer;
   Tape& tape = call.tape;
-  const std::int64_t experts = call.node.attributes[0];
+  const std::int64_t experts = payload.experts;
   const Tensor gradient = contiguous(call.gradient());
   const std::int64_t rows = rows_of(gradient);
   layer.memory->use_grouped_workspaces();
@@ -40,10 +46,14 @@ void grouped_linear_backward(BackwardCall& call) {  // saved: the rows of all ex
   call.set(0, std::move(dgrad));
 }
 
+struct RouterPayload {
+  std::int64_t experts = 0;
+};
+
 void router_backward(BackwardCall& call) {  // saved: x and what stands beside it
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
-  const std::int64_t experts = call.node.attributes[0];
+  const std::int64_t experts = call.payload<RouterPayload>().experts;
   const Shape scores{rows_of(x), experts};
   Tensor of_probabilities = tape.empty(scores, DType::kFloat32, kRouter);
   Tensor of_scores = tape.empty(scores, DType::kFloat32, kRouter);
@@ -57,14 +67,19 @@ void router_backward(BackwardCall& call) {  // saved: x and what stands beside i
   call.set(0, std::move(gradient));
 }
 
+struct PermutedTokensPayload {
+  Shape tokens;
+  std::int64_t experts = 0;
+};
+
 void permute_backward(BackwardCall& call) {  // saved: map
-  const Shape& tokens = call.node.shape;
+  const auto& [tokens, experts] = call.payload<PermutedTokensPayload>();
   call.set(0, call.tape.empty(tokens, call.gradient(0).dtype(), kPermute));
-  call.set(1, call.tape.empty({tokens[0], call.node.attributes[0]}, DType::kFloat32, kPermute));
+  call.set(1, call.tape.empty({tokens[0], experts}, DType::kFloat32, kPermute));
 }
 
 void unpermute_backward(BackwardCall& call) {  // saved: map
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), kPermute));
+  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), kPermute));
 }
 
 }  // namespace
@@ -77,8 +92,7 @@ Tensor te_grouped_linear(const TeLinear& layer, const Tensor& x, std::int64_t ex
   Tensor result = tape.empty({rows_of(x), layer.out}, x.dtype(), kGroupedGemm);
   tape.kernels.grouped_product(kGroupedGemm, x.dtype(), experts, rows_of(x), layer.in, layer.out);
   if (node != nullptr) {
-    node->context = &layer;
-    node->attributes[0] = experts;
+    node->payload.set(GroupedLinearPayload{.layer = &layer, .experts = experts});
     tape.autograd.save(*node, x);
   }
   tape.autograd.set_history(node, result);
@@ -103,7 +117,7 @@ Tensor megatron_router(const Tensor& x, const RouterShape& shape) {
   tape.kernels.add(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * real(logits.elements()),
                    6 * real(softmax.bytes()));
   if (node != nullptr) {
-    node->attributes[0] = shape.experts;
+    node->payload.set(RouterPayload{shape.experts});
     const std::array<const Tensor*, 5> kept{&x, &softmax, &indices, &map, &balance};
     for (const Tensor* each : kept) tape.autograd.save(*node, *each);
   }
@@ -121,8 +135,7 @@ PermutedTokens te_permute(const Tensor& x, const Tensor& probabilities, std::int
   result.probabilities = tape.empty({rows}, probabilities.dtype(), kPermute);
   tape.kernels.add(kPermute, OperatorClass::kMovement, x.dtype(), 0, 2 * real(result.rows.bytes()));
   if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[0] = probabilities.size(1);
+    node->payload.set(PermutedTokensPayload{.tokens = x.shape(), .experts = probabilities.size(1)});
     tape.autograd.save(*node, result.map);
   }
   tape.autograd.set_history(node, result.rows);
@@ -135,7 +148,7 @@ Tensor te_unpermute(const Tensor& rows, const Tensor& map, std::int64_t tokens) 
   const Tensor* inputs[] = {&rows};
   Node* node = tape.autograd.record(kUnpermuteNode, unpermute_backward, inputs, 1);
   if (node != nullptr) {
-    node->shape = rows.shape();
+    node->payload.set(InputShape{rows.shape()});
     tape.autograd.save(*node, map);
   }
   Tensor result = tape.empty({tokens, rows.size(1)}, rows.dtype(), kPermute);

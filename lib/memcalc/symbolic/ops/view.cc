@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/view.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "memcalc/base/error.h"
@@ -25,16 +26,14 @@ void zeros_and_copy(Tape& tape, const Operator& op, const Tensor& zeros, const T
   move_kernel(tape, op, part);
 }
 
+/// `details`: what stands in the payload behind the sizes of x.
+template <typename Payload = InputShape, typename... Details>
 Tensor record_view(const AtenOperator& op, BackwardFunction backward, const Arg& x, const Shape& shape,
-                   const Shape& strides, std::int64_t attribute0 = 0, std::int64_t attribute1 = 0) {
+                   const Shape& strides, const Details&... details) {
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
   Node* node = tape.autograd.record(op, backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x->shape();
-    node->attributes[1] = attribute0;
-    node->attributes[2] = attribute1;
-  }
+  if (node != nullptr) node->payload.set(Payload{x->shape(), details...});
   Tensor* temporary = x.sole_owner();
   // Without a node the view has no history, so a tensor that has one cannot become it.
   if (temporary != nullptr && node == nullptr && temporary->requires_grad()) temporary = nullptr;
@@ -59,7 +58,9 @@ Shape infer_shape(Shape shape, std::int64_t elements) {
   return shape;
 }
 
-void reshape_backward(BackwardCall& call) { call.set(0, reshape(call.take_gradient(), call.node.shape)); }
+void reshape_backward(BackwardCall& call) {
+  call.set(0, reshape(call.take_gradient(), call.payload<InputShape>().shape));
+}
 
 Shape swap_dims(Shape shape, int dim0, int dim1) {
   std::swap(shape[dim0], shape[dim1]);
@@ -67,24 +68,25 @@ Shape swap_dims(Shape shape, int dim0, int dim1) {
 }
 
 void transpose_backward(BackwardCall& call) {
-  const auto dim0 = static_cast<int>(call.node.attributes[1]);
-  const auto dim1 = static_cast<int>(call.node.attributes[2]);
+  const auto& payload = call.payload<TransposePayload>();
+  const int dim0 = payload.dim0, dim1 = payload.dim1;
   call.set(0, transpose(call.take_gradient(), dim0, dim1));
 }
 
 void expand_backward(BackwardCall& call) {
-  if (call.gradient().shape() == call.node.shape) return call.set(0, call.gradient());
-  call.set(0, sum_to(call.gradient(), call.node.shape));
+  const Shape& input = call.payload<InputShape>().shape;
+  if (call.gradient().shape() == input) return call.set(0, call.gradient());
+  call.set(0, sum_to(call.gradient(), input));
 }
 
 void slice_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSliceBackward);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kSliceBackward);
   zeros_and_copy(call.tape, aten::kSliceBackward, result, call.gradient());
   call.set(0, std::move(result));
 }
 
 void select_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kSelectBackward);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kSelectBackward);
   zeros_and_copy(call.tape, aten::kSelectBackward, result, call.gradient());
   call.set(0, std::move(result));
 }
@@ -97,21 +99,27 @@ DType gradients_dtype(const BackwardCall& call) {
   return DType::kFloat32;
 }
 
+struct SplitPayload {
+  Shape input;
+  int dim = 0;
+  std::array<std::int64_t, kUsualOutputs> sizes{};  // of the parts, along `dim`
+  std::unique_ptr<std::int64_t[]> further_sizes;    // of parts beyond these
+
+  [[nodiscard]] std::int64_t size(int part) const {
+    const auto i = static_cast<std::size_t>(part);
+    return i < sizes.size() ? sizes[i] : further_sizes[i - sizes.size()];
+  }
+};
+
 /// A part that nothing was made of has no gradient: zeros stand for it.
 void split_backward(BackwardCall& call) {
   const DType dtype = gradients_dtype(call);
-  const auto dim = static_cast<int>(call.node.attributes[1]);
-  const std::int64_t first = call.node.attributes[2], second = call.node.attributes[3];
-  const auto* sizes = static_cast<const std::vector<std::int64_t>*>(call.node.context);  // of more than three
+  const auto& payload = call.payload<SplitPayload>();
   std::vector<Tensor> zeros;
   for (int i = 0; i < call.node.output_count; ++i) {
     if (call.gradient(i).defined()) continue;
-    Shape part = call.node.shape;
-    if (sizes != nullptr) {
-      part[dim] = (*sizes)[static_cast<std::size_t>(i)];
-    } else {
-      part[dim] = i == 0 ? first : i == 1 ? second : part[dim] - first - second;
-    }
+    Shape part = payload.input;
+    part[payload.dim] = payload.size(i);
     zeros.push_back(call.tape.empty(part, dtype, aten::kZeros));
   }
   std::vector<const Tensor*> parts;
@@ -119,7 +127,7 @@ void split_backward(BackwardCall& call) {
     if (call.gradient(i).defined()) parts.push_back(&call.gradient(i));
   }
   for (const Tensor& each : zeros) parts.push_back(&each);
-  Tensor result = empty_of_parts(parts, call.node.shape, dtype, aten::kCat);
+  Tensor result = empty_of_parts(parts, payload.input, dtype, aten::kCat);
   move_kernel(call.tape, aten::kCat, result);
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
@@ -132,7 +140,7 @@ void unbind_backward(BackwardCall& call) {
   for (int i = 0; i < call.node.output_count; ++i) {
     if (!call.gradient(i).defined()) zeros.push_back(call.tape.empty({}, dtype, aten::kZeros));
   }
-  Tensor result = call.tape.empty(call.node.shape, dtype, aten::kStack);
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, dtype, aten::kStack);
   move_kernel(call.tape, aten::kStack, result);
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
@@ -140,9 +148,15 @@ void unbind_backward(BackwardCall& call) {
 
 void clone_backward(BackwardCall& call) { call.set(0, call.gradient()); }
 
+struct CatPayload {
+  int dim = 0;
+  std::int64_t first = 0, second = 0;  // sizes along `dim`; the last part has the rest
+};
+
 void cat_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[1]);
-  const std::int64_t first = call.node.attributes[2];
+  const auto& payload = call.payload<CatPayload>();
+  const int dim = payload.dim;
+  const std::int64_t first = payload.first;
   const Tensor& gradient = call.gradient();
   if (call.node.edge_count == 1) return call.set(0, slice(gradient, dim, 0, gradient.size(dim)));
   const std::int64_t second = gradient.size(dim) - first;
@@ -151,29 +165,28 @@ void cat_backward(BackwardCall& call) {
 }
 
 void cat3_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[1]);
+  const auto& [dim, first, second] = call.payload<CatPayload>();
   const Tensor& gradient = call.gradient();
-  const std::int64_t first = call.node.attributes[2];
-  const std::int64_t second = call.node.attributes[3];
   if (call.needs(0)) call.set(0, slice(gradient, dim, 0, first));
   if (call.needs(1)) call.set(1, slice(gradient, dim, first, second));
   if (call.needs(2)) call.set(2, slice(gradient, dim, first + second, gradient.size(dim) - first - second));
 }
 
 void cat4_backward(BackwardCall& call) {
-  const auto dim = static_cast<int>(call.node.attributes[1]);
-  const std::int64_t part = call.node.attributes[2];
+  const auto& payload = call.payload<CatPayload>();
+  const std::int64_t part = payload.first;
   for (int i = 0; i < 4; ++i) {
-    if (call.needs(i)) call.set(i, slice(call.gradient(), dim, i * part, part));
+    if (call.needs(i)) call.set(i, slice(call.gradient(), payload.dim, i * part, part));
   }
 }
 
 void permute_backward(BackwardCall& call) {
+  const auto& places = call.payload<PermutePayload>().places;
   const Tensor& gradient = call.gradient();
   Shape shape, strides;
   shape.rank = strides.rank = gradient.rank();
   for (int i = 0; i < shape.rank; ++i) {
-    const auto from = static_cast<int>(call.node.attributes[1] >> (4 * i) & 15);
+    const int from = places[static_cast<std::size_t>(i)];
     shape[i] = gradient.size(from);
     strides[i] = gradient.strides()[from];
   }
@@ -208,13 +221,14 @@ Tensor unsafe_view(Arg x, const Shape& shape) {
 
 Tensor transpose(Arg x, int dim0, int dim1) {
   const OperatorCall call(x);
-  return record_view(aten::kTranspose, transpose_backward, x, swap_dims(x->shape(), dim0, dim1),
-                     swap_dims(x->strides(), dim0, dim1), dim0, dim1);
+  return record_view<TransposePayload>(aten::kTranspose, transpose_backward, x, swap_dims(x->shape(), dim0, dim1),
+                                       swap_dims(x->strides(), dim0, dim1), dim0, dim1);
 }
 
 Tensor t(Arg x) {
   const OperatorCall call(x);
-  return record_view(aten::kT, transpose_backward, x, swap_dims(x->shape(), 0, 1), swap_dims(x->strides(), 0, 1), 0, 1);
+  return record_view<TransposePayload>(aten::kT, transpose_backward, x, swap_dims(x->shape(), 0, 1),
+                                       swap_dims(x->strides(), 0, 1), 0, 1);
 }
 
 Tensor expand(Arg x, Shape shape) {
@@ -254,12 +268,12 @@ Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64
   Shape shape = x->shape(), strides = x->strides();
   shape[dim] = length;
   strides[dim] *= step;
-  return record_view(aten::kSlice, slice_backward, x, shape, strides, dim, start);
+  return record_view(aten::kSlice, slice_backward, x, shape, strides);
 }
 
-Tensor slice_whole(Arg x, int dim) {
+Tensor slice_whole(Arg x, int /*dim*/) {  // its backward needs the sizes of x alone
   const OperatorCall call(x);
-  return record_view(aten::kSlice, slice_backward, x, x->shape(), x->strides(), dim, 0);
+  return record_view(aten::kSlice, slice_backward, x, x->shape(), x->strides());
 }
 
 Tensor select(Arg x, int dim) {
@@ -287,13 +301,14 @@ std::vector<Tensor> split_into(const AtenOperator& op, const Tensor& x, int dim,
   Node* node = tape.autograd.record(op, split_backward, inputs, 1);
   if (dim < 0) dim += x.rank();
   if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes = {0, dim, sizes[0], parts > 1 ? sizes[1] : 0};
-    if (parts > 3) {
-      const auto all = std::make_shared<std::vector<std::int64_t>>(sizes, sizes + parts);
-      node->owner = all;
-      node->context = all.get();
+    SplitPayload payload{.input = x.shape(), .dim = dim, .sizes = {}, .further_sizes = nullptr};
+    const int usual = std::min(parts, kUsualOutputs);
+    std::copy_n(sizes, usual, payload.sizes.begin());
+    if (parts > usual) {
+      payload.further_sizes = std::make_unique<std::int64_t[]>(static_cast<std::size_t>(parts - usual));
+      std::copy(sizes + usual, sizes + parts, payload.further_sizes.get());
     }
+    node->payload.set(std::move(payload));
   }
   Shape shape = x.shape();
   std::vector<Tensor> results;
@@ -333,10 +348,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kUnbind, unbind_backward, inputs, 1);
-  if (node != nullptr) {
-    node->shape = x.shape();
-    node->attributes[1] = dim;
-  }
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Shape shape, strides;
   for (int i = 0; i < x.rank(); ++i) {
     if (i == dim) continue;
@@ -398,8 +410,7 @@ Tensor cat(Arg a, Arg b, int dim) {
   Shape shape = a->shape();
   shape[dim] += b->size(dim);
   if (node != nullptr) {
-    node->attributes[1] = dim < 0 ? dim + shape.rank : dim;
-    node->attributes[2] = a->size(dim);
+    node->payload.set(CatPayload{.dim = dim < 0 ? dim + shape.rank : dim, .first = a->size(dim)});
   }
   const DType dtype = a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32;
   Tensor result = empty_of_parts({&*a, &*b}, shape, dtype, aten::kCat);
@@ -412,7 +423,7 @@ Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b, &c};
   Node* node = tape.autograd.record(aten::kCat, cat3_backward, inputs, 3);
-  if (node != nullptr) node->attributes = {0, dim, a.size(dim), b.size(dim)};
+  if (node != nullptr) node->payload.set(CatPayload{.dim = dim, .first = a.size(dim), .second = b.size(dim)});
   Shape shape = a.shape();
   shape[dim] += b.size(dim) + c.size(dim);
   const DType dtype = a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32;
@@ -428,7 +439,7 @@ Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
   Node* node = tape.autograd.record(aten::kCat, cat4_backward, inputs, 4);
   Shape shape = parts[0].shape();
   shape[dim] *= 4;
-  if (node != nullptr) node->attributes = {0, dim, parts[0].size(dim), 0};
+  if (node != nullptr) node->payload.set(CatPayload{.dim = dim, .first = parts[0].size(dim)});
   Tensor result = empty_of_parts({&parts[0], &parts[1], &parts[2], &parts[3]}, shape, parts[0].dtype(), aten::kCat);
   move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);
@@ -443,13 +454,13 @@ Tensor every_second(Arg x, int dim) {
 Tensor permute(Arg x, std::span<const int> order) {
   const OperatorCall call(x);
   Shape shape, strides;
-  std::int64_t packed = 0;  // the inverse order, 4 bits a dimension
+  std::array<int, kMaxDims> places{};  // the inverse order
   for (const int dim : order) {
-    packed |= static_cast<std::int64_t>(shape.rank) << (4 * dim);
+    places[static_cast<std::size_t>(dim)] = shape.rank;
     shape.dims[static_cast<std::size_t>(shape.rank++)] = x->size(dim);
     strides.dims[static_cast<std::size_t>(strides.rank++)] = x->strides()[dim];
   }
-  return record_view(aten::kPermute, permute_backward, *x, shape, strides, packed);
+  return record_view<PermutePayload>(aten::kPermute, permute_backward, *x, shape, strides, places);
 }
 
 Tensor cat_with_empty(Arg x, DType dtype) {
@@ -457,7 +468,7 @@ Tensor cat_with_empty(Arg x, DType dtype) {
   Tape& tape = x->tape();
   const Tensor* inputs[] = {&*x};
   Node* node = tape.autograd.record(aten::kCat, cat_backward, inputs, 1);
-  if (node != nullptr) node->attributes[1] = node->attributes[2] = 0;
+  if (node != nullptr) node->payload.set(CatPayload{});
   Tensor result = tape.empty(x->shape(), dtype, aten::kCat);
   move_kernel(tape, aten::kCat, result);
   tape.autograd.set_history(node, result);

@@ -11,6 +11,16 @@
 
 namespace memcalc {
 
+struct TransposePayload {
+  Shape input;
+  int dim0 = 0, dim1 = 0;  // which change places
+};
+
+struct PermutePayload {
+  Shape input;
+  std::array<int, kMaxDims> places{};  // where each dimension of the input is in the result
+};
+
 /// Throws Error(kInternal) where the strides do not allow a view. One size may be -1.
 [[nodiscard]] Tensor view(Arg x, Shape shape);
 /// A view where the strides allow one, else a copy.

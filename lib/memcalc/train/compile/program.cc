@@ -1,7 +1,6 @@
 #include "memcalc/train/compile/program.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -169,7 +168,7 @@ KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& resul
 }
 
 void run_backward(BackwardCall& call) {
-  auto& saved = *static_cast<Saved*>(call.node.owner.get());
+  auto& saved = call.node.payload.get<Saved>();
   const Program& program = *saved.program;
   const JointGraph& graph = program.graph;
   Tape& tape = call.tape;
@@ -322,13 +321,13 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   // What is not saved dies as Python drops what the function returned, all but these.
   RegionResults results{tensors_of(graph, program.read, buffers, arguments),
                         tensors_of(graph, program.kept, buffers, arguments)};
-  auto saved = std::make_shared<Saved>();
-  saved->program = &program;
-  saved->parameters = parameters;
-  saved->buffers.resize(buffers.size());
+  Saved saved;
+  saved.program = &program;
+  saved.parameters = parameters;
+  saved.buffers.resize(buffers.size());
   for (const NodeIndex each : program.saved) {
     const std::size_t storage = index(graph.storage_of(each));
-    saved->buffers[storage] = buffers[storage];
+    saved.buffers[storage] = buffers[storage];
     if (buffers[storage].defined()) tape.memory.mark_saved(buffers[storage].block());
   }
   buffers.clear();
@@ -336,7 +335,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   std::vector<Tensor> edges;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].defined() || !arguments[i].requires_grad()) continue;
-    saved->arguments.push_back({i, arguments[i].shape(), arguments[i].strides(), arguments[i].dtype()});
+    saved.arguments.push_back({i, arguments[i].shape(), arguments[i].strides(), arguments[i].dtype()});
     edges.push_back(arguments[i]);
   }
   if (!parameters.empty()) {
@@ -350,8 +349,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];
   Node* node = tape.autograd.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
   if (node == nullptr) throw Error(ErrorCode::kInternal, "a compiled forward pass without gradients");
-  node->context = saved.get();
-  node->owner = saved;
+  node->payload.set(std::move(saved));
   for (std::size_t i = 0; i < results.read.size(); ++i) {
     if (tangent_of(graph, program.read[i]) != kNone) tape.autograd.set_history(node, results.read[i]);
   }

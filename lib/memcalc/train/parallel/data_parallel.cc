@@ -40,11 +40,11 @@ std::int64_t elements_of(const std::vector<Tensor>& tensors) {
 }
 
 void pass_part(BackwardCall& call) {  // this GPU's slice of the gathered gradient
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kToCopy));
+  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kToCopy));
 }
 
 void mean_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.node.shape, call.gradient().dtype(), aten::kMean));
+  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kMean));
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ void DataParallelModule::gather(ModelOutput& output) {
     Node* node = tape.autograd.record(kGatherBackward, &pass_part, inputs, 1);
     Tensor whole = tape.empty(shape, part.dtype(), kGather);
     if (node != nullptr) {
-      node->shape = part.shape();
+      node->payload.set(InputShape{part.shape()});
       tape.autograd.set_history(node, whole);
     }
     part = std::move(whole);
@@ -154,7 +154,7 @@ void DataParallelModule::gather(ModelOutput& output) {
   Node* node = tape.autograd.record(aten::kMeanOfAll, &mean_backward, inputs, 1);
   Tensor mean = tape.empty({}, output.loss.dtype(), aten::kMean);
   if (node != nullptr) {
-    node->shape = output.loss.shape();
+    node->payload.set(InputShape{output.loss.shape()});
     tape.autograd.set_history(node, mean);
   }
   output.loss = std::move(mean);

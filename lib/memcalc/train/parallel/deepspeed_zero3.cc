@@ -133,7 +133,7 @@ Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const 
   Node* node = tape.autograd.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
   Tensor output = tape.alias(input, input.shape(), input.strides(), true);
   if (node == nullptr) return output;
-  node->context = &hooked;
+  node->payload.set(hooked);
   tape.autograd.set_history(node, output);
   return output;
 }
@@ -156,7 +156,7 @@ void DeepSpeedZero3::after_layer(std::int64_t layer, const Tensor& output) {
 }
 
 void DeepSpeedZero3::run_post_backward(BackwardCall& call) {
-  const auto& hooked = *static_cast<const HookedModule*>(call.node.context);
+  const auto& hooked = call.payload<HookedModule>();
   hooked.owner->coordinator_->release(hooked.number, true);
   call.set(0, call.take_gradient());
 }

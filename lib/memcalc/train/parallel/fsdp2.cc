@@ -1,6 +1,7 @@
 #include "memcalc/train/parallel/fsdp2.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -207,13 +208,13 @@ Tensor Fsdp2::register_post_backward(Group& group, const Tensor& input) {
   Node* node = tape.autograd.record(kRegisterPostBackward, &Fsdp2::run_post_backward, inputs, 1);
   Tensor output = tape.alias(input, input.shape(), input.strides(), true);
   if (node == nullptr) return output;
-  node->context = &group;
+  node->payload.set(std::ref(group));
   tape.autograd.set_history(node, output);
   return output;
 }
 
 void Fsdp2::run_post_backward(BackwardCall& call) {
-  Group& group = *static_cast<Group*>(const_cast<void*>(call.node.context));
+  Group& group = call.payload<std::reference_wrapper<Group>>();
   group.owner->post_backward(group);
   call.set(0, call.take_gradient());
 }

@@ -24,7 +24,7 @@ void gather(Tape& tape, DType dtype, std::int64_t ranks, std::vector<Tensor>& ga
 // reduce-scatter. Saved: the mask, the tokens of each rank, the divisor.
 void loss_backward(BackwardCall& call) {
   Tape& tape = call.tape;
-  const std::int64_t ranks = call.node.attributes[0];
+  const std::int64_t ranks = call.payload<RankCount>().ranks;
   const DType dtype = call.gradient().dtype();
   const auto let_go = [&call](std::size_t saved) {
     call.unpacked[saved].reset();
@@ -52,7 +52,7 @@ Tensor loss_of_all_ranks(const Tensor& loss, const Tensor& shift_labels, std::in
   Tape& tape = loss.tape();
   const Tensor* const inputs[] = {&loss};
   Node* node = tape.autograd.record(kNode, loss_backward, inputs, 1);
-  if (node != nullptr) node->attributes[0] = ranks;
+  if (node != nullptr) node->payload.set(RankCount{ranks});
   std::vector<Tensor> losses, tokens;
   gather(tape, loss.dtype(), ranks, losses);
   Tensor good_tokens = no_grad::sum(no_grad::not_equal(shift_labels));
