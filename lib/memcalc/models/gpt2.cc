@@ -1,7 +1,7 @@
 // GPT-2: transformers models/gpt2/modeling_gpt2.py.
 #include "memcalc/models/attention.h"
+#include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
-#include "memcalc/models/sequence_classifier.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -108,16 +108,7 @@ class Gpt2LmHeadModel : public Model {
     ModelOutput output;
     KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = transformer(batch, cache);
-    if (classifier_) {
-      classifier_->forward(hidden_states, batch, output);
-      return output;
-    }
-    output.logits = lm_head_(kept_positions(hidden_states, batch));
-    if (batch.labels.defined()) {
-      // loss_function warns that it knows no loss of this class's name, and a warning breaks the graph.
-      if (GraphCapture* capture = output.logits.tape().modes.capture) capture->break_graph(output.logits);
-      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
-    }
+    predict(classifier_, lm_head_, hidden_states, batch, output, {.loss_breaks_graph = true});
     return output;
   }
 

@@ -16,9 +16,17 @@
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layer_hooks.h"
+#include "memcalc/symbolic/ops/chunked_log_probs.h"
 #include "memcalc/symbolic/region_compiler.h"
 
 namespace memcalc {
+
+/// model(…, fused_lm_head=True) of trl's add_fused_lm_head: what it computes of each token, and how many labels of the
+/// batch, shifted by one, are not -100.
+struct FusedHeadCall {
+  LogProbOutputs outputs;
+  std::int64_t targets = 0;
+};
 
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
@@ -37,6 +45,7 @@ struct Batch {
   std::vector<Tensor> others;                      // of a program: its inputs, as Model::inputs says
   EncoderDecoderCache* past_key_values = nullptr;  // null: the output's own, where the run uses a cache
   std::int64_t logits_to_keep = 0;                 // of the last tokens; 0: of all
+  const FusedHeadCall* fused_head = nullptr;       // null: the model's own head
 
   Batch() = default;
   Batch(const Batch&) = default;
@@ -55,6 +64,7 @@ struct Batch {
     others = other.others;
     past_key_values = other.past_key_values;
     logits_to_keep = other.logits_to_keep;
+    fused_head = other.fused_head;
     return *this;
   }
   ~Batch() { clear(); }
@@ -66,10 +76,18 @@ struct Batch {
   }
 };
 
+/// trl's FusedCausalLMOutput beside its loss: [batch, tokens - 1] each, zero where the label is -100. Members die in this
+/// order.
+struct FusedHead {
+  Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask;
+  void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask); }
+};
+
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
 struct ModelOutput {
   Tensor loss;  // where the batch has labels
   Tensor logits;
+  FusedHead fused;                      // of a batch with a fused head
   EncoderDecoderCache past_key_values;  // empty where generate() owns the cache
   Tensor encoder_last_hidden_state;     // encoder-decoders
   std::vector<Tensor> others;           // of a program: what else it returns
@@ -81,6 +99,7 @@ struct ModelOutput {
   ~ModelOutput() { clear(); }
   void clear() {
     drop(loss, logits);
+    fused.clear();
     past_key_values.clear();
     encoder_last_hidden_state.reset();
     for (Tensor& each : others) each.reset();

@@ -14,9 +14,9 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/models/attention.h"
+#include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/pipeline_stages.h"
-#include "memcalc/models/sequence_classifier.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -220,23 +220,8 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
     ModelOutput output;
     KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
     Tensor hidden_states = decode(batch, cache);
-    if (classifier_) {
-      classifier_->forward(hidden_states, batch, output);
-      return output;
-    }
-    if (run_.fine_tuning.liger && batch.labels.defined()) {  // lce_forward: in training the logits are never made
-      output.loss = liger_causal_lm_loss(hidden_states, lm_head_.weight, batch.labels, batch.number_of_items);
-      return output;
-    }
-    output.logits = lm_head_(kept_positions(hidden_states, batch));
-    if (final_softcap_) {
-      output.logits = divide_scalar(output.logits);
-      output.logits = tanh(output.logits);
-      output.logits = multiply_scalar(output.logits);
-    }
-    if (batch.labels.defined()) {
-      output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
-    }
+    predict(classifier_, lm_head_, hidden_states, batch, output,
+            {.softcaps = final_softcap_, .liger = run_.fine_tuning.liger});
     return output;
   }
 

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "memcalc/models/attention.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -22,18 +21,6 @@ void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch
     output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
   }
   drop(logits, last_non_pad_token, non_pad_mask, token_indices);
-}
-
-void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
-             const Batch& batch, ModelOutput& output) {
-  if (classifier) {
-    classifier->forward(hidden_states, batch, output);
-    return;
-  }
-  output.logits = lm_head(kept_positions(hidden_states, batch));
-  if (batch.labels.defined()) {
-    output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
-  }
 }
 
 }  // namespace memcalc

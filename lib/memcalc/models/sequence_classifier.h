@@ -30,9 +30,4 @@ class SequenceClassifier {
   return SequenceClassifier(b, width, num_labels);
 }
 
-/// What stands on the hidden states of a decoder: the classifier, or the head over the positions that count and its
-/// loss.
-void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
-             const Batch& batch, ModelOutput& output);
-
 }  // namespace memcalc

@@ -263,7 +263,7 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer) or bare (a plain loop) [trainer]",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare (a plain loop), trl-sft [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,

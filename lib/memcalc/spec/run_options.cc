@@ -140,16 +140,16 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
 
 Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.optimizer) {
-    if (loop == Loop::kTrainer && !has_trainer_name(*options.optimizer)) {
+    if (is_trainer(loop) && !has_trainer_name(*options.optimizer)) {
       assumptions.push_back("the Trainer has no name for " + std::string(name_of(*options.optimizer)) +
                             ": it is given by optim_args or optimizer_cls_and_kwargs");
     }
     return *options.optimizer;
   }
   // transformers 5 with torch >= 2.8: adamw_torch_fused (training_args.py default_optim); torch.optim.AdamW: foreach.
-  assumptions.emplace_back(loop == Loop::kTrainer ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
+  assumptions.emplace_back(is_trainer(loop) ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
                                                   : "optimizer: foreach AdamW, torch's default (--optimizer)");
-  return loop == Loop::kTrainer ? Optimizer::kAdamWFused : Optimizer::kAdamWForeach;
+  return is_trainer(loop) ? Optimizer::kAdamWFused : Optimizer::kAdamWForeach;
 }
 
 Attention resolve_attention(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
@@ -305,13 +305,33 @@ RunOptions with_megatron_defaults(RunOptions options) {
   return options;
 }
 
+/// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
+RunOptions with_trl_defaults(RunOptions options, std::vector<std::string>& assumptions) {
+  if (!options.loop || !is_trl(*options.loop)) return options;
+  options.task = options.task.value_or(Task::kCausalLm);
+  if (!options.checkpointing) {
+    options.checkpointing = Checkpointing::kFull;
+    assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
+  }
+  const bool says_precision = options.precision || options.mixed_precision;
+  if (!says_precision) {
+    options.precision = Precision::kAmpBf16;
+    assumptions.emplace_back("bf16=True, TRL's default: autocast to bfloat16 (--precision)");
+  }
+  if (!options.weights_dtype && !options.lora_rank.has_value() && !options.quantization) {
+    options.weights_dtype = DType::kFloat32;
+    assumptions.emplace_back("weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
+  }
+  return options;
+}
+
 }  // namespace
 
 ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
-  const RunOptions options = with_litgpt_defaults(model, with_megatron_defaults(asked));
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
+  const RunOptions options = with_trl_defaults(with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions);
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);
   if (is_custom(model)) {

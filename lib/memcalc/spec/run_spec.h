@@ -66,7 +66,10 @@ struct RunSpec {
   [[nodiscard]] Checkpointing checkpointing() const {
     return trains() ? training().checkpointing : Checkpointing::kNone;
   }
-  [[nodiscard]] bool uses_trainer() const { return trains() && training().loop == Loop::kTrainer; }
+  [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
+  [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
+  /// Whether batches come with an attention mask. TRL's collators always make one, of ones where nothing is padded.
+  [[nodiscard]] bool passes_mask() const { return padding || uses_trl(); }
   [[nodiscard]] bool compiles() const { return trains() && training().compile; }
   [[nodiscard]] std::int64_t accumulation_steps() const { return trains() ? training().accumulation_steps : 1; }
 };

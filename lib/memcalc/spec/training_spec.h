@@ -9,8 +9,12 @@
 
 namespace memcalc {
 
-/// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults.
-enum class Loop : std::uint8_t { kTrainer, kBare };
+/// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults; the
+/// others: the trainers of TRL, which run in transformers' Trainer and put their own loss in the place of its.
+enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft };
+
+[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop == Loop::kTrlSft; }
+[[nodiscard]] constexpr bool is_trainer(Loop loop) { return loop != Loop::kBare; }
 
 /// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
 /// torchtitan's list of operators to keep.

@@ -64,7 +64,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   if (run.task == Task::kContrastive) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
     tensors.push_back({&Batch::pixel_values, pixels, weights_dtype_of(run)});
-    if (run.padding) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+    if (run.passes_mask()) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
     return tensors;
   }
   if (run.task == Task::kCustom) {
@@ -79,7 +79,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     return tensors;
   }
   tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
-  if (run.padding && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+  if (run.passes_mask() && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
   return tensors;
 }
 

@@ -16,6 +16,7 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
+#include "memcalc/train/trl.h"
 
 namespace memcalc {
 
@@ -143,6 +144,10 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 }
 
 Tensor TrainerLoop::compute_loss(bool sync) {
+  if (run_.uses_trl()) {
+    return sft_loss(tape_, run_, inputs_,
+                    [&](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); });
+  }
   if (compiled_) return multiply_in_place(compiled_->forward());
   ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
   if (!model_.accepts_loss_kwargs) return std::move(outputs.loss);

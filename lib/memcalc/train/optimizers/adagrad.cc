@@ -38,7 +38,7 @@ void for_loop_step(OptimizerMemory& /*memory*/, const ParameterGroup& group) {
 }
 
 StateBytes state_bytes(const OptimizedTensor& tensor, Loop loop) {
-  return {.tensors = tensor.bytes(), .scalars = loop == Loop::kTrainer ? 4 : 0};
+  return {.tensors = tensor.bytes(), .scalars = is_trainer(loop) ? 4 : 0};
 }
 
 double foreach_bytes(double itemsize) { return 13 * itemsize; }

@@ -36,7 +36,7 @@ constexpr States kThree32Paged{.count = 2, .in_first = 2, .paged = true};
 constexpr States kThree8Paged{.count = 2, .in_first = 2, .bits = 8, .paged = true, .named_by_trainer = true};
 
 bool is_8bit(const States& states, std::int64_t elements, bool is_embedding, Loop loop) {
-  const bool kept_wide = is_embedding && loop == Loop::kTrainer && states.named_by_trainer;
+  const bool kept_wide = is_embedding && is_trainer(loop) && states.named_by_trainer;
   return states.bits == 8 && elements >= kLeast8bitElements && !kept_wide;
 }
 

@@ -1,0 +1,77 @@
+#include "memcalc/models/causal_lm_head.h"
+
+#include <utility>
+
+#include "memcalc/models/attention.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/scatter.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+/// x.new_zeros(mask.shape).masked_scatter(mask, x), after which nobody else holds x.
+Tensor at_their_places(const Tensor& mask, const Tensor& numbers) {
+  if (!numbers.defined()) return {};
+  return masked_scatter(no_grad::new_zeros(mask.tape(), mask.shape(), numbers.dtype()), mask, numbers);
+}
+
+/// trl 1.16, trainer/utils.py, add_fused_lm_head: _fused_forward behind the backbone.
+void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const Batch& batch, ModelOutput& output) {
+  const std::int64_t tokens = last_hidden_state.size(1), labels_of_sample = batch.labels.size(1);
+  const Tensor hidden_states = slice(last_hidden_state, 1, 0, tokens - 1);
+  const Tensor labels = no_grad::slice(batch.labels, 1, 1, labels_of_sample - 1);
+  FusedHead& fused = output.fused;
+  const FusedHeadCall& call = *batch.fused_head;
+  fused.label_mask = no_grad::not_equal(labels);
+  ChunkedLogProbs per_token;
+  {
+    const std::int64_t count = call.targets;
+    const Tensor states = index_by_mask(hidden_states, 0, fused.label_mask, count);
+    per_token = chunked_log_probs(states, lm_head.weight, lm_head.bias, index_by_mask(labels, 0, fused.label_mask, count),
+                                  call.outputs);
+  }
+  fused.log_probs = at_their_places(fused.label_mask, per_token.log_probs);
+  fused.entropy = at_their_places(fused.label_mask, per_token.entropy);
+  fused.log_sum_sq_probs = at_their_places(fused.label_mask, per_token.log_sum_sq_probs);
+  fused.mean_logits = at_their_places(fused.label_mask, per_token.mean_logits);
+  fused.is_top1 = at_their_places(fused.label_mask, per_token.is_top1);
+  drop(per_token.log_probs, per_token.entropy, per_token.log_sum_sq_probs, per_token.mean_logits, per_token.is_top1);
+  output.loss = divide(negate(sum(fused.log_probs, 0b11, false)), no_grad::clamp(no_grad::sum(fused.label_mask)));
+}
+
+}  // namespace
+
+void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
+             const Batch& batch, ModelOutput& output, CausalLmHead head) {
+  if (classifier) {
+    classifier->forward(hidden_states, batch, output);
+    return;
+  }
+  if (batch.fused_head != nullptr) {
+    fused_forward(lm_head, hidden_states, batch, output);
+    return;
+  }
+  if (head.liger && batch.labels.defined()) {
+    output.loss = liger_causal_lm_loss(hidden_states, lm_head.weight, batch.labels, batch.number_of_items);
+    return;
+  }
+  output.logits = lm_head(kept_positions(hidden_states, batch));
+  if (head.softcaps) {
+    output.logits = divide_scalar(output.logits);
+    output.logits = tanh(output.logits);
+    output.logits = multiply_scalar(output.logits);
+  }
+  if (!batch.labels.defined()) return;
+  GraphCapture* capture = output.logits.tape().modes.capture;
+  if (head.loss_breaks_graph && capture != nullptr) capture->break_graph(output.logits);
+  output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+}
+
+}  // namespace memcalc

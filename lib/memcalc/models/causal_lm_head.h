@@ -1,0 +1,24 @@
+// What stands on the hidden states of a decoder: the head over the vocabulary and its loss as transformers writes them,
+// Liger's that never holds the logits, or TRL's that returns numbers of each token in their place. Covered by
+// tests/unit/causal_lm_head_test.cc.
+#pragma once
+
+#include <optional>
+
+#include "memcalc/models/model.h"
+#include "memcalc/models/sequence_classifier.h"
+
+namespace memcalc {
+
+/// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).
+struct CausalLmHead {
+  bool softcaps = false;           // final_logit_softcapping
+  bool liger = false;              // lce_forward: in training the logits are never made
+  bool loss_breaks_graph = false;  // loss_function warns that it knows no loss of this class's name
+};
+
+/// Sets loss and logits of `output`; of a batch with a fused head its `fused` numbers and the loss.
+void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
+             const Batch& batch, ModelOutput& output, CausalLmHead head = {});
+
+}  // namespace memcalc
