@@ -35,6 +35,7 @@ struct Batch {
   Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;           // [batch] or [batch, sequence] int64
   Tensor attention_mask;   // as input_ids, where sequences are padded
+  Tensor completion_mask;  // trainers on pairs: as input_ids, 1 where a token is part of the answer
   bool padded = true;      // the mask masks something: the framework looks at its values
   Tensor number_of_items;  // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 
@@ -56,6 +57,7 @@ struct Batch {
     pixel_values = other.pixel_values;
     labels = other.labels;
     attention_mask = other.attention_mask;
+    completion_mask = other.completion_mask;
     padded = other.padded;
     number_of_items = other.number_of_items;
     position_ids = other.position_ids;
@@ -69,7 +71,7 @@ struct Batch {
   }
   ~Batch() { clear(); }
   void clear() {
-    drop(input_ids, input_features, pixel_values, labels, attention_mask, number_of_items);
+    drop(input_ids, input_features, pixel_values, labels, attention_mask, completion_mask, number_of_items);
     drop(position_ids, decoder_input_ids, encoder_outputs);
     for (Tensor& each : others) each.reset();
     others.clear();

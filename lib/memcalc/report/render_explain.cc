@@ -160,7 +160,7 @@ class Explanation {
     if (report_.parameters_active == report_.parameters_total) return;
     const auto real = [](std::int64_t value) { return static_cast<double>(value); };
     const RunSpec& run = report_.run;
-    const double tokens = real(run.batch_size) * real(run.sequence_length) * real(run.accumulation_steps());
+    const double tokens = real(run.rows()) * real(run.sequence_length) * real(run.accumulation_steps());
     term("6 N tokens", format_flops(6.0 * real(report_.parameters_active) * tokens),
          "the usual estimate, N being the active parameters: without attention's scores, with the embedding");
     term("grouped_mm", "counted", "torch.utils.flop_counter of PyTorch 2.11 leaves the experts' products out");

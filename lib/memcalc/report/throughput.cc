@@ -39,7 +39,8 @@ double samples_per_step(const RunSpec& run) {
 
 double tokens_per_step(const RunSpec& run) {
   if (run.image_size > 0) return 0;
-  return samples_per_step(run) * real(run.sequence_length + run.target_sequence_length);
+  const double sequences = run.trains_on_pairs() ? 2 : 1;
+  return samples_per_step(run) * sequences * real(run.sequence_length + run.target_sequence_length);
 }
 
 void feed(Report& report, const InputPipeline& input) {

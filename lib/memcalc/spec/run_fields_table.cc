@@ -33,6 +33,7 @@ constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
 // --- where a row exists ------------------------------------------------------------------------------------------
 
 bool trains(const RunRecord& r) { return r.run.trains(); }
+bool on_pairs(const RunRecord& r) { return r.run.trains_on_pairs(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
@@ -263,7 +264,7 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare (a plain loop), trl-sft [trainer]",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare (a plain loop), trl-sft, trl-dpo [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,
@@ -318,6 +319,13 @@ const Field kFields[] = {
          .get = take<&S::dropout>,
          .exists = trains,
          .belongs_to = kTraining}),
+    row("--completion", "completion_length", G::kTraining, K::kWhole, "N",
+        "trl-dpo: tokens of --seq that are the answer [half]",
+        {.unit = "tokens",
+         .set = put<&R::completion_length>,
+         .get = take<&N::completion_length>,
+         .exists = on_pairs,
+         .belongs_to = "trainers on pairs of answers (--loop trl-dpo)"}),
     row("--skipped-steps", "skipped_steps", G::kTraining, K::kWhole, "N",
         "first steps that the fp16 loss scaler skips [0]",
         {.unit = "steps",

@@ -16,7 +16,7 @@ inline constexpr std::array<std::string_view, 9> kTaskNames = {"seqcls",  "mlm",
                                                                "seq2seq", "speech", "custom", "contrastive"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
-inline constexpr std::array<std::string_view, 3> kLoopNames = {"trainer", "bare", "trl-sft"};
+inline constexpr std::array<std::string_view, 4> kLoopNames = {"trainer", "bare", "trl-sft", "trl-dpo"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
 inline constexpr std::array<std::string_view, 4> kFloat8Names = {"none", "tensorwise", "tensorwise-gather", "rowwise"};

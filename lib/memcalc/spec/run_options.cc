@@ -259,6 +259,12 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.float8 = options.float8.value_or(Float8::kNone);
   training.accumulation_steps = options.accumulation_steps.value_or(1);
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
+  if (trains_on_pairs(training.loop)) {
+    training.completion_length = options.completion_length.value_or(run.sequence_length / 2);
+    if (!options.completion_length) {
+      assumptions.emplace_back("half of each sequence is the answer, the rest the prompt (--completion)");
+    }
+  }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
 }
 

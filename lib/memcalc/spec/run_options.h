@@ -44,6 +44,7 @@ struct RunOptions {
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;              // default: the model's own
+  std::optional<std::int64_t> completion_length;  // of trainers on pairs; default: half of the sequence
   std::optional<std::int64_t> skipped_steps;  // default 0
 
   std::optional<std::int64_t> lora_rank;     // default: no adapters

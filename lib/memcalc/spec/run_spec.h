@@ -68,6 +68,9 @@ struct RunSpec {
   }
   [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
+  [[nodiscard]] bool trains_on_pairs() const { return trains() && memcalc::trains_on_pairs(training().loop); }
+  /// Sequences of a micro-batch.
+  [[nodiscard]] std::int64_t rows() const { return trains_on_pairs() ? 2 * batch_size : batch_size; }
   /// Whether batches come with an attention mask. TRL's collators always make one, of ones where nothing is padded.
   [[nodiscard]] bool passes_mask() const { return padding || uses_trl(); }
   [[nodiscard]] bool compiles() const { return trains() && training().compile; }

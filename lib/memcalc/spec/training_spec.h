@@ -11,9 +11,11 @@ namespace memcalc {
 
 /// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults; the
 /// others: the trainers of TRL, which run in transformers' Trainer and put their own loss in the place of its.
-enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft };
+enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft, kTrlDpo };
 
-[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop == Loop::kTrlSft; }
+[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop == Loop::kTrlSft || loop == Loop::kTrlDpo; }
+/// A sample is two sequences: the chosen answer and the rejected one.
+[[nodiscard]] constexpr bool trains_on_pairs(Loop loop) { return loop == Loop::kTrlDpo; }
 [[nodiscard]] constexpr bool is_trainer(Loop loop) { return loop != Loop::kBare; }
 
 /// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
@@ -77,6 +79,7 @@ struct Training {
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
   bool offload_optimizer = false;  // optimizer states and step on the host (torchao); --offload-optimizer
   bool offload_gradients = false;  // gradients die once they are copied there; --offload-gradients
+  std::int64_t completion_length = 0;  // of a sequence's tokens those that answer; of trainers on pairs; --completion
   std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
 };
 

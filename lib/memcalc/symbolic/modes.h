@@ -50,6 +50,7 @@ struct Modes {
   Float8 float8 = Float8::kNone;       // of the products that are captured
 
   // --- of what wraps the model
+  bool adapters_disabled = false;       // with peft_model.disable_adapter()
   LayerHooks* layer_hooks = nullptr;    // what it does around each layer
   ModuleHooks* module_hooks = nullptr;  // and around each module that holds parameters
   std::optional<ContextRanks> context;

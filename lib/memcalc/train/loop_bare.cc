@@ -47,7 +47,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   const Parallel& p = run.parallel;
   const std::int64_t parts =
       p.framework() == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
-  const Shape ids{run.batch_size, run.sequence_length / parts};
+  const Shape ids{run.rows(), run.sequence_length / parts};
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
   std::vector<BatchTensor> tensors;
@@ -60,6 +60,11 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
   } else {
     tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
+  }
+  if (run.trains_on_pairs()) {
+    tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+    tensors.push_back({&Batch::completion_mask, ids, DType::kInt64});
+    return tensors;
   }
   if (run.task == Task::kContrastive) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};

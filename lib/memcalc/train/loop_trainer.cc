@@ -145,7 +145,7 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 
 Tensor TrainerLoop::compute_loss(bool sync) {
   if (run_.uses_trl()) {
-    return sft_loss(tape_, run_, inputs_,
+    return trl_loss(tape_, run_, inputs_,
                     [&](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); });
   }
   if (compiled_) return multiply_in_place(compiled_->forward());
@@ -211,7 +211,8 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   Tensor loss = compute_loss(sync);
   tape_.moment.phase = Phase::kBackward;
   {
-    if (!model_.accepts_loss_kwargs) loss = divide_scalar(loss);  // training_step: by the accumulation steps
+    // training_step: by the accumulation steps
+    if (!model_.accepts_loss_kwargs || !items_.defined()) loss = divide_scalar(loss);
     if (is_deepspeed(run_)) {
       call_engine(loss, sync);
     } else {

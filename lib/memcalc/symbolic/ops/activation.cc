@@ -186,4 +186,23 @@ Tensor stochastic_depth(const Tensor& x, double probability) {
   return multiply(x, noise);
 }
 
+namespace {
+
+void log_sigmoid_backward(BackwardCall& call) {
+  call.set(0, pointwise(aten::kLogSigmoidBackward, {&call.gradient(), &call.saved(0)}, 4));
+}
+
+}  // namespace
+
+Tensor log_sigmoid(Arg x) {
+  const OperatorCall call(x);
+  Tape& tape = x->tape();
+  const Tensor* inputs[] = {&*x};
+  Node* node = tape.autograd.record(aten::kLogSigmoidForward, log_sigmoid_backward, inputs, 1);
+  if (node != nullptr) tape.autograd.save(*node, *x);
+  Tensor result = pointwise(aten::kLogSigmoidForward, {&*x}, 4);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
 }  // namespace memcalc

@@ -29,4 +29,7 @@ namespace memcalc {
 /// torchvision.ops.stochastic_depth in mode "row": whole samples are dropped.
 [[nodiscard]] Tensor stochastic_depth(const Tensor& x, double probability);
 
+/// F.logsigmoid
+[[nodiscard]] Tensor log_sigmoid(Arg x);
+
 }  // namespace memcalc

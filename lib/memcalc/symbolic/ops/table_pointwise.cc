@@ -89,9 +89,6 @@ void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) *
   exponential.reset();
   call.set(0, pw(aten::kMul, {&scaled, &call.gradient()}));
 }
-void log_sigmoid_backward(BackwardCall& call) {
-  call.set(0, pw(aten::kLogSigmoidBackward, {&call.gradient(), &call.saved(0)}, 4));
-}
 
 constexpr Unary kAbsRule{&aten::kAbs, abs_backward, Saves::kInput, 1};
 constexpr Unary kLogRule{&aten::kLog, divided_by_saved, Saves::kInput, 1};
@@ -102,7 +99,6 @@ constexpr Unary kSinRule{&aten::kSin, sin_backward, Saves::kInput, 1};
 constexpr Unary kCosRule{&aten::kCos, cos_backward, Saves::kInput, 1};
 constexpr Unary kReciprocalRule{&aten::kReciprocal, reciprocal_backward, Saves::kResult, 1};
 constexpr Unary kErfRule{&aten::kErf, erf_backward, Saves::kInput, 8};
-constexpr Unary kLogSigmoidRule{&aten::kLogSigmoidForward, log_sigmoid_backward, Saves::kInput, 4};
 
 template <const Unary& rule>
 void unary(RecordedCall& call) {
@@ -538,7 +534,7 @@ constexpr OperatorRow kRows[] = {
     {"elu", "input alpha inplace", of_one<elu>},
     {"leaky_relu", "input negative_slope inplace", leaky_relu_row},
     {"softplus", "input beta threshold", of_one<softplus>},
-    {"logsigmoid", "input", unary<kLogSigmoidRule>},
+    {"logsigmoid", "input", of_one<log_sigmoid>},
     {"hardswish", "input inplace", of_one_or_in_place<hardswish, hardswish_in_place>},
     {"hardswish_", "input", in_place_of_one<hardswish_in_place>},
     {"hardsigmoid", "input inplace", of_one<hardsigmoid>},
