@@ -169,8 +169,11 @@ template <typename Layer>
                                         const KeptTensors& keywords, Layer layer) {
   const std::size_t positional_count = positional.size();
   positional.insert(positional.end(), keywords.begin(), keywords.end());
-  if (run.checkpointing() == Checkpointing::kNone || index % run.training().checkpoint_every != 0)
+  const Modes& modes = positional.front().tape().modes;
+  if (run.checkpointing() == Checkpointing::kNone || index % run.training().checkpoint_every != 0 || !modes.training ||
+      !modes.grad_enabled) {
     return layer(positional);
+  }
   // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
   if (run.fine_tuning.prepares_for_kbit && !run.uses_trainer()) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));

@@ -90,8 +90,10 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
     return PhasePeak{phase, label, report.memory.phase_peaks[static_cast<std::size_t>(phase)]};
   };
   if (report.run.trains()) {
-    return {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
-            peak_of(Phase::kOptimizer, "optimizer")};
+    std::vector<PhasePeak> peaks = {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
+                                    peak_of(Phase::kOptimizer, "optimizer")};
+    if (report.run.training().evaluation) peaks.push_back(peak_of(Phase::kEvaluation, "evaluation"));
+    return peaks;
   }
   if (report.run.inference()->new_tokens == 0) return {peak_of(Phase::kForward, "forward")};
   return {peak_of(Phase::kForward, "prefill"), peak_of(Phase::kDecode, "decode")};

@@ -33,6 +33,8 @@ constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
 // --- where a row exists ------------------------------------------------------------------------------------------
 
 bool trains(const RunRecord& r) { return r.run.trains(); }
+bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
+bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
 bool on_pairs(const RunRecord& r) { return r.run.trains_on_pairs(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
@@ -188,6 +190,14 @@ std::optional<FieldValue> take_card(const RunRecord& r) {
   return r.device->reference.empty() ? r.device->name : r.device->reference;
 }
 
+template <auto kMember>
+std::optional<FieldValue> take_of_evaluation(const RunRecord& r) {
+  if (!evaluates(r)) return std::nullopt;
+  return FieldValue{(*r.run.training().evaluation).*kMember};
+}
+
+constexpr std::string_view kTrainerLoop = "the loops of the Trainer (--loop trainer, trl-sft, trl-dpo)";
+constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kLora = "adapters (--lora R)";
 constexpr std::string_view kStages = "a pipeline (--pp N)";
@@ -326,6 +336,34 @@ const Field kFields[] = {
          .get = take<&N::completion_length>,
          .exists = on_pairs,
          .belongs_to = "trainers on pairs of answers (--loop trl-dpo)"}),
+    row("--eval-bs", "eval_batch_size", G::kTraining, K::kWhole, "N",
+        "the Trainer evaluates between steps, N samples a batch [no evaluation]",
+        {.unit = "samples",
+         .set = put<&R::eval_batch_size>,
+         .get = take_of_evaluation<&Evaluation::batch_size>,
+         .exists = in_trainer,
+         .belongs_to = kTrainerLoop}),
+    row("--eval-samples", "eval_samples", G::kTraining, K::kWhole, "N", "samples of the evaluation set [4 batches]",
+        {.unit = "samples",
+         .most = 10'000'000,
+         .set = put<&R::eval_samples>,
+         .get = take_of_evaluation<&Evaluation::samples>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+    row("--eval-logits", "eval_logits", G::kTraining, K::kFlag, "",
+        "compute_metrics is given: logits of the whole set are kept",
+        {.set = put<&R::eval_logits>,
+         .get = take_of_evaluation<&Evaluation::keeps_logits>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+    row("--eval-accum", "eval_accumulation_steps", G::kTraining, K::kWhole, "N",
+        "batches after which they are moved to the host [all]",
+        {.unit = "batches",
+         .least = 0,
+         .set = put<&R::eval_accumulation>,
+         .get = take_of_evaluation<&Evaluation::move_to_host>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
     row("--skipped-steps", "skipped_steps", G::kTraining, K::kWhole, "N",
         "first steps that the fp16 loss scaler skips [0]",
         {.unit = "steps",

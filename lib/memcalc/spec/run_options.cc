@@ -265,6 +265,12 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
       assumptions.emplace_back("half of each sequence is the answer, the rest the prompt (--completion)");
     }
   }
+  if (options.eval_batch_size) {
+    training.evaluation = {.batch_size = *options.eval_batch_size,
+                           .samples = options.eval_samples.value_or(4 * *options.eval_batch_size),
+                           .keeps_logits = options.eval_logits,
+                           .move_to_host = options.eval_accumulation.value_or(0)};
+  }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
 }
 

@@ -33,10 +33,10 @@ inline constexpr std::size_t kCategoryCount = 11;
 
 /// Named as the truth traces name them. Of generation, the prompt's forward pass is kForward, that of every later token
 /// kDecode.
-enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer, kDecode };
-inline constexpr std::size_t kPhaseCount = 7;
+enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer, kDecode, kEvaluation };
+inline constexpr std::size_t kPhaseCount = 8;
 
-/// "build", "zero", "forward", "backward", "del", "optimizer", "decode".
+/// "build", "zero", "forward", "backward", "del", "optimizer", "decode", "evaluation".
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 /// The classes by which FLOPs and time are reported.

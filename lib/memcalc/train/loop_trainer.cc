@@ -1,5 +1,6 @@
 // transformers/trainer.py (_inner_training_loop, training_step, compute_loss) and accelerate/accelerator.py
 // (prepare_model, backward, clip_grad_norm_): the order in which they take and drop memory.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -83,6 +84,9 @@ std::vector<ParameterGroup> parameter_groups(const Model& model, const ParallelW
   return groups;
 }
 
+/// Batches of an evaluation that are executed before the last one.
+constexpr std::int64_t kMostEvaluated = 6;
+
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
@@ -101,6 +105,8 @@ class TrainerLoop {
   }
 
   void step(bool padded);
+  /// Trainer.evaluate(), evaluation_loop.
+  void evaluate();
 
   /// What the next step drops when it assigns its own.
   template <typename Visit>
@@ -118,6 +124,11 @@ class TrainerLoop {
   }
 
  private:
+  /// What prediction_step returns; logits and labels where they are kept.
+  struct Prediction {
+    Tensor loss, logits, labels;
+  };
+  [[nodiscard]] Prediction prediction_step(Batch& inputs);
   void micro_batch(Batch& batch, bool sync);
   void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
@@ -229,6 +240,65 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
   look_for_infinities(loss_of_step_);
 }
 
+TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
+  const auto call = [&](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, true); };
+  const bool keeps_logits = run_.training().evaluation->keeps_logits;
+  Prediction result;
+  if (run_.uses_trl()) {
+    result.loss = tape_.detach(trl_loss(tape_, run_, inputs, call));
+    return result;
+  }
+  Tensor items;
+  if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
+  inputs.number_of_items = items;
+  ModelOutput outputs = call(inputs);
+  if (outputs.loss.defined()) {
+    if (model_.accepts_loss_kwargs) outputs.loss = multiply_in_place(outputs.loss);
+    result.loss = mean(outputs.loss, 0, false);  // loss.detach().mean()
+  }
+  if (keeps_logits) {
+    result.logits = outputs.logits;
+    result.labels = inputs.labels;
+  }
+  inputs.number_of_items.reset();
+  return result;
+}
+
+void TrainerLoop::evaluate() {
+  const Evaluation& evaluation = *run_.training().evaluation;
+  const NoGrad no_grad(tape_.modes);
+  const Scoped eval(tape_.modes.training, false);
+  tape_.moment.phase = Phase::kEvaluation;
+  Batch inputs;
+  Prediction prediction, all;
+  Tensor losses;
+  const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer: torch.cat((kept, more), dim=0)
+    if (more.defined()) kept = kept.defined() ? no_grad::cat(kept, more, 0) : more;
+  };
+  const std::int64_t batches = ceil_div(evaluation.samples, evaluation.batch_size);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    RunSpec of_batch = run_;
+    of_batch.batch_size = std::min(evaluation.batch_size, evaluation.samples - i * evaluation.batch_size);
+    // All batches ask for the same, but the last one: of many the first and the last are executed.
+    const bool executed = i < kMostEvaluated || i == batches - 1;
+    if (executed) {
+      inputs = make_batch(tape_, model_, of_batch, aten::kToCopy);
+      inputs.padded = run_.padding;
+      prediction = prediction_step(inputs);
+    }
+    losses = no_grad::repeat(view(prediction.loss, {1}), {evaluation.batch_size});  // self.gather_function(losses.repeat(…))
+    add(all.loss, losses);
+    add(all.logits, prediction.logits);
+    add(all.labels, prediction.labels);
+    if (evaluation.move_to_host > 0 && (i + 1) % evaluation.move_to_host == 0) {
+      all = {};
+      losses.reset();
+      if (executed && i + 1 < kMostEvaluated) prediction = {};
+      tape_.memory.empty_cache();
+    }
+  }
+}
+
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
@@ -239,7 +309,8 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   tape.kernels.recording = true;
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
-  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr) {
+  const bool evaluates = run.training().evaluation.has_value();
+  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);
@@ -250,7 +321,10 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
     repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   } else {
     for (; tape.moment.step < kSteps; ++tape.moment.step) {
-      tape.kernels.recording = tape.moment.step == kSteps - 1;
+      const bool is_last = tape.moment.step == kSteps - 1;
+      tape.kernels.recording = false;
+      if (evaluates && is_last) loop.evaluate();
+      tape.kernels.recording = is_last;
       loop.step(tape.moment.step >= without_padding);
     }
   }

@@ -86,13 +86,15 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallM
   Batch batch = inputs;
   batch.padded = run.padding;
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
-                           .targets = run.batch_size * (run.sequence_length - 1)};
+                           .targets = inputs.input_ids.size(0) * (run.sequence_length - 1)};
   batch.fused_head = &head;
   ModelOutput outputs = call_model(batch);
   const FusedHead& fused = outputs.fused;
   Tensor per_token_loss = negate(fused.log_probs);
-  Tensor loss = divide(sum(per_token_loss, 0b11, false), no_grad::clamp(inputs.number_of_items));
-  loss = multiply_scalar(loss);  // average_tokens_across_devices: by the number of processes
+  const bool counted = inputs.number_of_items.defined();
+  Tensor num_tokens = counted ? inputs.number_of_items : no_grad::sum(fused.label_mask);
+  Tensor loss = divide(sum(per_token_loss, 0b11, false), no_grad::clamp(num_tokens));
+  if (counted) loss = multiply_scalar(loss);  // average_tokens_across_devices: by the number of processes
   Tensor num_valid = gathered_sum(fused.label_mask);
   Tensor entropy_sum = gathered_sum(tape.detach(fused.entropy));
   Tensor num_correct = gathered_sum(fused.is_top1);
@@ -101,14 +103,14 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallM
   gathered_sum(inputs.attention_mask).reset();
   tape.kernels.synchronize(aten::kItem);
   outputs.clear();
-  drop(per_token_loss, num_valid, entropy_sum, num_correct);
+  drop(per_token_loss, num_tokens, num_valid, entropy_sum, num_correct);
   return loss;
 }
 
 Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallModel& call_model) {
-  const std::int64_t samples = run.batch_size;
+  const std::int64_t samples = inputs.input_ids.size(0) / 2;
   const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
-                           .targets = run.rows() * run.training().completion_length};
+                           .targets = 2 * samples * run.training().completion_length};
   Batch batch = inputs;
   batch.padded = run.padding;
   batch.fused_head = &head;
