@@ -285,8 +285,10 @@ void TrainerLoop::evaluate() {
       inputs = make_batch(tape_, model_, of_batch, aten::kToCopy);
       inputs.padded = run_.padding;
       prediction = prediction_step(inputs);
+      losses = std::exchange(prediction.loss, {});  // one variable in Python
     }
-    losses = no_grad::repeat(view(prediction.loss, {1}), {evaluation.batch_size});  // self.gather_function(losses.repeat(…))
+    // self.gather_function(losses.repeat(batch_size))
+    losses = no_grad::repeat(view(losses.rank() == 0 ? losses : select(losses, 0), {1}), {evaluation.batch_size});
     add(all.loss, losses);
     add(all.logits, prediction.logits);
     add(all.labels, prediction.labels);
