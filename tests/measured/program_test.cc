@@ -1,5 +1,6 @@
 // Two derivations, one answer: programs recorded from transformers 5.17 (python/memcalc/record) leave the same events
 // as the families that are written by hand. tests/measured/programs/NAME.json.gz is the program of NAME.json.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -167,6 +169,20 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
   }
 }
 
+TEST_P(Programs, CompileTheirLayers) {
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
+  options.compiled_parts = CompiledParts::kLayers;
+  expect_equal(options);
+  RunOptions sharded = options;
+  sharded.gpus = 2;
+  sharded.parallel.data_parallel = DataParallel::kFsdp2;
+  sharded.data_parallel_given = true;
+  expect_equal(sharded);
+  options.precision = Precision::kAmpBf16;
+  options.weights_dtype = DType::kFloat32;
+  expect_equal(options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                          testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm},
                                          Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
@@ -174,6 +190,85 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                                          Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
                                          Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq}),
                          [](const auto& info) { return info.param.model; });
+
+/// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).
+class CompiledPrograms : public testing::TestWithParam<Case> {
+ protected:
+  static void expect_equal(RunOptions options) {
+    const auto& [model, task] = GetParam();
+    options.batch_size = 3;
+    if (task != Task::kImageClassification) options.sequence_length = 77;
+    options.compile = true;
+    const std::vector<std::string> recorded = events_of(trace_of(model + ".compiling.json.gz", options));
+    options.task = task;
+    const std::vector<std::string> written = events_of(trace_of(model + ".json", options));
+    EXPECT_GT(written.size(), 200U);
+    expect_same(recorded, written);
+  }
+};
+
+TEST_P(CompiledPrograms, LeaveTheEventsOfTheirFamily) { in_every_way(expect_equal); }
+
+TEST_P(CompiledPrograms, AreTrainedInTheTrainer) {
+  RunOptions options{.precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32, .loop = Loop::kTrainer};
+  expect_equal(options);
+  options.checkpointing = Checkpointing::kFull;
+  options.accumulation_steps = 2;
+  expect_equal(options);
+}
+
+TEST_P(CompiledPrograms, AreNotWhatRunsOtherwise) {
+  for (const bool compiles : {false, true}) {
+    RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = compiles};
+    if (compiles) options.compiled_parts = CompiledParts::kLayers;
+    EXPECT_THROW((void)trace_of(GetParam().model + ".compiling.json.gz", options), Error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, CompiledPrograms,
+                         testing::Values(Case{"bert", Task::kMaskedLm}, Case{"roberta", Task::kMaskedLm},
+                                         Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
+                                         Case{"gemma3", Task::kCausalLm}, Case{"vit", Task::kImageClassification}),
+                         [](const auto& info) { return info.param.model; });
+
+/// Whisper draws a number for each layer and asks whether to skip it: Dynamo breaks the graph there.
+TEST(Programs, ThatReadAValueAreNotOneGraph) {
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
+  options.batch_size = 3;
+  EXPECT_THAT(error_text([&] { (void)trace_of("whisper.compiling.json.gz", options); }),
+              testing::HasSubstr("__bool__ behind model.encoder.embed_positions needs a value of the card"));
+  options.compiled_parts = CompiledParts::kLayers;
+  options.sequence_length = 32;
+  const std::vector<std::string> recorded = events_of(trace_of("whisper.json.gz", options));
+  options.task = Task::kSpeech;
+  expect_same(recorded, events_of(trace_of("whisper.json", options)));
+}
+
+/// The family of torchvision's models returns the logits beside the loss, so that they get zeros for a gradient; a
+/// recorded loss is part of the module, which returns nothing else.
+TEST(Programs, OfTorchvisionAreCompiledAsTheirFamily) {
+  for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
+    for (const Way& way : kWays) {
+      SCOPED_TRACE(model + ", " + way.name);
+      RunOptions options{
+          .precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kBare, .compile = true};
+      options.batch_size = 3;
+      const auto others = [&](const Trace& trace) {
+        const Bytes logits = 3 * 1000 * (way.precision == Precision::kFp32 ? 4 : 2);
+        std::vector<std::string> events = events_of(trace);
+        std::erase_if(events, [&](const std::string& each) { return each.ends_with(" " + std::to_string(logits)); });
+        return events;
+      };
+      const std::vector<std::string> recorded = others(trace_of(model + ".json.gz", options));
+      const ModelSpec family = registry().model(model);
+      const RunSpec run = resolve(family, options).run;
+      const std::vector<std::string> written =
+          others(run_symbolically(family, run, registry().device("h100-sxm")).trace);
+      EXPECT_GT(written.size(), 200U);
+      expect_same(recorded, written);
+    }
+  }
+}
 
 /// Images and speech in a plain loop: ViT of 64 pixels, whose size its program holds, and Whisper.
 TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
@@ -294,6 +389,27 @@ TEST(Programs, WithRegionsOfCheckpointingComputeThemAgain) {
   expect_the_requests_of_pytorch("checkpoint_regions");
   RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .checkpointing = Checkpointing::kFull};
   EXPECT_THROW((void)trace_of("checkpoint_regions.json.gz", options), Error);
+}
+
+TEST(Programs, WithRegionsOfCheckpointingAreOneGraphWithThem) {
+  RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .compile = true};
+  options.batch_size = 4;
+  const Trace trace = trace_of("checkpoint_regions.json.gz", options);
+  // Of the 1,024 columns inside of a block, the block without a region keeps what comes before and behind its gelu;
+  // those in regions keep nothing of it.
+  int kept = 0;
+  for (const Event& event : trace.events) {
+    if (event.phase != Phase::kForward || event.step != trace.events.back().step || !event.moves_block()) continue;
+    if (trace.blocks[static_cast<std::size_t>(event.block)].requested != 4 * 96 * 1024 * 4) continue;
+    kept += event.kind == EventKind::kAllocate ? 1 : -1;
+  }
+  EXPECT_EQ(kept, 2);
+}
+
+TEST(Programs, WithCustomFunctionsAreNotCompiled) {
+  const RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .compile = true};
+  EXPECT_THAT(error_text([&] { (void)trace_of("custom_functions.json.gz", options); }),
+              testing::HasSubstr("the custom function Swish"));
 }
 
 TEST(Programs, WithCustomFunctionsAreRefusedWhereTheirBackwardIsNotKnown) {

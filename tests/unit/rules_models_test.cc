@@ -74,7 +74,11 @@ const test::RuleCase kCases[] = {
     {"program-in-trainer", "timm-resnet18", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
     {"program-as-recorded", "timm-resnet18", [](RunSpec& run) { run.dropout = 0.5; }},
     {"program-as-recorded", "timm-resnet18", [](RunSpec& run) { run.attention = Attention::kEager; }},
-    {"program-compiled", "timm-resnet18", [](RunSpec& run) { run.training().compile = true; }},
+    {"program-compiled-loss", "timm-resnet18",
+     [](RunSpec& run) {
+       run.training().compile = true;
+       run.training().compiled_parts = CompiledParts::kLayersAndLoss;
+     }},
     {"program-generates",
      "mamba2-130m",
      [](RunSpec& run) { run.inference()->new_tokens = 4; },

@@ -245,6 +245,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
   look_at_calls();
+  check_compiles();
   is_encoder_decoder = run.task == Task::kSeq2Seq || run.task == Task::kSpeech;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/checkpoint.h"
 
 namespace memcalc {
@@ -21,10 +22,14 @@ void ProgramModel::run_checkpoint(const Instance& caller, const BoundCheckpoint&
     }
   }
   const std::vector<std::int32_t>& results = call.region->results;
-  const auto others = results.size() > 1 ? std::make_shared<std::vector<Tensor>>() : nullptr;
+  const auto others = results.size() > 1 ? std::make_shared<std::vector<Tensor>>(results.size() - 1) : nullptr;
   const auto run = [this, &called, others](const KeptTensors& kept) { return run_called(called, kept, others.get()); };
   Tensor first;
   if (!tape_.modes.grad_enabled) {
+    first = run(given);
+  } else if (GraphCapture* capture = tape_.modes.capture; capture != nullptr) {
+    // _higher_order_ops/wrap.py, TagActivationCheckpoint: a part of the graph, reentrant or not.
+    const CapturedCheckpoint checkpoint(*capture, Recomputes::kAll);
     first = run(given);
   } else if (!call.region->reentrant) {
     first = run_checkpointed(std::move(given), call.positional, run);

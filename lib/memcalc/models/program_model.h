@@ -84,6 +84,12 @@ class ProgramModel : public Model {
   void make_tied_heads();
   void find_inputs();
   void look_at_calls();
+  /// Throws Error(kUnsupported) where torch.compile is asked for and the program says that it would break the graph.
+  void check_compiles() const;
+  /// The same of a call that is being traced.
+  void check_traced(const RecordedCall& call) const;
+  /// A graph begins: what the module holds has no number in it.
+  void forget_graph_values() const;
   void check_fits(const LeafModule& leaf, const Tensor& input) const;
   [[nodiscard]] const BoundFunction& bound(std::int32_t function);
   [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);

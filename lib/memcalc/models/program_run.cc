@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -142,6 +143,7 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
   const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
   std::optional<OnMetaDevice> elsewhere;
   if (on_host) elsewhere.emplace(tape_.memory);
+  if (tape_.modes.capture != nullptr) check_traced(recorded);
   try {
     if (call.row == nullptr) {
       opaque_row(recorded);
@@ -159,14 +161,14 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
   }
 }
 
-/// The first result of a function; the further ones go to `others`, not null where there are some.
+/// The first result of a function; the further ones go to `others`, which has places for them; null: there are none.
 Tensor ProgramModel::run_called(const Instance& instance, const KeptTensors& given, std::vector<Tensor>* others) const {
   const ProgramFunction& function = *instance.bound->function;
   Variables variables(function);
   std::copy(given.begin(), given.end(), variables.values().begin());
   run_body(instance, instance.bound->body, variables.values());
   if (others != nullptr && !tape_.moment.recomputing) {
-    for (std::size_t i = 1; i < function.results.size(); ++i) others->push_back(variables.take(function.results[i]));
+    for (std::size_t i = 1; i < function.results.size(); ++i) (*others)[i - 1] = variables.take(function.results[i]);
   }
   return variables.take(function.results[0]);
 }
@@ -190,11 +192,18 @@ void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, c
       (i < call.positional ? positional : keywords).push_back(tensor);
     }
     // What the layer makes beside its first result; a second run of it, in backward, makes nothing that is kept.
-    const bool has_others = instance.bound->function->results.size() > 1;
-    const auto others = has_others ? std::make_shared<std::vector<Tensor>>() : nullptr;
+    const std::size_t count = instance.bound->function->results.size() - 1;
+    const auto others = count > 0 ? std::make_shared<std::vector<Tensor>>(count) : nullptr;
+    Byproducts further;  // results of its graph, where it has one of its own
+    for (std::size_t i = 0; i < count; ++i) further.shared.push_back(&(*others)[i]);
     values[place_of(0, layer)] = checkpointed(
         run_, std::move(positional), keywords,
-        [this, &instance, others](const KeptTensors& kept) { return run_called(instance, kept, others.get()); });
+        [this, &instance, others](const KeptTensors& kept) {
+          // Buffers that another layer's graph had: they are none of this one's values.
+          if (tape_.modes.capture != nullptr && tape_.modes.compiler != nullptr) forget_graph_values();
+          return run_called(instance, kept, others.get());
+        },
+        further);
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
       values[place_of(i, layer)] = std::move((*others)[i - 1]);
     }

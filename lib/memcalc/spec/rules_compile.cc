@@ -62,7 +62,9 @@ constexpr Rule kCompile[] = {
      .accepted = "--compile-parts model",
      .broken =
          [](const RuleQuestion& q) {
-           const bool has_layers = q.run.task != Task::kCustom && !has_type(q, {"torchvision"});
+           // A program knows its layers itself (models/program_compile.cc).
+           const bool has_layers =
+               is_program(q.model) || (q.run.task != Task::kCustom && !has_type(q, {"torchvision"}));
            return training_of(q).compiled_parts != CompiledParts::kModel && !has_layers;
          }},
     {.id = "compile-t5-checkpointing",

@@ -173,11 +173,14 @@ constexpr Rule kPrograms[] = {
            return q.run.attention != Attention::kSdpa || q.run.dropout || q.run.fine_tuning.liger ||
                   (trains(q) && q.run.training().loss_in_loop);
          }},
-    {.id = "program-compiled",
-     .options = "--compile --model",
-     .message = "torch.compile of {model}, a recorded program, is not modelled",
-     .accepted = "no --compile",
-     .broken = [](const RuleQuestion& q) { return trains(q) && q.run.compiles(); }},
+    {.id = "program-compiled-loss",
+     .options = "--compile-parts --model",
+     .message = "compile: the loss of {model}, a recorded program, is a part of its forward pass",
+     .accepted = "--compile-parts model, layers",
+     .broken =
+         [](const RuleQuestion& q) {
+           return trains(q) && q.run.compiles() && training_of(q).compiled_parts == CompiledParts::kLayersAndLoss;
+         }},
     {.id = "program-generates",
      .options = "--new-tokens --model",
      .message = "new tokens: generate() of {model}, a recorded program, is not modelled",

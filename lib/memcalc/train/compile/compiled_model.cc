@@ -8,6 +8,7 @@ CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forwa
     FunctionResults results{{output.loss}, {}, {output.logits}};
     output.past_key_values.for_each([&](const Tensor& tensor) { results.dropped.push_back(tensor); });
     results.dropped.push_back(output.encoder_last_hidden_state);
+    for (Tensor& other : output.others) results.dropped.push_back(std::move(other));
     return results;
   });
   cut(program_);

@@ -135,6 +135,14 @@ void keep_between_checkpoints(JointGraph& graph) {
   }
 }
 
+/// Positions, labels and masks that are computed element by element: nothing of them is stored, for they are made from
+/// indices where they are read.
+bool is_made_where_read(const GraphCapture& capture, const CapturedOperator& op) {
+  const auto is_whole = [&](std::int32_t v) { return !is_floating(capture.values[static_cast<std::size_t>(v)].dtype); };
+  return !op.differentiable && std::all_of(op.inputs.begin(), op.inputs.end(), is_whole) &&
+         std::all_of(op.outputs.begin(), op.outputs.end(), is_whole) && !is_kernel(rule_of(op));
+}
+
 }  // namespace
 
 JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::int32_t> outputs) {
@@ -142,7 +150,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   for (const std::int32_t v : capture.inputs) b.graph.inputs.push_back(v < 0 ? kNone : b.node_of(v));
   for (const CapturedOperator& op : capture.operators) {
     const NodeIndex first = b.graph.size();
-    if (!op.outputs.empty()) rule_of(op.rule).forward(b, op);
+    if (!op.outputs.empty() && !is_made_where_read(capture, op)) rule_of(op).forward(b, op);
     for (NodeIndex i = first; i < b.graph.size(); ++i) {
       GraphNode& node = b.graph[i];
       if (node.kind == NodeKind::kParameter || node.kind == NodeKind::kInput) continue;
@@ -158,7 +166,12 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   }
   // The gradients that Python hands to backward; zeros for what has none.
   for (const std::int32_t v : outputs) {
-    b.graph.outputs.push_back(b.node_of(v));
+    NodeIndex made = b.node_of(v);
+    const bool is_given = std::find(capture.inputs.begin(), capture.inputs.end(), v) != capture.inputs.end();
+    if (b.graph[made].kind == NodeKind::kInput && !is_given) {  // whole numbers that are returned are stored
+      made = b.pointwise(kConstant, {}, b.bytes_of(v), b.value(v).dtype);
+    }
+    b.graph.outputs.push_back(made);
     b.graph.tangent_of_output.push_back(kNone);
     if (!needs_gradient[static_cast<std::size_t>(v)]) continue;
     // What ends a graph gets its gradient from the next one.
@@ -183,7 +196,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
       if (std::find(capture.breaks.begin(), capture.breaks.end(), v) == capture.breaks.end()) continue;
       b.graph.handed_over.push_back(b.gradient_of(v));
     }
-    rule_of(op.rule).backward(b, op);
+    rule_of(op).backward(b, op);
   }
   for (std::size_t v = 0; v < capture.values.size(); ++v) {
     const NodeIndex gradient = b.gradient_of(static_cast<std::int32_t>(v));

@@ -161,8 +161,11 @@ KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& resul
     Tensor& tensor = tensors.emplace_back();
     if (each.argument >= 0) tensor = arguments[static_cast<std::size_t>(each.argument)];
     if (each.output < 0) continue;
-    const NodeIndex node = graph.outputs[static_cast<std::size_t>(each.output)];
-    tensor = shaped(buffers[index(graph.storage_of(node))], each.shape, each.strides, each.dtype);
+    const Tensor& buffer = buffers[index(graph.storage_of(graph.outputs[static_cast<std::size_t>(each.output)]))];
+    if (!buffer.defined()) {
+      throw Error(ErrorCode::kUnsupported, "a compiled graph that returns a parameter is not modelled");
+    }
+    tensor = shaped(buffer, each.shape, each.strides, each.dtype);
   }
   return tensors;
 }

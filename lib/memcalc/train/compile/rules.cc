@@ -49,4 +49,8 @@ const OperatorRule& rule_of(CompileRule rule) {
   return kByRule[static_cast<std::size_t>(rule)];
 }
 
+OperatorRule rule_of(const CapturedOperator& op) { return rule_of(op.rule); }
+
+bool is_kernel(const OperatorRule& rule) { return rule.forward == kernel_forward; }
+
 }  // namespace memcalc::compile

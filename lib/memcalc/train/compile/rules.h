@@ -66,5 +66,8 @@ struct OperatorRule {
 };
 
 [[nodiscard]] const OperatorRule& rule_of(CompileRule rule);
+/// Of a captured operator.
+[[nodiscard]] OperatorRule rule_of(const CapturedOperator& op);
+[[nodiscard]] bool is_kernel(const OperatorRule& rule);
 
 }  // namespace memcalc::compile

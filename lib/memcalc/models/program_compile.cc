@@ -1,0 +1,147 @@
+// What of a program torch.compile cannot make one graph of, or would make another graph of than its recording is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "memcalc/models/program_model.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+
+namespace memcalc {
+namespace {
+
+/// Calls whose result Python reads (Dynamo's config: capture_scalar_outputs is off), and those whose results are as
+/// large as values say (capture_dynamic_output_shape_ops is off, too).
+constexpr std::string_view kReading[] = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__"};
+constexpr std::string_view kSizedByValues[] = {"nonzero", "masked_select", "unique_consecutive"};
+
+template <std::size_t count>
+bool is_among(const std::string_view (&names)[count], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+bool breaks_graph(const BoundCall& call) {
+  if (call.row == nullptr) return false;
+  const std::string_view name = call.row->name;
+  if (is_among(kReading, name) || is_among(kSizedByValues, name)) return true;
+  const auto is_tensor = [&](std::size_t slot) {
+    return slot < call.slots.size() && call.slots[slot].kind == BoundArgument::Kind::kValue;
+  };
+  constexpr std::size_t kRepeats = 1, kOutputSize = 3;
+  const bool has_size = call.slots.size() > kOutputSize && call.slots[kOutputSize].kind != BoundArgument::Kind::kNone;
+  return name == "repeat_interleave" && is_tensor(kRepeats) && !has_size;
+}
+
+/// The policy of a recording in which torch.compiler.is_compiling() and transformers' is_tracing() say yes.
+constexpr std::string_view kCompiling = "compiling";
+
+bool was_recorded_compiling(const Program& program) {
+  const auto& policies = program.assumptions;
+  return std::find(policies.begin(), policies.end(), kCompiling) != policies.end();
+}
+
+}  // namespace
+
+/// Looks at what is compiled, each function once.
+class GraphCheck {
+ public:
+  GraphCheck(const Program& program, CompiledParts parts, bool has_layers)
+      : program_(program), whole_(parts == CompiledParts::kModel), has_layers_(has_layers) {}
+
+  void look_at(const Instance& instance, bool in_graph) {
+    if (!seen_.emplace(instance.bound, in_graph).second) return;
+    look_at(instance, instance.bound->body, in_graph);
+  }
+
+ private:
+  void look_at(const Instance& instance, const std::vector<BoundInstruction>& body, bool in_graph) {
+    std::string module;
+    for (const BoundInstruction& each : body) {
+      if (const auto* begun = std::get_if<BoundModule>(&each)) {
+        module = begun->module->path;
+      } else if (const auto* layers = std::get_if<BoundLayers>(&each)) {
+        for (const Instance& layer : instance.layers[layers->number]) look_at(layer, true);
+      } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
+        look_at(instance, (*loop)->body, in_graph);
+      } else if (!in_graph) {
+        continue;
+      } else if (const auto* call = std::get_if<BoundCall>(&each)) {
+        look_at(*call, module);
+      } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
+        refuse(fmt::format("Dynamo traces through the custom function {}, whose graph is not modelled",
+                           custom->custom->name));
+      } else if (const auto* region = std::get_if<BoundCheckpoint>(&each)) {
+        look_at(instance.regions[region->number], in_graph);
+      }
+    }
+  }
+
+  void look_at(const BoundCall& call, const std::string& module) const {
+    if (!breaks_graph(call)) return;
+    refuse(fmt::format("{}{} needs a value of the card, which breaks the graph, and its pieces are not modelled",
+                       call.row->name, module.empty() ? "" : " behind " + module));
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(ErrorCode::kUnsupported, fmt::format("torch.compile of {}: {}; accepted: {}no --compile", program_.name,
+                                                     why, whole_ && has_layers_ ? "--compile-parts layers, or " : ""));
+  }
+
+  const Program& program_;
+  bool whole_, has_layers_;
+  std::set<std::pair<const BoundFunction*, bool>> seen_;
+};
+
+void ProgramModel::check_compiles() const {
+  const bool compiles = run_.trains() && run_.compiles();
+  const bool recorded_compiling = was_recorded_compiling(*program_);
+  if (recorded_compiling && !(compiles && run_.training().compiled_parts == CompiledParts::kModel)) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{} was recorded as torch.compile traces it; accepted: --compile --compile-parts model",
+                            program_->name));
+  }
+  if (!compiles) return;
+  const CompiledParts parts = run_.training().compiled_parts;
+  const bool has_layers = layer_paths && !layer_paths->empty();
+  const bool whole = parts == CompiledParts::kModel;
+  if (!whole && !has_layers) {
+    throw Error(ErrorCode::kUnsupported, fmt::format("compile: {} has no layers that would be compiled one by one; "
+                                                     "accepted: --compile-parts model",
+                                                     program_->name));
+  }
+  // masking_utils.py and others ask is_tracing(): eager mode looks whether a mask masks anything; where the module is
+  // traced, the mask is always made.
+  if (whole && !recorded_compiling && program_->source.starts_with("transformers.")) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("torch.compile of {}: modules of transformers make other calls where they are traced, such "
+                            "as masks, and this program was recorded in eager mode; accepted: {}a program with the "
+                            "policy compiling (docs/programs.md), or no --compile",
+                            program_->name, has_layers ? "--compile-parts layers, " : ""));
+  }
+  GraphCheck(*program_, parts, has_layers).look_at(main_, whole);
+}
+
+void ProgramModel::forget_graph_values() const {
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.defined()) tensor.impl()->graph_value = -1;
+  }
+}
+
+/// A boolean index chooses as many as it has true values; whether an index is one is known as it runs.
+void ProgramModel::check_traced(const RecordedCall& call) const {
+  if (call.name() != "__getitem__" || call.given_count() == 0) return;
+  const std::vector<Tensor> tensors = call.all_tensors();
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    if (tensors[i].dtype() != DType::kBool) continue;
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("torch.compile of {}: a boolean index chooses by values, which breaks the graph, and its "
+                            "pieces are not modelled; accepted: no --compile",
+                            program_->name));
+  }
+}
+
+}  // namespace memcalc
