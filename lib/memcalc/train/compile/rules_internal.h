@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "memcalc/train/compile/rules.h"
 
@@ -37,6 +38,7 @@ void finish(GraphBuilder& b, const Op& op, NodeIndex inner);
 [[nodiscard]] NodeIndex wide_gradient(GraphBuilder& b, const Op& op);
 
 /// Rules that several kinds of operators have.
+void view_forward(GraphBuilder& b, const Op& op);
 void view_backward(GraphBuilder& b, const Op& op);
 void pointwise_forward(GraphBuilder& b, const Op& op);
 void pointwise_backward(GraphBuilder& b, const Op& op);
@@ -48,5 +50,16 @@ void kernel_backward(GraphBuilder& b, const Op& op);
 [[nodiscard]] std::span<const OperatorRule> norm_rules();
 [[nodiscard]] std::span<const OperatorRule> kernel_rules();
 [[nodiscard]] std::span<const OperatorRule> float8_rules();
+
+/// The rule of an operator whose row in symbolic/aten.h names none, or that has none there, by its autograd node.
+struct NodeRule {
+  std::string_view node;
+  void (*forward)(GraphBuilder& b, const Op& op);
+  void (*backward)(GraphBuilder& b, const Op& op);
+};
+[[nodiscard]] std::span<const NodeRule> shape_node_rules();
+[[nodiscard]] std::span<const NodeRule> pointwise_node_rules();
+[[nodiscard]] std::span<const NodeRule> norm_node_rules();
+[[nodiscard]] std::span<const NodeRule> kernel_node_rules();
 
 }  // namespace memcalc::compile

@@ -197,6 +197,42 @@ void gather_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, b.kernel(aten::kIndexPut, std::move(inputs), b.bytes_of(in), b.value(in).dtype));
 }
 
+/// The source's gradient is read from where it was written.
+void give_gathered(GraphBuilder& b, const Op& op, std::size_t source) {
+  if (op.inputs.size() <= source || !op.needs_gradient[source]) return;
+  const std::int32_t v = op.inputs[source];
+  const DType dtype = output(b, op).dtype;
+  std::vector<NodeIndex> inputs{gradient(b, op)};
+  if (!op.saved.empty()) inputs.push_back(b.node_of(op.saved.front()));
+  const std::int64_t elements = b.value(v).shape.elements();
+  b.give(op, source, b.pointwise(aten::kGather, std::move(inputs), checked_multiply(elements, size_of(dtype)), dtype),
+         elements, dtype);
+}
+
+/// scatter_add, index_add: a kernel; what was there before has the gradient itself.
+void add_at_backward(GraphBuilder& b, const Op& op) {
+  b.give(op, 0, gradient(b, op), output(b, op).shape.elements(), output(b, op).dtype);
+  give_gathered(b, op, 1);
+}
+
+/// scatter: what was there before has the gradient with zeros written into it.
+void put_at_backward(GraphBuilder& b, const Op& op) {
+  give_gathered(b, op, 1);
+  gather_backward(b, op);
+}
+
+/// index_copy into zeros.
+void index_copy_backward(GraphBuilder& b, const Op& op) { give_gathered(b, op, 0); }
+
+/// max along a dimension: values and places are a reduction each.
+void max_forward(GraphBuilder& b, const Op& op) {
+  for (const auto& values : {op.outputs, b.further_results(op)}) {
+    for (const std::int32_t v : values) {
+      b.set_node(v, b.reduction(*op.name, {b.node_of(op.inputs.front())}, b.bytes_of(v), b.value(v).dtype));
+    }
+  }
+}
+
 }  // namespace
 
 void kernel_backward(GraphBuilder& b, const Op& op) {
@@ -237,6 +273,21 @@ std::span<const OperatorRule> kernel_rules() {
       {CompileRule::kEmbedding, embedding_forward, embedding_backward},
       {CompileRule::kMaxPool, max_pool_forward, max_pool_backward},
       {CompileRule::kGather, pointwise_forward, gather_backward},
+  };
+  return kRules;
+}
+
+std::span<const NodeRule> kernel_node_rules() {
+  static constexpr NodeRule kRules[] = {
+      {"IndexSelectBackward0", pointwise_forward, gather_backward},
+      {"IndexAddBackward0", kernel_forward, add_at_backward},
+      {"IndexCopyBackward0", kernel_forward, index_copy_backward},
+      {"ScatterBackward0", kernel_forward, put_at_backward},
+      {"ScatterAddBackward0", kernel_forward, add_at_backward},
+      {"MaxBackward0", max_forward, gather_backward},
+      {"Im2ColBackward0", pointwise_forward, gather_backward},
+      {"Col2ImBackward0", kernel_forward, index_copy_backward},
+      {"AsStridedBackward0", view_forward, gather_backward},
   };
   return kRules;
 }

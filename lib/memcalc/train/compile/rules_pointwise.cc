@@ -10,7 +10,7 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kConvert{"prims::convert_element_type"};
-constexpr Operator kRand{"prims::inductor_random"};
+constexpr Operator kRand{"prims::inductor_random"}, kUnsafeIndex{"_unsafe_index"};
 
 /// add, sub, clone, to: the gradient itself.
 void passing_backward(GraphBuilder& b, const Op& op) {
@@ -69,6 +69,107 @@ void dropout_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, b.pointwise(aten::kMul, {gradient(b, op), scaled}, b.bytes_of(in), dtype));
 }
 
+/// maximum, minimum: each side gets the gradient where it is the result; where both are, half of it.
+void extremum_backward(GraphBuilder& b, const Op& op) {
+  const CapturedValue& out = output(b, op);
+  const std::int64_t elements = out.shape.elements();
+  const NodeIndex a = b.node_of(op.inputs[0]), other = b.node_of(op.inputs[1]);
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!op.needs_gradient[i]) continue;
+    const NodeIndex lost = b.pointwise(i == 0 ? aten::kLe : aten::kGt, {a, other}, elements, DType::kBool);
+    const Bytes bytes = checked_multiply(elements, size_of(out.dtype));
+    b.give(op, i, b.pointwise(aten::kWhere, {lost, gradient(b, op)}, bytes, out.dtype), elements, out.dtype);
+  }
+}
+
+/// (x - target)^2, of which the mean or the sum is taken, or neither.
+void mse_loss_forward(GraphBuilder& b, const Op& op) {
+  const Sizes s = sizes_of(b, op.inputs[0]);
+  const CapturedValue& out = output(b, op);
+  const Bytes inner = checked_multiply(s.elements, size_of(s.dtype));
+  const NodeIndex difference =
+      b.pointwise(aten::kSub, {b.node_of(op.inputs[0]), b.node_of(op.inputs[1])}, inner, s.dtype);
+  const NodeIndex square = b.pointwise(aten::kPow, {difference}, inner, s.dtype);
+  const bool reduced = out.shape.elements() != s.elements;
+  b.set_node(op.outputs.front(),
+             reduced ? b.reduction(aten::kMean, {square}, b.bytes_of(op.outputs.front()), out.dtype) : square);
+}
+
+/// mse_loss_backward: norm * (x - target) * gradient.
+void mse_loss_backward(GraphBuilder& b, const Op& op) {
+  const Sizes s = sizes_of(b, op.inputs[0]);
+  const Bytes inner = checked_multiply(s.elements, size_of(s.dtype));
+  const NodeIndex difference =
+      b.pointwise(aten::kSub, {b.node_of(op.inputs[0]), b.node_of(op.inputs[1])}, inner, s.dtype);
+  const NodeIndex scaled = b.pointwise(aten::kMul, {difference, gradient(b, op)}, inner, s.dtype);
+  b.give(op, 0, scaled, s.elements, s.dtype);
+  b.give(op, 1, b.pointwise(aten::kNeg, {scaled}, inner, s.dtype), s.elements, s.dtype);
+}
+
+/// x.copy_(source): from here on x is the source in x's type. Inputs: x, where it is followed, and the source.
+void copy_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  const NodeIndex source = b.node_of(op.inputs.back());
+  b.set_node(out, b.pointwise(kConvert, {source}, b.bytes_of(out), b.value(out).dtype));
+}
+
+void copy_backward(GraphBuilder& b, const Op& op) {
+  const CapturedValue& out = output(b, op);
+  b.give(op, op.inputs.size() - 1, gradient(b, op), out.shape.elements(), out.dtype);
+  if (op.inputs.size() == 1) return;
+  b.give(op, 0, b.pointwise(aten::kZeros, {}, b.bytes_of(op.inputs[0]), b.value(op.inputs[0]).dtype));
+}
+
+/// repeat, flip, upsample_nearest2d: element by element, but not on the list of what is computed again.
+void moving_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  b.set_node(out, b.graph.add({.kind = NodeKind::kPointwise,
+                               .dtype = b.value(out).dtype,
+                               .bytes = b.bytes_of(out),
+                               .op = op.name,
+                               .inputs = b.operands(op)}));
+}
+
+/// flip, upsample_nearest2d_backward: the gradient in the input's places.
+void moving_backward(GraphBuilder& b, const Op& op) {
+  const std::int32_t in = op.inputs.front();
+  b.give(op, 0, b.pointwise(*op.name, {gradient(b, op)}, b.bytes_of(in), b.value(in).dtype));
+}
+
+/// _decomp/decompositions.py, _upsample_linear_vec and upsample_bicubic2d_vec: so many neighbours of each pixel are
+/// gathered, then weighed. Never computed again: aten._unsafe_index is not on that list.
+template <int neighbours>
+void interpolation_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  const CapturedValue& to = b.value(out);
+  std::vector<NodeIndex> gathered;
+  for (int i = 0; i < neighbours; ++i) {
+    gathered.push_back(b.graph.add({.kind = NodeKind::kPointwise,
+                                    .dtype = to.dtype,
+                                    .bytes = b.bytes_of(out),
+                                    .op = &kUnsafeIndex,
+                                    .inputs = {b.node_of(op.inputs.front())}},
+                                   true));
+  }
+  b.set_node(out, b.pointwise(*op.name, std::move(gathered), b.bytes_of(out), to.dtype));
+}
+
+/// Each neighbour's part of the gradient is scattered into zeros by a kernel, then all are summed.
+template <int neighbours>
+void interpolation_backward(GraphBuilder& b, const Op& op) {
+  const std::int32_t in = op.inputs.front();
+  const CapturedValue& out = output(b, op);
+  for (int i = 0; i < neighbours; ++i) {
+    const NodeIndex part = b.graph.add({.kind = NodeKind::kPointwise,
+                                        .dtype = out.dtype,
+                                        .bytes = b.bytes_of(op.outputs.front()),
+                                        .op = &aten::kMul,
+                                        .inputs = {gradient(b, op)}},
+                                       true);
+    b.give(op, 0, b.kernel(aten::kIndexPut, {part}, b.bytes_of(in), b.value(in).dtype));
+  }
+}
+
 }  // namespace
 
 /// From the gradient and what eager saves: derivatives are the same formulas.
@@ -103,6 +204,36 @@ std::span<const OperatorRule> pointwise_rules() {
       {CompileRule::kDropout, dropout_forward, dropout_backward},
       {CompileRule::kPad, pointwise_forward, view_backward},
       {CompileRule::kPointwise, pointwise_forward, pointwise_backward},
+  };
+  return kRules;
+}
+
+std::span<const NodeRule> pointwise_node_rules() {
+  static constexpr NodeRule kRules[] = {
+      {"AbsBackward0", pointwise_forward, pointwise_backward},
+      {"AddcmulBackward0", pointwise_forward, pointwise_backward},
+      {"CosBackward0", pointwise_forward, pointwise_backward},
+      {"ErfBackward0", pointwise_forward, pointwise_backward},
+      {"ExpBackward0", pointwise_forward, pointwise_backward},
+      {"Expm1Backward0", pointwise_forward, pointwise_backward},
+      {"LerpBackward0", pointwise_forward, pointwise_backward},
+      {"Log1PBackward0", pointwise_forward, pointwise_backward},
+      {"LogBackward0", pointwise_forward, pointwise_backward},
+      {"LogSigmoidBackward0", pointwise_forward, pointwise_backward},
+      {"PowBackward1", pointwise_forward, pointwise_backward},
+      {"ReciprocalBackward0", pointwise_forward, pointwise_backward},
+      {"RsubBackward1", pointwise_forward, pointwise_backward},
+      {"SinBackward0", pointwise_forward, pointwise_backward},
+      {"SqrtBackward0", pointwise_forward, pointwise_backward},
+      {"MaximumBackward0", pointwise_forward, extremum_backward},
+      {"MinimumBackward0", pointwise_forward, extremum_backward},
+      {"MseLossBackward0", mse_loss_forward, mse_loss_backward},
+      {"CopyBackwards", copy_forward, copy_backward},
+      {"FlipBackward0", moving_forward, moving_backward},
+      {"RepeatBackward0", moving_forward, passing_backward},
+      {"UpsampleNearest2DBackward0", moving_forward, moving_backward},
+      {"UpsampleBilinear2DBackward0", interpolation_forward<4>, interpolation_backward<4>},
+      {"UpsampleBicubic2DBackward0", interpolation_forward<16>, interpolation_backward<16>},
   };
   return kRules;
 }

@@ -9,19 +9,6 @@ namespace memcalc::compile {
 
 namespace {
 
-void view_forward(GraphBuilder& b, const Op& op) {
-  const NodeIndex from = b.node_of(op.inputs.front());
-  for (const std::int32_t out : op.outputs) {
-    b.set_node(out, b.graph.add({.kind = NodeKind::kView,
-                                 .recomputable = true,
-                                 .dtype = b.value(out).dtype,
-                                 .bytes = b.bytes_of(out),
-                                 .op = op.name,
-                                 .inputs = {from}},
-                                op.outputs.size() > 1));
-  }
-}
-
 void expand_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, gradient(b, op), output(b, op).shape.elements(), output(b, op).dtype);
 }
@@ -66,7 +53,40 @@ void cat_backward(GraphBuilder& b, const Op& op) {
   }
 }
 
+/// A copy into a part of the first input: what autograd follows as CopySlices is functionalised to a slice_scatter.
+void slice_scatter_forward(GraphBuilder& b, const Op& op) {
+  const std::int32_t out = op.outputs.front();
+  b.set_node(out, b.graph.add({.kind = NodeKind::kPointwise,
+                               .dtype = b.value(out).dtype,
+                               .bytes = b.bytes_of(out),
+                               .op = &aten::kSliceScatter,
+                               .inputs = b.operands(op)}));
+}
+
+void slice_scatter_backward(GraphBuilder& b, const Op& op) {
+  if (op.inputs.size() > 1 && op.needs_gradient[1]) {
+    const CapturedValue& source = b.value(op.inputs[1]);
+    const DType dtype = output(b, op).dtype;
+    const Bytes bytes = checked_multiply(source.shape.elements(), size_of(dtype));
+    b.give(op, 1, b.view(aten::kSlice, gradient(b, op), bytes), source.shape.elements(), dtype);
+  }
+  part_backward(b, op);
+}
+
 }  // namespace
+
+void view_forward(GraphBuilder& b, const Op& op) {
+  const NodeIndex from = b.node_of(op.inputs.front());
+  for (const std::int32_t out : op.outputs) {
+    b.set_node(out, b.graph.add({.kind = NodeKind::kView,
+                                 .recomputable = true,
+                                 .dtype = b.value(out).dtype,
+                                 .bytes = b.bytes_of(out),
+                                 .op = op.name,
+                                 .inputs = {from}},
+                                op.outputs.size() > 1));
+  }
+}
 
 void view_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, b.view(*op.name, gradient(b, op), b.bytes_of(op.inputs.front())));
@@ -77,6 +97,14 @@ std::span<const OperatorRule> shape_rules() {
       {CompileRule::kView, view_forward, view_backward},      {CompileRule::kExpand, view_forward, expand_backward},
       {CompileRule::kPart, view_forward, part_backward},      {CompileRule::kSplit, view_forward, split_backward},
       {CompileRule::kConcatenate, cat_forward, cat_backward},
+  };
+  return kRules;
+}
+
+std::span<const NodeRule> shape_node_rules() {
+  static constexpr NodeRule kRules[] = {
+      {"UnbindBackward0", view_forward, split_backward},
+      {"CopySlices", slice_scatter_forward, slice_scatter_backward},
   };
   return kRules;
 }
