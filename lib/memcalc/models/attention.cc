@@ -63,7 +63,7 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
     value_states = repeat_kv(value, groups);
   }
   SdpaOptions sdpa{.dropout = query.tape().modes.training ? options.dropout : 0,
-                    .causal = options.causal && !mask.defined() && query.size(2) > 1};
+                   .causal = options.causal && !mask.defined() && query.size(2) > 1};
   Tensor attention_mask = mask;
   if (position_bias.defined()) {
     attention_mask = position_bias_mask(position_bias, mask, sdpa.causal, query, key);

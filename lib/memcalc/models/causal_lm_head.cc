@@ -34,8 +34,8 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   {
     const std::int64_t count = call.targets;
     const Tensor states = index_by_mask(hidden_states, 0, fused.label_mask, count);
-    per_token = chunked_log_probs(states, lm_head.weight, lm_head.bias, index_by_mask(labels, 0, fused.label_mask, count),
-                                  call.outputs);
+    per_token = chunked_log_probs(states, lm_head.weight, lm_head.bias,
+                                  index_by_mask(labels, 0, fused.label_mask, count), call.outputs);
   }
   fused.log_probs = at_their_places(fused.label_mask, per_token.log_probs);
   fused.entropy = at_their_places(fused.label_mask, per_token.entropy);

@@ -78,8 +78,8 @@ struct Batch {
   }
 };
 
-/// trl's FusedCausalLMOutput beside its loss: [batch, tokens - 1] each, zero where the label is -100. Members die in this
-/// order.
+/// trl's FusedCausalLMOutput beside its loss: [batch, tokens - 1] each, zero where the label is -100. Members die in
+/// this order.
 struct FusedHead {
   Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask;
   void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask); }

@@ -274,7 +274,8 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare (a plain loop), trl-sft, trl-dpo [trainer]",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP",
+        "trainer (HF Trainer), bare (a plain loop), trl-sft, trl-dpo [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,

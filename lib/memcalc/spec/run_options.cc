@@ -148,7 +148,7 @@ Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<st
   }
   // transformers 5 with torch >= 2.8: adamw_torch_fused (training_args.py default_optim); torch.optim.AdamW: foreach.
   assumptions.emplace_back(is_trainer(loop) ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
-                                                  : "optimizer: foreach AdamW, torch's default (--optimizer)");
+                                            : "optimizer: foreach AdamW, torch's default (--optimizer)");
   return is_trainer(loop) ? Optimizer::kAdamWFused : Optimizer::kAdamWForeach;
 }
 

@@ -43,7 +43,7 @@ struct RunOptions {
   bool loss_in_loop = false;
   bool use_cache = false;
   bool padding = false;
-  std::optional<double> dropout;              // default: the model's own
+  std::optional<double> dropout;                  // default: the model's own
   std::optional<std::int64_t> completion_length;  // of trainers on pairs; default: half of the sequence
   std::optional<std::int64_t> eval_batch_size;    // default: no evaluation
   std::optional<std::int64_t> eval_samples;       // default: four batches

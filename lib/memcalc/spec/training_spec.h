@@ -67,10 +67,10 @@ inline constexpr std::size_t kOptimizerCount = 33;
 
 /// Trainer.evaluate() between two steps.
 struct Evaluation {
-  std::int64_t batch_size = 8;     // --eval-bs
-  std::int64_t samples = 8;        // --eval-samples
-  bool keeps_logits = false;       // compute_metrics is given, so prediction_loss_only is False; --eval-logits
-  std::int64_t move_to_host = 0;   // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
+  std::int64_t batch_size = 8;    // --eval-bs
+  std::int64_t samples = 8;       // --eval-samples
+  bool keeps_logits = false;      // compute_metrics is given, so prediction_loss_only is False; --eval-logits
+  std::int64_t move_to_host = 0;  // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
 };
 
 struct Training {
@@ -85,11 +85,11 @@ struct Training {
   bool compile = false;                 // torch.compile; --compile
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
-  bool offload_optimizer = false;  // optimizer states and step on the host (torchao); --offload-optimizer
-  bool offload_gradients = false;  // gradients die once they are copied there; --offload-gradients
-  std::int64_t completion_length = 0;  // of a sequence's tokens those that answer; of trainers on pairs; --completion
+  bool offload_optimizer = false;        // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;        // gradients die once they are copied there; --offload-gradients
+  std::int64_t completion_length = 0;    // of a sequence's tokens those that answer; of trainers on pairs; --completion
   std::optional<Evaluation> evaluation;  // in the Trainer
-  std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
+  std::int64_t skipped_steps = 0;        // first steps that the loss scaler skips; --skipped-steps
 };
 
 }  // namespace memcalc

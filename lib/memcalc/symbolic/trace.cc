@@ -12,7 +12,7 @@ std::string_view name_of(Category category) {
 
 std::string_view name_of(Phase phase) {
   constexpr std::string_view names[kPhaseCount] = {"build", "zero",      "forward", "backward",
-                                                   "del",   "optimizer", "decode", "evaluation"};
+                                                   "del",   "optimizer", "decode",  "evaluation"};
   return names[static_cast<std::size_t>(phase)];
 }
 

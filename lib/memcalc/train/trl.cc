@@ -48,7 +48,8 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
   const NoGrad no_grad(tape.modes);
   const auto& [chosen_logps, rejected_logps, chosen_logratios, rejected_logratios] = of_answers;
   const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
-  const Tensor chosen_mask = no_grad::slice(mask, 0, 0, samples), rejected_mask = no_grad::slice(mask, 0, samples, samples);
+  const Tensor chosen_mask = no_grad::slice(mask, 0, 0, samples),
+               rejected_mask = no_grad::slice(mask, 0, samples, samples);
   {
     Tensor entropy_sum = sum_all(no_grad::multiply(fused.entropy, mask));
     const Tensor total_tokens = no_grad::sum(no_grad::sum(mask));
@@ -65,8 +66,8 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
     tape.kernels.synchronize(aten::kItem);
   }
   {
-    const Tensor correct = no_grad::bitwise_and(no_grad::slice(fused.is_top1, 0, 0, samples),
-                                                no_grad::to(chosen_mask, DType::kBool));
+    const Tensor correct =
+        no_grad::bitwise_and(no_grad::slice(fused.is_top1, 0, 0, samples), no_grad::to(chosen_mask, DType::kBool));
     const Tensor total = no_grad::sum(chosen_mask), right = no_grad::sum(correct);
     look_at_mean(no_grad::sum(right), no_grad::sum(total));
   }

@@ -69,7 +69,8 @@ void fold(Tape& tape, const Operator& op, DType dtype, const Tensor& bias, const
   tape.kernels.add(op, OperatorClass::kElementwise, dtype, 8 * elements, writes ? 2 * bytes : bytes);
 }
 
-void log_probs_backward(BackwardCall& call) {  // saved: hidden, weight, bias where there is one, targets, log_z, entropy
+void log_probs_backward(
+    BackwardCall& call) {  // saved: hidden, weight, bias where there is one, targets, log_z, entropy
   Tape& tape = call.tape;
   const auto [dtype, has_bias] = call.payload<Payload>();
   const Tensor &hidden = call.saved(0), &weight = call.saved(1);
@@ -133,8 +134,8 @@ ChunkedLogProbs computed(const Tensor& hidden, const Tensor& weight, const Tenso
 
 }  // namespace
 
-ChunkedLogProbs chunked_log_probs(const Tensor& hidden, const Tensor& weight, const Tensor& bias,
-                                  const Tensor& targets, LogProbOutputs outputs) {
+ChunkedLogProbs chunked_log_probs(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                                  LogProbOutputs outputs) {
   Tape& tape = hidden.tape();
   const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
   const Tensor* inputs[] = {&hidden, &weight, &bias};

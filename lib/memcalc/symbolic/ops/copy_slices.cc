@@ -16,7 +16,8 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCopySlices{"CopySlices"};
+/// No operator of ATen: autograd puts it in the place of one that changes a view.
+constexpr AtenOperator kCopySlices{{"CopySlices"}, {"CopySlices"}, AutocastList::kNone, CompileRule::kSliceScatter};
 
 void move_kernel(const Tensor& x) {
   x.tape().kernels.add(aten::kCopy, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));

@@ -140,7 +140,7 @@ void keep_between_checkpoints(JointGraph& graph) {
 bool is_made_where_read(const GraphCapture& capture, const CapturedOperator& op) {
   const auto is_whole = [&](std::int32_t v) { return !is_floating(capture.values[static_cast<std::size_t>(v)].dtype); };
   return !op.differentiable && std::all_of(op.inputs.begin(), op.inputs.end(), is_whole) &&
-         std::all_of(op.outputs.begin(), op.outputs.end(), is_whole) && !is_kernel(rule_of(op));
+         std::all_of(op.outputs.begin(), op.outputs.end(), is_whole) && !is_kernel(rule_of(op.rule));
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
   for (const std::int32_t v : capture.inputs) b.graph.inputs.push_back(v < 0 ? kNone : b.node_of(v));
   for (const CapturedOperator& op : capture.operators) {
     const NodeIndex first = b.graph.size();
-    if (!op.outputs.empty() && !is_made_where_read(capture, op)) rule_of(op).forward(b, op);
+    if (!op.outputs.empty() && !is_made_where_read(capture, op)) rule_of(op.rule).forward(b, op);
     for (NodeIndex i = first; i < b.graph.size(); ++i) {
       GraphNode& node = b.graph[i];
       if (node.kind == NodeKind::kParameter || node.kind == NodeKind::kInput) continue;
@@ -196,7 +196,7 @@ JointGraph build_joint_graph(const GraphCapture& capture, std::span<const std::i
       if (std::find(capture.breaks.begin(), capture.breaks.end(), v) == capture.breaks.end()) continue;
       b.graph.handed_over.push_back(b.gradient_of(v));
     }
-    rule_of(op).backward(b, op);
+    rule_of(op.rule).backward(b, op);
   }
   for (std::size_t v = 0; v < capture.values.size(); ++v) {
     const NodeIndex gradient = b.gradient_of(static_cast<std::int32_t>(v));

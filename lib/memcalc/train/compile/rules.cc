@@ -49,16 +49,6 @@ const OperatorRule& rule_of(CompileRule rule) {
   return kByRule[static_cast<std::size_t>(rule)];
 }
 
-OperatorRule rule_of(const CapturedOperator& op) {
-  if (op.rule != CompileRule::kKernel) return rule_of(op.rule);
-  for (const auto rules : {shape_node_rules(), pointwise_node_rules(), norm_node_rules(), kernel_node_rules()}) {
-    for (const NodeRule& each : rules) {
-      if (each.node == op.name->name) return {op.rule, each.forward, each.backward};
-    }
-  }
-  return rule_of(CompileRule::kKernel);
-}
-
 bool is_kernel(const OperatorRule& rule) { return rule.forward == kernel_forward; }
 
 }  // namespace memcalc::compile

@@ -66,9 +66,6 @@ struct OperatorRule {
 };
 
 [[nodiscard]] const OperatorRule& rule_of(CompileRule rule);
-/// Of a captured operator: by its rule, or where it has none by the name of its autograd node. What neither names is a
-/// kernel of its own, forward and backward.
-[[nodiscard]] OperatorRule rule_of(const CapturedOperator& op);
 [[nodiscard]] bool is_kernel(const OperatorRule& rule);
 
 }  // namespace memcalc::compile

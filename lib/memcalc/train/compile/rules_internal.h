@@ -51,15 +51,4 @@ void kernel_backward(GraphBuilder& b, const Op& op);
 [[nodiscard]] std::span<const OperatorRule> kernel_rules();
 [[nodiscard]] std::span<const OperatorRule> float8_rules();
 
-/// The rule of an operator whose row in symbolic/aten.h names none, or that has none there, by its autograd node.
-struct NodeRule {
-  std::string_view node;
-  void (*forward)(GraphBuilder& b, const Op& op);
-  void (*backward)(GraphBuilder& b, const Op& op);
-};
-[[nodiscard]] std::span<const NodeRule> shape_node_rules();
-[[nodiscard]] std::span<const NodeRule> pointwise_node_rules();
-[[nodiscard]] std::span<const NodeRule> norm_node_rules();
-[[nodiscard]] std::span<const NodeRule> kernel_node_rules();
-
 }  // namespace memcalc::compile

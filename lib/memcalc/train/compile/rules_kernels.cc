@@ -273,21 +273,11 @@ std::span<const OperatorRule> kernel_rules() {
       {CompileRule::kEmbedding, embedding_forward, embedding_backward},
       {CompileRule::kMaxPool, max_pool_forward, max_pool_backward},
       {CompileRule::kGather, pointwise_forward, gather_backward},
-  };
-  return kRules;
-}
-
-std::span<const NodeRule> kernel_node_rules() {
-  static constexpr NodeRule kRules[] = {
-      {"IndexSelectBackward0", pointwise_forward, gather_backward},
-      {"IndexAddBackward0", kernel_forward, add_at_backward},
-      {"IndexCopyBackward0", kernel_forward, index_copy_backward},
-      {"ScatterBackward0", kernel_forward, put_at_backward},
-      {"ScatterAddBackward0", kernel_forward, add_at_backward},
-      {"MaxBackward0", max_forward, gather_backward},
-      {"Im2ColBackward0", pointwise_forward, gather_backward},
-      {"Col2ImBackward0", kernel_forward, index_copy_backward},
-      {"AsStridedBackward0", view_forward, gather_backward},
+      {CompileRule::kIndexAdd, kernel_forward, add_at_backward},
+      {CompileRule::kIndexCopy, kernel_forward, index_copy_backward},
+      {CompileRule::kScatter, kernel_forward, put_at_backward},
+      {CompileRule::kMax, max_forward, gather_backward},
+      {CompileRule::kStridedView, view_forward, gather_backward},
   };
   return kRules;
 }

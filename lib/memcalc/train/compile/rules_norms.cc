@@ -317,19 +317,13 @@ std::span<const OperatorRule> norm_rules() {
       {CompileRule::kSoftmax, softmax_forward, softmax_backward},
       {CompileRule::kLogSoftmax, log_softmax_forward, log_softmax_backward},
       {CompileRule::kNllLoss, nll_loss_forward, nll_loss_backward},
-  };
-  return kRules;
-}
-
-std::span<const NodeRule> norm_node_rules() {
-  static constexpr NodeRule kRules[] = {
-      {"NativeGroupNormBackward0", group_norm_forward, group_norm_backward},
-      {"AmaxBackward0", reduction_forward, extremum_backward},
-      {"LogsumexpBackward0", logsumexp_forward, logsumexp_backward},
-      {"VarBackward0", variance_forward<false>, variance_backward<false>},
-      {"StdBackward0", variance_forward<true>, variance_backward<true>},
-      {"LinalgVectorNormBackward0", vector_norm_forward, vector_norm_backward},
-      {"WeightNormInterfaceBackward0", weight_norm_forward, kernel_backward},
+      {CompileRule::kGroupNorm, group_norm_forward, group_norm_backward},
+      {CompileRule::kAmax, reduction_forward, extremum_backward},
+      {CompileRule::kLogsumexp, logsumexp_forward, logsumexp_backward},
+      {CompileRule::kVar, variance_forward<false>, variance_backward<false>},
+      {CompileRule::kStd, variance_forward<true>, variance_backward<true>},
+      {CompileRule::kVectorNorm, vector_norm_forward, vector_norm_backward},
+      {CompileRule::kWeightNorm, weight_norm_forward, kernel_backward},
   };
   return kRules;
 }

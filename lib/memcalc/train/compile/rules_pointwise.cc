@@ -204,36 +204,13 @@ std::span<const OperatorRule> pointwise_rules() {
       {CompileRule::kDropout, dropout_forward, dropout_backward},
       {CompileRule::kPad, pointwise_forward, view_backward},
       {CompileRule::kPointwise, pointwise_forward, pointwise_backward},
-  };
-  return kRules;
-}
-
-std::span<const NodeRule> pointwise_node_rules() {
-  static constexpr NodeRule kRules[] = {
-      {"AbsBackward0", pointwise_forward, pointwise_backward},
-      {"AddcmulBackward0", pointwise_forward, pointwise_backward},
-      {"CosBackward0", pointwise_forward, pointwise_backward},
-      {"ErfBackward0", pointwise_forward, pointwise_backward},
-      {"ExpBackward0", pointwise_forward, pointwise_backward},
-      {"Expm1Backward0", pointwise_forward, pointwise_backward},
-      {"LerpBackward0", pointwise_forward, pointwise_backward},
-      {"Log1PBackward0", pointwise_forward, pointwise_backward},
-      {"LogBackward0", pointwise_forward, pointwise_backward},
-      {"LogSigmoidBackward0", pointwise_forward, pointwise_backward},
-      {"PowBackward1", pointwise_forward, pointwise_backward},
-      {"ReciprocalBackward0", pointwise_forward, pointwise_backward},
-      {"RsubBackward1", pointwise_forward, pointwise_backward},
-      {"SinBackward0", pointwise_forward, pointwise_backward},
-      {"SqrtBackward0", pointwise_forward, pointwise_backward},
-      {"MaximumBackward0", pointwise_forward, extremum_backward},
-      {"MinimumBackward0", pointwise_forward, extremum_backward},
-      {"MseLossBackward0", mse_loss_forward, mse_loss_backward},
-      {"CopyBackwards", copy_forward, copy_backward},
-      {"FlipBackward0", moving_forward, moving_backward},
-      {"RepeatBackward0", moving_forward, passing_backward},
-      {"UpsampleNearest2DBackward0", moving_forward, moving_backward},
-      {"UpsampleBilinear2DBackward0", interpolation_forward<4>, interpolation_backward<4>},
-      {"UpsampleBicubic2DBackward0", interpolation_forward<16>, interpolation_backward<16>},
+      {CompileRule::kExtremum, pointwise_forward, extremum_backward},
+      {CompileRule::kMseLoss, mse_loss_forward, mse_loss_backward},
+      {CompileRule::kCopy, copy_forward, copy_backward},
+      {CompileRule::kMove, moving_forward, moving_backward},
+      {CompileRule::kRepeat, moving_forward, passing_backward},
+      {CompileRule::kBilinear, interpolation_forward<4>, interpolation_backward<4>},
+      {CompileRule::kBicubic, interpolation_forward<16>, interpolation_backward<16>},
   };
   return kRules;
 }

@@ -94,17 +94,12 @@ void view_backward(GraphBuilder& b, const Op& op) {
 
 std::span<const OperatorRule> shape_rules() {
   static constexpr OperatorRule kRules[] = {
-      {CompileRule::kView, view_forward, view_backward},      {CompileRule::kExpand, view_forward, expand_backward},
-      {CompileRule::kPart, view_forward, part_backward},      {CompileRule::kSplit, view_forward, split_backward},
+      {CompileRule::kView, view_forward, view_backward},
+      {CompileRule::kExpand, view_forward, expand_backward},
+      {CompileRule::kPart, view_forward, part_backward},
+      {CompileRule::kSplit, view_forward, split_backward},
       {CompileRule::kConcatenate, cat_forward, cat_backward},
-  };
-  return kRules;
-}
-
-std::span<const NodeRule> shape_node_rules() {
-  static constexpr NodeRule kRules[] = {
-      {"UnbindBackward0", view_forward, split_backward},
-      {"CopySlices", slice_scatter_forward, slice_scatter_backward},
+      {CompileRule::kSliceScatter, slice_scatter_forward, slice_scatter_backward},
   };
   return kRules;
 }
