@@ -34,6 +34,7 @@ class Replayer {
         handles_(trace.blocks.size(), kNotYet),
         record_timeline_(options.record_timeline),
         peaks_of_steps_alone_(options.peaks_of_steps_alone),
+        reserves_from_construction_(options.reserves_from_construction),
         peaks_from_(options.peaks_from) {}
 
   [[nodiscard]] ReplayResult run() {
@@ -73,6 +74,7 @@ class Replayer {
         } else if (events[i].kind == EventKind::kReturn) {
           finish(i);
         } else {
+          reserved_before_emptied_ = allocator_.reserved();
           allocator_.empty_cache();
           exact_.empty_cache();
         }
@@ -90,6 +92,7 @@ class Replayer {
   void forget_peaks() {
     result_.peak_allocated = result_.exact_peak = 0;
     result_.peak_reserved = allocator_.reserved();
+    if (reserves_from_construction_) result_.peak_reserved = std::max(result_.peak_reserved, reserved_before_emptied_);
     result_.segments_at_peak = allocator_.segments();
   }
 
@@ -174,7 +177,8 @@ class Replayer {
   KeptVector<std::uint32_t> handles_;                                        // by block of the trace
   std::vector<std::pair<std::size_t, typename Allocator::Handle>> waiting_;  // freed blocks that other streams use
   bool record_timeline_;
-  bool peaks_of_steps_alone_;
+  bool peaks_of_steps_alone_, reserves_from_construction_;
+  Bytes reserved_before_emptied_ = 0;  // when the cache was emptied last
   std::size_t peaks_from_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
   Bytes phase_peak_ = 0;                            // of the phase that is being replayed

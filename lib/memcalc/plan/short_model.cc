@@ -61,8 +61,7 @@ Outcome extended(const Report& few, const Report& more, const Line& line, Bytes 
   const Outcome of_few = outcome_of(few), of_more = outcome_of(more);
   Outcome outcome = of_more;
   outcome.allocated = 0;
-  // Of a rank of several, what the construction takes for a while is no peak (alloc/replay_options.cc).
-  for (std::size_t phase = more.run.parallel.is_parallel() ? 1 : 0; phase < kPhaseCount; ++phase) {
+  for (std::size_t phase = more.run.counts_construction() ? 0 : 1; phase < kPhaseCount; ++phase) {
     outcome.allocated =
         std::max(outcome.allocated, line.at(few.memory.phase_peaks[phase], more.memory.phase_peaks[phase]));
   }

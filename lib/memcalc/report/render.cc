@@ -92,6 +92,7 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
   if (report.run.trains()) {
     std::vector<PhasePeak> peaks = {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
                                     peak_of(Phase::kOptimizer, "optimizer")};
+    if (report.run.counts_construction()) peaks.insert(peaks.begin(), peak_of(Phase::kBuild, "construction"));
     if (report.run.training().evaluation) peaks.push_back(peak_of(Phase::kEvaluation, "evaluation"));
     return peaks;
   }

@@ -265,6 +265,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
       assumptions.emplace_back("half of each sequence is the answer, the rest the prompt (--completion)");
     }
   }
+  training.stages = options.stages;
   if (options.eval_batch_size) {
     training.evaluation = {.batch_size = *options.eval_batch_size,
                            .samples = options.eval_samples.value_or(4 * *options.eval_batch_size),

@@ -65,6 +65,9 @@ enum class Optimizer : std::uint8_t {
 };
 inline constexpr std::size_t kOptimizerCount = 33;
 
+/// --stages: what of a job counts for its peak: its steps (and evaluations), or the construction of the model as well.
+enum class Stages : std::uint8_t { kTrain, kAll };
+
 /// Trainer.evaluate() between two steps.
 struct Evaluation {
   std::int64_t batch_size = 8;    // --eval-bs
@@ -88,6 +91,7 @@ struct Training {
   bool offload_optimizer = false;        // optimizer states and step on the host (torchao); --offload-optimizer
   bool offload_gradients = false;        // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;    // of a sequence's tokens those that answer; of trainers on pairs; --completion
+  Stages stages = Stages::kTrain;        // of one GPU
   std::optional<Evaluation> evaluation;  // in the Trainer
   std::int64_t skipped_steps = 0;        // first steps that the loss scaler skips; --skipped-steps
 };
