@@ -1,6 +1,6 @@
 // What stands on the hidden states of a decoder: the head over the vocabulary and its loss as transformers writes them,
 // Liger's that never holds the logits, or TRL's that returns numbers of each token in their place. Covered by
-// tests/unit/causal_lm_head_test.cc.
+// tests/measured/jobs_test.py.
 #pragma once
 
 #include <optional>

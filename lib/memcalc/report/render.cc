@@ -197,10 +197,7 @@ std::vector<std::string> setting_of(const Report& report) {
   } else {
     words.push_back(rule_of(training->optimizer).title);
     if (training->max_grad_norm) words.push_back("clipping at " + format_exact(*training->max_grad_norm));
-    words.push_back(training->loop == Loop::kTrlSft   ? "TRL SFTTrainer"
-                    : training->loop == Loop::kTrlDpo ? "TRL DPOTrainer"
-                    : is_trainer(training->loop)      ? "HF Trainer"
-                                                      : "plain loop");
+    words.emplace_back(title_of(training->loop));
   }
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
   if (training != nullptr) add_savings(*training, run.task, words);

@@ -1,4 +1,4 @@
-// The losses of TRL's trainers (trl 1.16), which run in transformers' Trainer. Covered by tests/measured/trl_test.cc.
+// The losses of TRL's trainers (trl 1.16), which run in transformers' Trainer. Covered by tests/measured/jobs_test.py.
 #pragma once
 
 #include <functional>

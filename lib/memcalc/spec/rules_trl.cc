@@ -1,0 +1,106 @@
+// What goes with TRL's trainers, and with evaluation in the Trainer. Covered by tests/unit/rules_trl_test.cc.
+#include <fmt/core.h>
+
+#include <string>
+
+#include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/rule_words.h"
+
+namespace memcalc {
+namespace {
+
+bool is_recorded(const RuleQuestion& q) { return is_program(q.model); }
+
+constexpr Rule kTrl[] = {
+    {.id = "trl-causal",
+     .options = "--loop --task",
+     .message = "{--loop}: TRL trains causal language models, not the task {--task}",
+     .accepted = "--task causal, or --loop trainer",
+     .broken = [](const RuleQuestion& q) { return !is_causal(q); }},
+    {.id = "trl-of-a-family",
+     .options = "--loop --model",
+     .message = "{--loop}: a recorded program has its loss inside, which TRL replaces; a family of memcalc is needed",
+     .accepted = "--loop trainer, or a model that memcalc knows by its config.json",
+     .broken = is_recorded},
+    {.id = "trl-compile",
+     .options = "--loop --compile",
+     .message = "{--loop}: torch.compile around TRL's head is not modelled",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
+    {.id = "trl-parallel",
+     .options = "--loop --gpus --parallel",
+     .message = "{--loop}: on several GPUs it is not modelled",
+     .accepted = "--gpus 1, or --loop trainer",
+     .broken = is_parallel},
+    {.id = "trl-padding",
+     .options = "--loop --padding",
+     .message = "{--loop}: batches whose sequences differ in length are not modelled",
+     .accepted = "no --padding: every sequence of --seq tokens",
+     .broken = [](const RuleQuestion& q) { return q.run.padding; }},
+};
+
+constexpr Rule kPairs[] = {
+    {.id = "trl-completion",
+     .options = "--completion --seq",
+     .message = "completion: {} tokens of a sequence cannot be the answer, which leaves no prompt",
+     .accepted = "--completion less than --seq",
+     .broken = [](const RuleQuestion& q) { return training_of(q).completion_length >= q.run.sequence_length; },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", training_of(q).completion_length); }},
+    {.id = "trl-reference",
+     .options = "--loop --lora",
+     .message = "{--loop}: a reference model beside the one that trains is not modelled; with adapters it is the model "
+                "without them",
+     .accepted = "--lora R",
+     .broken = [](const RuleQuestion& q) { return !has_adapters(q); }},
+    {.id = "trl-pairs-evaluation",
+     .options = "--loop --eval-bs",
+     .message = "{--loop}: its evaluation is not modelled",
+     .accepted = "no --eval-bs",
+     .broken = [](const RuleQuestion& q) { return training_of(q).evaluation.has_value(); }},
+};
+
+constexpr Rule kEvaluation[] = {
+    {.id = "evaluation-in-the-trainer",
+     .options = "--eval-bs --loop",
+     .message = "evaluation: a plain loop has none of its own",
+     .accepted = "--loop trainer, trl-sft",
+     .broken = [](const RuleQuestion& q) { return !q.run.uses_trainer(); }},
+    {.id = "evaluation-one-gpu",
+     .options = "--eval-bs --gpus --parallel",
+     .message = "evaluation: on several GPUs it is not modelled",
+     .accepted = "--gpus 1, or no --eval-bs",
+     .broken = is_parallel},
+    {.id = "evaluation-of-a-family",
+     .options = "--eval-bs --model",
+     .message = "evaluation: of a recorded program it is not modelled",
+     .accepted = "no --eval-bs",
+     .broken = is_recorded},
+    {.id = "evaluation-compile",
+     .options = "--eval-bs --compile",
+     .message = "evaluation: of a compiled model it is not modelled",
+     .accepted = "one of --eval-bs and --compile",
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
+    {.id = "evaluation-logits-of-trl",
+     .options = "--eval-logits --loop",
+     .message =
+         "evaluation: {--loop} never makes logits; it runs the model a second time for them, which is not modelled",
+     .accepted = "no --eval-logits, or --loop trainer",
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() && training_of(q).evaluation->keeps_logits; }},
+};
+
+}  // namespace
+
+std::span<const RuleGroup> rules_of_trl() {
+  static constexpr RuleGroup kGroups[] = {
+      {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
+      {.title = "Trainers on pairs of answers",
+       .concerns = [](const RuleQuestion& q) { return q.run.trains_on_pairs(); },
+       .rules = kPairs},
+      {.title = "Evaluation",
+       .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },
+       .rules = kEvaluation},
+  };
+  return kGroups;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,60 @@
+// spec/rules_trl: a run that breaks each rule.
+#include "memcalc/spec/rule_tables.h"
+#include "support/rule_case.h"
+
+namespace memcalc {
+namespace {
+
+const RunOptions kSft{.loop = Loop::kTrlSft};
+const RunOptions kDpo{.loop = Loop::kTrlDpo, .lora_rank = 8};
+const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
+
+const test::RuleCase kCases[] = {
+    {"trl-causal", "gpt2", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kSft},
+    {"trl-of-a-family",
+     "granite-3.1-2b",
+     [](RunSpec& run) { run.training().loop = Loop::kTrlSft; },
+     {.loop = Loop::kTrainer}},
+    {"trl-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kSft},
+    {"trl-parallel", "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.gpus = 2;
+     },
+     kSft},
+    {"trl-padding", "gpt2", [](RunSpec& run) { run.padding = true; }, kSft},
+    {"trl-completion", "gpt2", [](RunSpec& run) { run.training().completion_length = run.sequence_length; }, kDpo},
+    {"trl-reference", "gpt2", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kDpo},
+    {"trl-pairs-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kDpo},
+    {"evaluation-in-the-trainer", "gpt2", [](RunSpec& run) { run.training().loop = Loop::kBare; }, kEvaluates},
+    {"evaluation-one-gpu", "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.gpus = 2;
+     },
+     kEvaluates},
+    {"evaluation-of-a-family",
+     "albert-base-v2",
+     [](RunSpec& run) { run.training().evaluation.emplace(); },
+     {.loop = Loop::kTrainer}},
+    {"evaluation-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kEvaluates},
+    {"evaluation-logits-of-trl", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
+     kSft},
+};
+
+TEST(RulesOfTrl, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_trl(), kCases); }
+
+TEST(RulesOfTrl, ItsTrainersHaveDefaultsOfTheirOwn) {
+  const ModelSpec model = test::model_of("gpt2");
+  const RunSpec run = resolve(model, {.loop = Loop::kTrlSft}).run;
+  EXPECT_EQ(run.task, Task::kCausalLm);
+  EXPECT_EQ(run.checkpointing(), Checkpointing::kFull);
+  EXPECT_EQ(run.precision, Precision::kAmpBf16);
+  const RunSpec asked =
+      resolve(model, {.precision = Precision::kFp32, .loop = Loop::kTrlSft, .checkpointing = Checkpointing::kNone}).run;
+  EXPECT_EQ(asked.checkpointing(), Checkpointing::kNone);
+  EXPECT_EQ(asked.precision, Precision::kFp32);
+}
+
+}  // namespace
+}  // namespace memcalc
