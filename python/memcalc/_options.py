@@ -46,7 +46,7 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer (HF Trainer) or bare (a plain loop) [trainer]"""
+    """`--loop`: trainer (HF Trainer), bare (a plain loop), trl-sft, trl-dpo [trainer]"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None
@@ -65,6 +65,18 @@ class RunOptions(TypedDict, total=False):
     """`--attn`: sdpa, eager or flash [sdpa]"""
     dropout: float | None
     """`--dropout`: every dropout probability [the model's own]"""
+    completion_length: int | None
+    """`--completion`: trl-dpo: tokens of --seq that are the answer [half]"""
+    stages: str | None
+    """`--stages`: what counts for the peak: train, or all: the model's construction, too [train]"""
+    eval_batch_size: int | None
+    """`--eval-bs`: the Trainer evaluates between steps, N samples a batch [no evaluation]"""
+    eval_samples: int | None
+    """`--eval-samples`: samples of the evaluation set [4 batches]"""
+    eval_logits: bool | None
+    """`--eval-logits`: compute_metrics is given: logits of the whole set are kept"""
+    eval_accumulation_steps: int | None
+    """`--eval-accum`: batches after which they are moved to the host [all]"""
     skipped_steps: int | None
     """`--skipped-steps`: first steps that the fp16 loss scaler skips [0]"""
     loss_in_loop: bool | None
