@@ -61,7 +61,7 @@ std::vector<std::string> groups_of(const std::vector<DocumentedOption>& options)
 
 std::vector<std::string> choices_of(const std::string& command, const std::string& option) {
   static const std::map<std::string, Names> kOfCommands = {
-      {"--format", kFormats}, {"--steps", kSteps}, {"--color", kColors}, {"--emit", kEmits}};
+      {"--format", kFormats}, {"--events", kSteps}, {"--color", kColors}, {"--emit", kEmits}};
   Names names;
   if (option == "--format" && command == "trace") {
     names = kTraceFormats;

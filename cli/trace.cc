@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 2> kStepNames = {"last", "all"};
 constexpr const char* kExamples =
     "Examples:\n"
     "  memcalc trace --model bert-large --bs 4 --fp16 --gpu h100-sxm | head\n"
-    "  memcalc trace --model gpt2 --bs 8 --loop bare --steps all --output gpt2.tsv\n"
+    "  memcalc trace --model gpt2 --bs 8 --loop bare --events all --output gpt2.tsv\n"
     "  memcalc trace --model llama-3.2-1b --bs 1 --format json --output snapshot.json\n"
     "  memcalc trace --model llama-3.2-1b --bs 1 --bf16 --plot step.svg\n"
     "\n"
@@ -40,7 +40,7 @@ ExitStatus run_trace(const TraceArguments& arguments) {
   const auto format = parse_choice<Choice>("--format", arguments.format, kFormatNames);
   options.format = format == Choice::kSnapshot ? TraceFormat::kSnapshot : TraceFormat::kTsv;
   enum class Steps { kLast, kAll };
-  options.all_steps = parse_choice<Steps>("--steps", arguments.steps, kStepNames) == Steps::kAll;
+  options.all_steps = parse_choice<Steps>("--events", arguments.steps, kStepNames) == Steps::kAll;
   Output output(arguments.output);
   std::optional<Output> plot;
   if (!arguments.plot.empty()) plot.emplace(arguments.plot);
@@ -67,7 +67,7 @@ Command add_trace(CLI::App& root) {
   app->add_option("--format", arguments->format, "tsv, json (a PyTorch memory snapshot), replay [tsv]")
       ->type_name("F")
       ->group(group);
-  app->add_option("--steps", arguments->steps, "last (steady) or all, with construction [last]")
+  app->add_option("--events", arguments->steps, "last step (steady), or all, with construction [last]")
       ->type_name("S")
       ->group(group);
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")

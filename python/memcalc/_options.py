@@ -46,7 +46,7 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer (HF Trainer), bare (a plain loop), trl-sft, trl-dpo [trainer]"""
+    """`--loop`: trainer (HF Trainer), bare, trl-sft, trl-dpo [trainer]"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None
@@ -67,14 +67,18 @@ class RunOptions(TypedDict, total=False):
     """`--dropout`: every dropout probability [the model's own]"""
     completion_length: int | None
     """`--completion`: trl-dpo: tokens of --seq that are the answer [half]"""
+    lengths: str | None
+    """`--lengths`: tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX"""
+    steps: int | None
+    """`--steps`: optimizer steps of --lengths [one epoch]"""
     stages: str | None
-    """`--stages`: what counts for the peak: train, or all: the model's construction, too [train]"""
+    """`--stages`: peak of: train, or all (with construction) [train]"""
     eval_batch_size: int | None
-    """`--eval-bs`: the Trainer evaluates between steps, N samples a batch [no evaluation]"""
+    """`--eval-bs`: the Trainer evaluates, N samples a batch [does not]"""
     eval_samples: int | None
     """`--eval-samples`: samples of the evaluation set [4 batches]"""
     eval_logits: bool | None
-    """`--eval-logits`: compute_metrics is given: logits of the whole set are kept"""
+    """`--eval-logits`: with compute_metrics: logits of the whole set stay"""
     eval_accumulation_steps: int | None
     """`--eval-accum`: batches after which they are moved to the host [all]"""
     skipped_steps: int | None

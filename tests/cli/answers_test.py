@@ -245,7 +245,7 @@ class Trace(unittest.TestCase):
             allocated = int(now)
 
     def test_all_steps_reach_the_reported_peak(self):
-        lines = run("trace", *BERT, "--steps", "all").stdout.splitlines()
+        lines = run("trace", *BERT, "--events", "all").stdout.splitlines()
         peak = max(int(line.split("\t")[2]) for line in lines if not line.startswith("#"))
         self.assertEqual(peak, report(*BERT)["memory"]["peak_allocated_bytes"])
 

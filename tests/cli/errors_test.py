@@ -57,7 +57,7 @@ CASES = [
     ((*BERT, "--format", "xml"), "--format: expected one of text, json, csv, md, found 'xml'"),
     ((*BERT, "--color", "x"), "--color: expected one of auto, always, never, found 'x'"),
     (("trace", *BERT, "--format", "csv"), "--format: expected one of tsv, json, replay, found 'csv'"),
-    (("trace", *BERT, "--steps", "3"), "--steps: expected one of last, all, found '3'"),
+    (("trace", *BERT, "--events", "3"), "--events: expected one of last, all, found '3'"),
     # sizes
     *((("--model", "gpt2", option, "0"), f"{option}: {WHOLE}, found '0'")
       for option in ("--hidden", "--heads", "--ffn", "--vocab", "--max-positions")),

@@ -34,6 +34,7 @@ def predicted(row, folder):
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(row["config"]))
         arguments += ["--model", str(path)]
+    if "lengths" in row: arguments += ["--lengths", str(ROWS.parent / row["lengths"])]
     done = subprocess.run([MEMCALC, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
     if done.returncode > 1: raise AssertionError(f"{row['name']}: {done.stderr}")
     memory = json.loads(done.stdout)["memory"]

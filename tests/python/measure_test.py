@@ -38,7 +38,8 @@ def test_a_case_can_be_asked_again():
 @pytest.mark.parametrize("options, part", (
     ({"optimizer": "lion-8bit"}, "optimizer"), ({"checkpointing": "selective"}, "checkpointing"),
     ({"quantize": "nf4", "lora": 8}, "quantize"), ({"expandable": True}, "expandable"),
-    ({"weights_dtype": "bf16", "precision": "amp-bf16"}, "weights_dtype"), ({"padding": True}, "padding")))
+    ({"weights_dtype": "bf16", "precision": "amp-bf16"}, "weights_dtype"), ({"padding": True}, "padding"),
+    ({"loop": "trl-sft", "checkpointing": "none", "precision": "fp32"}, "loop")))
 def test_what_it_cannot_run_is_refused(options, part):
     model = memcalc.Model("llama-3.2-1b")
     with pytest.raises(memcalc.UnsupportedError) as caught: case_of(model, memcalc.estimate(model, seq=64, **options))

@@ -9,6 +9,8 @@ const RunOptions kSft{.loop = Loop::kTrlSft};
 const RunOptions kDpo{.loop = Loop::kTrlDpo, .lora_rank = 8};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
 
+const RunOptions kLengths{.loop = Loop::kTrainer, .lengths = "lognormal:20,0.5,64,100"};
+
 const test::RuleCase kCases[] = {
     {"trl-causal", "gpt2", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kSft},
     {"trl-of-a-family",
@@ -40,6 +42,21 @@ const test::RuleCase kCases[] = {
     {"evaluation-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kEvaluates},
     {"evaluation-logits-of-trl", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kSft},
+    {"lengths-of-tokens",
+     "bert-base",
+     [](RunSpec& run) { run.training().lengths.emplace(); },
+     {.task = Task::kTokenClassification, .loop = Loop::kTrainer}},
+    {"lengths-of-a-family",
+     "granite-3.1-2b",
+     [](RunSpec& run) { run.training().lengths.emplace(); },
+     {.loop = Loop::kTrainer}},
+    {"lengths-one-gpu", "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.gpus = 2;
+     },
+     kLengths},
+    {"lengths-alone", "gpt2", [](RunSpec& run) { run.padding = true; }, kLengths},
 };
 
 TEST(RulesOfTrl, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_trl(), kCases); }

@@ -30,14 +30,15 @@ struct FusedHeadCall {
 
 /// What a data loader hands over, on the card. Dies in this order.
 struct Batch {
-  Tensor input_ids;        // [batch, sequence] int64
-  Tensor input_features;   // numbers that are no RGB image, in the weights' dtype: speech, a user's own layers
-  Tensor pixel_values;     // image models: [batch, 3, size, size] in the weights' dtype
-  Tensor labels;           // [batch] or [batch, sequence] int64
-  Tensor attention_mask;   // as input_ids, where sequences are padded
-  Tensor completion_mask;  // trainers on pairs: as input_ids, 1 where a token is part of the answer
-  bool padded = true;      // the mask masks something: the framework looks at its values
-  Tensor number_of_items;  // Trainer: by which a summed loss is divided; undefined: the loss is a mean
+  Tensor input_ids;               // [batch, sequence] int64
+  Tensor input_features;          // numbers that are no RGB image, in the weights' dtype: speech, a user's own layers
+  Tensor pixel_values;            // image models: [batch, 3, size, size] in the weights' dtype
+  Tensor labels;                  // [batch] or [batch, sequence] int64
+  Tensor attention_mask;          // as input_ids, where sequences are padded
+  Tensor completion_mask;         // trainers on pairs: as input_ids, 1 where a token is part of the answer
+  std::int64_t valid_labels = 0;  // labels that are not -100, where batches differ; 0: all
+  bool padded = true;             // the mask masks something: the framework looks at its values
+  Tensor number_of_items;         // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 
   // What generate() passes beside them (train/generate.h).
   Tensor position_ids;                             // [batch, tokens] int64; undefined: the model makes them
@@ -58,6 +59,7 @@ struct Batch {
     labels = other.labels;
     attention_mask = other.attention_mask;
     completion_mask = other.completion_mask;
+    valid_labels = other.valid_labels;
     padded = other.padded;
     number_of_items = other.number_of_items;
     position_ids = other.position_ids;

@@ -91,6 +91,36 @@ constexpr Rule kEvaluation[] = {
 }  // namespace
 
 std::span<const RuleGroup> rules_of_trl() {
+  static constexpr Rule kLengths[] = {
+      {.id = "lengths-of-tokens",
+       .options = "--lengths --task --loop",
+       .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
+                  "the Trainer and TRL's SFTTrainer",
+       .accepted = "--task seqcls, causal and --loop trainer, trl-sft",
+       .broken =
+           [](const RuleQuestion& q) {
+             const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
+             return !task || q.run.trains_on_pairs() || !q.run.uses_trainer();
+           }},
+      {.id = "lengths-of-a-family",
+       .options = "--lengths --model",
+       .message = "lengths: of a recorded program batches of different lengths are not modelled",
+       .accepted = "no --lengths",
+       .broken = is_recorded},
+      {.id = "lengths-one-gpu",
+       .options = "--lengths --gpus --parallel",
+       .message = "lengths: on several GPUs batches of different lengths are not modelled",
+       .accepted = "--gpus 1, or no --lengths",
+       .broken = is_parallel},
+      {.id = "lengths-alone",
+       .options = "--lengths --eval-bs --compile --padding",
+       .message = "lengths: beside evaluation, compilation or --padding batches of different lengths are not modelled",
+       .accepted = "--lengths without --eval-bs, --compile, --padding",
+       .broken =
+           [](const RuleQuestion& q) {
+             return training_of(q).evaluation.has_value() || q.run.compiles() || q.run.padding;
+           }},
+  };
   static constexpr RuleGroup kGroups[] = {
       {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
       {.title = "Trainers on pairs of answers",
@@ -99,6 +129,9 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Evaluation",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },
        .rules = kEvaluation},
+      {.title = "Batches of different lengths",
+       .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).lengths.has_value(); },
+       .rules = kLengths},
   };
   return kGroups;
 }

@@ -33,6 +33,7 @@ constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
 // --- where a row exists ------------------------------------------------------------------------------------------
 
 bool trains(const RunRecord& r) { return r.run.trains(); }
+bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training().lengths.has_value(); }
 bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
 bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
 bool on_pairs(const RunRecord& r) { return r.run.trains_on_pairs(); }
@@ -274,8 +275,7 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP",
-        "trainer (HF Trainer), bare, trl-sft, trl-dpo [trainer]",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare, trl-sft, trl-dpo [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,
@@ -337,8 +337,26 @@ const Field kFields[] = {
          .get = take<&N::completion_length>,
          .exists = on_pairs,
          .belongs_to = "trainers on pairs of answers (--loop trl-dpo)"}),
-    row("--stages", "stages", G::kTraining, K::kName, "S",
-        "peak of: train, or all (with construction) [train]",
+    row("--lengths", "lengths", G::kTraining, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
+        {.set = put<&R::lengths>,
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!has_lengths(r)) return std::nullopt;
+                                             return r.run.training().lengths->argument;
+                                           },
+         .exists = in_trainer,
+         .belongs_to = kTrainerLoop}),
+    row("--steps", "steps", G::kTraining, K::kWhole, "N", "optimizer steps of --lengths [one epoch]",
+        {.unit = "steps",
+         .most = 1'000'000,
+         .set = put<&R::steps>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!has_lengths(r) || r.run.training().lengths->steps == 0) return std::nullopt;
+           return r.run.training().lengths->steps;
+         },
+         .exists = has_lengths,
+         .belongs_to = "batches of real lengths (--lengths FILE)"}),
+    row("--stages", "stages", G::kTraining, K::kName, "S", "peak of: train, or all (with construction) [train]",
         {.names = kStagesNames,
          .set = put<&R::stages>,
          .get = take<&N::stages>,

@@ -244,6 +244,21 @@ void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.pin_memory = options.pin_memory || run.uses_trainer();  // training_args.py: dataloader_pin_memory
 }
 
+/// trainer_utils and data collators: samples longer than --seq are cut, as a tokenizer with truncation does.
+void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
+  SampleLengths lengths = read_lengths(*options.lengths);
+  if (!lengths.assumption.empty()) assumptions.push_back(lengths.assumption);
+  const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
+  for (std::int32_t& tokens : lengths.tokens) {
+    tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most));
+  }
+  run.sequence_length = *std::max_element(lengths.tokens.begin(), lengths.tokens.end());
+  run.training().lengths = DataLengths{*options.lengths, std::make_shared<const SampleLengths>(std::move(lengths)),
+                                       options.steps.value_or(0)};
+  assumptions.emplace_back(
+      "samples are taken in the Trainer's order of seed 42, and padded to the longest of their batch");
+}
+
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
   Training& training = run.purpose.emplace<Training>();
@@ -266,6 +281,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     }
   }
   training.stages = options.stages;
+  if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {
     training.evaluation = {.batch_size = *options.eval_batch_size,
                            .samples = options.eval_samples.value_or(4 * *options.eval_batch_size),

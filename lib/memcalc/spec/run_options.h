@@ -46,6 +46,8 @@ struct RunOptions {
   std::optional<double> dropout;                  // default: the model's own
   std::optional<std::int64_t> completion_length;  // of trainers on pairs; default: half of the sequence
   Stages stages = Stages::kTrain;
+  std::optional<std::string> lengths;             // default: every sequence has sequence_length tokens
+  std::optional<std::int64_t> steps;              // beside lengths; default: one epoch
   std::optional<std::int64_t> eval_batch_size;    // default: no evaluation
   std::optional<std::int64_t> eval_samples;       // default: four batches
   std::optional<std::int64_t> eval_accumulation;  // default: what is kept goes to the host at the end

@@ -72,7 +72,7 @@ struct RunSpec {
   /// Sequences of a micro-batch.
   [[nodiscard]] std::int64_t rows() const { return trains_on_pairs() ? 2 * batch_size : batch_size; }
   /// Whether batches come with an attention mask. TRL's collators always make one, of ones where nothing is padded.
-  [[nodiscard]] bool passes_mask() const { return padding || uses_trl(); }
+  [[nodiscard]] bool passes_mask() const { return padding || uses_trl() || (trains() && training().lengths); }
   /// Whether what the model's construction takes for a while may be the peak. Of a rank of several it never is.
   [[nodiscard]] bool counts_construction() const {
     return !parallel.is_parallel() && (!trains() || training().stages == Stages::kAll);

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "memcalc/spec/float8.h"
+#include "memcalc/spec/lengths.h"
 
 namespace memcalc {
 
@@ -76,6 +79,13 @@ struct Evaluation {
   std::int64_t move_to_host = 0;  // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
 };
 
+/// Batches as long as the data makes them: the Trainer's sampler and a collator that pads to the longest of a batch.
+struct DataLengths {
+  std::string argument;                          // --lengths
+  std::shared_ptr<const SampleLengths> samples;  // cut at --seq
+  std::int64_t steps = 0;                        // --steps; 0: one epoch
+};
+
 struct Training {
   Loop loop = Loop::kTrainer;
   Optimizer optimizer = Optimizer::kAdamWFused;
@@ -91,6 +101,7 @@ struct Training {
   bool offload_optimizer = false;        // optimizer states and step on the host (torchao); --offload-optimizer
   bool offload_gradients = false;        // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;    // of a sequence's tokens those that answer; of trainers on pairs; --completion
+  std::optional<DataLengths> lengths;    // absent: every sequence has --seq tokens
   Stages stages = Stages::kTrain;        // of one GPU
   std::optional<Evaluation> evaluation;  // in the Trainer
   std::int64_t skipped_steps = 0;        // first steps that the loss scaler skips; --skipped-steps

@@ -1,8 +1,11 @@
 // transformers/trainer.py (_inner_training_loop, training_step, compute_loss) and accelerate/accelerator.py
 // (prepare_model, backward, clip_grad_norm_): the order in which they take and drop memory.
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
@@ -12,6 +15,8 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
+#include "memcalc/train/data/collator.h"
+#include "memcalc/train/data/sampler.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loop.h"
@@ -104,7 +109,9 @@ class TrainerLoop {
     }
   }
 
-  void step(bool padded);
+  void step(bool padded) { step(padded, {}); }
+  /// With micro-batches of these shapes.
+  void step(bool padded, std::span<const BatchShape> shapes);
   /// Trainer.evaluate(), evaluation_loop.
   void evaluate();
 
@@ -165,24 +172,36 @@ Tensor TrainerLoop::compute_loss(bool sync) {
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
-void TrainerLoop::step(bool padded) {
+void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerStep);
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
-  for (std::int64_t i = 0; i < run_.training().accumulation_steps; ++i) {
+  for (std::int64_t i = 0; i < run_.training().accumulation_steps && shapes.empty(); ++i) {
     next.push_back(make_batch(tape_, model_, run_, aten::kToCopy));
-    next.back().padded = padded;
+    next.back().padded = padded && run_.padding;
   }
+  for (const BatchShape& shape : shapes) {
+    RunSpec of_batch = run_;
+    of_batch.batch_size = shape.rows;
+    of_batch.sequence_length = shape.columns;
+    next.push_back(make_batch(tape_, model_, of_batch, aten::kToCopy));
+    next.back().padded = shape.padded;
+    next.back().valid_labels = shape.valid_labels;
+  }
+  const auto count = static_cast<std::int64_t>(next.size());
   Tensor next_items;
   const bool has_labels = !next.empty() && next.front().labels.defined();
   if (model_.accepts_loss_kwargs && has_labels) next_items = number_of_items(next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
-  for (const ExecutedMicroBatch& executed : executed_micro_batches(run_.training().accumulation_steps)) {
-    tape_.kernels.repeats = executed.stands_for;
-    micro_batch(batches_[static_cast<std::size_t>(executed.index)],
-                executed.index == run_.training().accumulation_steps - 1);
+  if (shapes.empty()) {
+    for (const ExecutedMicroBatch& executed : executed_micro_batches(count)) {
+      tape_.kernels.repeats = executed.stands_for;
+      micro_batch(batches_[static_cast<std::size_t>(executed.index)], executed.index == count - 1);
+    }
+  } else {  // no two are alike
+    for (std::int64_t i = 0; i < count; ++i) micro_batch(batches_[static_cast<std::size_t>(i)], i == count - 1);
   }
   tape_.kernels.repeats = 1;
   if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
@@ -301,6 +320,42 @@ void TrainerLoop::evaluate() {
   }
 }
 
+/// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the step whose tokens
+/// are the median.
+void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
+  const DataLengths& data = *run.training().lengths;
+  const std::vector<std::int32_t>& lengths = data.samples->tokens;
+  const auto accumulation = static_cast<std::size_t>(run.training().accumulation_steps);
+  const CollatorOptions collator{.labels = run.task == Task::kSequenceClassification ? Labels::kEachSample
+                                                                                     : Labels::kEachToken};
+  TrainSampler sampler(lengths, {});
+  std::vector<std::vector<BatchShape>> steps;
+  const auto wanted = static_cast<std::size_t>(data.steps);
+  do {  // of an epoch the last step may have fewer micro-batches
+    const std::vector<BatchShape> epoch =
+        collated(loaded_batches(sampler.next_epoch(), {.batch_size = run.batch_size}), lengths, collator);
+    for (std::size_t i = 0; i < epoch.size() && (wanted == 0 || steps.size() < wanted); i += accumulation) {
+      const auto first = epoch.begin() + static_cast<std::ptrdiff_t>(i);
+      steps.emplace_back(first, first + static_cast<std::ptrdiff_t>(std::min(accumulation, epoch.size() - i)));
+    }
+  } while (steps.size() < wanted);
+  std::vector<std::size_t> by_tokens(steps.size());
+  std::iota(by_tokens.begin(), by_tokens.end(), 0);
+  const auto padded_tokens = [&](std::size_t step) {
+    std::int64_t tokens = 0;
+    for (const BatchShape& shape : steps[step]) tokens += shape.rows * shape.columns;
+    return tokens;
+  };
+  const auto median = by_tokens.begin() + static_cast<std::ptrdiff_t>(by_tokens.size() / 2);
+  std::nth_element(by_tokens.begin(), median, by_tokens.end(),
+                   [&](std::size_t a, std::size_t b) { return padded_tokens(a) < padded_tokens(b); });
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    tape.moment.step = static_cast<int>(step);
+    tape.kernels.recording = step == *median;
+    loop.step(true, steps[step]);
+  }
+}
+
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
@@ -311,6 +366,11 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   tape.kernels.recording = true;
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
+  if (run.training().lengths) {
+    run_epochs(tape, loop, run);
+    tape.memory.stop();
+    return;
+  }
   const bool evaluates = run.training().evaluation.has_value();
   if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates) {
     CarriedVariables carried;

@@ -83,11 +83,12 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
 
 }  // namespace
 
-Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallModel& call_model) {
+Tensor sft_loss(Tape& tape, const Batch& inputs, const CallModel& call_model) {
   Batch batch = inputs;
-  batch.padded = run.padding;
-  const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
-                           .targets = inputs.input_ids.size(0) * (run.sequence_length - 1)};
+  const std::int64_t rows = inputs.input_ids.size(0), columns = inputs.input_ids.size(1);
+  // The first label of each sequence is nobody's next token.
+  const std::int64_t targets = inputs.valid_labels > 0 ? inputs.valid_labels - rows : rows * (columns - 1);
+  const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true}, .targets = targets};
   batch.fused_head = &head;
   ModelOutput outputs = call_model(batch);
   const FusedHead& fused = outputs.fused;
@@ -140,7 +141,7 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallM
 }
 
 Tensor trl_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallModel& call_model) {
-  return run.trains_on_pairs() ? dpo_loss(tape, run, inputs, call_model) : sft_loss(tape, run, inputs, call_model);
+  return run.trains_on_pairs() ? dpo_loss(tape, run, inputs, call_model) : sft_loss(tape, inputs, call_model);
 }
 
 }  // namespace memcalc

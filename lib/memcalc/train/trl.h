@@ -13,7 +13,7 @@ namespace memcalc {
 using CallModel = std::function<ModelOutput(const Batch& batch)>;
 
 /// SFTTrainer.compute_loss (trainer/sft_trainer.py), loss_type "nll": the loss, and the metrics of the step.
-[[nodiscard]] Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallModel& call_model);
+[[nodiscard]] Tensor sft_loss(Tape& tape, const Batch& inputs, const CallModel& call_model);
 
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence, whose reference
 /// is the model without its adapters.

@@ -33,7 +33,7 @@ _KEPT = {"batch_size", "sequence_length", "target_sequence_length", "image_size"
          "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "attention", "dropout", "use_cache",
          "lora", "lora_targets", "lora_dropout", "lora_dtype"}
 _ONLY = {"gpus": 1, "nodes": 1, "tp": 1, "cp": 1, "ep": 1, "pp": 1, "parallel": "none", "framework": "torch",
-         "quantize": "none", "float8": "none", "lora_dtype": "fp32"}
+         "quantize": "none", "float8": "none", "lora_dtype": "fp32", "stages": "train"}
 _ELSEWHERE = {"model", "gpu"}  # the config stands for the model; the row names the card that it ran on
 
 
@@ -85,6 +85,7 @@ def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, 
         if key in only and value != only[key]: raise _refuse(key, f"measure runs {only[key]} here, not {value}")
         if key not in only and key not in _KEPT | _ELSEWHERE and (value or key == "tie"):
             raise _refuse(key, "measure does not run this yet")
+    if run["loop"] not in _OPTIMIZERS: raise _refuse("loop", "measure runs trainer and bare")
     if run["optimizer"] not in _OPTIMIZERS[run["loop"]]:
         raise _refuse("optimizer", f"measure runs {', '.join(_OPTIMIZERS[run['loop']])} in the {run['loop']} loop, "
                                    f"not {run['optimizer']}")
