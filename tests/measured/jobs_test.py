@@ -25,6 +25,16 @@ OFF = {
     "j19-23-sft-gpt2": (0.003, 0),
     "j19-25-sft-qwen3": (0, 1.3),
     "j19-28-trainer-llama": (0, 0.94),
+    "j27-03-dpo-llama-untied": (0, 1.311),
+    "j27-04-sft-qwen2": (0, 0.158),
+    "j27-05-sft-lengths-gpt2": (0.038, 0),
+    "j27-06-sft-gpt_neox": (0.016, 0),
+    "j27-11-trainer-qwen3": (0, 0.012),
+    "j27-15-dpo-qwen2": (0.018, 1.004),
+    "j27-21-glue-distilbert": (0.049, 1.633),
+    "j27-25-dpo-gpt2": (0.004, 0),
+    "j27-29-trainer-opt": (0, 0.072),
+    "j27-31-dpo-gpt2": (0.001, 0),
 }
 
 
@@ -34,7 +44,10 @@ def predicted(row, folder):
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(row["config"]))
         arguments += ["--model", str(path)]
-    if "lengths" in row: arguments += ["--lengths", str(ROWS.parent / row["lengths"])]
+    if "lengths" in row:
+        path = Path(folder) / "lengths.txt"
+        path.write_text(row["lengths"].replace(" ", "\n") + "\n")
+        arguments += ["--lengths", str(path)]
     done = subprocess.run([MEMCALC, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
     if done.returncode > 1: raise AssertionError(f"{row['name']}: {done.stderr}")
     memory = json.loads(done.stdout)["memory"]

@@ -342,6 +342,10 @@ RunOptions with_trl_defaults(RunOptions options, std::vector<std::string>& assum
     options.checkpointing = Checkpointing::kFull;
     assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
   }
+  if (trains_on_pairs(*options.loop) && !options.dropout) {  // dpo_config.py: disable_dropout
+    options.dropout = 0;
+    assumptions.emplace_back("no dropout: DPOTrainer switches it off (--dropout)");
+  }
   const bool says_precision = options.precision || options.mixed_precision;
   if (!says_precision) {
     options.precision = Precision::kAmpBf16;
