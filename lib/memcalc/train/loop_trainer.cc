@@ -359,8 +359,8 @@ void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
-  tape.memory.empty_cache();
   apply_fine_tuning(tape, model, run);
+  tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
   if (wrapper != nullptr) wrapper->wrap(model);
   TrainerLoop loop(tape, model, run, wrapper);
   tape.kernels.recording = true;
