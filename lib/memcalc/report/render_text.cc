@@ -192,7 +192,13 @@ class TextRenderer {
     title("Peak of each phase");
     std::string peaks;
     for (const PhasePeak& each : phase_peaks(report_)) {
-      peaks += (peaks.empty() ? "  " : "   ") + std::string(each.label) + " " + format_bytes(each.bytes);
+      const std::string peak = std::string(each.label) + " " + format_bytes(each.bytes);
+      constexpr std::size_t kColumns = 80;
+      if (peaks.size() + 3 + peak.size() > kColumns) {
+        line(peaks);
+        peaks.clear();
+      }
+      peaks += (peaks.empty() ? "  " : "   ") + peak;
     }
     line(peaks);
   }
