@@ -136,9 +136,10 @@ def number(value): return f"0x{value:016x}U"
 
 def main():
     out = []
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in
-                         ("torch", "numpy", "transformers", "accelerate", "trl", "datasets", "pyarrow"))
-    out.append(f"""// Written by tests/unit/recorded_batches.py with {versions}.
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in
+                ("torch", "numpy", "transformers", "accelerate", "trl", "datasets", "pyarrow")]
+    out.append(f"""// Written by tests/unit/recorded_batches.py with {", ".join(versions[:4])},
+// {", ".join(versions[4:])}.
 #pragma once
 
 #include <array>
