@@ -79,13 +79,13 @@ def _refuse(part: str, message: str) -> _core.Error:
 def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, Any]:
     """What `_run.py` runs for a report of `model`. Raises `UnsupportedError` for what it cannot run."""
     run = report.to_dict()["run"]
+    if run["loop"] not in _OPTIMIZERS: raise _refuse("loop", "measure runs trainer and bare")
     only = {**_ONLY, "weights_dtype": {"bf16": "bf16", "fp16": "fp16"}.get(run["precision"], "fp32"),
             "pin_memory": run.get("loop") == "trainer"}
     for key, value in run.items():
         if key in only and value != only[key]: raise _refuse(key, f"measure runs {only[key]} here, not {value}")
         if key not in only and key not in _KEPT | _ELSEWHERE and (value or key == "tie"):
             raise _refuse(key, "measure does not run this yet")
-    if run["loop"] not in _OPTIMIZERS: raise _refuse("loop", "measure runs trainer and bare")
     if run["optimizer"] not in _OPTIMIZERS[run["loop"]]:
         raise _refuse("optimizer", f"measure runs {', '.join(_OPTIMIZERS[run['loop']])} in the {run['loop']} loop, "
                                    f"not {run['optimizer']}")

@@ -245,10 +245,11 @@ Tensor reduce(const Operator& op, const Tensor& x, unsigned reduced, bool keep_d
   const std::int64_t accumulator_size =
       read.dtype() == DType::kBool ? 1 : std::max<std::int64_t>(size_of(read.dtype()), 4);
   reduction_scratch(read, reduced, accumulator_size, op);
-  tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-                   static_cast<double>(x.bytes() + result.bytes()),
-                   (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,
-                   static_cast<double>(x.elements()));
+  tape.kernels.add(
+      op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+      static_cast<double>(x.bytes() + result.bytes()),
+      x.rank() == 0 || (reduced >> (x.rank() - 1) & 1U) != 0 ? KernelKind::kRowSum : KernelKind::kColumnSum,
+      static_cast<double>(x.elements()));
   return result;
 }
 
