@@ -79,7 +79,7 @@ def _refuse(part: str, message: str) -> _core.Error:
 def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, Any]:
     """What `_run.py` runs for a report of `model`. Raises `UnsupportedError` for what it cannot run."""
     run = report.to_dict()["run"]
-    if run["loop"] not in _OPTIMIZERS: raise _refuse("loop", "measure runs trainer and bare")
+    if run.get("loop", "bare") not in _OPTIMIZERS: raise _refuse("loop", "measure runs trainer and bare")
     only = {**_ONLY, "weights_dtype": {"bf16": "bf16", "fp16": "fp16"}.get(run["precision"], "fp32"),
             "pin_memory": run.get("loop") == "trainer"}
     for key, value in run.items():
