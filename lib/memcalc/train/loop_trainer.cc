@@ -136,6 +136,8 @@ class TrainerLoop {
     Tensor loss, logits, labels;
   };
   [[nodiscard]] Prediction prediction_step(Batch& inputs);
+  /// A batch of other sizes than the run's.
+  [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   void micro_batch(Batch& batch, bool sync);
   void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
@@ -182,10 +184,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
     next.back().padded = padded && run_.padding;
   }
   for (const BatchShape& shape : shapes) {
-    RunSpec of_batch = run_;
-    of_batch.batch_size = shape.rows;
-    of_batch.sequence_length = shape.columns;
-    next.push_back(make_batch(tape_, model_, of_batch, aten::kToCopy));
+    next.push_back(make_batch_of(shape.rows, shape.columns));
     next.back().padded = shape.padded;
     next.back().valid_labels = shape.valid_labels;
   }
@@ -283,6 +282,13 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
   return result;
 }
 
+Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
+  RunSpec of_batch = run_;
+  of_batch.batch_size = rows;
+  of_batch.sequence_length = columns;
+  return make_batch(tape_, model_, of_batch, aten::kToCopy);
+}
+
 void TrainerLoop::evaluate() {
   const Evaluation& evaluation = *run_.training().evaluation;
   const NoGrad no_grad(tape_.modes);
@@ -296,18 +302,18 @@ void TrainerLoop::evaluate() {
   };
   const std::int64_t batches = ceil_div(evaluation.samples, evaluation.batch_size);
   for (std::int64_t i = 0; i < batches; ++i) {
-    RunSpec of_batch = run_;
-    of_batch.batch_size = std::min(evaluation.batch_size, evaluation.samples - i * evaluation.batch_size);
     // All batches ask for the same, but the last one: of many the first and the last are executed.
     const bool executed = i < kMostEvaluated || i == batches - 1;
     if (executed) {
-      inputs = make_batch(tape_, model_, of_batch, aten::kToCopy);
+      const std::int64_t rows = std::min(evaluation.batch_size, evaluation.samples - i * evaluation.batch_size);
+      inputs = make_batch_of(rows, run_.sequence_length);
       inputs.padded = run_.padding;
       prediction = prediction_step(inputs);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
+      losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
+    } else {
+      losses = no_grad::zeros(tape_, {evaluation.batch_size}, DType::kFloat32);  // what repeat() asks for
     }
-    // self.gather_function(losses.repeat(batch_size))
-    losses = no_grad::repeat(view(losses.rank() == 0 ? losses : select(losses, 0), {1}), {evaluation.batch_size});
     add(all.loss, losses);
     add(all.logits, prediction.logits);
     add(all.labels, prediction.labels);

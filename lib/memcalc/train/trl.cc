@@ -43,7 +43,7 @@ void look_at(const Tensor& x) {
 
 /// What DPOTrainer logs of a step beside its loss: entropy, tokens, mean logits, accuracies, rewards, margins.
 void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std::array<Tensor, 4>& of_answers,
-                         std::int64_t samples) {
+                         std::int64_t samples, std::int64_t answer_tokens) {
   Tape& tape = inputs.input_ids.tape();
   const NoGrad no_grad(tape.modes);
   const auto& [chosen_logps, rejected_logps, chosen_logratios, rejected_logratios] = of_answers;
@@ -59,9 +59,8 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
   gathered_sum(inputs.attention_mask).reset();
   tape.kernels.synchronize(aten::kItem);
   for (const auto& [part, start] : {std::pair(&chosen_mask, std::int64_t{0}), std::pair(&rejected_mask, samples)}) {
-    const std::int64_t set = samples * (fused.mean_logits.size(1) + 1) / 2;
     const Tensor logits = no_grad::slice(fused.mean_logits, 0, start, samples);
-    sum_all(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), set)).reset();
+    sum_all(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), answer_tokens)).reset();
     gathered_sum(*part).reset();
     tape.kernels.synchronize(aten::kItem);
   }
@@ -133,7 +132,8 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const CallM
   Tensor delta_score = subtract(chosen_logratios, rejected_logratios);
   Tensor per_sequence_loss = negate(log_sigmoid(multiply_scalar(delta_score)));
   Tensor loss = add_scalar(multiply_scalar(mean(per_sequence_loss, 1, false)));  // loss = 0.0; loss += …
-  look_at_preferences(outputs.fused, inputs, {logps[0], logps[1], chosen_logratios, rejected_logratios}, samples);
+  look_at_preferences(outputs.fused, inputs, {logps[0], logps[1], chosen_logratios, rejected_logratios}, samples,
+                      head.targets / 2);
   batch.labels.reset();
   outputs.clear();
   ref_outputs.clear();
