@@ -46,7 +46,7 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer (HF Trainer), bare, trl-sft, trl-dpo [trainer]"""
+    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None
@@ -66,7 +66,9 @@ class RunOptions(TypedDict, total=False):
     dropout: float | None
     """`--dropout`: every dropout probability [the model's own]"""
     completion_length: int | None
-    """`--completion`: trl-dpo: tokens of --seq that are the answer [half]"""
+    """`--completion`: TRL: tokens of --seq that are the answer [half]"""
+    ref_model: str | None
+    """`--ref-model`: TRL: none, own, adapters or precomputed [TRL's own]"""
     lengths: str | None
     """`--lengths`: tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX"""
     steps: int | None

@@ -7,6 +7,8 @@ namespace {
 
 const RunOptions kSft{.loop = Loop::kTrlSft};
 const RunOptions kDpo{.loop = Loop::kTrlDpo, .lora_rank = 8};
+const RunOptions kKto{.batch_size = 2, .loop = Loop::kTrlKto};
+const RunOptions kGrpo{.loop = Loop::kTrlGrpo};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
 
 const RunOptions kLengths{.loop = Loop::kTrainer, .lengths = "lognormal:20,0.5,64,100"};
@@ -26,8 +28,19 @@ const test::RuleCase kCases[] = {
      kSft},
     {"trl-padding", "gpt2", [](RunSpec& run) { run.padding = true; }, kSft},
     {"trl-completion", "gpt2", [](RunSpec& run) { run.training().completion_length = run.sequence_length; }, kDpo},
-    {"trl-reference", "gpt2", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kDpo},
-    {"trl-pairs-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kDpo},
+    {"trl-reference-of-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kDpo},
+    {"trl-reference-quantized", "gpt2",
+     [](RunSpec& run) {
+       run.training().reference = Reference::kModel;
+       run.fine_tuning.quantization = Quantization::kNf4;
+     },
+     kDpo},
+    {"trl-pairs-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kDpo},
+    {"trl-kto-batch", "gpt2", [](RunSpec& run) { run.batch_size = 1; }, kKto},
+    {"trl-kto-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kKto},
+    {"trl-generates-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kPrecomputed; },
+     kGrpo},
+    {"trl-generates-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kGrpo},
     {"evaluation-in-the-trainer", "gpt2", [](RunSpec& run) { run.training().loop = Loop::kBare; }, kEvaluates},
     {"evaluation-one-gpu", "gpt2",
      [](RunSpec& run) {

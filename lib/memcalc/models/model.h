@@ -35,7 +35,7 @@ struct Batch {
   Tensor pixel_values;            // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;                  // [batch] or [batch, sequence] int64
   Tensor attention_mask;          // as input_ids, where sequences are padded
-  Tensor completion_mask;         // trainers on pairs: as input_ids, 1 where a token is part of the answer
+  Tensor completion_mask;         // trainers on answers: as input_ids, 1 where a token is part of the answer
   std::int64_t valid_labels = 0;  // labels that are not -100, where batches differ; 0: all
   bool padded = true;             // the mask masks something: the framework looks at its values
   Tensor number_of_items;         // Trainer: by which a summed loss is divided; undefined: the loss is a mean
@@ -44,7 +44,7 @@ struct Batch {
   Tensor position_ids;                             // [batch, tokens] int64; undefined: the model makes them
   Tensor decoder_input_ids;                        // encoder-decoders; undefined: the labels shifted to the right
   Tensor encoder_outputs;                          // encoder-decoders; undefined: the model runs its encoder
-  std::vector<Tensor> others;                      // of a program: its inputs, as Model::inputs says
+  std::vector<Tensor> others;                      // of a program: its inputs, as Model::inputs says; train/trl/batch.h
   EncoderDecoderCache* past_key_values = nullptr;  // null: the output's own, where the run uses a cache
   std::int64_t logits_to_keep = 0;                 // of the last tokens; 0: of all
   const FusedHeadCall* fused_head = nullptr;       // null: the model's own head

@@ -69,6 +69,9 @@ std::vector<AccountingRow> uniform(const AccountingInput& in) {
     rows.push_back(row_per(in.parameters, "quantisation constants", in.constants,
                            "the scales of the packed weights' blocks or rows, and the numbers that codes stand for"));
   }
+  if (in.reference > 0) {
+    rows.push_back(row_per(in.parameters, "reference model", in.reference, "a second model, which does not train"));
+  }
   if (in.infers) return rows;
   rows.push_back(row_per(in.trainable_parameters, "gradients", in.gradients,
                          in.weights.size() == 1 ? "one gradient in the weight's dtype, " + in.weights.front().how

@@ -35,6 +35,7 @@ struct AccountingInput {
   std::vector<StoredWeights> weights;  // of all tensors, by how they are stored
   Bytes constants = 0;                 // of packed weights: the scales of their blocks and the maps
   Bytes gradients = 0;                 // of all trainable tensors
+  Bytes reference = 0;                 // weights of the model with which TRL's trainers compare
   bool infers = false;                 // no gradients, no states
   Bytes autocast_copies = 0;           // inference under one autocast region: what of the weights it keeps in 16 bits
 

@@ -116,6 +116,7 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
   if (run.fine_tuning.quantization == Quantization::kNf4Double) {
     input.constants = checked_add(input.constants, kSharedMapBytes);
   }
+  input.reference = symbolic.reference_bytes;
   input.autocast_copies = report.memory.categories_at_peak[static_cast<std::size_t>(Category::kAutocastCopies)];
   report.parameters_total = input.parameters;
   report.parameters_trainable = run.trains() ? input.trainable_parameters : input.parameters;

@@ -39,20 +39,55 @@ constexpr Rule kTrl[] = {
      .broken = [](const RuleQuestion& q) { return q.run.padding; }},
 };
 
-constexpr Rule kPairs[] = {
+constexpr Rule kAnswers[] = {
     {.id = "trl-completion",
      .options = "--completion --seq",
      .message = "completion: {} tokens of a sequence cannot be the answer, which leaves no prompt",
      .accepted = "--completion less than --seq",
      .broken = [](const RuleQuestion& q) { return training_of(q).completion_length >= q.run.sequence_length; },
      .detail = [](const RuleQuestion& q) { return fmt::format("{}", training_of(q).completion_length); }},
-    {.id = "trl-reference",
-     .options = "--loop --lora",
-     .message = "{--loop}: a reference model beside the one that trains is not modelled; with adapters it is the model "
-                "without them",
-     .accepted = "--lora R",
-     .broken = [](const RuleQuestion& q) { return !has_adapters(q); }},
-    {.id = "trl-pairs-evaluation",
+    {.id = "trl-reference-of-adapters",
+     .options = "--ref-model --lora",
+     .message = "reference: without adapters there is no model to go back to",
+     .accepted = "--lora R, or --ref-model own",
+     .broken =
+         [](const RuleQuestion& q) { return training_of(q).reference == Reference::kAdapters && !has_adapters(q); }},
+    {.id = "trl-reference-quantized",
+     .options = "--ref-model --quantize",
+     .message = "reference: a second model of packed weights is not modelled",
+     .accepted = "--ref-model adapters, or no --quantize",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).reference == Reference::kModel &&
+                  q.run.fine_tuning.quantization != Quantization::kNone;
+         }},
+};
+
+constexpr Rule kPairs[] = {
+    {.id = "trl-pairs-reference",
+     .options = "--ref-model --loop",
+     .message = "{--loop}: it compares with a reference",
+     .accepted = "--ref-model own, adapters, precomputed",
+     .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kNone; }},
+    {.id = "trl-kto-batch",
+     .options = "--bs --loop",
+     .message = "{--loop}: one sample has no other whose answer it could take",
+     .accepted = "--bs 2 or more",
+     .broken = [](const RuleQuestion& q) { return !q.run.trains_on_pairs() && q.run.batch_size < 2; }},
+    {.id = "trl-kto-evaluation",
+     .options = "--loop --eval-bs",
+     .message = "{--loop}: its evaluation is not modelled",
+     .accepted = "no --eval-bs",
+     .broken = [](const RuleQuestion& q) { return !q.run.trains_on_pairs() && training_of(q).evaluation; }},
+};
+
+constexpr Rule kGenerates[] = {
+    {.id = "trl-generates-reference",
+     .options = "--ref-model --loop",
+     .message = "{--loop}: its completions are new in every step, so nothing of them can be computed before",
+     .accepted = "--ref-model none, own, adapters",
+     .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kPrecomputed; }},
+    {.id = "trl-generates-evaluation",
      .options = "--loop --eval-bs",
      .message = "{--loop}: its evaluation is not modelled",
      .accepted = "no --eval-bs",
@@ -100,7 +135,7 @@ std::span<const RuleGroup> rules_of_trl() {
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             return !task || q.run.trains_on_pairs() || !q.run.uses_trainer();
+             return !task || q.run.trains_on_answers() || !q.run.uses_trainer();
            }},
       {.id = "lengths-of-a-family",
        .options = "--lengths --model",
@@ -123,8 +158,14 @@ std::span<const RuleGroup> rules_of_trl() {
   };
   static constexpr RuleGroup kGroups[] = {
       {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
-      {.title = "Trainers on pairs of answers",
-       .concerns = [](const RuleQuestion& q) { return q.run.trains_on_pairs(); },
+      {.title = "TRL's trainers on answers",
+       .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers(); },
+       .rules = kAnswers},
+      {.title = "Trainers that generate",
+       .concerns = [](const RuleQuestion& q) { return q.run.generates(); },
+       .rules = kGenerates},
+      {.title = "Trainers on answers of the data set",
+       .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers() && !q.run.generates(); },
        .rules = kPairs},
       {.title = "Evaluation",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },

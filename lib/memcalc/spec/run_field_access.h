@@ -23,6 +23,7 @@ using Names = std::span<const std::string_view>;
 constexpr Names names_of(std::type_identity<Task> /*of*/) { return kTaskNames; }
 constexpr Names names_of(std::type_identity<Precision> /*of*/) { return kPrecisionNames; }
 constexpr Names names_of(std::type_identity<Loop> /*of*/) { return kLoopNames; }
+constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferenceNames; }
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }
 constexpr Names names_of(std::type_identity<Checkpointing> /*of*/) { return kCheckpointingNames; }
 constexpr Names names_of(std::type_identity<Attention> /*of*/) { return kAttentionNames; }

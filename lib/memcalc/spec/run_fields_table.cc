@@ -36,7 +36,7 @@ bool trains(const RunRecord& r) { return r.run.trains(); }
 bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training().lengths.has_value(); }
 bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
 bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
-bool on_pairs(const RunRecord& r) { return r.run.trains_on_pairs(); }
+bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
@@ -197,7 +197,7 @@ std::optional<FieldValue> take_of_evaluation(const RunRecord& r) {
   return FieldValue{(*r.run.training().evaluation).*kMember};
 }
 
-constexpr std::string_view kTrainerLoop = "the loops of the Trainer (--loop trainer, trl-sft, trl-dpo)";
+constexpr std::string_view kTrainerLoop = "the loops of the Trainer (--loop trainer, trl-sft, trl-dpo, …)";
 constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kLora = "adapters (--lora R)";
@@ -275,7 +275,7 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer (HF Trainer), bare, trl-sft, trl-dpo [trainer]",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,
@@ -331,12 +331,18 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--completion", "completion_length", G::kTraining, K::kWhole, "N",
-        "trl-dpo: tokens of --seq that are the answer [half]",
+        "TRL: tokens of --seq that are the answer [half]",
         {.unit = "tokens",
          .set = put<&R::completion_length>,
          .get = take<&N::completion_length>,
-         .exists = on_pairs,
-         .belongs_to = "trainers on pairs of answers (--loop trl-dpo)"}),
+         .exists = on_answers,
+         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+    row("--ref-model", "ref_model", G::kTraining, K::kName, "R", "TRL: none, own, adapters or precomputed [TRL's own]",
+        {.names = kReferenceNames,
+         .set = put<&R::reference>,
+         .get = take<&N::reference>,
+         .exists = on_answers,
+         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
     row("--lengths", "lengths", G::kTraining, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
         {.set = put<&R::lengths>,
          .get = [](const RunRecord& r) -> std::

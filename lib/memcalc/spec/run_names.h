@@ -16,10 +16,13 @@ inline constexpr std::array<std::string_view, 9> kTaskNames = {"seqcls",  "mlm",
                                                                "seq2seq", "speech", "custom", "contrastive"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
-inline constexpr std::array<std::string_view, 4> kLoopNames = {"trainer", "bare", "trl-sft", "trl-dpo"};
+inline constexpr std::array<std::string_view, 7> kLoopNames = {"trainer", "bare",     "trl-sft", "trl-dpo",
+                                                               "trl-kto", "trl-grpo", "trl-rloo"};
 /// As a report names them.
-inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {"HF Trainer", "plain loop",
-                                                                                "TRL SFTTrainer", "TRL DPOTrainer"};
+inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {
+    "HF Trainer",     "plain loop",      "TRL SFTTrainer", "TRL DPOTrainer",
+    "TRL KTOTrainer", "TRL GRPOTrainer", "TRL RLOOTrainer"};
+inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own", "adapters", "precomputed"};
 inline constexpr std::array<std::string_view, 2> kStagesNames = {"train", "all"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
@@ -101,6 +104,7 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 [[nodiscard]] constexpr std::string_view name_of(Precision v) { return kPrecisionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Loop v) { return kLoopNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view title_of(Loop v) { return kLoopTitles[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(Reference v) { return kReferenceNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Stages v) { return kStagesNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Attention v) { return kAttentionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Checkpointing v) {

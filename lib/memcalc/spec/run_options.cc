@@ -259,6 +259,15 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
       "samples are taken in the Trainer's order of seed 42, and padded to the longest of their batch");
 }
 
+/// dpo_trainer.py, kto_trainer.py, rloo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
+Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
+  const bool compares = trains_on_pairs(loop) || loop == Loop::kTrlKto || loop == Loop::kTrlRloo;
+  if (options.reference || !compares) return options.reference.value_or(Reference::kNone);
+  if (options.lora_rank) return Reference::kAdapters;
+  assumptions.emplace_back("the reference is a second model beside the one that trains (--ref-model)");
+  return Reference::kModel;
+}
+
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
   Training& training = run.purpose.emplace<Training>();
@@ -274,12 +283,13 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.float8 = options.float8.value_or(Float8::kNone);
   training.accumulation_steps = options.accumulation_steps.value_or(1);
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
-  if (trains_on_pairs(training.loop)) {
+  if (run.trains_on_answers()) {
     training.completion_length = options.completion_length.value_or(run.sequence_length / 2);
     if (!options.completion_length) {
       assumptions.emplace_back("half of each sequence is the answer, the rest the prompt (--completion)");
     }
   }
+  training.reference = resolve_reference(training.loop, options, assumptions);
   training.stages = options.stages;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {
@@ -335,16 +345,18 @@ RunOptions with_megatron_defaults(RunOptions options) {
 }
 
 /// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
-RunOptions with_trl_defaults(RunOptions options, std::vector<std::string>& assumptions) {
+RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
   if (!options.loop || !is_trl(*options.loop)) return options;
   options.task = options.task.value_or(Task::kCausalLm);
   if (!options.checkpointing) {
     options.checkpointing = Checkpointing::kFull;
     assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
   }
-  if (trains_on_pairs(*options.loop) && !options.dropout) {  // dpo_config.py: disable_dropout
+  // disable_dropout of their configurations. OPT calls a function, which no module switches off.
+  const bool disables_dropout = trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto;
+  if (disables_dropout && !options.dropout && !std::holds_alternative<OptSpec>(model.architecture)) {
     options.dropout = 0;
-    assumptions.emplace_back("no dropout: DPOTrainer switches it off (--dropout)");
+    assumptions.emplace_back("no dropout: the trainer switches it off (--dropout)");
   }
   const bool says_precision = options.precision || options.mixed_precision;
   if (!says_precision) {
@@ -364,7 +376,8 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
-  const RunOptions options = with_trl_defaults(with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions);
+  const RunOptions options =
+      with_trl_defaults(model, with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions);
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);
   if (is_custom(model)) {

@@ -44,7 +44,8 @@ struct RunOptions {
   bool use_cache = false;
   bool padding = false;
   std::optional<double> dropout;                  // default: the model's own
-  std::optional<std::int64_t> completion_length;  // of trainers on pairs; default: half of the sequence
+  std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
+  std::optional<Reference> reference;             // default: TRL's
   Stages stages = Stages::kTrain;
   std::optional<std::string> lengths;             // default: every sequence has sequence_length tokens
   std::optional<std::int64_t> steps;              // beside lengths; default: one epoch

@@ -68,6 +68,11 @@ struct RunSpec {
   }
   [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
+  [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }
+  /// --completion of each sequence is the answer.
+  [[nodiscard]] bool trains_on_answers() const {
+    return trains_on_pairs() || generates() || (trains() && training().loop == Loop::kTrlKto);
+  }
   [[nodiscard]] bool trains_on_pairs() const { return trains() && memcalc::trains_on_pairs(training().loop); }
   /// Sequences of a micro-batch.
   [[nodiscard]] std::int64_t rows() const { return trains_on_pairs() ? 2 * batch_size : batch_size; }

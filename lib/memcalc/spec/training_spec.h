@@ -14,11 +14,13 @@ namespace memcalc {
 
 /// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults; the
 /// others: the trainers of TRL, which run in transformers' Trainer and put their own loss in the place of its.
-enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft, kTrlDpo };
+enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft, kTrlDpo, kTrlKto, kTrlGrpo, kTrlRloo };
 
-[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop == Loop::kTrlSft || loop == Loop::kTrlDpo; }
+[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop != Loop::kTrainer && loop != Loop::kBare; }
 /// A sample is two sequences: the chosen answer and the rejected one.
 [[nodiscard]] constexpr bool trains_on_pairs(Loop loop) { return loop == Loop::kTrlDpo; }
+/// A step begins with model.generate().
+[[nodiscard]] constexpr bool generates(Loop loop) { return loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo; }
 [[nodiscard]] constexpr bool is_trainer(Loop loop) { return loop != Loop::kBare; }
 
 /// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
@@ -68,6 +70,10 @@ enum class Optimizer : std::uint8_t {
 };
 inline constexpr std::size_t kOptimizerCount = 33;
 
+/// --ref-model, with which the model that trains is compared: none; a second model beside it; the model without its
+/// adapters; numbers that were computed before the first step.
+enum class Reference : std::uint8_t { kNone, kModel, kAdapters, kPrecomputed };
+
 /// --stages: what of a job counts for its peak: its steps (and evaluations), or the construction of the model as well.
 enum class Stages : std::uint8_t { kTrain, kAll };
 
@@ -98,13 +104,14 @@ struct Training {
   bool compile = false;                 // torch.compile; --compile
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
-  bool offload_optimizer = false;        // optimizer states and step on the host (torchao); --offload-optimizer
-  bool offload_gradients = false;        // gradients die once they are copied there; --offload-gradients
-  std::int64_t completion_length = 0;    // of a sequence's tokens those that answer; of trainers on pairs; --completion
-  std::optional<DataLengths> lengths;    // absent: every sequence has --seq tokens
-  Stages stages = Stages::kTrain;        // of one GPU
-  std::optional<Evaluation> evaluation;  // in the Trainer
-  std::int64_t skipped_steps = 0;        // first steps that the loss scaler skips; --skipped-steps
+  bool offload_optimizer = false;          // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;          // gradients die once they are copied there; --offload-gradients
+  std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
+  Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
+  std::optional<DataLengths> lengths;      // absent: every sequence has --seq tokens
+  Stages stages = Stages::kTrain;          // of one GPU
+  std::optional<Evaluation> evaluation;    // in the Trainer
+  std::int64_t skipped_steps = 0;          // first steps that the loss scaler skips; --skipped-steps
 };
 
 }  // namespace memcalc

@@ -152,9 +152,9 @@ void look_for_unfinished(const Beams& beams) {
 }  // namespace
 
 Tensor Generation::beam_search(const Batch& batch) {
-  const std::int64_t beams_count = run_.inference()->beams;
+  const std::int64_t beams_count = call_.beams;
   const std::int64_t prompt = input_ids_.size(1);
-  const std::int64_t max_length = prompt + run_.inference()->new_tokens;
+  const std::int64_t max_length = prompt + call_.new_tokens;
   // beams_to_keep: as many as could end, and as many again. One end token.
   const Sizes s{tape_, input_ids_.size(0) / beams_count, beams_count, 2 * beams_count};
   Tensor top_num_beam_mask = no_grad::from_list(tape_, {s.kept}, DType::kBool);

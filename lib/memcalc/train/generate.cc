@@ -5,6 +5,7 @@
 
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -36,9 +37,10 @@ std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t 
   return tokens;
 }
 
-Generation::Generation(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
+Generation::Generation(Tape& tape, Model& model, GenerationCall call, const SpecialTokens& tokens,
                        std::int64_t most_layer_tokens)
-    : tape_(tape), model_(model), run_(run), tokens_(tokens), most_layer_tokens_(most_layer_tokens) {
+    : tape_(tape), model_(model), call_(std::move(call)), tokens_(tokens), most_layer_tokens_(most_layer_tokens) {
+  if (!call_.forward) call_.forward = [&model](const Batch& batch) { return model.forward(batch); };
   cache_.self_attention = KeyValueCache(model.sliding_window);
 }
 
@@ -60,10 +62,10 @@ Tensor Generation::run(const Batch& batch) {
     position_ids_ = position_ids_for(attention_mask_);
     input_ids_ = batch.input_ids;
   }
-  if (run_.inference()->beams > 1) expand_inputs();
+  if (call_.beams > 1) expand_inputs();
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
-  Tensor result = run_.inference()->beams > 1 ? beam_search(batch) : sample(batch);
+  Tensor result = call_.beams > 1 ? beam_search(batch) : sample(batch);
   cache_size_ = cache_.size();
   drop(input_ids_, attention_mask_, position_ids_);
   drop(bos_, pad_, decoder_start_);  // generation_config; the end's tensor is a processor's, too
@@ -128,7 +130,7 @@ Tensor Generation::decoder_start(std::int64_t batch_size) const {
 /// _expand_inputs_for_generation: a copy of every tensor for each beam. The arguments live until the call returns; the
 /// encoder's output is replaced in place.
 void Generation::expand_inputs() {
-  const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, run_.inference()->beams); };
+  const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, call_.beams); };
   Tensor input_ids = repeated(input_ids_);
   Tensor attention_mask = attention_mask_.defined() ? repeated(attention_mask_) : Tensor();
   Tensor position_ids = position_ids_.defined() ? repeated(position_ids_) : Tensor();
@@ -143,13 +145,13 @@ ModelOutput Generation::prefill(const Batch& batch) {
   Batch model_inputs;
   ids_of(model_inputs) = no_grad::clone(input_ids_);
   model_inputs.attention_mask = attention_mask_;
-  model_inputs.padded = batch.attention_mask.defined();
+  model_inputs.padded = batch.attention_mask.defined() && call_.padded;
   model_inputs.position_ids = position_ids_;
   model_inputs.encoder_outputs = encoder_outputs_;
   model_inputs.past_key_values = &cache_;
   model_inputs.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
   cache_.rewind();
-  return model_.forward(model_inputs);
+  return call_.forward(model_inputs);
 }
 
 /// The same for one token. `model_inputs` is the loop's variable, whose former value dies as it is assigned.
@@ -159,7 +161,7 @@ ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batc
   ids_of(next) = last_token(input_ids);
   if (position_ids_.defined()) next.position_ids = last_token(position_ids_);
   next.attention_mask = attention_mask_;
-  next.padded = batch.attention_mask.defined();
+  next.padded = batch.attention_mask.defined() && call_.padded;
   next.encoder_outputs = encoder_outputs_;
   next.past_key_values = &cache_;
   next.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
@@ -167,7 +169,7 @@ ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batc
   model_inputs = next;
   next.clear();
   cache_.rewind();
-  return model_.forward(model_inputs);
+  return call_.forward(model_inputs);
 }
 
 /// _update_model_kwargs_for_generation: positions and mask grow by `added` tokens (by one, but where tokens were
@@ -194,7 +196,7 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
 /// -inf. Without an end there are no processors.
 Tensor Generation::process_logits(const Tensor& scores) const {
-  if (!tokens_.ends) return scores;
+  if (!tokens_.ends || !call_.at_least) return scores;
   Tensor processed = scores;
   for (const bool clones_first : {false, true}) {
     Tensor scores_processed, vocabulary, eos_token_mask;
@@ -228,7 +230,7 @@ Tensor Generation::is_done(const Tensor& input_ids) const {
 }
 
 std::vector<ExecutedToken> Generation::tokens_to_execute() const {
-  return executed_tokens(run_.inference()->new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
+  return executed_tokens(call_.new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
 }
 
 void Generation::begin_token(const ExecutedToken& token) {
@@ -240,7 +242,7 @@ void Generation::begin_token(const ExecutedToken& token) {
 Tensor Generation::sample(const Batch& batch) {
   const std::int64_t batch_size = input_ids_.size(0);
   Tensor unfinished_sequences = no_grad::ones(tape_, {batch_size}, DType::kInt64);
-  Tensor next_token_logits, next_token_scores, next_tokens;
+  Tensor next_token_logits, next_token_scores, probabilities, next_tokens;
   Batch model_inputs;
   ModelOutput outputs = prefill(batch);
   for (const ExecutedToken& token : tokens_to_execute()) {
@@ -250,7 +252,12 @@ Tensor Generation::sample(const Batch& batch) {
     update_model_kwargs(1);
     next_token_logits = last_logits(outputs);
     next_token_scores = process_logits(next_token_logits);
-    next_tokens = no_grad::argmax_last(next_token_scores);
+    if (call_.samples) {
+      probabilities = softmax(next_token_scores);
+      next_tokens = no_grad::multinomial_once(probabilities);
+    } else {
+      next_tokens = no_grad::argmax_last(next_token_scores);
+    }
     if (tokens_.ends) {  // next_tokens * unfinished + pad * (1 - unfinished)
       const Tensor running = no_grad::multiply(next_tokens, unfinished_sequences);
       const Tensor padding = no_grad::multiply(pad_, no_grad::subtract(unfinished_sequences));
@@ -272,7 +279,7 @@ Tensor Generation::sample(const Batch& batch) {
   tape_.kernels.repeats = 1;
   drop(attention_mask_, position_ids_, unfinished_sequences);
   drop(ids_of(model_inputs), model_inputs.position_ids, model_inputs.attention_mask);
-  drop(next_token_logits, next_token_scores, next_tokens);
+  drop(next_token_logits, next_token_scores, probabilities, next_tokens);
   return result;
 }
 

@@ -1,14 +1,14 @@
-// model.generate(**batch, max_new_tokens=N, min_new_tokens=N, do_sample=False, num_beams=K): transformers 5.17,
+// model.generate(**batch, max_new_tokens=N, …): transformers 5.17,
 // generation/utils.py. The order in which it takes and drops memory; the model's forward is models/'s.
 // Covered by tests/unit/generate_test.cc and tests/measured.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "memcalc/models/model.h"
-#include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -37,10 +37,21 @@ inline constexpr std::int64_t kMostLayerTokens = 16384;
 [[nodiscard]] std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t layers,
                                                          std::int64_t most_layer_tokens = kMostLayerTokens);
 
+/// What generate() is asked for.
+struct GenerationCall {
+  std::int64_t new_tokens = 1;                       // max_new_tokens
+  std::int64_t beams = 1;                            // num_beams
+  bool at_least = true;                              // min_new_tokens is as much: the end's score becomes -inf
+  bool samples = false;                              // do_sample with all logits as they are; false: greedy
+  bool padded = true;                                // where there is a mask it masks something
+  std::function<ModelOutput(const Batch&)> forward;  // none: the model's
+};
+
 /// The variables that a decoding loop keeps from token to token: model_kwargs.
 class Generation {
  public:
-  Generation(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens, std::int64_t most_layer_tokens);
+  Generation(Tape& tape, Model& model, GenerationCall call, const SpecialTokens& tokens,
+             std::int64_t most_layer_tokens = kMostLayerTokens);
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
@@ -73,12 +84,12 @@ class Generation {
   [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;
   void begin_token(const ExecutedToken& token);
 
-  [[nodiscard]] Tensor sample(const Batch& batch);       // _sample, greedy
+  [[nodiscard]] Tensor sample(const Batch& batch);       // _sample
   [[nodiscard]] Tensor beam_search(const Batch& batch);  // _beam_search: train/beam_search.cc
 
   Tape& tape_;
   Model& model_;
-  const RunSpec& run_;
+  GenerationCall call_;
   SpecialTokens tokens_;
   std::int64_t most_layer_tokens_;
   Tensor bos_, eos_, pad_, decoder_start_, has_right_padding_;

@@ -41,8 +41,10 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
 /// .grad = None for every parameter, in order.
 void zero_grad(const Model& model);
 
-/// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15).
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr);
+/// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `reference`: the model beside it with
+/// which a trainer of TRL compares, or null.
+void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
+                      Model* reference = nullptr);
 
 /// What inference leaves.
 struct InferenceCalls {

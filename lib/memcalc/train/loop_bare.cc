@@ -16,6 +16,7 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
+#include "memcalc/train/trl/batch.h"
 
 namespace memcalc {
 
@@ -44,6 +45,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
       tensors.push_back({input.member, input.shape, input.dtype, tensors.size()});
     return tensors;
   }
+  if (run.trains_on_answers()) return answer_tensors(run);
   const Parallel& p = run.parallel;
   const std::int64_t parts =
       p.framework() == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
@@ -60,11 +62,6 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
   } else {
     tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
-  }
-  if (run.trains_on_pairs()) {
-    tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
-    tensors.push_back({&Batch::completion_mask, ids, DType::kInt64});
-    return tensors;
   }
   if (run.task == Task::kContrastive) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
@@ -90,8 +87,8 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
 
 Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
-  batch.others.resize(model.inputs.size());
   for (const BatchTensor& each : batch_tensors(model, run)) {
+    if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
     const auto& [member, shape, dtype, place] = each;
     each.in(batch) = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;

@@ -23,7 +23,8 @@ KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
 KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
                                 std::int64_t most_layer_tokens, const Batch& batch) {
   tape.moment.phase = Phase::kForward;
-  Generation generation(tape, model, run, tokens, most_layer_tokens);
+  const GenerationCall call{.new_tokens = run.inference()->new_tokens, .beams = run.inference()->beams};
+  Generation generation(tape, model, call, tokens, most_layer_tokens);
   Tensor sequences = generation.run(batch);
   tape.moment.phase = Phase::kDelete;
   sequences.reset();

@@ -22,7 +22,8 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
-#include "memcalc/train/trl.h"
+#include "memcalc/train/trl/grpo.h"
+#include "memcalc/train/trl/losses.h"
 
 namespace memcalc {
 
@@ -95,11 +96,12 @@ constexpr std::int64_t kMostEvaluated = 6;
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
-  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper)
+  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference)
       : tape_(tape),
         model_(model),
         run_(run),
         wrapper_(wrapper),
+        reference_(reference),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     tape.moment.phase = Phase::kForward;
@@ -120,8 +122,10 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.training().accumulation_steps));
     for (Batch& batch : batches_) {
-      batch.others.resize(model_.inputs.size());
-      for (const BatchTensor& each : batch_tensors(model_, run_)) visit(each.in(batch));
+      for (const BatchTensor& each : batch_tensors(model_, run_)) {
+        if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
+        visit(each.in(batch));
+      }
     }
     inputs_ = batches_.back();
     visit(items_);
@@ -138,20 +142,26 @@ class TrainerLoop {
   [[nodiscard]] Prediction prediction_step(Batch& inputs);
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
-  void micro_batch(Batch& batch, bool sync);
+  void micro_batch(std::int64_t index, bool sync);
   void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
   [[nodiscard]] Tensor compute_loss(bool sync);
+  /// Of TRL's trainers.
+  [[nodiscard]] Tensor trl_loss(const Batch& inputs, bool sync);
+  [[nodiscard]] TrlModels trl_models(bool sync);
 
   Tape& tape_;
   Model& model_;
   const RunSpec& run_;
   ParallelWrapper* wrapper_;
+  Model* reference_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
   std::optional<compile::CompiledModel> compiled_;
   std::vector<Batch> batches_;
+  std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
+  const ScoredCompletions* completion_ = nullptr;  // the micro-batch's
   Batch inputs_;
   Tensor items_, loss_of_step_, grad_norm_;
 };
@@ -164,14 +174,30 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 }
 
 Tensor TrainerLoop::compute_loss(bool sync) {
-  if (run_.uses_trl()) {
-    return trl_loss(tape_, run_, inputs_,
-                    [&](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); });
-  }
+  if (run_.uses_trl()) return trl_loss(inputs_, sync);
   if (compiled_) return multiply_in_place(compiled_->forward());
   ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
   if (!model_.accepts_loss_kwargs) return std::move(outputs.loss);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
+}
+
+TrlModels TrainerLoop::trl_models(bool sync) {
+  TrlModels models;
+  models.policy = [this, sync](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); };
+  if (reference_ != nullptr) {
+    models.reference = [this, sync](const Batch& batch) {
+      return call_model(tape_, *reference_, run_, nullptr, batch, sync);
+    };
+  }
+  return models;
+}
+
+Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
+  const TrlModels models = trl_models(sync);
+  if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
+  if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
+  if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
+  return sft_loss(tape_, inputs, models);
 }
 
 void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
@@ -180,7 +206,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.
   std::vector<Batch> next;
   for (std::int64_t i = 0; i < run_.training().accumulation_steps && shapes.empty(); ++i) {
-    next.push_back(make_batch(tape_, model_, run_, aten::kToCopy));
+    next.push_back(run_.generates() ? Batch() : make_batch(tape_, model_, run_, aten::kToCopy));
     next.back().padded = padded && run_.padding;
   }
   for (const BatchShape& shape : shapes) {
@@ -197,10 +223,10 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   if (shapes.empty()) {
     for (const ExecutedMicroBatch& executed : executed_micro_batches(count)) {
       tape_.kernels.repeats = executed.stands_for;
-      micro_batch(batches_[static_cast<std::size_t>(executed.index)], executed.index == count - 1);
+      micro_batch(executed.index, executed.index == count - 1);
     }
   } else {  // no two are alike
-    for (std::int64_t i = 0; i < count; ++i) micro_batch(batches_[static_cast<std::size_t>(i)], i == count - 1);
+    for (std::int64_t i = 0; i < count; ++i) micro_batch(i, i == count - 1);
   }
   tape_.kernels.repeats = 1;
   if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
@@ -231,17 +257,26 @@ void TrainerLoop::call_engine(const Tensor& loss, bool sync) {
   (void)wrapper_->step();
 }
 
-void TrainerLoop::micro_batch(Batch& batch, bool sync) {
-  inputs_ = batch;
+void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
+  inputs_ = batches_[static_cast<std::size_t>(index)];
   inputs_.number_of_items = items_;
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerBatch);
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
+  if (run_.generates()) {
+    if (index == 0) {  // the last step's are there until these are
+      std::vector<ScoredCompletions> next = generate_and_score(tape_, model_, run_, trl_models(sync));
+      for (ScoredCompletions& each : completions_) each.clear();
+      completions_ = std::move(next);
+    }
+    completion_ = &completions_[static_cast<std::size_t>(index)];
+  }
   Tensor loss = compute_loss(sync);
   tape_.moment.phase = Phase::kBackward;
   {
     // training_step: by the accumulation steps
-    if (!model_.accepts_loss_kwargs || !items_.defined()) loss = divide_scalar(loss);
+    const bool scaled_by_itself = run_.training().loop == Loop::kTrlGrpo;  // loss_is_scaled_for_ga
+    if (!scaled_by_itself && (!model_.accepts_loss_kwargs || !items_.defined())) loss = divide_scalar(loss);
     if (is_deepspeed(run_)) {
       call_engine(loss, sync);
     } else {
@@ -259,17 +294,16 @@ void TrainerLoop::micro_batch(Batch& batch, bool sync) {
 }
 
 TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
-  const auto call = [&](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, true); };
   const bool keeps_logits = run_.training().evaluation->keeps_logits;
   Prediction result;
   if (run_.uses_trl()) {
-    result.loss = tape_.detach(trl_loss(tape_, run_, inputs, call));
+    result.loss = tape_.detach(trl_loss(inputs, true));
     return result;
   }
   Tensor items;
   if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
   inputs.number_of_items = items;
-  ModelOutput outputs = call(inputs);
+  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs, true);
   if (outputs.loss.defined()) {
     if (model_.accepts_loss_kwargs) outputs.loss = multiply_in_place(outputs.loss);
     result.loss = mean(outputs.loss, 0, false);  // loss.detach().mean()
@@ -364,11 +398,11 @@ void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
 
 }  // namespace
 
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
+void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference) {
   apply_fine_tuning(tape, model, run);
   tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
   if (wrapper != nullptr) wrapper->wrap(model);
-  TrainerLoop loop(tape, model, run, wrapper);
+  TrainerLoop loop(tape, model, run, wrapper, reference);
   tape.kernels.recording = true;
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
@@ -378,7 +412,8 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
     return;
   }
   const bool evaluates = run.training().evaluation.has_value();
-  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates) {
+  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates &&
+      !run.generates()) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);

@@ -36,6 +36,21 @@ DType weights_dtype(const RunSpec& run) {
   }
 }
 
+/// TRL's own: a copy of the model as it was loaded.
+bool has_reference_model(const RunSpec& run) { return run.uses_trl() && run.training().reference == Reference::kModel; }
+
+RunSpec without_adapters(const RunSpec& run) {
+  RunSpec result = run;
+  result.fine_tuning = {};
+  return result;
+}
+
+Bytes bytes_of(const Model& model) {
+  Bytes sum = 0;
+  for (const Parameter& each : model.parameters) sum = checked_add(sum, each.tensor.bytes());
+  return sum;
+}
+
 /// Which attention kernel SDPA took, as the kernels of the run show.
 void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, SymbolicRun& result) {
   if (run.attention == Attention::kFlash) {
@@ -161,6 +176,9 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run, spec.model_type);
+    const RunSpec reference_run = without_adapters(run);
+    const std::unique_ptr<Model> reference =
+        has_reference_model(run) ? build_model(spec, reference_run, tape, weights_dtype(run)) : nullptr;
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     std::vector<Shape> whole_shapes;
     if (pipelined) {
@@ -182,12 +200,13 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
-      run_trainer_loop(tape, *model, run, wrapper.get());
+      run_trainer_loop(tape, *model, run, wrapper.get(), reference.get());
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }
     if (wrapper) whole_shapes = wrapper->whole_shapes;
     result.parameters = parameters_of(*model, whole_shapes, wrapper.get());
+    if (reference) result.reference_bytes = bytes_of(*reference);
     if (wrapper) {
       result.assumptions.insert(result.assumptions.end(), wrapper->assumptions.begin(), wrapper->assumptions.end());
       result.held = wrapper->held();

@@ -47,6 +47,7 @@ struct SymbolicRun {
   std::size_t measured_from = 0;              // event from which peaks count: inference's second call
   Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
+  Bytes reference_bytes = 0;             // weights of a model beside the one that trains (--ref-model own)
   HostCopies host_copies;                // of one forward pass
   HostOptimizer host_optimizer;          // where its states live on the host
   std::vector<Bytes> batch_tensors;      // of one micro-batch, as the data loader hands it over

@@ -58,6 +58,19 @@ Tensor where_kernel(const Tensor& condition, const Tensor& x) {
   return pointwise(aten::kWhere, {&condition, &x}, 1, x.dtype());
 }
 
+/// maximum, minimum: equal values share the gradient (derivatives.yaml): (grad / 2).masked_fill_…
+void extremum_backward(BackwardCall& call) {  // saved: self, other
+  for (int i = 0; i < 2; ++i) {
+    if (!call.needs(i)) continue;
+    Tensor equal = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    Tensor halved = pointwise(aten::kDiv, {&call.gradient()}, 1);
+    Tensor where = pointwise(aten::kWhere, {&equal, &halved, &call.gradient()}, 1);
+    drop(halved, equal);
+    Tensor less = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
+    call.set(i, pointwise(aten::kMaskedFill, {&where, &less}, 1));
+  }
+}
+
 void where_backward(BackwardCall& call) { call.set(0, where_kernel(call.saved(0), call.gradient())); }
 
 /// clamp_backward for numbers: where(x >= lowest and x <= highest, grad, 0); the second comparison is joined in place.
@@ -278,6 +291,19 @@ Tensor where(const Tensor& condition, Arg x) {
   Node* node = tape.autograd.record(aten::kWhere, where_backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, condition);
   Tensor result = where_kernel(condition, *x);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+Tensor extremum(const AtenOperator& op, const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  const Tensor* inputs[] = {&a, &b};
+  Node* node = tape.autograd.record(op, extremum_backward, inputs, 2);
+  if (node != nullptr) {
+    tape.autograd.save(*node, a);
+    tape.autograd.save(*node, b);
+  }
+  Tensor result = pointwise(op, {&a, &b}, 1);
   tape.autograd.set_history(node, result);
   return result;
 }

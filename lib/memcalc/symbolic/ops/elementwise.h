@@ -25,6 +25,8 @@ namespace memcalc {
 /// torch.where(condition, x, number): the number becomes a scalar on the card for the call.
 [[nodiscard]] Tensor where(const Tensor& condition, Arg x);
 /// torch.clamp between two Python numbers, or with the upper one only.
+/// maximum or minimum.
+[[nodiscard]] Tensor extremum(const AtenOperator& op, const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor clamp(Arg x);
 [[nodiscard]] Tensor clamp_above(Arg x);
 /// torch.clamp between two scalars on the card, which need no gradient.

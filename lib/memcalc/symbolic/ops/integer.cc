@@ -168,6 +168,8 @@ Tensor any(Arg x, int dim, bool keep_dim) {
 }
 Tensor max(Arg x) { return over(aten::kMax, x, every_dimension(*x), false, x->dtype()); }
 
+Tensor min(Arg x) { return over(aten::kMin, x, every_dimension(*x), false, x->dtype()); }
+
 Tensor min(Arg x, int dim) {
   const OperatorCall call(x);
   constexpr std::int64_t kPair = 16;  // ReduceMinValuesKernel.cu: a value and an int64 index
@@ -195,6 +197,18 @@ Tensor argmax_last(Arg x) {
   const OperatorCall call(x);
   const Unseen unseen(x->tape());
   return memcalc::argmax_last(*x);
+}
+
+/// The largest of probabilities divided by random numbers of the exponential distribution.
+Tensor multinomial_once(Arg x) {
+  const OperatorCall call(x);
+  {
+    const Tensor finite = less(no_grad::max(*x)), positive = greater(no_grad::min(*x));
+    bitwise_and(finite, positive).reset();
+  }
+  no_grad::sum(equal(no_grad::sum(*x, 1))).reset();
+  const Tensor random = like(aten::kEmptyLike, *x);
+  return no_grad::argmax_last(random);
 }
 
 Tensor cumsum(Arg x, int dim) {

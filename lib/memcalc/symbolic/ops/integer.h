@@ -91,10 +91,13 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor max(Arg x);
 /// x.min(dim, keepdim=True): the values. Their places are dropped as soon as they are found.
 [[nodiscard]] Tensor min(Arg x, int dim);
+[[nodiscard]] Tensor min(Arg x);
 /// x.sum() of booleans or integers: int64.
 [[nodiscard]] Tensor sum(Arg x);
 [[nodiscard]] Tensor sum(Arg x, int dim);
 [[nodiscard]] Tensor argmax_last(Arg x);
+/// torch.multinomial(x, num_samples=1).squeeze(1) of probabilities [rows, kinds] (native/Distributions.cpp).
+[[nodiscard]] Tensor multinomial_once(Arg x);
 /// x.cumsum(dim): int64 of what is an integer.
 [[nodiscard]] Tensor cumsum(Arg x, int dim);
 

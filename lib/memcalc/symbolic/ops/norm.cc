@@ -182,9 +182,12 @@ Tensor softmax_like(const AtenOperator& op, const AtenOperator& called, Backward
 
 }  // namespace
 
-Tensor layer_norm(Arg x, const Tensor& weight, const Tensor& bias, int dims) {
+Tensor layer_norm(Arg x, const Tensor& given_weight, const Tensor& given_bias, int dims) {
   const OperatorCall call(x);
-  const Tensor input = autocast(aten::kNativeLayerNorm, *x);
+  const auto cast = [](const Tensor& each) {
+    return each.defined() ? autocast(aten::kNativeLayerNorm, each) : Tensor();
+  };
+  const Tensor input = autocast(aten::kNativeLayerNorm, *x), weight = cast(given_weight), bias = cast(given_bias);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
   const int count = bias.defined() ? 3 : weight.defined() ? 2 : 1;
@@ -249,9 +252,12 @@ Tensor rms_norm(Arg x, const Tensor& weight) {
   return result;
 }
 
-Tensor group_norm(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t groups) {
+Tensor group_norm(Arg x, const Tensor& given_weight, const Tensor& given_bias, std::int64_t groups) {
   const OperatorCall call(x);
-  const Tensor converted = autocast(aten::kNativeGroupNorm, *x);
+  const auto cast = [](const Tensor& each) {
+    return each.defined() ? autocast(aten::kNativeGroupNorm, each) : Tensor();
+  };
+  const Tensor converted = autocast(aten::kNativeGroupNorm, *x), weight = cast(given_weight), bias = cast(given_bias);
   const Tensor input = contiguous(converted);  // group_norm.cpp: before native_group_norm, which keeps the copy
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};

@@ -296,32 +296,9 @@ void sqrt_row(RecordedCall& call) {
   call.returns(apply(kSqrtRule, x));
 }
 
-/// maximum, minimum: equal values share the gradient (derivatives.yaml): (grad / 2).masked_fill_…
-void extremum_backward(BackwardCall& call) {  // saved: self, other
-  for (int i = 0; i < 2; ++i) {
-    if (!call.needs(i)) continue;
-    Tensor equal = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
-    Tensor halved = pw(aten::kDiv, {&call.gradient()});
-    Tensor where = pw(aten::kWhere, {&equal, &halved, &call.gradient()});
-    drop(halved, equal);
-    Tensor less = pointwise(aten::kEq, {&call.saved(0), &call.saved(1)}, 1, DType::kBool);
-    call.set(i, pw(aten::kMaskedFill, {&where, &less}));
-  }
-}
-
 template <const AtenOperator& op>
-void extremum(RecordedCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  Tape& tape = call.tape;
-  const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(op, extremum_backward, inputs, 2);
-  if (node != nullptr) {
-    tape.autograd.save(*node, a);
-    tape.autograd.save(*node, b);
-  }
-  Tensor result = pw(op, {&a, &b});
-  tape.autograd.set_history(node, result);
-  call.returns(std::move(result));
+void extremum_row(RecordedCall& call) {
+  call.returns(extremum(op, call.tensor(0), call.tensor(1)));
 }
 
 // --- of three ------------------------------------------------------------------------------------------------------
@@ -555,8 +532,8 @@ constexpr OperatorRow kRows[] = {
     {"div_", "input other rounding_mode", divide_in_place_row},
     {"pow", "input exponent", power_row},
     {"square", "input", of_one<power>},
-    {"maximum", "input other", extremum<aten::kMaximum>},
-    {"minimum", "input other", extremum<aten::kMinimum>},
+    {"maximum", "input other", extremum_row<aten::kMaximum>},
+    {"minimum", "input other", extremum_row<aten::kMinimum>},
     {"where", "condition input other", where_row},
     {"clamp", "input min max", clamp_row},
     {"clip", "input min max", clamp_row},

@@ -1,0 +1,29 @@
+#include "memcalc/train/trl/batch.h"
+
+namespace memcalc {
+
+std::vector<BatchTensor> answer_tensors(const RunSpec& run) {
+  const Shape ids{run.rows(), run.sequence_length}, samples{run.batch_size};
+  std::vector<BatchTensor> tensors;
+  for (const auto member : {&Batch::input_ids, &Batch::attention_mask, &Batch::completion_mask}) {
+    tensors.push_back({member, ids, DType::kInt64});
+  }
+  const auto add = [&](std::size_t place, const Shape& shape, DType dtype) {
+    tensors.push_back({nullptr, shape, dtype, place});
+  };
+  const bool precomputed = run.training().reference == Reference::kPrecomputed;
+  if (run.trains_on_pairs()) {
+    if (!precomputed) return tensors;
+    add(kRefChosenLogps, samples, DType::kFloat32);
+    add(kRefRejectedLogps, samples, DType::kFloat32);
+    return tensors;
+  }
+  for (const std::size_t place : {kKlInputIds, kKlAttentionMask, kKlCompletionMask}) add(place, ids, DType::kInt64);
+  add(kLabel, samples, DType::kBool);
+  if (!precomputed) return tensors;
+  add(kRefLogps, samples, DType::kFloat32);
+  add(kRefKlLogps, samples, DType::kFloat32);
+  return tensors;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,21 @@
+// What the collators of TRL's trainers on answers hand over (trl 1.16), in the order of their keys.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/train/loop.h"
+
+namespace memcalc {
+
+/// Places in Batch::others. DataCollatorForPreference, where the reference was computed before the first step.
+enum PreferencePlace : std::size_t { kRefChosenLogps, kRefRejectedLogps };
+/// DataCollatorForUnpairedPreference: a second answer to each prompt, of another sample, and whether the first is
+/// desirable.
+enum UnpairedPlace : std::size_t { kKlInputIds, kKlAttentionMask, kKlCompletionMask, kLabel, kRefLogps, kRefKlLogps };
+
+/// Of trainers that train on answers which the data set has.
+[[nodiscard]] std::vector<BatchTensor> answer_tensors(const RunSpec& run);
+
+}  // namespace memcalc

@@ -1,0 +1,245 @@
+#include "memcalc/train/trl/grpo.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/concatenate.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/generate.h"
+#include "memcalc/train/trl/metrics.h"
+
+namespace memcalc {
+
+namespace {
+
+/// A tensor of the host, moved to the card.
+Tensor moved(Tape& tape, const Shape& shape, DType dtype) {
+  return tape.empty(shape, dtype, aten::kToCopy, Category::kInputs);
+}
+
+/// What comes after the first end of a completion is cut off, on the host (_generate_single_turn).
+void cut_at_end(Tape& tape, const Tensor& completion_ids) {
+  const std::int64_t rows = completion_ids.size(0), tokens = completion_ids.size(1);
+  const Tensor is_eos = no_grad::isin(completion_ids, no_grad::from_list(tape, {1}));
+  const Tensor eos_idx = no_grad::full(tape, {rows}, DType::kInt64);
+  {
+    const Tensor ended = no_grad::any(is_eos, 1);
+    no_grad::argmax_last(no_grad::to(is_eos, DType::kInt32)).reset();
+  }
+  const Tensor sequence_indices = no_grad::expand(no_grad::arange(tape, tokens), {rows, tokens});
+  Tensor completion_mask = no_grad::less_equal(sequence_indices, no_grad::unsqueeze(eos_idx, 1));
+  completion_mask = no_grad::to(completion_mask, DType::kInt32);
+  no_grad::clone(completion_ids).reset();  // .cpu() of a part of each row
+  tape.kernels.synchronize(aten::kToCopy);
+  no_grad::to(completion_mask, DType::kBool).reset();
+  tape.kernels.synchronize(aten::kToCopy);
+}
+
+/// _generate_single_turn: of equally long prompts, so that no mask masks anything.
+void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, std::int64_t rows) {
+  const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
+  Batch inputs;
+  inputs.input_ids = moved(tape, {rows, prompt}, DType::kInt64);
+  inputs.attention_mask = moved(tape, {rows, prompt}, DType::kInt64);
+  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
+  // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
+  if (!run.fine_tuning.lora) call.forward = models.policy;
+  Generation generation(tape, model, std::move(call), {.begins = true, .ends = true});
+  const Tensor sequences = generation.run(inputs);
+  tape.moment.phase = Phase::kForward;
+  cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
+}
+
+/// What _get_per_token_logps_and_entropies returns of some completions: [rows, completion] each.
+struct PerToken {
+  Tensor log_probs, entropies;
+};
+
+/// `head_outputs`: the outputs with which the model was prepared.
+PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask, std::int64_t batch_size,
+                   LogProbOutputs head_outputs, bool with_entropies, const CallModel& model) {
+  const std::int64_t rows = input_ids.size(0), tokens = input_ids.size(1);
+  const std::int64_t completion = run.training().completion_length;
+  std::vector<Tensor> all_log_probs, all_entropies;
+  {
+    Batch batch;  // the loop's variables
+    FusedHeadCall head;
+    ModelOutput outputs;
+    const auto last = [&](const Tensor& x) { return slice(x, 1, tokens - 1 - completion, completion); };
+    for (std::int64_t start = 0; start < rows; start += batch_size) {
+      const std::int64_t count = std::min(batch_size, rows - start);
+      batch.input_ids = no_grad::slice(input_ids, 0, start, count);
+      batch.attention_mask = no_grad::slice(attention_mask, 0, start, count);
+      batch.padded = false;
+      head = {.outputs = head_outputs, .targets = count * completion};
+      batch.fused_head = &head;
+      // input_ids.masked_fill(attention_mask == 0, -100), whose prompt becomes -100 in place
+      batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.attention_mask));
+      outputs = model(batch);
+      all_log_probs.push_back(last(outputs.fused.log_probs));
+      if (with_entropies) all_entropies.push_back(last(outputs.fused.entropy));
+    }
+  }
+  PerToken result{.log_probs = concatenate(all_log_probs, 0)};
+  if (with_entropies) result.entropies = concatenate(all_entropies, 0);
+  return result;
+}
+
+/// Of every completion, --bs at a time, without gradients.
+Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask,
+                           const TrlModels& models) {
+  if (run.training().reference == Reference::kNone) return {};
+  const bool has_model = static_cast<bool>(models.reference);
+  const Scoped adapters(tape.modes.adapters_disabled, !has_model);
+  return per_token(run, input_ids, attention_mask, run.batch_size, {.entropy = !has_model}, false,
+                   has_model ? models.reference : models.policy)
+      .log_probs;
+}
+
+ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
+  const NoGrad no_grad(tape.modes);
+  const std::int64_t rows = run.batch_size * run.accumulation_steps();
+  const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
+  generate(tape, model, run, models, rows);
+  ScoredCompletions result;
+  result.prompt_ids = moved(tape, {rows, prompt}, DType::kInt64);
+  result.prompt_mask = moved(tape, {rows, prompt}, DType::kInt64);
+  result.completion_ids = moved(tape, {rows, completion}, DType::kInt64);
+  result.completion_mask = moved(tape, {rows, completion}, DType::kInt64);
+  const bool is_grpo = run.training().loop == Loop::kTrlGrpo;
+  if (is_grpo) result.number_of_items = no_grad::sum(no_grad::sum(result.completion_mask));
+  const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
+  const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
+  if (!is_grpo) {
+    const Tensor old =
+        per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false, models.policy)
+            .log_probs;
+    result.old_logps = sum(no_grad::multiply(old, result.completion_mask), 0b10, false);
+    const Tensor ref = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
+    if (ref.defined()) {  // a part of the rewards
+      sum(no_grad::multiply(no_grad::subtract(old, ref), result.completion_mask), 0b10, false).reset();
+    }
+  } else {
+    result.ref_per_token_logps = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
+  }
+  result.advantages = moved(tape, {rows}, DType::kFloat32);  // of numbers that Python functions return
+  tape.kernels.synchronize(aten::kItem);
+  return result;
+}
+
+/// Tensors whose first dimension is the completion.
+constexpr std::array kOfEachCompletion = {&ScoredCompletions::prompt_ids,     &ScoredCompletions::prompt_mask,
+                                          &ScoredCompletions::completion_ids, &ScoredCompletions::completion_mask,
+                                          &ScoredCompletions::advantages,     &ScoredCompletions::ref_per_token_logps,
+                                          &ScoredCompletions::old_logps};
+
+}  // namespace
+
+std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, const RunSpec& run,
+                                                  const TrlModels& models) {
+  ScoredCompletions batch = scored(tape, model, run, models);
+  {  // shuffle_sequence_dict: v[permutation], of which only one number is left as it is
+    ScoredCompletions shuffled;
+    shuffled.number_of_items = batch.number_of_items;
+    for (const auto member : kOfEachCompletion) {
+      if (!(batch.*member).defined()) continue;
+      const Tensor permutation = moved(tape, {batch.prompt_ids.size(0)}, DType::kInt64);
+      shuffled.*member = index_rows(batch.*member, permutation);
+    }
+    batch.clear();
+    batch = shuffled;
+    shuffled.clear();
+  }
+  std::vector<ScoredCompletions> parts(static_cast<std::size_t>(run.accumulation_steps()), batch);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (const auto member : kOfEachCompletion) {
+      if (!(batch.*member).defined()) continue;
+      parts[i].*member = slice(batch.*member, 0, static_cast<std::int64_t>(i) * run.batch_size, run.batch_size);
+    }
+  }
+  batch.clear();
+  return parts;
+}
+
+namespace {
+
+/// totals = reduce(stack([(x * mask).sum(), mask.sum().float()])); (totals[0] / totals[1].clamp(min=1)).item()
+void look_at_masked_mean(const Tensor& x, const Tensor& mask) {
+  Tape& tape = x.tape();
+  const Tensor sum = sum_all(no_grad::multiply(x, mask));
+  const Tensor count = no_grad::to(no_grad::sum(mask), DType::kFloat32);
+  no_grad::divide(sum, no_grad::clamp(count)).reset();
+  tape.kernels.synchronize(aten::kItem);
+}
+
+/// How many ratios are clipped, below and above.
+void look_at_clipping(const Tensor& ratio, const Tensor& advantages, const Tensor& mask) {
+  const Tensor is_low = no_grad::bitwise_and(no_grad::less(ratio), no_grad::less(advantages));
+  const Tensor is_high = no_grad::bitwise_and(no_grad::greater(ratio), no_grad::greater(advantages));
+  const Tensor is_clipped = no_grad::bitwise_or(is_low, is_high);
+  for (const Tensor* each : {&is_low, &is_high, &is_clipped}) {
+    look_at_masked_mean(no_grad::to(*each, DType::kFloat32), mask);
+  }
+}
+
+/// The clipped objective: -min(ratio * advantages, clamp(ratio) * advantages).
+Tensor clipped(const Tensor& ratio, const Tensor& advantages) {
+  const Tensor clamped = clamp(ratio);
+  const Tensor loss1 = multiply(ratio, advantages), loss2 = multiply(clamped, advantages);
+  return negate(extremum(aten::kMinimum, loss1, loss2));
+}
+
+Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
+  const Tensor& mask = inputs.completion_mask;
+  const Tensor logps = sum(multiply(policy.log_probs, mask), 0b10, false);
+  const Tensor ratio = exponential(subtract(logps, inputs.old_logps));
+  Tensor loss = mean(clipped(ratio, inputs.advantages), 1, false);
+  const NoGrad no_grad(tape.modes);
+  look_at_masked_mean(policy.entropies, mask);
+  for (const Tensor& each : {no_grad::less(ratio), no_grad::greater(ratio)}) {
+    look_at(no_grad::to(each, DType::kFloat32));
+  }
+  return loss;
+}
+
+Tensor grpo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
+  const Tensor& mask = inputs.completion_mask;
+  const Tensor advantages = unsqueeze(inputs.advantages, 1);
+  const Tensor old_log_probs = tape.detach(policy.log_probs);
+  const Tensor log_ratio = subtract(policy.log_probs, old_log_probs);
+  const Tensor ratio = exponential(log_ratio);
+  Tensor per_token_kl;
+  if (inputs.ref_per_token_logps.defined()) {
+    const Tensor& reference = inputs.ref_per_token_logps;
+    per_token_kl =
+        add_scalar(subtract(exponential(subtract(reference, policy.log_probs)), subtract(reference, policy.log_probs)));
+  }
+  Tensor per_token_loss = clipped(ratio, advantages);
+  if (per_token_kl.defined()) per_token_loss = add(per_token_loss, multiply_scalar(per_token_kl));
+  const Tensor normalizer = no_grad::multiply(no_grad::divide(no_grad::clamp(inputs.number_of_items)));
+  Tensor loss = divide(sum(multiply(per_token_loss, mask), 0b11, false), normalizer);
+  const NoGrad no_grad(tape.modes);
+  if (per_token_kl.defined()) look_at_masked_mean(tape.detach(per_token_kl), mask);
+  look_at_masked_mean(policy.entropies, mask);
+  look_at_clipping(tape.detach(ratio), advantages, mask);
+  return loss;
+}
+
+}  // namespace
+
+Tensor completion_loss(Tape& tape, const RunSpec& run, const ScoredCompletions& inputs, const TrlModels& models) {
+  const Tensor input_ids = no_grad::cat(inputs.prompt_ids, inputs.completion_ids, 1);
+  const Tensor attention_mask = no_grad::cat(inputs.prompt_mask, inputs.completion_mask, 1);
+  const PerToken policy =
+      per_token(run, input_ids, attention_mask, input_ids.size(0), {.entropy = true}, true, models.policy);
+  return run.training().loop == Loop::kTrlRloo ? rloo_loss(tape, inputs, policy) : grpo_loss(tape, inputs, policy);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,111 @@
+#include <utility>
+
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/trl/batch.h"
+#include "memcalc/train/trl/losses.h"
+#include "memcalc/train/trl/metrics.h"
+
+namespace memcalc {
+
+namespace {
+
+/// _compute_kl_logps: of the other samples' answers, [samples].
+Tensor kl_log_probs(Tape& tape, const Batch& inputs, const FusedHeadCall& head, const CallModel& model) {
+  Batch batch;
+  batch.input_ids = inputs.others[kKlInputIds];
+  batch.attention_mask = inputs.others[kKlAttentionMask];
+  batch.padded = false;
+  batch.fused_head = &head;
+  batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(inputs.others[kKlCompletionMask]));
+  const NoGrad no_grad(tape.modes);
+  ModelOutput outputs = model(batch);
+  const Tensor log_probs = outputs.fused.log_probs;
+  outputs.clear();
+  return sum(log_probs, 0b10, false);
+}
+
+/// Of the reference: of the samples' answers and of the others.
+struct ReferenceLogProbs {
+  Tensor answers, kl;
+  ModelOutput outputs;
+};
+
+ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batch& batch, const TrlModels& models) {
+  ReferenceLogProbs result;
+  if (run.training().reference == Reference::kPrecomputed) {
+    result.answers = batch.others[kRefLogps];
+    result.kl = batch.others[kRefKlLogps];
+    return result;
+  }
+  const NoGrad no_grad(tape.modes);
+  const bool has_model = static_cast<bool>(models.reference);
+  const Scoped adapters(tape.modes.adapters_disabled, !has_model);
+  const CallModel& model = has_model ? models.reference : models.policy;
+  result.kl = kl_log_probs(tape, batch, *batch.fused_head, model);
+  result.outputs = model(batch);
+  result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
+  return result;
+}
+
+/// 1 - sigmoid(beta * (log-ratios - kl)), and the rewards that are logged.
+std::pair<Tensor, Tensor> losses_of(Tape& tape, const Tensor& log_probs, const Tensor& reference, const Tensor& kl) {
+  const Tensor log_ratios = subtract(log_probs, reference);
+  Tensor losses = add_scalar(sigmoid(multiply_scalar(subtract(log_ratios, kl))));
+  Tensor rewards = multiply_scalar(tape.detach(log_ratios));
+  return {std::move(losses), std::move(rewards)};
+}
+
+}  // namespace
+
+Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
+  const std::int64_t samples = inputs.input_ids.size(0), answer = run.training().completion_length;
+  // Half of the samples are desirable.
+  const std::int64_t chosen = (samples + 1) / 2, rejected = samples - chosen;
+  const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true}, .targets = samples * answer};
+  const Tensor& label = inputs.others[kLabel];
+  const Tensor num_chosen = no_grad::sum(label), num_rejected = no_grad::subtract(num_chosen);
+  const Tensor kl_logps = kl_log_probs(tape, inputs, head, models.policy);
+  Batch batch = inputs;
+  batch.padded = false;
+  batch.fused_head = &head;
+  batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
+  ModelOutput outputs = models.policy(batch);
+  const Tensor logps = sum(outputs.fused.log_probs, 0b10, false);
+  const Tensor chosen_idx = nonzero(label, chosen), rejected_idx = nonzero(no_grad::bitwise_not(label), rejected);
+  const Tensor chosen_logps = index_select(logps, 0, chosen_idx), rejected_logps = index_select(logps, 0, rejected_idx);
+  const ReferenceLogProbs reference = reference_log_probs(tape, run, batch, models);
+  const Tensor ref_chosen = index_select(reference.answers, 0, chosen_idx);
+  const Tensor ref_rejected = index_select(reference.answers, 0, rejected_idx);
+  Tensor kl;
+  {
+    const NoGrad no_grad(tape.modes);
+    kl = clamp(mean(mean(subtract(kl_logps, reference.kl), 1, false), 0, false));
+  }
+  const auto [chosen_losses, chosen_rewards] = losses_of(tape, chosen_logps, ref_chosen, kl);
+  const auto [rejected_losses, rejected_rewards] = losses_of(tape, rejected_logps, ref_rejected, kl);
+  const Tensor losses = cat(multiply_scalar(chosen_losses), multiply_scalar(rejected_losses), 0);
+  {
+    const NoGrad no_grad(tape.modes);
+    const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
+    const Tensor entropy_sum = sum_all(sum_all(no_grad::multiply(outputs.fused.entropy, mask)));
+    look_at_mean(entropy_sum, no_grad::sum(no_grad::sum(mask)));
+    if (tape.modes.training) look_at_sum(inputs.attention_mask);
+    for (const auto& [places, count] : {std::pair(&chosen_idx, chosen), std::pair(&rejected_idx, rejected)}) {
+      const Tensor logits = index_select(outputs.fused.mean_logits, 0, *places);
+      const Tensor part = index_select(mask, 0, *places);
+      look_at_sum(index_by_mask(logits, 0, no_grad::to(part, DType::kBool), count * answer));
+      look_at_sum(part);
+    }
+    for (const Tensor* each : {&chosen_rewards, &chosen_logps, &rejected_rewards, &rejected_logps}) look_at_sum(*each);
+  }
+  Tensor loss = mean(losses, 1, false);
+  outputs.clear();
+  return loss;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,30 @@
+// The losses of TRL's trainers (trl 1.16), which run in transformers' Trainer. Covered by tests/measured/jobs_test.py.
+#pragma once
+
+#include <functional>
+
+#include "memcalc/models/model.h"
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+/// Calls a model as compute_loss finds it: in its autocast wrapper and the parallel wrapper.
+using CallModel = std::function<ModelOutput(const Batch& batch)>;
+
+/// The model that trains, and the one beside it with which it is compared: none where --ref-model says something else.
+struct TrlModels {
+  CallModel policy;
+  CallModel reference;
+};
+
+/// SFTTrainer.compute_loss (trainer/sft_trainer.py), loss_type "nll": the loss, and the metrics of the step.
+[[nodiscard]] Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
+
+/// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
+[[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+
+/// KTOTrainer._compute_loss (trainer/kto_trainer.py), loss_type "kto".
+[[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+
+}  // namespace memcalc

@@ -1,0 +1,38 @@
+#include "memcalc/train/trl/metrics.h"
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+Tensor gathered_sum(const Tensor& x) {
+  const NoGrad no_grad(x.tape().modes);
+  if (is_floating(x.dtype())) return sum_all(sum_all(x));
+  return no_grad::sum(no_grad::sum(x));
+}
+
+void look_at_mean(const Tensor& sum, const Tensor& count) {
+  Tape& tape = sum.tape();
+  no_grad::greater(count).reset();
+  tape.kernels.synchronize(aten::kGt);
+  no_grad::divide(sum, count).reset();
+  tape.kernels.synchronize(aten::kItem);
+}
+
+void look_at(const Tensor& x) {
+  mean(x, 1, false).reset();
+  x.tape().kernels.synchronize(aten::kItem);
+}
+
+void look_at_sum(const Tensor& x) {
+  gathered_sum(x).reset();
+  x.tape().kernels.synchronize(aten::kItem);
+}
+
+std::vector<Tensor> halves(const Tensor& x) { return split(x, 0, 2); }
+
+}  // namespace memcalc

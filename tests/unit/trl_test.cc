@@ -1,0 +1,98 @@
+// train/trl: what TRL's trainers hold beside the model that trains.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/train/step.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+const SpecRegistry& registry() {
+  static const SpecRegistry instance(test::specs_dir());
+  return instance;
+}
+
+struct Simulated {
+  RunSpec run;
+  SymbolicRun symbolic;
+};
+
+Simulated simulated(RunOptions options) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  options.batch_size = options.batch_size.value_or(4);
+  options.sequence_length = 64;
+  const RunSpec run = resolve(model, options).run;
+  return {run, run_symbolically(model, run, registry().device("h200-sxm"))};
+}
+
+Bytes asked_for(const Trace& trace, Category category) {
+  Bytes sum = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind != EventKind::kAllocate) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    if (block.category == category) sum += block.requested;
+  }
+  return sum;
+}
+
+bool has_phase(const Trace& trace, Phase phase) {
+  return std::any_of(trace.events.begin(), trace.events.end(),
+                     [&](const Event& event) { return event.phase == phase; });
+}
+
+TEST(Trl, TheReferenceIsASecondModelThatIsCountedOnItsOwn) {
+  const SymbolicRun without = simulated({.loop = Loop::kTrlDpo, .reference = Reference::kPrecomputed}).symbolic;
+  const SymbolicRun with = simulated({.loop = Loop::kTrlDpo}).symbolic;
+  const Bytes weights = 494'032'768 * Bytes{4};
+  EXPECT_EQ(without.reference_bytes, 0);
+  EXPECT_EQ(with.reference_bytes, weights);
+  const Bytes more = asked_for(with.trace, Category::kWeights) - asked_for(without.trace, Category::kWeights);
+  const Bytes head = 151936 * Bytes{896} * 4;  // of its own, until it is tied to the embedding
+  EXPECT_GE(more, weights + head);
+  EXPECT_LT(more, weights + head + (1 << 20)) << "buffers of rotary embeddings";
+  EXPECT_EQ(with.parameters.size(), without.parameters.size()) << "the optimizer has those of one model";
+}
+
+TEST(Trl, AdaptersNeedNoSecondModel) {
+  const Simulated dpo = simulated({.loop = Loop::kTrlDpo, .lora_rank = 8});
+  EXPECT_EQ(dpo.run.training().reference, Reference::kAdapters);
+  EXPECT_EQ(dpo.symbolic.reference_bytes, 0);
+}
+
+TEST(Trl, GrpoGeneratesItsCompletionsWithAKeyValueCacheAndHasNoReference) {
+  const Simulated grpo = simulated({.loop = Loop::kTrlGrpo, .completion_length = 16});
+  EXPECT_EQ(grpo.run.training().reference, Reference::kNone);
+  EXPECT_TRUE(has_phase(grpo.symbolic.trace, Phase::kDecode));
+  EXPECT_GT(asked_for(grpo.symbolic.trace, Category::kKeyValueCache), 0);
+  EXPECT_FALSE(has_phase(simulated({.loop = Loop::kTrlSft}).symbolic.trace, Phase::kDecode));
+}
+
+TEST(Trl, AllCompletionsOfAStepAreGeneratedAtOnce) {
+  const auto cache = [](std::int64_t accumulation) {
+    const Simulated grpo = simulated(
+        {.batch_size = 2, .loop = Loop::kTrlGrpo, .accumulation_steps = accumulation, .completion_length = 8});
+    return asked_for(grpo.symbolic.trace, Category::kKeyValueCache);
+  };
+  EXPECT_EQ(cache(4), 4 * cache(1));
+}
+
+TEST(Trl, RlooComparesWithAReferenceOfItsOwn) {
+  EXPECT_EQ(simulated({.loop = Loop::kTrlRloo}).run.training().reference, Reference::kModel);
+  EXPECT_EQ(simulated({.loop = Loop::kTrlKto}).run.training().reference, Reference::kModel);
+}
+
+TEST(Trl, DropoutIsSwitchedOffWhereItIsAModule) {
+  const auto dropout = [](const char* model, Loop loop) {
+    return resolve(registry().model(model), {.batch_size = 2, .sequence_length = 64, .loop = loop}).run.dropout;
+  };
+  EXPECT_EQ(dropout("gpt2", Loop::kTrlDpo), 0);
+  EXPECT_EQ(dropout("opt-125m", Loop::kTrlDpo), std::nullopt) << "a function, which no module switches off";
+  EXPECT_EQ(dropout("gpt2", Loop::kTrlGrpo), std::nullopt);
+}
+
+}  // namespace
+}  // namespace memcalc
