@@ -79,7 +79,10 @@ class ProgramModel : public Model {
   void choose_forward();
   void make_parameters(ModuleBuilder& b);
   void make_leaf(ModuleBuilder& b, const std::string& path, std::string_view type, std::size_t& i);
-  [[nodiscard]] std::unordered_map<std::string, Tensor> make_storages(Tape& tape) const;
+  struct Storages {
+    std::vector<Tensor> parameters, buffers;
+  };
+  [[nodiscard]] Storages make_storages(Tape& tape) const;
   void find_held_parameters();
   void make_tied_heads();
   void find_inputs();
@@ -128,9 +131,6 @@ class ProgramModel : public Model {
   int instances_ = 0;
   std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
 };
-
-/// "encoder.fc1" of "encoder.fc1.weight".
-[[nodiscard]] std::string module_of(const std::string& name);
 
 /// `name` seen from the module `path`; "/" begins one from the root.
 [[nodiscard]] std::string full_name(const std::string& path, const std::string& name);

@@ -1,8 +1,6 @@
 // What a program's module holds: parameters in modules that fine-tuning knows, buffers, constants.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <utility>
@@ -12,26 +10,6 @@
 #include "memcalc/symbolic/ops/recurrent.h"
 
 namespace memcalc {
-namespace {
-
-/// Trainer.get_decay_parameter_names: neither in nn.LayerNorm nor of such a name.
-bool decays(std::string name, std::string_view type) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const char* part : {"bias", "layernorm", "rmsnorm"}) {
-    if (name.find(part) != std::string::npos) return false;
-  }
-  const std::string dotted = "." + name + ".";
-  return type != "LayerNorm" && dotted.find(".norm.") == std::string::npos &&
-         dotted.find("_norm.") == std::string::npos;
-}
-
-}  // namespace
-
-std::string module_of(const std::string& name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string::npos ? std::string() : name.substr(0, dot);
-}
-
 std::string full_name(const std::string& path, const std::string& name) {
   return name.starts_with('/') ? name.substr(1) : path.empty() ? name : path + "." + name;
 }
@@ -63,36 +41,30 @@ void ProgramModel::make_leaf(ModuleBuilder& b, const std::string& path, std::str
   }
 }
 
-/// The storages of parameters and buffers in the order in which the module made them, by name. A tied parameter had
-/// one, too, before it became another's.
-std::unordered_map<std::string, Tensor> ProgramModel::make_storages(Tape& tape) const {
-  std::unordered_map<std::string_view, const ProgramTensor*> described;
-  for (const auto* made : {&program_->parameters, &program_->buffers}) {
-    for (const ProgramTensor& each : *made) described.emplace(each.name, &each);
+/// The storages of parameters and buffers in the order in which the module made them. A tied parameter had one, too,
+/// before it became another's.
+ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
+  Storages storages{std::vector<Tensor>(program_->parameters.size()), std::vector<Tensor>(program_->buffers.size())};
+  std::vector<Tensor> replaced;
+  for (const ConstructedTensor& made : program_->constructed) {
+    const ProgramTensor& each = (made.is_buffer ? program_->buffers : program_->parameters)[made.place];
+    Tensor storage =
+        tape.empty(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype), aten::kEmpty, Category::kWeights);
+    if (made.is_replaced) {
+      replaced.push_back(std::move(storage));
+    } else {
+      (made.is_buffer ? storages.buffers : storages.parameters)[made.place] = std::move(storage);
+    }
   }
-  for (const auto& [name, target] : program_->tied) {
-    const auto found = described.find(target);
-    if (found != described.end()) described.emplace(name, found->second);
-  }
-  std::unordered_map<std::string, Tensor> storages;
-  for (const std::string& name : program_->construction) {
-    const auto found = described.find(name);
-    if (found == described.end()) continue;
-    const ProgramTensor& each = *found->second;
-    storages[name] =
-        tape.empty(binding_.shape(each.shape, name), binding_.dtype(each.dtype), aten::kEmpty, Category::kWeights);
-  }
-  for (const auto& [name, target] : program_->tied) storages.erase(name);
   return storages;
 }
 
 void ProgramModel::make_parameters(ModuleBuilder& b) {
-  std::unordered_map<std::string_view, std::string_view> types;
-  for (const auto& [path, type] : program_->modules) types.emplace(path, type);
   const std::vector<ProgramTensor>& all = program_->parameters;
-  std::unordered_map<std::string, Tensor> storages = make_storages(b.tape);
-  const auto has_storage = [&](const ProgramTensor& each) { return storages.contains(each.name); };
-  const bool was_constructed = !all.empty() && std::all_of(all.begin(), all.end(), has_storage);
+  Storages storages = make_storages(b.tape);
+  const bool was_constructed = program_->constructs_all;
+  tensors_.reserve(all.size() + program_->buffers.size() + program_->constants.size() + program_->tied.size());
+  b.parameters.reserve(all.size());
   std::optional<OnMetaDevice> on_meta;
   if (was_constructed) on_meta.emplace(b.tape.memory);
   std::map<std::string, std::vector<Tensor>> recurrent;  // weights of recurrent modules, by path
@@ -101,8 +73,7 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
     const Shape shape = binding_.shape(all[i].shape, name);
     if (shape.elements() < 1) throw Error(ErrorCode::kInput, program_->name + ": " + name + " has no elements");
     const std::string path = module_of(name);
-    const auto found = types.find(path);
-    const std::string_view type = found == types.end() ? std::string_view() : found->second;
+    const std::string& type = all[i].module_type;
     const DType dtype = std::exchange(b.dtype, binding_.dtype(all[i].dtype));
     const bool has_bias = i + 1 < all.size() && all[i + 1].name == path + ".bias";
     const bool is_leaf = (type == "Linear" || type == "Embedding" || (type == "Conv1D" && has_bias)) &&
@@ -120,13 +91,10 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
     }
     b.dtype = dtype;
   }
-  for (Parameter& parameter : b.parameters) {
-    const auto of_class = types.find(module_of(parameter.name));
-    parameter.decays = decays(parameter.name, of_class == types.end() ? std::string_view() : of_class->second);
-  }
+  for (std::size_t i = 0; i < b.parameters.size(); ++i) b.parameters[i].decays = all[i].decays;
   on_meta.reset();
   if (was_constructed) {
-    for (const ProgramTensor& each : all) b.tape.take_storage(tensors_[each.name], storages[each.name]);
+    for (std::size_t i = 0; i < all.size(); ++i) b.tape.take_storage(tensors_[all[i].name], storages.parameters[i]);
   }
   for (auto& [path, weights] : recurrent) flatten_parameters(b.tape, weights);
   for (const auto& [name, target] : program_->tied) {
@@ -136,15 +104,15 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   find_held_parameters();
   make_tied_heads();
   for (const std::vector<ProgramTensor>* made : {&program_->buffers, &program_->constants}) {
-    for (const ProgramTensor& each : *made) {
-      const auto storage = storages.find(each.name);
-      const bool is_made = was_constructed && storage != storages.end() && storage->second.defined();
+    for (std::size_t i = 0; i < made->size(); ++i) {
+      const ProgramTensor& each = (*made)[i];
+      const bool is_made = was_constructed && made == &program_->buffers && storages.buffers[i].defined();
       {
         std::optional<OnMetaDevice> without_storage;
         if (is_made) without_storage.emplace(b.tape.memory);
         tensors_[each.name] = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
       }
-      if (is_made) b.tape.take_storage(tensors_[each.name], storage->second);
+      if (is_made) b.tape.take_storage(tensors_[each.name], storages.buffers[i]);
     }
   }
 }

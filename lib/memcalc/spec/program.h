@@ -167,6 +167,16 @@ struct ProgramTensor {
   std::vector<ProgramArgument> shape;
   std::string dtype;  // as ProgramArgument::kDType
   bool frozen = false;
+  // Of a parameter, as relate_parts() finds them.
+  std::string module_type;  // class of its module
+  bool decays = true;       // under the Trainer
+};
+
+/// A storage that the module's construction made.
+struct ConstructedTensor {
+  bool is_buffer = false;
+  std::size_t place = 0;     // among parameters or buffers
+  bool is_replaced = false;  // by another's, once it is tied
 };
 
 /// What runs: forward(**inputs) in train() or eval(), with or without a cache of keys and values.
@@ -199,7 +209,15 @@ struct Program {
   std::vector<ProgramFunction> functions;
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
+  std::vector<ConstructedTensor> constructed;  // `construction`, as relate_parts() finds it
+  bool constructs_all = false;                 // every parameter is among them
 };
+
+/// "encoder.fc1" of "encoder.fc1.weight".
+[[nodiscard]] std::string module_of(const std::string& name);
+
+/// Fills what follows from the rest of a program, once for all its runs.
+void relate_parts(Program& program);
 
 /// ModelSpec::model_type of a program that is no model of ours by name.
 inline constexpr const char* kProgramType = "program";

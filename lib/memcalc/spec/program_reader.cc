@@ -654,6 +654,7 @@ Program read_program(const JsonObject& json) {
       }
     }
   }
+  relate_parts(program);
   check_calls(program, root);
   check_arguments(program, root);
   return program;
