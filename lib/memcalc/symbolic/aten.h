@@ -113,6 +113,8 @@ inline constexpr AtenOperator kAvgPool2dBackward{{"aten::avg_pool2d_backward"}};
 inline constexpr AtenOperator kBitwiseAnd{{"aten::bitwise_and"}};
 inline constexpr AtenOperator kBitwiseNot{{"aten::bitwise_not"}};
 inline constexpr AtenOperator kBitwiseOr{{"aten::bitwise_or"}};
+inline constexpr AtenOperator kBinaryCrossEntropyWithLogits{
+    {"aten::binary_cross_entropy_with_logits"}, {"BinaryCrossEntropyWithLogitsBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kBmm{{"aten::bmm"}, {"BmmBackward0"}, AutocastList::kHalf, CompileRule::kProduct};
 inline constexpr AtenOperator kCat{{"aten::cat"}, {"CatBackward0"}, AutocastList::kNone, CompileRule::kConcatenate};
 inline constexpr AtenOperator kClamp{{"aten::clamp"}, {"ClampBackward1"}, AutocastList::kNone, CompileRule::kPointwise};
@@ -148,6 +150,7 @@ inline constexpr AtenOperator kCumsum{{"aten::cumsum"}, {"CumsumBackward0"}, Aut
 inline constexpr AtenOperator kDiv{{"aten::div"}, {"DivBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kDivInPlace{{"aten::div_"}};
 inline constexpr AtenOperator kFusedDropout{{"aten::dropout_"}};
+inline constexpr AtenOperator kDot{{"aten::dot"}, {"DotBackward0"}};
 inline constexpr AtenOperator kEfficientAttentionBackward{{"aten::_efficient_attention_backward"}};
 inline constexpr AtenOperator kEfficientAttentionForward{{"aten::_efficient_attention_forward"}};
 inline constexpr AtenOperator kEinsum{{"aten::einsum"}, {}, AutocastList::kHalf};

@@ -5,6 +5,8 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -82,6 +84,12 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
   call.set(0, std::move(result));
 }
 
+/// FunctionsManual.cpp, binary_cross_entropy_with_logits_backward: (sigmoid(input) - target).mul_(grad).div_(numel)
+void binary_cross_entropy_backward(BackwardCall& call) {  // saved: input, target
+  const Tensor sigmoid = pointwise(aten::kSigmoid, {&call.saved(0)}, 4);
+  call.set(0, pointwise(aten::kSub, {&sigmoid, &call.saved(1)}, 3));
+}
+
 }  // namespace
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t label_length) {
@@ -104,6 +112,26 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t lab
     tape.autograd.save(*node, loss);
     tape.autograd.save(*node, alpha);
   }
+  return loss;
+}
+
+// native/Loss.cpp: (1 - target).mul_(input).sub_(log_sigmoid(input)), then its mean.
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets) {
+  const Tensor self = autocast(aten::kBinaryCrossEntropyWithLogits, logits);
+  Tape& tape = self.tape();
+  const Tensor* inputs[] = {&self};
+  Node* node = tape.autograd.record(aten::kBinaryCrossEntropyWithLogits, binary_cross_entropy_backward, inputs, 1);
+  if (node != nullptr) {
+    tape.autograd.save(*node, self);
+    tape.autograd.save(*node, targets);
+  }
+  Tensor loss;
+  {
+    const Tensor log_sigmoid = pointwise(aten::kLogSigmoidForward, {&self}, 4);
+    const Tensor losses = pointwise(aten::kSub, {&targets}, 3);
+    loss = reduced(aten::kMean, losses, (1U << losses.rank()) - 1, false);
+  }
+  tape.autograd.set_history(node, loss);
   return loss;
 }
 

@@ -8,6 +8,9 @@ namespace memcalc {
 /// F.cross_entropy of logits [rows, classes] against int64 targets [rows]: a scalar.
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, Arg targets);
 
+/// F.binary_cross_entropy_with_logits of logits and targets [rows], their mean: a scalar.
+[[nodiscard]] Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets);
+
 /// F.ctc_loss of log_probs [frames, batch, symbols], without reduction: [batch]. All labels are `label_length` long.
 [[nodiscard]] Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, std::int64_t label_length);
 

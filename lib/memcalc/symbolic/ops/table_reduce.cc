@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/vectors.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -174,34 +175,9 @@ Tensor variance(RecordedCall& call, bool root) {
 void var_row(RecordedCall& call) { call.returns(variance(call, false)); }
 void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
 
-/// norm_backward for 2: grad * (self / norm).masked_fill_(norm == 0, 0)
-void norm_backward(BackwardCall& call) {  // saved: self, result
-  const unsigned dropped = call.payload<ReductionPayload>().dropped;
-  Tensor gradient = with_dropped(call.gradient(), dropped);
-  Tensor norm = with_dropped(call.saved(1), dropped);
-  Tensor quotient = pw(aten::kDiv, {&call.saved(0), &norm});
-  Tensor zero = pointwise(aten::kEq, {&norm}, 1, DType::kBool);
-  call.set(0, pw(aten::kMul, {&gradient, &quotient}));
-  drop(zero, quotient);
-}
-
-Tensor norm_of(RecordedCall& call, const Tensor& x, unsigned dims, bool keep) {
-  const DType dtype = call.dtype(4).value_or(autocast_result(aten::kLinalgVectorNorm, x));
-  const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(aten::kLinalgVectorNorm, norm_backward, inputs, 1);
-  if (node != nullptr) {
-    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
-    call.tape.autograd.save(*node, x);
-  }
-  Tensor result = reduced(aten::kLinalgVectorNorm, x, dims, keep, dtype);
-  call.tape.autograd.set_history(node, result);
-  if (node != nullptr) call.tape.autograd.save(*node, result);
-  return result;
-}
-
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  call.returns(norm_of(call, x, dimensions(call, 2, x), call.boolean_or(3, false)));
+  call.returns(vector_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
 }
 
 void cumsum_row(RecordedCall& call) {
@@ -225,40 +201,9 @@ void log_softmax_row(RecordedCall& call) {
   call.returns(log_softmax(to_dtype(x, dtype.value_or(autocast_result(aten::kLogSoftmax, x)))));
 }
 
-/// grad * (self - result).exp()
-void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
-  const unsigned dropped = call.payload<ReductionPayload>().dropped;
-  Tensor gradient = with_dropped(call.gradient(), dropped);
-  Tensor result = with_dropped(call.saved(1), dropped);
-  Tensor difference = pw(aten::kSub, {&call.saved(0), &result});
-  Tensor exponential = pw(aten::kExp, {&difference});
-  difference.reset();
-  call.set(0, pw(aten::kMul, {&gradient, &exponential}));
-}
-
 void log_sum_exp_row(RecordedCall& call) {
-  const Tensor x = autocast(aten::kLogsumexp, call.tensor(0));
-  const bool keep = call.boolean_or(2, false);
-  const unsigned dims = dimensions(call, 1, x);
-  const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(aten::kLogsumexp, log_sum_exp_backward, inputs, 1);
-  if (node != nullptr) {
-    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
-    call.tape.autograd.save(*node, x);
-  }
-  // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.
-  Tensor largest = reduced(aten::kAmax, x, dims, true);
-  Tensor result;
-  {
-    Tensor shifted = pw(aten::kSub, {&x, &largest});
-    Tensor exponential = pw(aten::kExp, {&shifted});
-    shifted.reset();
-    result = reduced(aten::kSum, exponential, dims, keep);
-  }
-  largest.reset();
-  call.tape.autograd.set_history(node, result);
-  if (node != nullptr) call.tape.autograd.save(*node, result);
-  call.returns(std::move(result));
+  const Tensor& x = call.tensor(0);
+  call.returns(log_sum_exp(x, dimensions(call, 1, x), call.boolean_or(2, false)));
 }
 
 void topk_row(RecordedCall& call) {
