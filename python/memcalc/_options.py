@@ -16,7 +16,7 @@ class RunOptions(TypedDict, total=False):
     image_size: int | None
     """`--image`: pixels a side, for image models [the trained size]"""
     task: str | None
-    """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive"""
+    """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive, features"""
     padding: bool | None
     """`--padding`: some sequences are padded, so a mask is passed"""
     layers: int | None
@@ -46,7 +46,8 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo"""
+    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward, sentence-transformer, cross-encoder
+    [trainer]"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None
@@ -73,6 +74,16 @@ class RunOptions(TypedDict, total=False):
     """`--lengths`: tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX"""
     steps: int | None
     """`--steps`: optimizer steps of --lengths [one epoch]"""
+    packing: str | None
+    """`--packing`: bfd, bfd_split or wrapped: rows of --seq tokens [none]"""
+    padding_free: bool | None
+    """`--padding-free`: all sequences of a batch in one row [as --packing says]"""
+    contrastive_loss: str | None
+    """`--contrastive-loss`: mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]"""
+    mini_batch_size: int | None
+    """`--mini-batch`: cached-mnrl: texts embedded at a time [32]"""
+    hard_negatives: int | None
+    """`--hard-negatives`: of each anchor, beside the positive [0]"""
     stages: str | None
     """`--stages`: peak of: train, or all (with construction) [train]"""
     eval_batch_size: int | None

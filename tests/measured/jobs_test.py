@@ -47,6 +47,13 @@ OFF = {
     "j41-13-grpo-llama-untied": (0.838, 0.689),
     "j41-17-rloo-qwen2": (0.001, 5.207),
     "j41-19-rloo-qwen2": (0.011, 0.678),
+    "j41r-06-reward-opt": (0.009, 0),
+    "j51-00-packed-mistral": (0, 0.044),
+    "j51-04-packed-gpt_neox": (0, 0.108),
+    "j51-05-packed-llama": (0, 1.741),
+    "j51-06-packed-llama": (0, 0.012),
+    "j51-09-packed-qwen2": (0, 0.08),
+    "j51-11-packed-mistral": (0, 0.052),
 }
 
 

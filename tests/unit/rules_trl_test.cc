@@ -1,4 +1,7 @@
 // spec/rules_trl: a run that breaks each rule.
+#include <algorithm>
+#include <utility>
+
 #include "memcalc/spec/rule_tables.h"
 #include "support/rule_case.h"
 
@@ -11,10 +14,14 @@ const RunOptions kKto{.batch_size = 2, .loop = Loop::kTrlKto};
 const RunOptions kGrpo{.loop = Loop::kTrlGrpo};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
 
+const RunOptions kReward{.loop = Loop::kTrlReward};
+const RunOptions kBiEncoder{.loop = Loop::kSentenceTransformer};
+const RunOptions kCrossEncoder{.loop = Loop::kCrossEncoder};
 const RunOptions kLengths{.loop = Loop::kTrainer, .lengths = "lognormal:20,0.5,64,100"};
 
 const test::RuleCase kCases[] = {
     {"trl-causal", "gpt2", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kSft},
+    {"trl-reward-scores", "gpt2", [](RunSpec& run) { run.task = Task::kCausalLm; }, kReward},
     {"trl-of-a-family",
      "granite-3.1-2b",
      [](RunSpec& run) { run.training().loop = Loop::kTrlSft; },
@@ -55,6 +62,16 @@ const test::RuleCase kCases[] = {
     {"evaluation-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kEvaluates},
     {"evaluation-logits-of-trl", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kSft},
+    {"evaluation-of-scores", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
+     kReward},
+    {"sentences-bi-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kBiEncoder},
+    {"sentences-cross-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kCrossEncoder},
+    {"sentences-encoders",
+     "gpt2",
+     [](RunSpec& run) { run.training().loop = Loop::kCrossEncoder; },
+     {.task = Task::kSequenceClassification, .loop = Loop::kTrainer}},
+    {"sentences-alone", "bert-base", [](RunSpec& run) { run.padding = true; }, kBiEncoder},
+    {"features-have-no-loss", "bert-base", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kBiEncoder},
     {"lengths-of-tokens",
      "bert-base",
      [](RunSpec& run) { run.training().lengths.emplace(); },
@@ -84,6 +101,49 @@ TEST(RulesOfTrl, ItsTrainersHaveDefaultsOfTheirOwn) {
       resolve(model, {.precision = Precision::kFp32, .loop = Loop::kTrlSft, .checkpointing = Checkpointing::kNone}).run;
   EXPECT_EQ(asked.checkpointing(), Checkpointing::kNone);
   EXPECT_EQ(asked.precision, Precision::kFp32);
+}
+
+TEST(RulesOfTrl, ARewardModelGivesOneNumberForASequence) {
+  const RunSpec run = resolve(test::model_of("gpt2"), kReward).run;
+  EXPECT_EQ(run.task, Task::kSequenceClassification);
+  EXPECT_TRUE(run.gives_one_score());
+  EXPECT_EQ(run.rows(), 2);
+  EXPECT_EQ(run.dropout, 0);
+}
+
+TEST(RulesOfTrl, RowsOfSeveralSamplesHaveNoPaddingButThoseThatAreWrapped) {
+  const ModelSpec model = test::model_of("gpt2");
+  RunOptions options{.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100"};
+  EXPECT_FALSE(resolve(model, options).run.is_padding_free());
+  for (const auto& [packing, free] : {std::pair(PackingStrategy::kBfd, true),
+                                      {PackingStrategy::kBfdSplit, true},
+                                      {PackingStrategy::kWrapped, false}}) {
+    options.packing = packing;
+    const RunSpec run = resolve(model, options).run;
+    EXPECT_EQ(run.is_padding_free(), free);
+    EXPECT_EQ(run.passes_mask(), !free);
+    EXPECT_EQ(run.sequence_length, 1024) << "SFTConfig.max_length";
+  }
+}
+
+TEST(RulesOfTrl, LengthsAreNotCutBeforeTheyArePacked) {
+  const RunSpec run = resolve(test::model_of("gpt2"), {.sequence_length = 16,
+                                                       .loop = Loop::kTrlSft,
+                                                       .lengths = "lognormal:20,0.5,64,100",
+                                                       .packing = PackingStrategy::kBfdSplit})
+                          .run;
+  const std::vector<std::int32_t>& tokens = run.training().lengths->samples->tokens;
+  EXPECT_GT(*std::max_element(tokens.begin(), tokens.end()), 16);
+  EXPECT_EQ(run.sequence_length, 16);
+}
+
+TEST(RulesOfTrl, ABiEncoderTrainsOnHiddenStates) {
+  const ModelSpec model = test::model_of("bert-base");
+  const RunSpec run = resolve(model, kBiEncoder).run;
+  EXPECT_EQ(run.task, Task::kFeatures);
+  EXPECT_EQ(run.training().sentences.loss, ContrastiveLoss::kMnrl);
+  EXPECT_EQ(run.training().sentences.columns(), 2);
+  EXPECT_EQ(resolve(model, kCrossEncoder).run.task, Task::kSequenceClassification);
 }
 
 }  // namespace

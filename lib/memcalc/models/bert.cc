@@ -39,12 +39,15 @@ struct Embeddings {
     if (is_roberta) make_positions();
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& input_ids) const {
+  [[nodiscard]] Tensor forward(const Tensor& input_ids, const Tensor& own_token_types) const {
     const std::int64_t batch = input_ids.size(0);
     const std::int64_t sequence = input_ids.size(1);
     Tensor positions = is_roberta ? roberta_positions(input_ids) : slice(position_ids, 1, 0, sequence);
-    Tensor token_types = no_grad::gather(token_type_ids, positions);
-    token_types = expand(token_types, {batch, sequence});
+    Tensor token_types = own_token_types;
+    if (!token_types.defined()) {
+      token_types = no_grad::gather(token_type_ids, positions);
+      token_types = expand(token_types, {batch, sequence});
+    }
     Tensor inputs_embeds = word_embeddings(input_ids);
     Tensor type_embeds = token_type_embeddings(token_types);
     Tensor embeddings = inputs_embeds + type_embeds;
@@ -164,6 +167,7 @@ class BertModel : public Model {
   [[nodiscard]] Tensor vocabulary_scores(const Tensor& sequence) const;
   [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
   [[nodiscard]] bool has_pooler() const {
+    if (run_.task == Task::kFeatures) return !spec_.is_electra;  // AutoModel
     return run_.task == Task::kSequenceClassification && !spec_.is_roberta && !spec_.is_electra;
   }
 
@@ -182,6 +186,7 @@ class BertModel : public Model {
 BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
     : spec_(spec), run_(run), dropout_p_(dropout_probability(run, spec.hidden_dropout_prob)) {
   check_activation_function(spec.hidden_act);
+  takes_token_types = !spec.is_roberta;
   classifier_dropout_p_ = dropout_probability(run, spec.classifier_dropout.value_or(spec.hidden_dropout_prob));
   const AttentionOptions options{.implementation = run.attention,
                                  .dropout = dropout_probability(run, spec.attention_probs_dropout_prob)};
@@ -207,6 +212,7 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
 
 void BertModel::build_head(ModuleBuilder& b) {
   const std::int64_t width = spec_.hidden_size;
+  if (run_.task == Task::kFeatures) return;
   if (run_.task == Task::kTokenClassification) {
     output_ = Linear(b, "classifier", width, spec_.num_labels);
     return;
@@ -261,7 +267,7 @@ void BertModel::build_generator(ModuleBuilder& b) {
 
 BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Encoded outputs;
-  Tensor embedding_output = embeddings_[0].forward(batch.input_ids);
+  Tensor embedding_output = embeddings_[0].forward(batch.input_ids, batch.token_type_ids);
   if (embeddings_project_.weight.defined()) embedding_output = embeddings_project_(embedding_output);
   Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);
   outputs.sequence = embedding_output;
@@ -278,6 +284,11 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
 }
 
 ModelOutput BertModel::forward(const Batch& batch) {
+  if (run_.task == Task::kFeatures) {
+    ModelOutput output;
+    output.others.push_back(encode(batch).sequence);
+    return output;
+  }
   if (run_.task == Task::kSequenceClassification) return classify(batch);
   return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
 }

@@ -105,6 +105,7 @@ class DistilBertModel : public Model {
     });
     no_grad::arange(b.tape, spec.max_position_embeddings).reset();  // _init_weights writes the positions again
     switch (run.task) {
+      case Task::kFeatures: break;
       case Task::kSequenceClassification:
         dense_ = Linear(b, "pre_classifier", spec.dim, spec.dim);
         output_ = Linear(b, "classifier", spec.dim, spec.num_labels);
@@ -118,6 +119,11 @@ class DistilBertModel : public Model {
   }
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
+    if (run_.task == Task::kFeatures) {
+      ModelOutput output;
+      output.others.push_back(encode(batch));
+      return output;
+    }
     if (run_.task == Task::kSequenceClassification) return classify(batch);
     return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
   }

@@ -18,9 +18,10 @@ Tensor positions_of_caller(Tape& tape, std::int64_t batch, std::int64_t sequence
   return no_grad::expand(no_grad::arange(tape, sequence), {batch, sequence});
 }
 
-/// find_packed_sequence_indices: looks for positions that restart. There are none, but looking takes memory, and Python
-/// waits for the answer: `if (packed_sequence_mask[:, -1] == 0).all()`.
-void look_for_packed_sequences(const Tensor& position_ids) {
+/// find_packed_sequence_indices: the number of each token's sequence in its row, as positions that restart tell it;
+/// undefined where none does. Looking takes memory in any case, and Python waits for the answer: `if
+/// (packed_sequence_mask[:, -1] == 0).all()`.
+Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
   Tape& tape = position_ids.tape();
   const std::int64_t sequence = position_ids.size(1);
   Tensor first_dummy_value = no_grad::subtract(no_grad::slice(position_ids, 1, 0, 1));
@@ -34,7 +35,9 @@ void look_for_packed_sequences(const Tensor& position_ids) {
     const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
     if (tape.modes.capture == nullptr) tape.kernels.synchronize(aten::kAll);
   }
-  drop(first_dummy_value, position_diff, packed_sequence_mask);
+  drop(first_dummy_value, position_diff);
+  if (!restart) packed_sequence_mask.reset();
+  return packed_sequence_mask;
 }
 
 /// fast_all: mask.sum() == mask.numel(), which Python waits for.
@@ -78,8 +81,16 @@ Tensor pattern_mask(Pattern pattern, const Places& places) {
   return all.take();
 }
 
-/// sdpa_mask: the pattern and, where there is `padding`, the tokens that are none; [batch, 1, queries, keys].
-Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding) {
+/// packed_sequence_mask_function: packed[batch index, query index] == packed[batch index, key index]
+Tensor same_sequence(const Tensor& packed, const Tensor& batch_range, const Places& places) {
+  const Tensor rows = no_grad::view(batch_range, {batch_range.size(0), 1, 1, 1});
+  const Tensor of_queries = no_grad::index(packed, {{0, rows}, {1, places.queries}});
+  return no_grad::equal(of_queries, no_grad::index(packed, {{0, rows}, {1, places.keys}}));
+}
+
+/// sdpa_mask: the pattern and, where there is `padding`, the tokens that are none, or where a row is `packed` those of
+/// the same sequence; [batch, 1, queries, keys].
+Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding, const Tensor& packed = {}) {
   const std::int64_t batch = shape[0], queries = shape[2], keys = shape[3];
   Tensor batch_range = no_grad::arange(tape, batch);
   Tensor head_range = no_grad::arange(tape, 1);
@@ -88,7 +99,12 @@ Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tenso
   Tensor mask;
   {
     const Places places{no_grad::view(query_range, {1, 1, queries, 1}), no_grad::view(key_range, {1, 1, 1, keys})};
-    if (padding.defined()) {
+    if (packed.defined()) {
+      Conjunction all(tape);
+      all.combine(pattern_mask(pattern, places));
+      all.combine(same_sequence(packed, batch_range, places));
+      mask = all.take();
+    } else if (padding.defined()) {
       Conjunction all(tape);
       all.combine(pattern_mask(pattern, places));
       // padding_mask_function: padding[batch index, key index]
@@ -153,12 +169,17 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = keys_of(queries, past, sliding_window);
   const Tensor padding = boolean_padding(inputs.attention_mask);
-  if (!padding.defined() && !past.cached) look_for_packed_sequences(positions_of_caller(tape, batch, queries));
+  Tensor packed;
+  if (!padding.defined() && !past.cached) {
+    const bool restart = inputs.sequences > 1;
+    packed = find_packed_sequences(
+        inputs.position_ids.defined() ? inputs.position_ids : positions_of_caller(tape, batch, queries), restart);
+  }
   const bool eager = run.attention == Attention::kEager;
-  const bool tracing = tape.modes.capture != nullptr;
-  if (!eager && !tracing && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
+  const bool may_skip = !eager && !packed.defined() && tape.modes.capture == nullptr;
+  if (may_skip && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
   const Pattern pattern = sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding);
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

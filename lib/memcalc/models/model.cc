@@ -5,6 +5,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/litgpt.h"
 #include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -101,7 +102,9 @@ std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTen
   return std::move(results->read.front());
 }
 
-std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
+namespace {
+
+std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.keeps_linear_layers = run.parallel.tensor > 1;
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing() != Checkpointing::kNone;
@@ -119,6 +122,15 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   model->linear_layers = std::move(builder.linear_layers);
   model->experts = std::move(builder.experts);
   return model;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
+  if (!run.gives_one_score()) return build_as_said(spec, run, tape, dtype);
+  ModelSpec scoring = spec;
+  set_labels(scoring, 1);
+  return build_as_said(scoring, run, tape, dtype);
 }
 
 }  // namespace memcalc

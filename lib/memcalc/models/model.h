@@ -34,9 +34,11 @@ struct Batch {
   Tensor input_features;          // numbers that are no RGB image, in the weights' dtype: speech, a user's own layers
   Tensor pixel_values;            // image models: [batch, 3, size, size] in the weights' dtype
   Tensor labels;                  // [batch] or [batch, sequence] int64
+  Tensor token_type_ids;          // as input_ids; undefined: the model makes them
   Tensor attention_mask;          // as input_ids, where sequences are padded
   Tensor completion_mask;         // trainers on answers: as input_ids, 1 where a token is part of the answer
   std::int64_t valid_labels = 0;  // labels that are not -100, where batches differ; 0: all
+  std::int64_t sequences = 0;     // of one row without padding: how many there are in it; 0: rows are sequences
   bool padded = true;             // the mask masks something: the framework looks at its values
   Tensor number_of_items;         // Trainer: by which a summed loss is divided; undefined: the loss is a mean
 
@@ -57,9 +59,11 @@ struct Batch {
     input_features = other.input_features;
     pixel_values = other.pixel_values;
     labels = other.labels;
+    token_type_ids = other.token_type_ids;
     attention_mask = other.attention_mask;
     completion_mask = other.completion_mask;
     valid_labels = other.valid_labels;
+    sequences = other.sequences;
     padded = other.padded;
     number_of_items = other.number_of_items;
     position_ids = other.position_ids;
@@ -73,7 +77,8 @@ struct Batch {
   }
   ~Batch() { clear(); }
   void clear() {
-    drop(input_ids, input_features, pixel_values, labels, attention_mask, completion_mask, number_of_items);
+    drop(input_ids, input_features, pixel_values, labels, token_type_ids, attention_mask, completion_mask);
+    number_of_items.reset();
     drop(position_ids, decoder_input_ids, encoder_outputs);
     for (Tensor& each : others) each.reset();
     others.clear();
@@ -140,6 +145,7 @@ class Model {
   std::optional<std::int64_t> sliding_window;  // of the layers that keep no more keys and values
   bool loss_shifts_labels = false;             // the Trainer then counts the items of labels[..., 1:]
   bool accepts_loss_kwargs = true;  // forward(**kwargs): the Trainer then counts the batch's labels for the loss
+  bool takes_token_types = false;   // its tokenizer gives token_type_ids
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
 };

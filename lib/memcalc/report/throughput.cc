@@ -39,7 +39,10 @@ double samples_per_step(const RunSpec& run) {
 
 double tokens_per_step(const RunSpec& run) {
   if (run.image_size > 0) return 0;
-  const double sequences = run.trains_on_pairs() ? 2 : 1;
+  double sequences = run.trains_on_pairs() ? 2 : 1;
+  if (run.trains() && run.training().loop == Loop::kSentenceTransformer) {
+    sequences = real(run.training().sentences.columns());
+  }
   return samples_per_step(run) * sequences * real(run.sequence_length + run.target_sequence_length);
 }
 

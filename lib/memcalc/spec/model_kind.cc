@@ -127,4 +127,12 @@ void set_layers(ModelSpec& model, std::int64_t layers) {
       model.architecture);
 }
 
+void set_labels(ModelSpec& model, std::int64_t labels) {
+  std::visit(
+      [labels](auto& architecture) {
+        if constexpr (requires { architecture.num_labels; }) architecture.num_labels = labels;
+      },
+      model.architecture);
+}
+
 }  // namespace memcalc

@@ -58,4 +58,7 @@ namespace memcalc {
 /// The same model with so many layers, of an encoder and a decoder each: what a measured case with "layers" ran.
 void set_layers(ModelSpec& model, std::int64_t layers);
 
+/// The same model with so many labels, where it is one that may classify.
+void set_labels(ModelSpec& model, std::int64_t labels);
+
 }  // namespace memcalc

@@ -21,7 +21,8 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
-  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
+                                       Task::kFeatures};
   static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
     std::array<Task, kTaskNames.size()> all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);

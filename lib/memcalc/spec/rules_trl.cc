@@ -10,13 +10,20 @@ namespace memcalc {
 namespace {
 
 bool is_recorded(const RuleQuestion& q) { return is_program(q.model); }
+bool classifies_sequences(const RuleQuestion& q) { return q.run.task == Task::kSequenceClassification; }
 
 constexpr Rule kTrl[] = {
     {.id = "trl-causal",
      .options = "--loop --task",
-     .message = "{--loop}: TRL trains causal language models, not the task {--task}",
+     .message = "{--loop}: it trains causal language models, not the task {--task}",
      .accepted = "--task causal, or --loop trainer",
-     .broken = [](const RuleQuestion& q) { return !is_causal(q); }},
+     .broken = [](const RuleQuestion& q) { return !is_causal(q) && training_of(q).loop != Loop::kTrlReward; }},
+    {.id = "trl-reward-scores",
+     .options = "--loop --task",
+     .message = "{--loop}: a reward model gives one number for a sequence, unlike the task {--task}",
+     .accepted = "--task seqcls, or another loop",
+     .broken =
+         [](const RuleQuestion& q) { return training_of(q).loop == Loop::kTrlReward && !classifies_sequences(q); }},
     {.id = "trl-of-a-family",
      .options = "--loop --model",
      .message = "{--loop}: a recorded program has its loss inside, which TRL replaces; a family of memcalc is needed",
@@ -98,7 +105,7 @@ constexpr Rule kEvaluation[] = {
     {.id = "evaluation-in-the-trainer",
      .options = "--eval-bs --loop",
      .message = "evaluation: a plain loop has none of its own",
-     .accepted = "--loop trainer, trl-sft",
+     .accepted = "--loop trainer, trl-sft, trl-reward, sentence-transformer, cross-encoder",
      .broken = [](const RuleQuestion& q) { return !q.run.uses_trainer(); }},
     {.id = "evaluation-one-gpu",
      .options = "--eval-bs --gpus --parallel",
@@ -120,7 +127,59 @@ constexpr Rule kEvaluation[] = {
      .message =
          "evaluation: {--loop} never makes logits; it runs the model a second time for them, which is not modelled",
      .accepted = "no --eval-logits, or --loop trainer",
-     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() && training_of(q).evaluation->keeps_logits; }},
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool makes = training_of(q).loop == Loop::kTrlReward || q.run.uses_sentence_transformers();
+           return q.run.uses_trl() && !makes && training_of(q).evaluation->keeps_logits;
+         }},
+    {.id = "evaluation-of-scores",
+     .options = "--eval-logits --loop",
+     .message = "evaluation: what {--loop} keeps for compute_metrics is not modelled",
+     .accepted = "no --eval-logits, or --loop trainer",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool scores = training_of(q).loop == Loop::kTrlReward || q.run.uses_sentence_transformers();
+           return scores && training_of(q).evaluation->keeps_logits;
+         }},
+};
+
+constexpr Rule kSentences[] = {
+    {.id = "sentences-bi-encoder",
+     .options = "--loop --task",
+     .message = "{--loop}: a bi-encoder is the model without a head, not one for the task {--task}",
+     .accepted = "--task features, or --loop cross-encoder",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).loop == Loop::kSentenceTransformer && q.run.task != Task::kFeatures;
+         }},
+    {.id = "sentences-cross-encoder",
+     .options = "--loop --task",
+     .message = "{--loop}: a cross-encoder classifies pairs of texts, unlike the task {--task}",
+     .accepted = "--task seqcls, or --loop sentence-transformer",
+     .broken =
+         [](const RuleQuestion& q) { return training_of(q).loop == Loop::kCrossEncoder && !classifies_sequences(q); }},
+    {.id = "sentences-encoders",
+     .options = "--loop --model",
+     .message = "{--loop}: of encoders BERT, RoBERTa, ELECTRA and DistilBERT are modelled",
+     .accepted = "bert-base, roberta-base, distilbert-base, or --loop trainer",
+     .broken = [](const RuleQuestion& q) { return !is_encoder(q.model); }},
+    {.id = "sentences-alone",
+     .options = "--loop --gpus --parallel --compile --padding --lora --quantize",
+     .message = "{--loop}: several GPUs, compilation, texts of several lengths, adapters and packed weights are not "
+                "modelled",
+     .accepted = "--loop {--loop} without them",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_parallel(q) || q.run.compiles() || q.run.padding || has_adapters(q) || quantizes(q);
+         }},
+};
+
+constexpr Rule kFeatures[] = {
+    {.id = "features-have-no-loss",
+     .options = "--task --loop",
+     .message = "task features: hidden states have no loss of their own",
+     .accepted = "--loop sentence-transformer",
+     .broken = [](const RuleQuestion& q) { return !trains(q) || training_of(q).loop != Loop::kSentenceTransformer; }},
 };
 
 }  // namespace
@@ -135,7 +194,9 @@ std::span<const RuleGroup> rules_of_trl() {
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             return !task || q.run.trains_on_answers() || !q.run.uses_trainer();
+             const bool others =
+                 q.run.trains_on_answers() || q.run.trains_on_pairs() || q.run.uses_sentence_transformers();
+             return !task || others || !q.run.uses_trainer();
            }},
       {.id = "lengths-of-a-family",
        .options = "--lengths --model",
@@ -167,6 +228,12 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Trainers on answers of the data set",
        .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers() && !q.run.generates(); },
        .rules = kPairs},
+      {.title = "Trainers of sentence-transformers",
+       .concerns = [](const RuleQuestion& q) { return q.run.uses_sentence_transformers(); },
+       .rules = kSentences},
+      {.title = "Hidden states",
+       .concerns = [](const RuleQuestion& q) { return q.run.task == Task::kFeatures; },
+       .rules = kFeatures},
       {.title = "Evaluation",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },
        .rules = kEvaluation},

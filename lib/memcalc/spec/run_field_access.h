@@ -25,6 +25,8 @@ constexpr Names names_of(std::type_identity<Precision> /*of*/) { return kPrecisi
 constexpr Names names_of(std::type_identity<Loop> /*of*/) { return kLoopNames; }
 constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferenceNames; }
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }
+constexpr Names names_of(std::type_identity<PackingStrategy> /*of*/) { return kPackingNames; }
+constexpr Names names_of(std::type_identity<ContrastiveLoss> /*of*/) { return kContrastiveLossNames; }
 constexpr Names names_of(std::type_identity<Checkpointing> /*of*/) { return kCheckpointingNames; }
 constexpr Names names_of(std::type_identity<Attention> /*of*/) { return kAttentionNames; }
 constexpr Names names_of(std::type_identity<Optimizer> /*of*/) { return kOptimizerNames; }

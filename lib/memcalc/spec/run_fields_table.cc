@@ -37,6 +37,11 @@ bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training()
 bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
 bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
 bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
+bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
+bool embeds(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kSentenceTransformer; }
+bool caches_embeddings(const RunRecord& r) {
+  return embeds(r) && r.run.training().sentences.loss == ContrastiveLoss::kCachedMnrl;
+}
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
@@ -197,7 +202,21 @@ std::optional<FieldValue> take_of_evaluation(const RunRecord& r) {
   return FieldValue{(*r.run.training().evaluation).*kMember};
 }
 
-constexpr std::string_view kTrainerLoop = "the loops of the Trainer (--loop trainer, trl-sft, trl-dpo, …)";
+template <auto kMember>
+std::optional<FieldValue> take_of_lengths(const RunRecord& r) {
+  if (!has_lengths(r)) return std::nullopt;
+  return fields::read((*r.run.training().lengths).*kMember);
+}
+
+template <auto kMember>
+std::optional<FieldValue> take_of_sentences(const RunRecord& r) {
+  if (!embeds(r)) return std::nullopt;
+  return fields::read(r.run.training().sentences.*kMember);
+}
+
+constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
+constexpr std::string_view kPacks = "TRL's SFTTrainer on real lengths (--loop trl-sft --lengths FILE)";
+constexpr std::string_view kBiEncoder = "bi-encoders (--loop sentence-transformer)";
 constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kLora = "adapters (--lora R)";
@@ -232,7 +251,7 @@ const Field kFields[] = {
          .exists = takes_images,
          .belongs_to = "models that take images"}),
     row("--task", "task", G::kModel, K::kName, "TASK",
-        "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive",
+        "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive, features",
         {.names = kTaskNames, .set = put<&R::task>, .get = take<&S::task>}),
     row("--padding", "padding", G::kModel, K::kFlag, "", "some sequences are padded, so a mask is passed",
         {.set = put<&R::padding>, .get = take<&S::padding>}),
@@ -275,7 +294,8 @@ const Field kFields[] = {
         {.names = kWeightDTypeNames, .set = put<&R::weights_dtype>, .get = take_weights_dtype}),
 
     // --- Training ---
-    row("--loop", "loop", G::kTraining, K::kName, "LOOP", "trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo",
+    row("--loop", "loop", G::kTraining, K::kName, "LOOP",
+        "trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward,\nsentence-transformer, cross-encoder [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,
@@ -362,6 +382,39 @@ const Field kFields[] = {
          },
          .exists = has_lengths,
          .belongs_to = "batches of real lengths (--lengths FILE)"}),
+    row("--packing", "packing", G::kTraining, K::kName, "P", "bfd, bfd_split or wrapped: rows of --seq tokens [none]",
+        {.names = kPackingNames,
+         .set = put<&R::packing>,
+         .get = take_of_lengths<&DataLengths::packing>,
+         .exists = packs,
+         .belongs_to = kPacks}),
+    row("--padding-free", "padding_free", G::kTraining, K::kFlag, "",
+        "all sequences of a batch in one row [as --packing says]",
+        {.set = put<&R::padding_free>,
+         .get = take_of_lengths<&DataLengths::padding_free>,
+         .exists = packs,
+         .belongs_to = kPacks}),
+    row("--contrastive-loss", "contrastive_loss", G::kTraining, K::kName, "L",
+        "mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]",
+        {.names = kContrastiveLossNames,
+         .set = put<&R::contrastive_loss>,
+         .get = take_of_sentences<&SentencePairs::loss>,
+         .exists = embeds,
+         .belongs_to = kBiEncoder}),
+    row("--mini-batch", "mini_batch_size", G::kTraining, K::kWhole, "N", "cached-mnrl: texts embedded at a time [32]",
+        {.unit = "sequences",
+         .set = put<&R::mini_batch_size>,
+         .get = take_of_sentences<&SentencePairs::mini_batch_size>,
+         .exists = caches_embeddings,
+         .belongs_to = "cached losses (--contrastive-loss cached-mnrl)"}),
+    row("--hard-negatives", "hard_negatives", G::kTraining, K::kWhole, "N", "of each anchor, beside the positive [0]",
+        {.unit = "sequences",
+         .least = 0,
+         .most = 64,
+         .set = put<&R::hard_negatives>,
+         .get = take_of_sentences<&SentencePairs::hard_negatives>,
+         .exists = embeds,
+         .belongs_to = kBiEncoder}),
     row("--stages", "stages", G::kTraining, K::kName, "S", "peak of: train, or all (with construction) [train]",
         {.names = kStagesNames,
          .set = put<&R::stages>,

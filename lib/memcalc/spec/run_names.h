@@ -12,17 +12,23 @@
 
 namespace memcalc {
 
-inline constexpr std::array<std::string_view, 9> kTaskNames = {"seqcls",  "mlm",    "causal", "image",      "tokcls",
-                                                               "seq2seq", "speech", "custom", "contrastive"};
+inline constexpr std::array<std::string_view, 10> kTaskNames = {
+    "seqcls", "mlm", "causal", "image", "tokcls", "seq2seq", "speech", "custom", "contrastive", "features"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
-inline constexpr std::array<std::string_view, 7> kLoopNames = {"trainer", "bare",     "trl-sft", "trl-dpo",
-                                                               "trl-kto", "trl-grpo", "trl-rloo"};
+inline constexpr std::array<std::string_view, 10> kLoopNames = {"trainer",      "bare",       "trl-sft",
+                                                                "trl-dpo",      "trl-kto",    "trl-grpo",
+                                                                "trl-rloo",     "trl-reward", "sentence-transformer",
+                                                                "cross-encoder"};
 /// As a report names them.
 inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {
-    "HF Trainer",     "plain loop",      "TRL SFTTrainer", "TRL DPOTrainer",
-    "TRL KTOTrainer", "TRL GRPOTrainer", "TRL RLOOTrainer"};
+    "HF Trainer",         "plain loop",        "TRL SFTTrainer",
+    "TRL DPOTrainer",     "TRL KTOTrainer",    "TRL GRPOTrainer",
+    "TRL RLOOTrainer",    "TRL RewardTrainer", "SentenceTransformerTrainer",
+    "CrossEncoderTrainer"};
 inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own", "adapters", "precomputed"};
+inline constexpr std::array<std::string_view, 3> kPackingNames = {"bfd", "bfd_split", "wrapped"};
+inline constexpr std::array<std::string_view, 2> kContrastiveLossNames = {"mnrl", "cached-mnrl"};
 inline constexpr std::array<std::string_view, 2> kStagesNames = {"train", "all"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
@@ -105,6 +111,12 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 [[nodiscard]] constexpr std::string_view name_of(Loop v) { return kLoopNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view title_of(Loop v) { return kLoopTitles[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Reference v) { return kReferenceNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(PackingStrategy v) {
+  return kPackingNames[static_cast<std::size_t>(v)];
+}
+[[nodiscard]] constexpr std::string_view name_of(ContrastiveLoss v) {
+  return kContrastiveLossNames[static_cast<std::size_t>(v)];
+}
 [[nodiscard]] constexpr std::string_view name_of(Stages v) { return kStagesNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Attention v) { return kAttentionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Checkpointing v) {

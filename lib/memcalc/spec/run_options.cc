@@ -244,19 +244,59 @@ void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.pin_memory = options.pin_memory || run.uses_trainer();  // training_args.py: dataloader_pin_memory
 }
 
+/// sft_config.py: max_length, to which rows are packed.
+std::int64_t resolve_row(const RunOptions& options, std::vector<std::string>& assumptions) {
+  constexpr std::int64_t kMaxLength = 1024;
+  if (options.sequence_length) return *options.sequence_length;
+  assumptions.push_back(fmt::format("rows of {} tokens: SFTConfig.max_length (--seq)", kMaxLength));
+  return kMaxLength;
+}
+
 /// trainer_utils and data collators: samples longer than --seq are cut, as a tokenizer with truncation does.
 void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
   SampleLengths lengths = read_lengths(*options.lengths);
   if (!lengths.assumption.empty()) assumptions.push_back(lengths.assumption);
-  const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
-  for (std::int32_t& tokens : lengths.tokens) {
-    tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most));
+  DataLengths data{.argument = *options.lengths, .steps = options.steps.value_or(0), .packing = options.packing};
+  // sft_trainer.py: rows of several samples have no padding, but those whose samples are not told apart.
+  const bool tells_samples = data.packing && *data.packing != PackingStrategy::kWrapped;
+  data.padding_free = options.padding_free || tells_samples;
+  if (data.packing) {
+    run.sequence_length = resolve_row(options, assumptions);
+  } else {
+    const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
+    for (std::int32_t& tokens : lengths.tokens) {
+      tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most));
+    }
+    run.sequence_length = *std::max_element(lengths.tokens.begin(), lengths.tokens.end());
   }
-  run.sequence_length = *std::max_element(lengths.tokens.begin(), lengths.tokens.end());
-  run.training().lengths = DataLengths{*options.lengths, std::make_shared<const SampleLengths>(std::move(lengths)),
-                                       options.steps.value_or(0)};
-  assumptions.emplace_back(
-      "samples are taken in the Trainer's order of seed 42, and padded to the longest of their batch");
+  data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
+  std::string_view laid_out = "padded to the longest of their batch";
+  if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
+  assumptions.push_back(fmt::format("{} are taken in the Trainer's order of seed 42, and {}",
+                                    data.packing ? "rows" : "samples", laid_out));
+  if (data.packing) {
+    assumptions.push_back(
+        fmt::format("rows of {} tokens are packed by TRL's strategy {}", run.sequence_length, name_of(*data.packing)));
+  }
+  run.training().lengths = std::move(data);
+}
+
+/// sentence-transformers 6.0, losses/multiple_negatives_ranking.py, cached_multiple_negatives_ranking.py.
+void resolve_sentences(const RunOptions& options, Training& training, std::vector<std::string>& assumptions) {
+  SentencePairs& sentences = training.sentences;
+  sentences.hard_negatives = options.hard_negatives.value_or(sentences.hard_negatives);
+  sentences.loss = options.contrastive_loss.value_or(sentences.loss);
+  sentences.mini_batch_size = options.mini_batch_size.value_or(sentences.mini_batch_size);
+  if (!options.contrastive_loss) {
+    assumptions.emplace_back("the loss is MultipleNegativesRankingLoss (--contrastive-loss)");
+  }
+  if (sentences.loss == ContrastiveLoss::kCachedMnrl && !options.mini_batch_size) {
+    assumptions.push_back(fmt::format("mini-batches of {} texts (--mini-batch)", sentences.mini_batch_size));
+  }
+  assumptions.push_back(
+      fmt::format("a sample is an anchor, a positive and {} hard negatives, each of all tokens, pooled by their mean "
+                  "(--hard-negatives)",
+                  sentences.hard_negatives));
 }
 
 /// dpo_trainer.py, kto_trainer.py, rloo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
@@ -290,6 +330,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     }
   }
   training.reference = resolve_reference(training.loop, options, assumptions);
+  if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {
@@ -326,10 +367,10 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   if (!run.padding && !is_vision(model) && !is_custom(model) && !is_program(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (run.task == Task::kSequenceClassification && is_decoder(model)) {
-    assumptions.emplace_back(
-        "a decoder classifies by each sequence's last token that is not padding, so config.pad_token_id is set; as "
-        "many "
-        "labels as config.json says, else 2");
+    assumptions.push_back(
+        fmt::format("a decoder classifies by each sequence's last token that is not padding, so config.pad_token_id is "
+                    "set; {}",
+                    run.gives_one_score() ? "one label" : "as many labels as config.json says, else 2"));
   }
 }
 
@@ -344,17 +385,27 @@ RunOptions with_megatron_defaults(RunOptions options) {
   return options;
 }
 
+/// Whether the model's dropout is of nn.Dropout, which TRL's disable_dropout_in_model (trainer/utils.py) looks for.
+/// OPT, and the attention of decoders with rotary positions, call F.dropout with a number of the config: it stays.
+bool has_dropout_modules(const ModelSpec& model) {
+  const auto& architecture = model.architecture;
+  return is_encoder(model) || std::holds_alternative<Gpt2Spec>(architecture) ||
+         std::holds_alternative<GptNeoxSpec>(architecture) || std::holds_alternative<PhiSpec>(architecture) ||
+         std::holds_alternative<Phi3Spec>(architecture);
+}
+
 /// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
 RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
   if (!options.loop || !is_trl(*options.loop)) return options;
-  options.task = options.task.value_or(Task::kCausalLm);
+  const bool scores = *options.loop == Loop::kTrlReward;
+  options.task = options.task.value_or(scores ? Task::kSequenceClassification : Task::kCausalLm);
   if (!options.checkpointing) {
     options.checkpointing = Checkpointing::kFull;
     assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
   }
-  // disable_dropout of their configurations. OPT calls a function, which no module switches off.
+  // disable_dropout of their configurations.
   const bool disables_dropout = trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto;
-  if (disables_dropout && !options.dropout && !std::holds_alternative<OptSpec>(model.architecture)) {
+  if (disables_dropout && !options.dropout && has_dropout_modules(model)) {
     options.dropout = 0;
     assumptions.emplace_back("no dropout: the trainer switches it off (--dropout)");
   }
@@ -370,14 +421,22 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
   return options;
 }
 
+/// sentence-transformers 6.0: AutoModel for a bi-encoder, AutoModelForSequenceClassification for a cross-encoder.
+RunOptions with_sentence_transformers_defaults(RunOptions options) {
+  if (!options.loop || !is_sentence_transformers(*options.loop)) return options;
+  const bool is_bi_encoder = *options.loop == Loop::kSentenceTransformer;
+  options.task = options.task.value_or(is_bi_encoder ? Task::kFeatures : Task::kSequenceClassification);
+  return options;
+}
+
 }  // namespace
 
 ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
-  const RunOptions options =
-      with_trl_defaults(model, with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions);
+  const RunOptions options = with_sentence_transformers_defaults(
+      with_trl_defaults(model, with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions));
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);
   if (is_custom(model)) {

@@ -47,11 +47,16 @@ struct RunOptions {
   std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
   std::optional<Reference> reference;             // default: TRL's
   Stages stages = Stages::kTrain;
-  std::optional<std::string> lengths;             // default: every sequence has sequence_length tokens
-  std::optional<std::int64_t> steps;              // beside lengths; default: one epoch
-  std::optional<std::int64_t> eval_batch_size;    // default: no evaluation
-  std::optional<std::int64_t> eval_samples;       // default: four batches
-  std::optional<std::int64_t> eval_accumulation;  // default: what is kept goes to the host at the end
+  std::optional<std::string> lengths;               // default: every sequence has sequence_length tokens
+  std::optional<std::int64_t> steps;                // beside lengths; default: one epoch
+  std::optional<PackingStrategy> packing;           // beside lengths; default: a row is a sample
+  bool padding_free = false;                        // beside lengths
+  std::optional<ContrastiveLoss> contrastive_loss;  // of SentenceTransformerTrainer; default mnrl
+  std::optional<std::int64_t> mini_batch_size;      // of cached-mnrl; default 32
+  std::optional<std::int64_t> hard_negatives;       // of SentenceTransformerTrainer; default 0
+  std::optional<std::int64_t> eval_batch_size;      // default: no evaluation
+  std::optional<std::int64_t> eval_samples;         // default: four batches
+  std::optional<std::int64_t> eval_accumulation;    // default: what is kept goes to the host at the end
   bool eval_logits = false;
   std::optional<std::int64_t> skipped_steps;  // default 0
 

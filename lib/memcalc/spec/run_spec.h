@@ -24,6 +24,7 @@ enum class Task : std::uint8_t {
   kSpeech,
   kCustom,       // what the loss of a user's own layers says
   kContrastive,  // images and their captions against each other
+  kFeatures,     // AutoModel: the hidden states themselves
 };
 
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.
@@ -70,14 +71,25 @@ struct RunSpec {
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
   [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }
   /// --completion of each sequence is the answer.
-  [[nodiscard]] bool trains_on_answers() const {
-    return trains_on_pairs() || generates() || (trains() && training().loop == Loop::kTrlKto);
-  }
+  [[nodiscard]] bool trains_on_answers() const { return trains() && has_completions(training().loop); }
   [[nodiscard]] bool trains_on_pairs() const { return trains() && memcalc::trains_on_pairs(training().loop); }
+  [[nodiscard]] bool uses_sentence_transformers() const {
+    return trains() && is_sentence_transformers(training().loop);
+  }
+  /// The model gives one number for a sequence, whatever its config.json says.
+  [[nodiscard]] bool gives_one_score() const { return trains() && memcalc::gives_one_score(training().loop); }
   /// Sequences of a micro-batch.
   [[nodiscard]] std::int64_t rows() const { return trains_on_pairs() ? 2 * batch_size : batch_size; }
-  /// Whether batches come with an attention mask. TRL's collators always make one, of ones where nothing is padded.
-  [[nodiscard]] bool passes_mask() const { return padding || uses_trl() || (trains() && training().lengths); }
+  /// All sequences of a batch stand in one row, and position_ids tell where each begins.
+  [[nodiscard]] bool is_padding_free() const {
+    return trains() && training().lengths && training().lengths->padding_free;
+  }
+  /// Whether batches come with an attention mask. Collators of TRL and sentence-transformers always make one, of ones
+  /// where nothing is padded; that of rows without padding makes none.
+  [[nodiscard]] bool passes_mask() const {
+    if (is_padding_free()) return false;
+    return padding || uses_trl() || uses_sentence_transformers() || (trains() && training().lengths);
+  }
   /// Whether what the model's construction takes for a while may be the peak. Of a rank of several it never is.
   [[nodiscard]] bool counts_construction() const {
     return !parallel.is_parallel() && (!trains() || training().stages == Stages::kAll);

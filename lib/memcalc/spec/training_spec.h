@@ -13,14 +13,40 @@
 namespace memcalc {
 
 /// --loop. kTrainer: transformers' Trainer with its defaults; kBare: forward, backward, step with torch's defaults; the
-/// others: the trainers of TRL, which run in transformers' Trainer and put their own loss in the place of its.
-enum class Loop : std::uint8_t { kTrainer, kBare, kTrlSft, kTrlDpo, kTrlKto, kTrlGrpo, kTrlRloo };
+/// others: the trainers of TRL and of sentence-transformers, which run in transformers' Trainer and put their own loss
+/// in the place of its.
+enum class Loop : std::uint8_t {
+  kTrainer,
+  kBare,
+  kTrlSft,
+  kTrlDpo,
+  kTrlKto,
+  kTrlGrpo,
+  kTrlRloo,
+  kTrlReward,
+  kSentenceTransformer,
+  kCrossEncoder
+};
 
-[[nodiscard]] constexpr bool is_trl(Loop loop) { return loop != Loop::kTrainer && loop != Loop::kBare; }
+/// SentenceTransformerTrainer, CrossEncoderTrainer.
+[[nodiscard]] constexpr bool is_sentence_transformers(Loop loop) {
+  return loop == Loop::kSentenceTransformer || loop == Loop::kCrossEncoder;
+}
+[[nodiscard]] constexpr bool is_trl(Loop loop) {
+  return loop != Loop::kTrainer && loop != Loop::kBare && !is_sentence_transformers(loop);
+}
 /// A sample is two sequences: the chosen answer and the rejected one.
-[[nodiscard]] constexpr bool trains_on_pairs(Loop loop) { return loop == Loop::kTrlDpo; }
+[[nodiscard]] constexpr bool trains_on_pairs(Loop loop) { return loop == Loop::kTrlDpo || loop == Loop::kTrlReward; }
 /// A step begins with model.generate().
 [[nodiscard]] constexpr bool generates(Loop loop) { return loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo; }
+/// The loss is of the tokens that answer, so that they are told from the prompt.
+[[nodiscard]] constexpr bool has_completions(Loop loop) {
+  return loop == Loop::kTrlDpo || loop == Loop::kTrlKto || generates(loop);
+}
+/// The model gives one number for a sequence, whatever its config.json says.
+[[nodiscard]] constexpr bool gives_one_score(Loop loop) {
+  return loop == Loop::kTrlReward || loop == Loop::kCrossEncoder;
+}
 [[nodiscard]] constexpr bool is_trainer(Loop loop) { return loop != Loop::kBare; }
 
 /// --checkpointing: kFull wraps layers in torch.utils.checkpoint (non-reentrant), kSelective in its selective form with
@@ -85,11 +111,33 @@ struct Evaluation {
   std::int64_t move_to_host = 0;  // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
 };
 
+/// TRL's SFTConfig.packing_strategy; --packing.
+enum class PackingStrategy : std::uint8_t {
+  kBfd,       // best fit, the longest first; what is beyond the row is cut off
+  kBfdSplit,  // the same, but a sample that is too long is split into several
+  kWrapped,   // all tokens in a line, cut into rows: a row counts as one sequence
+};
+
 /// Batches as long as the data makes them: the Trainer's sampler and a collator that pads to the longest of a batch.
 struct DataLengths {
   std::string argument;                          // --lengths
-  std::shared_ptr<const SampleLengths> samples;  // cut at --seq
+  std::shared_ptr<const SampleLengths> samples;  // cut at --seq, but where they are packed
   std::int64_t steps = 0;                        // --steps; 0: one epoch
+  std::optional<PackingStrategy> packing{};      // rows of --seq tokens, each of several samples; --packing
+  bool padding_free = false;                     // all sequences of a batch in one row; --padding-free
+};
+
+/// --contrastive-loss, of sentence-transformers: MultipleNegativesRankingLoss, or the cached one, which embeds its
+/// texts a mini-batch at a time, once without and once with gradients.
+enum class ContrastiveLoss : std::uint8_t { kMnrl, kCachedMnrl };
+
+/// What a bi-encoder is trained on: an anchor, a positive, and so many hard negatives.
+struct SentencePairs {
+  ContrastiveLoss loss = ContrastiveLoss::kMnrl;
+  std::int64_t mini_batch_size = 32;  // kCachedMnrl; --mini-batch
+  std::int64_t hard_negatives = 0;    // --hard-negatives
+
+  [[nodiscard]] std::int64_t columns() const { return 2 + hard_negatives; }
 };
 
 struct Training {
@@ -108,6 +156,7 @@ struct Training {
   bool offload_gradients = false;          // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
   Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
+  SentencePairs sentences;                 // of SentenceTransformerTrainer
   std::optional<DataLengths> lengths;      // absent: every sequence has --seq tokens
   Stages stages = Stages::kTrain;          // of one GPU
   std::optional<Evaluation> evaluation;    // in the Trainer

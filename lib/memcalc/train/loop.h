@@ -86,6 +86,9 @@ struct BatchTensor {
 /// What a batch of --bs samples is made of, in the order in which it is moved.
 [[nodiscard]] std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run);
 
+/// Room for those of `tensors` that are no members of a batch.
+void make_room_for_others(const std::vector<BatchTensor>& tensors, Batch& batch);
+
 /// A batch of --bs sequences on the card, each tensor requested by `op`.
 [[nodiscard]] Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op);
 

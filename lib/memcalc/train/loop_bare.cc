@@ -16,6 +16,7 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
+#include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/trl/batch.h"
 
 namespace memcalc {
@@ -46,6 +47,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     return tensors;
   }
   if (run.trains_on_answers()) return answer_tensors(run);
+  if (run.uses_sentence_transformers()) return sentence_transformers_batch(model, run);
   const Parallel& p = run.parallel;
   const std::int64_t parts =
       p.framework() == Framework::kDeepSpeed ? p.context : 1;  // Ulysses: a part of each sequence
@@ -62,6 +64,10 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
   } else {
     tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
+  }
+  if (run.trains_on_pairs()) {  // TRL's RewardTrainer
+    tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
+    return tensors;
   }
   if (run.task == Task::kContrastive) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
@@ -85,10 +91,17 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   return tensors;
 }
 
+void make_room_for_others(const std::vector<BatchTensor>& tensors, Batch& batch) {
+  for (const BatchTensor& each : tensors) {
+    if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
+  }
+}
+
 Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Operator& op) {
   Batch batch;
-  for (const BatchTensor& each : batch_tensors(model, run)) {
-    if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
+  const std::vector<BatchTensor> tensors = batch_tensors(model, run);
+  make_room_for_others(tensors, batch);
+  for (const BatchTensor& each : tensors) {
     const auto& [member, shape, dtype, place] = each;
     each.in(batch) = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;

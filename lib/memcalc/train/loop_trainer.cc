@@ -22,8 +22,10 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
+#include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
+#include "memcalc/train/trl/reward.h"
 
 namespace memcalc {
 
@@ -62,6 +64,7 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
     ModelOutput outputs = [&] {
       const Autocasting autocasting(tape.modes.autocast, dtype);
       const ForwardPass pass(tape, run);
+      if (run.uses_sentence_transformers()) return sentence_transformers_forward(model, run, batch);
       return model.forward(batch);
     }();
     if (dtype && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
@@ -103,7 +106,8 @@ class TrainerLoop {
         wrapper_(wrapper),
         reference_(reference),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
-        scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
+        scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps),
+        sentence_loss_(model) {
     tape.moment.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, aten::kToCopy);
     if (run.compiles()) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
@@ -122,10 +126,9 @@ class TrainerLoop {
   void visit_carried(Visit visit) {
     batches_.resize(static_cast<std::size_t>(run_.training().accumulation_steps));
     for (Batch& batch : batches_) {
-      for (const BatchTensor& each : batch_tensors(model_, run_)) {
-        if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
-        visit(each.in(batch));
-      }
+      const std::vector<BatchTensor> tensors = batch_tensors(model_, run_);
+      make_room_for_others(tensors, batch);
+      for (const BatchTensor& each : tensors) visit(each.in(batch));
     }
     inputs_ = batches_.back();
     visit(items_);
@@ -142,6 +145,7 @@ class TrainerLoop {
   [[nodiscard]] Prediction prediction_step(Batch& inputs);
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
+  [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
   void micro_batch(std::int64_t index, bool sync);
   void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
@@ -158,6 +162,7 @@ class TrainerLoop {
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
+  SentenceLoss sentence_loss_;
   std::optional<compile::CompiledModel> compiled_;
   std::vector<Batch> batches_;
   std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
@@ -174,6 +179,11 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 }
 
 Tensor TrainerLoop::compute_loss(bool sync) {
+  if (run_.uses_sentence_transformers()) {
+    return sentence_loss_.compute(tape_, run_, inputs_, [&](const Batch& batch) {
+      return call_model(tape_, model_, run_, wrapper_, batch, sync);
+    });
+  }
   if (run_.uses_trl()) return trl_loss(inputs_, sync);
   if (compiled_) return multiply_in_place(compiled_->forward());
   ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
@@ -194,6 +204,7 @@ TrlModels TrainerLoop::trl_models(bool sync) {
 
 Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
   const TrlModels models = trl_models(sync);
+  if (run_.training().loop == Loop::kTrlReward) return reward_loss(tape_, inputs, models.policy);
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
   if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
@@ -209,11 +220,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
     next.push_back(run_.generates() ? Batch() : make_batch(tape_, model_, run_, aten::kToCopy));
     next.back().padded = padded && run_.padding;
   }
-  for (const BatchShape& shape : shapes) {
-    next.push_back(make_batch_of(shape.rows, shape.columns));
-    next.back().padded = shape.padded;
-    next.back().valid_labels = shape.valid_labels;
-  }
+  for (const BatchShape& shape : shapes) next.push_back(make_batch_of(shape));
   const auto count = static_cast<std::int64_t>(next.size());
   Tensor next_items;
   const bool has_labels = !next.empty() && next.front().labels.defined();
@@ -290,6 +297,7 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   tape_.moment.phase = Phase::kDelete;
   loss_of_step_ = tape_.detach(loss);
   loss.reset();
+  sentence_loss_.clear();
   look_for_infinities(loss_of_step_);
 }
 
@@ -298,6 +306,11 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
   Prediction result;
   if (run_.uses_trl()) {
     result.loss = tape_.detach(trl_loss(inputs, true));
+    return result;
+  }
+  if (run_.uses_sentence_transformers()) {
+    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, call);
+    result.loss = mean(loss, 0, false);  // loss.detach().mean()
     return result;
   }
   Tensor items;
@@ -321,6 +334,24 @@ Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
   of_batch.batch_size = rows;
   of_batch.sequence_length = columns;
   return make_batch(tape_, model_, of_batch, aten::kToCopy);
+}
+
+Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
+  Batch batch = make_batch_of(shape.rows, shape.columns);
+  batch.padded = shape.padded;
+  batch.valid_labels = shape.valid_labels;
+  if (!run_.is_padding_free()) return batch;
+  // What trl's DataCollatorForLanguageModeling hands over in the mask's place; cu_seq_lens_k is moved by itself.
+  const auto moved = [&](const Shape& size, DType dtype) {
+    return tape_.empty(size, dtype, aten::kToCopy, Category::kInputs);
+  };
+  batch.sequences = shape.sequences;
+  batch.position_ids = moved({1, shape.columns}, DType::kInt64);
+  const Tensor cu_seq_lens_q = moved({shape.sequences + 1}, DType::kInt32);
+  const Tensor cu_seq_lens_k = moved({shape.sequences + 1}, DType::kInt32);
+  const Tensor seq_idx = moved({1, shape.columns}, DType::kInt32);
+  batch.others = {cu_seq_lens_q, cu_seq_lens_k, seq_idx};
+  return batch;
 }
 
 void TrainerLoop::evaluate() {
@@ -360,20 +391,48 @@ void TrainerLoop::evaluate() {
   }
 }
 
+/// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
+class Epochs {
+ public:
+  explicit Epochs(const RunSpec& run)
+      : run_(run),
+        collator_{.padding_free = run.is_padding_free(), .labels = labels_of(run)},
+        lengths_(run.training().lengths->samples->tokens) {
+    if (const auto& packing = run.training().lengths->packing) {
+      rows_ = packed(lengths_, run.sequence_length, *packing);
+      lengths_ = row_lengths(rows_);
+    }
+    sampler_.emplace(lengths_, SamplerOptions{});
+  }
+
+  [[nodiscard]] std::vector<BatchShape> next() {
+    const Batches batches = loaded_batches(sampler_->next_epoch(), {.batch_size = run_.batch_size});
+    const bool packs = run_.training().lengths->packing.has_value();
+    return packs ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
+  }
+
+ private:
+  [[nodiscard]] static Labels labels_of(const RunSpec& run) {
+    return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
+  }
+
+  const RunSpec& run_;
+  CollatorOptions collator_;
+  PackedRows rows_;                    // empty: a row is a sample
+  std::vector<std::int32_t> lengths_;  // of the rows
+  std::optional<TrainSampler> sampler_;
+};
+
 /// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the step whose tokens
 /// are the median.
 void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
   const DataLengths& data = *run.training().lengths;
-  const std::vector<std::int32_t>& lengths = data.samples->tokens;
   const auto accumulation = static_cast<std::size_t>(run.training().accumulation_steps);
-  const CollatorOptions collator{.labels = run.task == Task::kSequenceClassification ? Labels::kEachSample
-                                                                                     : Labels::kEachToken};
-  TrainSampler sampler(lengths, {});
+  Epochs epochs(run);
   std::vector<std::vector<BatchShape>> steps;
   const auto wanted = static_cast<std::size_t>(data.steps);
   do {  // of an epoch the last step may have fewer micro-batches
-    const std::vector<BatchShape> epoch =
-        collated(loaded_batches(sampler.next_epoch(), {.batch_size = run.batch_size}), lengths, collator);
+    const std::vector<BatchShape> epoch = epochs.next();
     for (std::size_t i = 0; i < epoch.size() && (wanted == 0 || steps.size() < wanted); i += accumulation) {
       const auto first = epoch.begin() + static_cast<std::ptrdiff_t>(i);
       steps.emplace_back(first, first + static_cast<std::ptrdiff_t>(std::min(accumulation, epoch.size() - i)));

@@ -7,14 +7,9 @@
 #include <span>
 #include <vector>
 
-namespace memcalc {
+#include "memcalc/spec/training_spec.h"
 
-/// SFTConfig.packing_strategy.
-enum class PackingStrategy : std::uint8_t {
-  kBfd,       // best fit, the longest first; what is beyond the row is cut off
-  kBfdSplit,  // the same, but a sample that is too long is split into several
-  kWrapped,   // all tokens in a line, cut into rows: a row counts as one sequence
-};
+namespace memcalc {
 
 /// Samples of datasets.Dataset.map(batched=True) that are packed together. With dataset_num_proc, which is not
 /// modelled, each process has incomplete ones at the end of its share.

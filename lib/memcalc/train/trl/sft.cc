@@ -9,8 +9,9 @@ namespace memcalc {
 Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
   Batch batch = inputs;
   const std::int64_t rows = inputs.input_ids.size(0), columns = inputs.input_ids.size(1);
-  // The first label of each sequence is nobody's next token.
-  const std::int64_t targets = inputs.valid_labels > 0 ? inputs.valid_labels - rows : rows * (columns - 1);
+  // The first label of each row is nobody's next token. Where several sequences stand in it, it has none.
+  const std::int64_t first_labels = inputs.sequences > 0 ? 0 : rows;
+  const std::int64_t targets = inputs.valid_labels > 0 ? inputs.valid_labels - first_labels : rows * (columns - 1);
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true}, .targets = targets};
   batch.fused_head = &head;
   ModelOutput outputs = models.policy(batch);
@@ -25,9 +26,14 @@ Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
   Tensor num_correct = gathered_sum(fused.is_top1);
   look_at_mean(entropy_sum, num_valid);
   look_at_mean(num_correct, num_valid);
-  if (tape.modes.training) look_at_sum(inputs.attention_mask);
+  Tensor local_num_tokens;
+  if (tape.modes.training) {
+    // Without a mask: torch.tensor(position_ids.size(1), device=…)
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
   outputs.clear();
-  drop(per_token_loss, num_tokens, num_valid, entropy_sum, num_correct);
+  drop(per_token_loss, num_tokens, num_valid, entropy_sum, num_correct, local_num_tokens);
   return loss;
 }
 

@@ -1,0 +1,310 @@
+#include "memcalc/train/sentence_transformers.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/concatenate.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/vectors.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+/// What a tokenizer makes of a column of texts.
+constexpr std::array<Tensor Batch::*, 3> kFeatures = {&Batch::input_ids, &Batch::token_type_ids,
+                                                      &Batch::attention_mask};
+
+/// torch.cat([x], dim)
+Tensor cat_one(const Tensor& x, int dim) { return concatenate(std::array{x}, dim); }
+
+/// modules/pooling.py, Pooling._forward_padded of the mode "mean", and the cat behind it.
+Tensor pooled(const Tensor& token_embeddings, const Tensor& attention_mask) {
+  Tensor mean_pooled;
+  {
+    Tensor mask = to_dtype(expand(unsqueeze(attention_mask, 2), token_embeddings.shape()), token_embeddings.dtype());
+    Tensor mean_sum = sum(token_embeddings * mask, 0b10, false);
+    Tensor mean_mask = clamp(sum(mask, 0b10, false));
+    mean_pooled = divide(mean_sum, mean_mask);
+    drop(mask, mean_sum, mean_mask);
+  }
+  return cat_one(mean_pooled, 1);
+}
+
+/// The columns of a batch, without copies.
+std::vector<Batch> columns_of(const Batch& inputs, std::int64_t count) {
+  std::vector<Batch> columns(static_cast<std::size_t>(count));
+  const std::size_t of_each = inputs.others.size() / columns.size();
+  for (std::size_t i = 0; i < inputs.others.size(); ++i) {
+    // Without token types a column has its ids and its mask.
+    const std::size_t feature = of_each == kFeatures.size() || i % of_each == 0 ? i % of_each : 2;
+    columns[i / of_each].*kFeatures[feature] = inputs.others[i];
+    columns[i / of_each].padded = false;
+  }
+  return columns;
+}
+
+/// base/losses/merged_forward.py, merge_feature_batches.
+Batch merged(const std::vector<Batch>& columns, std::size_t first) {
+  Batch all;
+  all.padded = false;
+  for (Tensor Batch::*const feature : kFeatures) {
+    std::vector<Tensor> parts;
+    for (std::size_t i = first; i < columns.size(); ++i) parts.push_back(columns[i].*feature);
+    if (parts.front().defined()) all.*feature = concatenate(parts, 0);
+  }
+  return all;
+}
+
+/// gradcache.py, _create_minibatch of texts that are padded: it looks where the padding at the end begins.
+Batch mini_batch(const Batch& column, std::int64_t begin, std::int64_t rows) {
+  Batch part;
+  part.padded = false;
+  Tape& tape = column.input_ids.tape();
+  {
+    Tensor active = no_grad::to(no_grad::slice(column.attention_mask, 0, begin, rows), DType::kBool);
+    Tensor active_columns = no_grad::any(active, 0);
+    no_grad::any(active_columns).reset();
+    tape.kernels.synchronize(aten::kAny);
+    no_grad::max(nonzero(active_columns, active_columns.size(0))).reset();
+    tape.kernels.synchronize(aten::kItem);
+    for (Tensor Batch::*const feature : kFeatures) {
+      if ((column.*feature).defined()) part.*feature = no_grad::slice(column.*feature, 0, begin, rows);
+    }
+    drop(active, active_columns);
+  }
+  return part;
+}
+
+/// util/similarity.py, cos_sim
+Tensor cos_sim(const Tensor& a, const Tensor& b) {
+  Tensor a_norm = normalized_rows(a);
+  Tensor b_norm = normalized_rows(b);
+  Tensor similarities = matmul(a_norm, transpose(b_norm, 0, 1));
+  drop(a_norm, b_norm);
+  return similarities;
+}
+
+/// Variables of one turn of the loss, which are let go when the next one's take their places.
+struct Scores {
+  Tensor rows, queries, docs, similarities, positive_scores, scores, log_z;
+  void clear() { drop(rows, queries, docs, similarities, positive_scores, scores, log_z); }
+};
+
+/// -(positive_scores - log_z) of the queries at `places`: direction "query_to_doc", a joint softmax, without hardness.
+Tensor ranking_losses(Tape& tape, const Tensor& places, const Tensor& queries, const Tensor& positives,
+                      const Tensor& docs, Scores& turn) {
+  turn.rows = no_grad::arange(tape, places.size(0));
+  turn.queries = index_rows(queries, places);
+  turn.docs = index_rows(positives, places);
+  turn.similarities = cos_sim(turn.queries, docs);
+  turn.similarities = multiply_scalar(turn.similarities);
+  const std::array<std::pair<int, Tensor>, 2> own = {std::pair(0, turn.rows), std::pair(1, places)};
+  turn.positive_scores = index(turn.similarities, own);
+  turn.scores = cat_one(turn.similarities, 1);
+  turn.log_z = log_sum_exp(turn.scores, 0b10, false);
+  return negate(subtract(turn.positive_scores, turn.log_z));
+}
+
+/// losses/multiple_negatives_ranking.py
+Tensor ranking_loss(Tape& tape, const std::vector<Batch>& columns, const SentenceLoss::CallModel& call_model) {
+  std::vector<ModelOutput> outputs;  // what the features keep
+  std::vector<Tensor> embeddings;
+  const auto embed = [&](const Batch& features) {
+    outputs.push_back(call_model(features));
+    return outputs.back().others[1];
+  };
+  embeddings.push_back(embed(columns[0]));
+  if (columns.size() == 2) {
+    embeddings.push_back(embed(columns[1]));
+  } else {
+    const auto candidates = static_cast<std::int64_t>(columns.size()) - 1;
+    Batch together = merged(columns, 1);
+    ModelOutput output = call_model(together);
+    const Tensor all = output.others[1];
+    for (Tensor& each : unbind(reshape(all, {candidates, -1, all.size(1)}), 0)) embeddings.push_back(std::move(each));
+  }
+  const std::vector<Tensor> docs(embeddings.begin() + 1, embeddings.end());
+  Tensor docs_all = concatenate(docs, 0);
+  Tensor places = no_grad::arange(tape, embeddings[0].size(0));
+  Scores turn;
+  Tensor loss = mean(ranking_losses(tape, places, embeddings[0], embeddings[1], docs_all, turn), 1, false);
+  turn.clear();
+  drop(docs_all, places);
+  return loss;
+}
+
+/// Rows of each mini-batch.
+std::vector<std::int64_t> mini_batches(std::int64_t rows, std::int64_t size) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t begin = 0; begin < rows; begin += size) sizes.push_back(std::min(size, rows - begin));
+  return sizes;
+}
+
+/// losses/cached_multiple_negatives_ranking.py, calculate_loss; with its backward where gradients are on.
+Tensor chunked_ranking_loss(Tape& tape, const std::vector<std::vector<Tensor>>& embeddings, std::int64_t size) {
+  const Tensor queries = concatenate(embeddings[0], 0);
+  std::vector<Tensor> docs;
+  for (std::size_t i = 1; i < embeddings.size(); ++i) docs.push_back(concatenate(embeddings[i], 0));
+  Tensor docs_all = concatenate(docs, 0);
+  Tensor places = no_grad::arange(tape, queries.size(0));
+  std::vector<Tensor> losses;
+  Scores turn;
+  Tensor per_sample;
+  std::int64_t begin = 0;
+  for (const std::int64_t rows : mini_batches(queries.size(0), size)) {
+    const Tensor local = no_grad::slice(places, 0, begin, rows);
+    per_sample = ranking_losses(tape, local, queries, docs[0], docs_all, turn);
+    Tensor loss = divide_scalar(multiply_scalar(mean(per_sample, 1, false)));
+    if (tape.modes.grad_enabled) {
+      backward_from(loss);
+      loss = tape.detach(loss);
+    }
+    losses.push_back(std::move(loss));
+    begin += rows;
+  }
+  Tensor total = add_scalar(losses.front());  // sum() starts from 0
+  for (std::size_t i = 1; i < losses.size(); ++i) total = total + losses[i];
+  per_sample.reset();
+  turn.clear();
+  drop(docs_all, places);
+  return total;
+}
+
+/// cross_encoder/losses/binary_cross_entropy.py: it tokenizes the pairs and moves them to the card.
+Tensor binary_cross_entropy_loss(Tape& tape, const RunSpec& run, const Batch& inputs, bool has_token_types,
+                                 const SentenceLoss::CallModel& call_model) {
+  const Tensor& labels = inputs.others[0];
+  Batch features;
+  features.padded = false;
+  for (Tensor Batch::*const feature : kFeatures) {
+    if (feature == &Batch::token_type_ids && !has_token_types) continue;
+    features.*feature =
+        tape.empty({labels.size(0), run.sequence_length}, DType::kInt64, aten::kToCopy, Category::kInputs);
+  }
+  ModelOutput outputs = call_model(features);
+  Tensor logits = view(outputs.logits, {-1});
+  Tensor loss = binary_cross_entropy_with_logits(logits, labels);
+  drop(logits);
+  return loss;
+}
+
+}  // namespace
+
+std::vector<BatchTensor> sentence_transformers_batch(const Model& model, const RunSpec& run) {
+  std::vector<BatchTensor> tensors;
+  const auto add = [&](const Shape& shape, DType dtype) { tensors.push_back({nullptr, shape, dtype, tensors.size()}); };
+  if (run.training().loop == Loop::kCrossEncoder) {
+    add({run.batch_size}, DType::kFloat32);
+    return tensors;
+  }
+  const std::int64_t features = model.takes_token_types ? 3 : 2;
+  for (std::int64_t i = 0; i < run.training().sentences.columns() * features; ++i) {
+    add({run.batch_size, run.sequence_length}, DType::kInt64);
+  }
+  return tensors;
+}
+
+ModelOutput sentence_transformers_forward(Model& model, const RunSpec& run, const Batch& features) {
+  ModelOutput output = model.forward(features);
+  if (run.training().loop == Loop::kCrossEncoder) {
+    output.others.push_back(output.logits);
+    output.cached = 1;  // features["scores"] stays as it is, beside its float32 copy
+    return output;
+  }
+  output.others.push_back(pooled(output.others[0], features.attention_mask));
+  return output;
+}
+
+Tensor SentenceLoss::compute(Tape& tape, const RunSpec& run, const Batch& inputs, CallModel call_model) {
+  const Training& training = run.training();
+  if (training.loop == Loop::kCrossEncoder) {
+    return binary_cross_entropy_loss(tape, run, inputs, has_token_types_, call_model);
+  }
+  const SentencePairs& pairs = training.sentences;
+  if (pairs.loss == ContrastiveLoss::kMnrl) {
+    return ranking_loss(tape, columns_of(inputs, pairs.columns()), call_model);
+  }
+  columns_ = columns_of(inputs, pairs.columns());
+  call_model_ = std::move(call_model);
+  return cached(tape, pairs);
+}
+
+void SentenceLoss::clear() {
+  columns_.clear();
+  gradients_.clear();
+  call_model_ = nullptr;
+}
+
+SentenceLoss::Columns SentenceLoss::embeddings_without_gradients(Tape& tape, const SentencePairs& pairs) {
+  const NoGrad no_grad(tape.modes);
+  Columns embeddings;
+  Tensor last;  // reps_mb
+  for (const Batch& column : columns_) {
+    std::vector<Tensor>& of_column = embeddings.emplace_back();
+    std::int64_t begin = 0;
+    for (const std::int64_t rows : mini_batches(column.input_ids.size(0), pairs.mini_batch_size)) {
+      {
+        const Batch features = mini_batch(column, begin, rows);
+        last = call_model_(features).others[1];
+      }
+      of_column.push_back(tape.detach(last));
+      begin += rows;
+    }
+  }
+  return embeddings;
+}
+
+/// gradcache.py, _backward_hook: each mini-batch is embedded once more, now with gradients.
+void SentenceLoss::embed_again(Tape& tape, const SentencePairs& pairs, const Tensor& gradient) {
+  const EnableGrad enable_grad(tape.modes);
+  Tensor embeddings, surrogate;  // variables of the last turn
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::int64_t begin = 0;
+    const std::vector<std::int64_t> sizes = mini_batches(columns_[i].input_ids.size(0), pairs.mini_batch_size);
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      {
+        const Batch features = mini_batch(columns_[i], begin, sizes[k]);
+        embeddings = call_model_(features).others[1];
+      }
+      surrogate = multiply(dot(view(embeddings, {-1}), view(gradients_[i][k], {-1})), gradient);
+      backward_from(surrogate);
+      begin += sizes[k];
+    }
+  }
+}
+
+Tensor SentenceLoss::cached(Tape& tape, const SentencePairs& pairs) {
+  Columns embeddings = embeddings_without_gradients(tape, pairs);
+  if (!tape.modes.grad_enabled) {
+    Tensor loss = chunked_ranking_loss(tape, embeddings, pairs.mini_batch_size);
+    clear();
+    return loss;
+  }
+  for (auto& of_column : embeddings) {
+    for (Tensor& each : of_column) tape.autograd.require_gradient(each);
+  }
+  const Tensor value = chunked_ranking_loss(tape, embeddings, pairs.mini_batch_size);
+  Tensor loss = tape.detach(value);
+  tape.autograd.require_gradient(loss);
+  for (const auto& of_column : embeddings) {
+    auto& kept = gradients_.emplace_back();
+    for (const Tensor& each : of_column) kept.push_back(each.impl()->grad);
+  }
+  const TensorImpl* const leaf = loss.impl();
+  tape.autograd.before_backward_of(loss, [this, &tape, &pairs, leaf] { embed_again(tape, pairs, leaf->grad); });
+  return loss;
+}
+
+}  // namespace memcalc

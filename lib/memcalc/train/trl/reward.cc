@@ -1,0 +1,48 @@
+#include "memcalc/train/trl/reward.h"
+
+#include <utility>
+#include <vector>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/trl/metrics.h"
+
+namespace memcalc {
+
+namespace {
+
+/// x.item()
+void wait_for(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }
+
+/// Lowest, mean and highest score, how often the chosen answer is the better one, and by how much.
+void look_at_rewards(const Tensor& logits, const Tensor& chosen, const Tensor& rejected) {
+  const NoGrad no_grad(logits.tape().modes);
+  wait_for(no_grad::max(logits));  // min() asks for the same
+  wait_for(mean(logits, 0b11, false));
+  wait_for(no_grad::max(logits));
+  Tensor mean_accuracy = mean(no_grad::to(no_grad::greater(chosen, rejected), DType::kFloat32), 1, false);
+  look_at(mean_accuracy);
+  Tensor mean_margin = mean(subtract(chosen, rejected), 1, false);
+  mean_margin = mean(mean_margin, 0, false);
+  wait_for(mean_margin);
+  drop(mean_accuracy, mean_margin);
+}
+
+}  // namespace
+
+Tensor reward_loss(Tape& tape, const Batch& inputs, const CallModel& call_model) {
+  ModelOutput outputs = call_model(inputs);
+  std::vector<Tensor> rewards = halves(squeeze(outputs.logits, 1));
+  Tensor loss = negate(mean(log_sigmoid(rewards[0] - rewards[1]), 1, false));
+  if (tape.modes.training) look_at_sum(inputs.attention_mask);
+  look_at_rewards(outputs.logits, rewards[0], rewards[1]);
+  outputs.clear();
+  rewards.clear();
+  return loss;
+}
+
+}  // namespace memcalc
