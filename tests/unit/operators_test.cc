@@ -183,6 +183,20 @@ TEST(Operators, Norms) {
          "+1024 native_layer_norm; +32 native_layer_norm; +32 native_layer_norm",
          "+1024 native_layer_norm_backward; +128 native_layer_norm_backward; +128 native_layer_norm_backward; "
          "-32; -32"});
+  // Autocast makes float32 of bias, weight and input, 64*4 = 256 and 2048 bytes, and backward keeps them; it casts
+  // their gradients back.
+  check({"layer_norm, 16 bits under autocast",
+         [](TapeBench& bench) {
+           const Tensor x = bench.input({8, 64}, kBfloat), weight = bench.input({64}, kBfloat);
+           const Tensor bias = bench.input({64}, kBfloat);
+           bench.start();
+           const Autocasting region(bench.tape.modes.autocast, kBfloat);
+           return layer_norm(x, weight, bias);
+         },
+         "+256 _to_copy; +256 _to_copy; +2048 _to_copy; +2048 native_layer_norm; +32 native_layer_norm; "
+         "+32 native_layer_norm",
+         "+2048 native_layer_norm_backward; +256 native_layer_norm_backward; +256 native_layer_norm_backward; "
+         "-256; -2048; -256; -32; -32; +1024 _to_copy; -2048; +128 _to_copy; -256; +128 _to_copy; -256"});
   // 65,568 rows of 32 > 65,536: min(32768 / 1, ceil(65568 / 32)) = 2049 partial rows of 32*4 bytes = 262272 each
   // for weight and bias, each summed: [2049, 32] -> [1, 32]
   TapeBench bench;

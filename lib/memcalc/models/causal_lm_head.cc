@@ -43,12 +43,13 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   fused.mean_logits = at_their_places(fused.label_mask, per_token.mean_logits);
   fused.is_top1 = at_their_places(fused.label_mask, per_token.is_top1);
   drop(per_token.log_probs, per_token.entropy, per_token.log_sum_sq_probs, per_token.mean_logits, per_token.is_top1);
-  output.loss = divide(negate(sum(fused.log_probs, 0b11, false)), no_grad::clamp(no_grad::sum(fused.label_mask)));
+  Tensor negated = negate(sum(fused.log_probs, 0b11, false));
+  output.loss = divide(std::move(negated), no_grad::clamp(no_grad::sum(fused.label_mask)));
 }
 
 }  // namespace
 
-void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
+void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, Tensor& hidden_states,
              const Batch& batch, ModelOutput& output, CausalLmHead head) {
   if (classifier) {
     classifier->forward(hidden_states, batch, output);

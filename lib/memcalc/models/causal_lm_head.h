@@ -17,8 +17,9 @@ struct CausalLmHead {
   bool loss_breaks_graph = false;  // loss_function warns that it knows no loss of this class's name
 };
 
-/// Sets loss and logits of `output`; of a batch with a fused head its `fused` numbers and the loss.
-void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, const Tensor& hidden_states,
+/// Sets loss and logits of `output`; of a batch with a fused head its `fused` numbers and the loss. A classifier lets
+/// go of the hidden states.
+void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, Tensor& hidden_states,
              const Batch& batch, ModelOutput& output, CausalLmHead head = {});
 
 }  // namespace memcalc

@@ -10,7 +10,7 @@
 
 namespace memcalc {
 
-void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
+void SequenceClassifier::forward(Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
   Tensor logits = score_(hidden_states);
   Tape& tape = logits.tape();
   Tensor non_pad_mask = no_grad::to(no_grad::not_equal(batch.input_ids), DType::kInt32);
@@ -20,7 +20,7 @@ void SequenceClassifier::forward(const Tensor& hidden_states, const Batch& batch
   if (batch.labels.defined()) {
     output.loss = cross_entropy(view(output.logits, {-1, output.logits.size(-1)}), view(batch.labels, {-1}));
   }
-  drop(logits, last_non_pad_token, non_pad_mask, token_indices);
+  drop(hidden_states, logits, last_non_pad_token, non_pad_mask, token_indices);
 }
 
 }  // namespace memcalc

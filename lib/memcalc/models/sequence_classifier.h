@@ -15,8 +15,8 @@ class SequenceClassifier {
   SequenceClassifier(ModuleBuilder& b, std::int64_t width, std::int64_t num_labels)
       : score_(b, "score", width, num_labels, false) {}
 
-  /// Sets logits and loss.
-  void forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const;
+  /// Sets logits and loss, and lets go of the hidden states.
+  void forward(Tensor& hidden_states, const Batch& batch, ModelOutput& output) const;
 
  private:
   Linear score_;

@@ -330,16 +330,17 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                     const SdpaOptions& options) {
   const bool boolean = mask.defined() && mask.dtype() == DType::kBool;
-  Tensor bias = mask.defined() && !boolean ? autocast(aten::kScaledDotProductAttention, mask)
-                                           : mask;  // the dispatcher's last argument first
+  const Tensor handed = mask.defined() && !boolean ? autocast(aten::kScaledDotProductAttention, mask)
+                                                   : mask;  // the dispatcher's last argument first
   const Tensor v = autocast(aten::kScaledDotProductAttention, value);
   const Tensor k = autocast(aten::kScaledDotProductAttention, key);
   const Tensor q = autocast(aten::kScaledDotProductAttention, query);
   SdpaOptions chosen = options;
   chosen.grouped_heads = q.size(1) != k.size(1) && !options.broadcast_heads;
-  const SdpaBackend backend = choose_sdpa_backend(q, k, v, bias, chosen);
-  if (q.tape().modes.context) return ring_attention(q, k, v, bias, options, backend);
-  if (boolean) bias = additive_mask(mask, q.dtype());
+  const SdpaBackend backend = choose_sdpa_backend(q, k, v, handed, chosen);
+  if (q.tape().modes.context) return ring_attention(q, k, v, handed, options, backend);
+  // A local of the operator: it dies before what autocast made for its arguments.
+  Tensor bias = boolean ? additive_mask(mask, q.dtype()) : handed;
   switch (backend) {
     case SdpaBackend::kCudnn: return cudnn_attention(q, k, v, bias, options);
     case SdpaBackend::kFlash: return flash_attention(q, k, v, options.dropout, options.causal, true);

@@ -187,7 +187,8 @@ Tensor layer_norm(Arg x, const Tensor& given_weight, const Tensor& given_bias, i
   const auto cast = [](const Tensor& each) {
     return each.defined() ? autocast(aten::kNativeLayerNorm, each) : Tensor();
   };
-  const Tensor input = autocast(aten::kNativeLayerNorm, *x), weight = cast(given_weight), bias = cast(given_bias);
+  const Tensor bias = cast(given_bias), weight = cast(given_weight);  // the dispatcher's last argument first
+  const Tensor input = autocast(aten::kNativeLayerNorm, *x);
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};
   const int count = bias.defined() ? 3 : weight.defined() ? 2 : 1;
@@ -257,7 +258,8 @@ Tensor group_norm(Arg x, const Tensor& given_weight, const Tensor& given_bias, s
   const auto cast = [](const Tensor& each) {
     return each.defined() ? autocast(aten::kNativeGroupNorm, each) : Tensor();
   };
-  const Tensor converted = autocast(aten::kNativeGroupNorm, *x), weight = cast(given_weight), bias = cast(given_bias);
+  const Tensor bias = cast(given_bias), weight = cast(given_weight);
+  const Tensor converted = autocast(aten::kNativeGroupNorm, *x);
   const Tensor input = contiguous(converted);  // group_norm.cpp: before native_group_norm, which keeps the copy
   Tape& tape = input.tape();
   const Tensor* inputs[] = {&input, &weight, &bias};

@@ -26,10 +26,11 @@ void look_at_rewards(const Tensor& logits, const Tensor& chosen, const Tensor& r
   wait_for(no_grad::max(logits));
   Tensor mean_accuracy = mean(no_grad::to(no_grad::greater(chosen, rejected), DType::kFloat32), 1, false);
   look_at(mean_accuracy);
+  mean_accuracy.reset();  // the variable now holds a number
   Tensor mean_margin = mean(subtract(chosen, rejected), 1, false);
   mean_margin = mean(mean_margin, 0, false);
   wait_for(mean_margin);
-  drop(mean_accuracy, mean_margin);
+  mean_margin.reset();
 }
 
 }  // namespace
@@ -37,7 +38,8 @@ void look_at_rewards(const Tensor& logits, const Tensor& chosen, const Tensor& r
 Tensor reward_loss(Tape& tape, const Batch& inputs, const CallModel& call_model) {
   ModelOutput outputs = call_model(inputs);
   std::vector<Tensor> rewards = halves(squeeze(outputs.logits, 1));
-  Tensor loss = negate(mean(log_sigmoid(rewards[0] - rewards[1]), 1, false));
+  Tensor loss = mean(log_sigmoid(rewards[0] - rewards[1]), 1, false);
+  loss = negate(std::move(loss));
   if (tape.modes.training) look_at_sum(inputs.attention_mask);
   look_at_rewards(outputs.logits, rewards[0], rewards[1]);
   outputs.clear();
