@@ -85,7 +85,11 @@ class RunOptions(TypedDict, total=False):
     hard_negatives: int | None
     """`--hard-negatives`: of each anchor, beside the positive [0]"""
     stages: str | None
-    """`--stages`: peak of: train, or all (with construction) [train]"""
+    """`--stages`: peak of: train, or all, from loading to saving [train]"""
+    load: str | None
+    """`--load`: config (made on the card), device-map, host [config]"""
+    save: str | None
+    """`--save`: with --stages all: none, checkpoint or merge (LoRA) [none]"""
     eval_batch_size: int | None
     """`--eval-bs`: the Trainer evaluates, N samples a batch [does not]"""
     eval_samples: int | None

@@ -64,6 +64,7 @@ class Replayer {
       // What is allocated when a phase begins counts for its peak, as in torch.cuda.reset_peak_memory_stats.
       const Phase phase = events[i].phase;
       phase_peak_ = allocator_.allocated();
+      phase_reserved_ = allocator_.reserved();
       if (i <= peaks_from_) reset_peaks(i);
       for (; i < count && events[i].phase == phase; ++i) {
         Bytes block_bytes = 0;
@@ -85,6 +86,8 @@ class Replayer {
       }
       Bytes& peak = result_.phase_peaks[static_cast<std::size_t>(phase)];
       peak = std::max(peak, phase_peak_);
+      Bytes& reserved = result_.phase_reserved[static_cast<std::size_t>(phase)];
+      reserved = std::max(reserved, phase_reserved_);
       if (peaks_of_steps_alone_ && phase == Phase::kBuild) forget_peaks();
     }
   }
@@ -129,6 +132,7 @@ class Replayer {
         result_.categories_at_peak = categories_;
       }
     }
+    if (allocator_.reserved() > phase_reserved_) phase_reserved_ = allocator_.reserved();
     if (allocator_.reserved() > result_.peak_reserved) {
       result_.peak_reserved = allocator_.reserved();
       result_.segments_at_peak = allocator_.segments();
@@ -181,7 +185,7 @@ class Replayer {
   Bytes reserved_before_emptied_ = 0;  // when the cache was emptied last
   std::size_t peaks_from_;
   std::array<Bytes, kCategoryCount> categories_{};  // requested bytes of the live blocks
-  Bytes phase_peak_ = 0;                            // of the phase that is being replayed
+  Bytes phase_peak_ = 0, phase_reserved_ = 0;       // of the phase that is being replayed
   ReplayResult result_;
 };
 

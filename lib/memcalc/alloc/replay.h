@@ -43,7 +43,8 @@ struct ReplayResult {
   Bytes reserved_at_peak = 0;                              // reserved when peak_allocated is reached
   std::array<Bytes, kCategoryCount> categories_at_peak{};  // requested bytes by category at peak_event
   Bytes slack_at_peak = 0;  // peak_allocated - sum of categories_at_peak: rounding and unsplit remainders
-  std::array<Bytes, kPhaseCount> phase_peaks{};  // largest allocated within each phase, all steps
+  std::array<Bytes, kPhaseCount> phase_peaks{};     // largest allocated within each phase, all steps
+  std::array<Bytes, kPhaseCount> phase_reserved{};  // largest reserved, likewise
   Bytes allocated_at_end = 0;
   Bytes reserved_at_end = 0;
   std::size_t segments_at_peak = 0;     // cudaMalloc'd segments when peak_reserved is reached

@@ -74,6 +74,14 @@ std::string parameter_name_of(std::string_view model_type, std::string_view tens
   return name;
 }
 
+std::string sorted_name_of(std::string_view model_type, std::string_view parameter) {
+  std::string name(parameter);
+  constexpr Renaming head{"lm_head.", "embed_out."}, experts{".mlp.", ".block_sparse_moe."};
+  if (model_type == "gpt_neox" && name.starts_with(head.from)) rename(name, {&head, 1});
+  if (model_type == "mixtral") rename(name, {&experts, 1});
+  return name;
+}
+
 bool is_named_like_buffer(std::string_view tensor) {
   constexpr std::array<std::string_view, 13> endings = {"attn.bias",
                                                         "attn.masked_bias",

@@ -11,6 +11,10 @@ namespace memcalc {
 /// (conversion_mapping.py). Tensors that it stacks into one parameter get the same name.
 [[nodiscard]] std::string parameter_name_of(std::string_view model_type, std::string_view tensor);
 
+/// What a checkpoint's tensor of this parameter is called, as far as it decides the order in which from_pretrained
+/// reads them (it sorts the checkpoint's names): where whole modules are called otherwise.
+[[nodiscard]] std::string sorted_name_of(std::string_view model_type, std::string_view parameter);
+
 /// Whether a tensor is part of a model's state but no parameter: masks, positions and running statistics, which old
 /// versions of the frameworks saved.
 [[nodiscard]] bool is_named_like_buffer(std::string_view tensor);

@@ -110,7 +110,8 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing() != Checkpointing::kNone;
   const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
   std::optional<OnMetaDevice> on_meta;  // as from_pretrained
-  on_meta.emplace(tape.memory, offloads_weights || run.fine_tuning.quantization != Quantization::kNone);
+  const bool loads_later = run.trains() && run.training().loading != ModelLoading::kConfig;
+  on_meta.emplace(tape.memory, offloads_weights || loads_later || run.fine_tuning.quantization != Quantization::kNone);
   std::unique_ptr<Model> model =
       spec.model_type == kLitGptType
           ? build_litgpt(spec, run, builder)

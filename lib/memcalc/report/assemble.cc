@@ -22,6 +22,7 @@
 #include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/packed_weights_note.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/report/stages.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/parallel.h"
@@ -295,7 +296,11 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
   report.not_modelled.emplace_back("other processes and the display on the same card");
-  if (run.trains()) report.not_modelled.emplace_back("evaluation, generation and checkpoint saving between steps");
+  if (run.trains()) {
+    report.not_modelled.emplace_back(run.training().saving == ModelSaving::kNone
+                                         ? "evaluation, generation and checkpoint saving between steps"
+                                         : "evaluation and generation between steps");
+  }
   if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));
   for (std::string& note : substituted_types(symbolic.kernels, device)) report.assumptions.push_back(std::move(note));
   if (time && steps_on_host(run)) {
@@ -310,6 +315,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   fill_fit(symbolic, report);
   if (time) set_time(report, *time);
   report.host_memory = host_memory_of(symbolic, run);
+  report.stages = stages_of(symbolic, run, report.memory);
   return report;
 }
 

@@ -92,7 +92,11 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
   if (report.run.trains()) {
     std::vector<PhasePeak> peaks = {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
                                     peak_of(Phase::kOptimizer, "optimizer")};
-    if (report.run.counts_construction()) peaks.insert(peaks.begin(), peak_of(Phase::kBuild, "construction"));
+    if (report.run.counts_construction()) {
+      PhasePeak construction = peak_of(Phase::kBuild, "construction");
+      construction.bytes = std::max(construction.bytes, peak_of(Phase::kPrepare, {}).bytes);
+      peaks.insert(peaks.begin(), construction);
+    }
     if (report.run.training().evaluation) peaks.push_back(peak_of(Phase::kEvaluation, "evaluation"));
     return peaks;
   }
@@ -225,7 +229,9 @@ std::vector<std::string> setting_of(const Report& report) {
 }
 
 std::string instant_of(const Report& report) {
-  std::string text = report.peak_step < 0
+  const bool is_after = report.peak_phase == Phase::kMerge || report.peak_phase == Phase::kSave;
+  std::string text = is_after ? "after the last step, " + std::string(name_of(report.peak_phase))
+                     : report.peak_step < 0
                          ? "construction of the model"
                          : (report.run.trains() ? "step " : "call ") + std::to_string(report.peak_step + 1) + ", " +
                                std::string(name_of(report.peak_phase));

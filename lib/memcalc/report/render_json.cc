@@ -162,6 +162,23 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   return json;
 }
 
+Json stages_json(const std::vector<StageRow>& stages) {
+  Json json = Json::array();
+  for (const StageRow& row : stages) {
+    Json stage = {{"name", row.name},
+                  {"peak_allocated_bytes", row.peak_allocated},
+                  {"peak_reserved_bytes", row.peak_reserved},
+                  {"largest", row.is_largest},
+                  {"lowered_by", row.lowered_by}};
+    if (row.host_bytes > 0) {
+      stage["host_bytes"] = row.host_bytes;
+      stage["host_rule"] = row.host_rule;
+    }
+    json.push_back(std::move(stage));
+  }
+  return json;
+}
+
 Json flops_json(const Report& report) {
   Json json = {{"total", total_flops(report)}};
   for (const FlopRow& row : report.flops) json["by_class"][std::string(name_of(row.operator_class))] = total_flops(row);
@@ -267,6 +284,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (report.training) json["training"] = training_json(*report.training);
   if (report.concurrent_sequences) json["concurrent_sequences"] = *report.concurrent_sequences;
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
+  if (!report.stages.empty()) json["stages"] = stages_json(report.stages);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
   if (!report.remedies.empty()) json["remedies"] = remedies_json<Json>(report.remedies);

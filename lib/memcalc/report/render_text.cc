@@ -33,6 +33,7 @@ class TextRenderer {
     write_totals();
     write_ranks();
     write_phases();
+    write_stages();
     write_cache();
     write_concurrency();
     write_accounting();
@@ -185,6 +186,21 @@ class TextRenderer {
       if (!row.holds.empty()) {
         for (const std::string& part : wrap(row.holds, options_.columns - 4)) line("    " + part);
       }
+    }
+  }
+
+  void write_stages() {
+    if (report_.stages.empty()) return;
+    title("Stages of the job");
+    line("  " + pad_right("", 10) + pad_left("allocated", 11) + pad_left("reserved", 11) + pad_left("host", 11));
+    for (const StageRow& row : report_.stages) {
+      const std::string host = row.host_bytes > 0 ? format_bytes(row.host_bytes) : "-";
+      line("  " + pad_right(row.name, 10) + pad_left(format_bytes(row.peak_allocated), 11) +
+           pad_left(format_bytes(row.peak_reserved), 11) + pad_left(host, 11) + (row.is_largest ? "  the peak" : ""));
+    }
+    for (const StageRow& row : report_.stages) {
+      if (row.is_largest) write_items({"less in " + row.name + ": " + row.lowered_by});
+      if (row.host_bytes > 0) write_items({row.name + ", on the host: " + row.host_rule});
     }
   }
 

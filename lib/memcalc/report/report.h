@@ -72,6 +72,17 @@ struct HostMemory {
   Bytes pinned = 0;
 };
 
+/// One stage of a job, as torch.cuda.reset_peak_memory_stats() at its beginning would let it be read at its end.
+struct StageRow {
+  std::string name;  // "load", "prepare", "train", "evaluate", "merge", "save"
+  Bytes peak_allocated = 0;
+  Bytes peak_reserved = 0;
+  Bytes host_bytes = 0;    // of the model, on the host; 0: nothing that is modelled
+  std::string host_rule;   // how that comes about; empty where it is 0
+  std::string lowered_by;  // what makes the stage's peak smaller
+  bool is_largest = false;
+};
+
 /// Ranks of a run on several GPUs that ask for the same memory.
 struct RankRow {
   std::int64_t first = 0;  // the one that was simulated
@@ -169,6 +180,7 @@ struct Report {
   std::optional<TrainingRun> training;  // where --tokens was given
   std::optional<Throughput> time;       // absent where the card's rates are not known
   HostMemory host_memory;
+  std::vector<StageRow> stages;    // where all of a job count (--stages all)
   std::vector<RankRow> ranks;      // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
   std::size_t largest_rank = 0;    // place in `ranks`
   std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards

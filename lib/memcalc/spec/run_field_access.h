@@ -27,6 +27,8 @@ constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferen
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }
 constexpr Names names_of(std::type_identity<PackingStrategy> /*of*/) { return kPackingNames; }
 constexpr Names names_of(std::type_identity<ContrastiveLoss> /*of*/) { return kContrastiveLossNames; }
+constexpr Names names_of(std::type_identity<ModelLoading> /*of*/) { return kLoadingNames; }
+constexpr Names names_of(std::type_identity<ModelSaving> /*of*/) { return kSavingNames; }
 constexpr Names names_of(std::type_identity<Checkpointing> /*of*/) { return kCheckpointingNames; }
 constexpr Names names_of(std::type_identity<Attention> /*of*/) { return kAttentionNames; }
 constexpr Names names_of(std::type_identity<Optimizer> /*of*/) { return kOptimizerNames; }

@@ -109,6 +109,11 @@ bool put_optimizer(RunRequest& request, const FieldValue& value) {
   return request.run.optimizer.has_value();
 }
 
+// A packed base has only this way.
+std::optional<FieldValue> take_loading(const RunRecord& r) {
+  return is_quantized(r) ? std::nullopt : take_but<&N::loading, ModelLoading::kConfig>(r);
+}
+
 std::optional<FieldValue> take_weights_dtype(const RunRecord& r) { return fields::named(weights_dtype_of(r.run)); }
 
 // none, full, selective, or every-N: of the layers 0, N, 2N, ….
@@ -415,10 +420,22 @@ const Field kFields[] = {
          .get = take_of_sentences<&SentencePairs::hard_negatives>,
          .exists = embeds,
          .belongs_to = kBiEncoder}),
-    row("--stages", "stages", G::kTraining, K::kName, "S", "peak of: train, or all (with construction) [train]",
+    row("--stages", "stages", G::kTraining, K::kName, "S", "peak of: train, or all, from loading to saving [train]",
         {.names = kStagesNames,
          .set = put<&R::stages>,
          .get = take<&N::stages>,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--load", "load", G::kTraining, K::kName, "L", "config (made on the card), device-map, host [config]",
+        {.names = kLoadingNames,
+         .set = put<&R::loading>,
+         .get = take_loading,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--save", "save", G::kTraining, K::kName, "S", "with --stages all: none, checkpoint or merge (LoRA) [none]",
+        {.names = kSavingNames,
+         .set = put<&R::saving>,
+         .get = take_but<&N::saving, ModelSaving::kNone>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--eval-bs", "eval_batch_size", G::kTraining, K::kWhole, "N",

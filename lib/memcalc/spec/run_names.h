@@ -30,6 +30,8 @@ inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own
 inline constexpr std::array<std::string_view, 3> kPackingNames = {"bfd", "bfd_split", "wrapped"};
 inline constexpr std::array<std::string_view, 2> kContrastiveLossNames = {"mnrl", "cached-mnrl"};
 inline constexpr std::array<std::string_view, 2> kStagesNames = {"train", "all"};
+inline constexpr std::array<std::string_view, 3> kLoadingNames = {"config", "device-map", "host"};
+inline constexpr std::array<std::string_view, 3> kSavingNames = {"none", "checkpoint", "merge"};
 inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eager", "flash"};
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
 inline constexpr std::array<std::string_view, 4> kFloat8Names = {"none", "tensorwise", "tensorwise-gather", "rowwise"};
@@ -118,6 +120,8 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
   return kContrastiveLossNames[static_cast<std::size_t>(v)];
 }
 [[nodiscard]] constexpr std::string_view name_of(Stages v) { return kStagesNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(ModelLoading v) { return kLoadingNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(ModelSaving v) { return kSavingNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Attention v) { return kAttentionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Checkpointing v) {
   return kCheckpointingNames[static_cast<std::size_t>(v)];

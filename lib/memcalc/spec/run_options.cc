@@ -332,6 +332,9 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
+  const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
+  training.loading = options.loading.value_or(packs ? ModelLoading::kDeviceMap : ModelLoading::kConfig);
+  training.saving = options.saving;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {
     training.evaluation = {.batch_size = *options.eval_batch_size,

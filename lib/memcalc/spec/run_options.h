@@ -47,6 +47,8 @@ struct RunOptions {
   std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
   std::optional<Reference> reference;             // default: TRL's
   Stages stages = Stages::kTrain;
+  std::optional<ModelLoading> loading;  // default config; of a packed base device-map
+  ModelSaving saving = ModelSaving::kNone;
   std::optional<std::string> lengths;               // default: every sequence has sequence_length tokens
   std::optional<std::int64_t> steps;                // beside lengths; default: one epoch
   std::optional<PackingStrategy> packing;           // beside lengths; default: a row is a sample

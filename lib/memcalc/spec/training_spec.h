@@ -100,8 +100,18 @@ inline constexpr std::size_t kOptimizerCount = 33;
 /// adapters; numbers that were computed before the first step.
 enum class Reference : std::uint8_t { kNone, kModel, kAdapters, kPrecomputed };
 
-/// --stages: what of a job counts for its peak: its steps (and evaluations), or the construction of the model as well.
+/// --stages: what of a job counts for its peak: its steps (and evaluations), or all that it does: loading the model,
+/// preparing it, training, evaluating, merging and saving.
 enum class Stages : std::uint8_t { kTrain, kAll };
+
+/// --load: how the model comes to be on the card. kConfig: with torch.device("cuda"): Model(config), as where a model
+/// is trained from nothing; kDeviceMap: from_pretrained(…, device_map="cuda" or "auto"), which writes each weight to
+/// the card; kHost: from_pretrained(…), and then model.to("cuda"), which the Trainer does.
+enum class ModelLoading : std::uint8_t { kConfig, kDeviceMap, kHost };
+
+/// --save, after the last step: nothing; a checkpoint of the Trainer (of a plain loop: model.save_pretrained() and
+/// torch.save() of the optimizer's states); peft's merge_and_unload() and save_pretrained() of what it returns.
+enum class ModelSaving : std::uint8_t { kNone, kCheckpoint, kMerge };
 
 /// Trainer.evaluate() between two steps.
 struct Evaluation {
@@ -159,6 +169,8 @@ struct Training {
   SentencePairs sentences;                 // of SentenceTransformerTrainer
   std::optional<DataLengths> lengths;      // absent: every sequence has --seq tokens
   Stages stages = Stages::kTrain;          // of one GPU
+  ModelLoading loading = ModelLoading::kConfig;  // of one GPU; with a packed base kDeviceMap
+  ModelSaving saving = ModelSaving::kNone;       // of one GPU, where all stages count
   std::optional<Evaluation> evaluation;    // in the Trainer
   std::int64_t skipped_steps = 0;          // first steps that the loss scaler skips; --skipped-steps
 };

@@ -11,8 +11,8 @@ std::string_view name_of(Category category) {
 }
 
 std::string_view name_of(Phase phase) {
-  constexpr std::string_view names[kPhaseCount] = {"build", "zero",      "forward", "backward",
-                                                   "del",   "optimizer", "decode",  "evaluation"};
+  constexpr std::string_view names[kPhaseCount] = {"build",  "zero",       "forward", "backward", "del", "optimizer",
+                                                   "decode", "evaluation", "prepare", "merge",    "save"};
   return names[static_cast<std::size_t>(phase)];
 }
 

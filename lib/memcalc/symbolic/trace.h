@@ -32,11 +32,23 @@ inline constexpr std::size_t kCategoryCount = 11;
 [[nodiscard]] std::string_view name_of(Category category);
 
 /// Named as the truth traces name them. Of generation, the prompt's forward pass is kForward, that of every later token
-/// kDecode.
-enum class Phase : std::uint8_t { kBuild, kZero, kForward, kBackward, kDelete, kOptimizer, kDecode, kEvaluation };
-inline constexpr std::size_t kPhaseCount = 8;
+/// kDecode. Where all stages of a job count, kPrepare is what happens between the model's construction and the loop.
+enum class Phase : std::uint8_t {
+  kBuild,
+  kZero,
+  kForward,
+  kBackward,
+  kDelete,
+  kOptimizer,
+  kDecode,
+  kEvaluation,
+  kPrepare,
+  kMerge,
+  kSave,
+};
+inline constexpr std::size_t kPhaseCount = 11;
 
-/// "build", "zero", "forward", "backward", "del", "optimizer", "decode", "evaluation".
+/// "build", "zero", "forward", "backward", "del", "optimizer", "decode", "evaluation", "prepare", "merge", "save".
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 /// The classes by which FLOPs and time are reported.

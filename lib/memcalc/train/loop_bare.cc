@@ -11,12 +11,13 @@
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/compile/compiled_regions.h"
-#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
+#include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/sentence_transformers.h"
+#include "memcalc/train/saving.h"
 #include "memcalc/train/trl/batch.h"
 
 namespace memcalc {
@@ -260,9 +261,12 @@ void zero_grad(const Model& model) {
 }
 
 void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
+  begin_stage(tape, run, Phase::kPrepare);
+  const bool moves = run.training().loading == ModelLoading::kHost;  // model.to("cuda") comes before the first batch
+  if (moves) prepare_model(tape, model, run);
   const Batch batch = make_batch(tape, model, run, aten::kRandint);
   tape.memory.empty_cache();
-  apply_fine_tuning(tape, model, run);
+  if (!moves) prepare_model(tape, model, run);
   if (wrapper != nullptr) {
     wrapper->wrap(model);
     if (wrapper->empties_cache) tape.memory.empty_cache();
@@ -270,11 +274,13 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   BareLoop loop(tape, model, run, wrapper, batch);
   tape.kernels.recording = true;
   tape.moment.step = 0;
-  if (run.training().skipped_steps > 0 || wrapper != nullptr) {  // the steps differ
+  const bool steps_are_alike = run.training().skipped_steps == 0 && wrapper == nullptr;
+  if (!steps_are_alike || saves(run)) {
     for (; tape.moment.step < kSteps; ++tape.moment.step) {
-      tape.kernels.recording = tape.moment.step == kSteps - 1;
+      tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : kSteps - 1);
       loop.step();
     }
+    save_trained(tape, model, run, [] {});
     tape.memory.stop();
     return;
   }

@@ -17,12 +17,13 @@
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/data/collator.h"
 #include "memcalc/train/data/sampler.h"
-#include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/grad_scaler.h"
+#include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/sentence_transformers.h"
+#include "memcalc/train/saving.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/reward.h"
@@ -120,6 +121,8 @@ class TrainerLoop {
   void step(bool padded, std::span<const BatchShape> shapes);
   /// Trainer.evaluate(), evaluation_loop.
   void evaluate();
+  /// train() returns: its variables die, what the Trainer holds does not.
+  void end();
 
   /// What the next step drops when it assigns its own.
   template <typename Visit>
@@ -329,6 +332,12 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
   return result;
 }
 
+void TrainerLoop::end() {
+  batches_.clear();
+  inputs_ = {};
+  drop(items_, loss_of_step_, grad_norm_);
+}
+
 Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
   RunSpec of_batch = run_;
   of_batch.batch_size = rows;
@@ -458,7 +467,9 @@ void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
 }  // namespace
 
 void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference) {
-  apply_fine_tuning(tape, model, run);
+  begin_stage(tape, run, Phase::kPrepare);
+  prepare_model(tape, model, run);
+  begin_stage(tape, run, Phase::kForward);
   tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
   if (wrapper != nullptr) wrapper->wrap(model);
   TrainerLoop loop(tape, model, run, wrapper, reference);
@@ -467,12 +478,14 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
     run_epochs(tape, loop, run);
+    save_trained(tape, model, run, [&] { loop.end(); });
     tape.memory.stop();
     return;
   }
   const bool evaluates = run.training().evaluation.has_value();
-  if (without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates &&
-      !run.generates()) {
+  const bool steps_are_alike =
+      without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates && !run.generates();
+  if (steps_are_alike && !saves(run)) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };
     carried.place(tape, variables);
@@ -486,9 +499,13 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
       const bool is_last = tape.moment.step == kSteps - 1;
       tape.kernels.recording = false;
       if (evaluates && is_last) loop.evaluate();
-      tape.kernels.recording = is_last;
+      tape.kernels.recording = steps_are_alike ? tape.moment.step == 0 : is_last;
       loop.step(tape.moment.step >= without_padding);
     }
+    // With the last step comes an evaluation, too (trainer_callback.py, DefaultFlowCallback.on_step_end).
+    tape.kernels.recording = false;
+    if (evaluates && saves(run)) loop.evaluate();
+    save_trained(tape, model, run, [&] { loop.end(); });
   }
   tape.memory.stop();
 }

@@ -1,7 +1,6 @@
 // transformers 5.17: modeling_utils.py (caching_allocator_warmup), core_model_loading.py
 // (convert_and_load_state_dict_in_model), integrations/bitsandbytes.py; peft utils/other.py.
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/linear_names.h"
+#include "memcalc/train/loading.h"
 #include "memcalc/train/tp_plan.h"
 
 namespace memcalc {
@@ -27,29 +27,6 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kWarmup{"caching_allocator_warmup"};
-
-std::string_view next_part(std::string_view& rest) {
-  const std::size_t dot = rest.find('.');
-  const std::string_view part = rest.substr(0, dot);
-  rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(dot + 1);
-  return part;
-}
-
-bool is_number(std::string_view part) {
-  return !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-/// dot_natural_key: names are compared part by part, numbers as numbers.
-bool loads_before(std::string_view a, std::string_view b) {
-  while (!a.empty() && !b.empty()) {
-    const std::string_view x = next_part(a);
-    const std::string_view y = next_part(b);
-    if (x == y) continue;
-    if (is_number(x) && is_number(y) && x.size() != y.size()) return x.size() < y.size();
-    return x < y;
-  }
-  return a.empty() && !b.empty();
-}
 
 struct LoadedParameter {
   const Parameter* parameter = nullptr;
@@ -125,7 +102,7 @@ void leave_shapes_to_tune(const Model& model) {
   }
 }
 
-std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run) {
+std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec& run, std::string_view model_type) {
   std::vector<LoadedParameter> order;
   order.reserve(model.parameters.size());
   for (const Parameter& parameter : model.parameters) order.push_back({&parameter});
@@ -152,10 +129,10 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   if (run.fine_tuning.packs_head && !has_head) {
     throw refusal(rules::kPackedHead);
   }
-  std::sort(order.begin(), order.end(), [](const LoadedParameter& a, const LoadedParameter& b) {
-    return loads_before(a.parameter->name, b.parameter->name);
-  });
-  return order;
+  std::vector<LoadedParameter> sorted;
+  sorted.reserve(order.size());
+  for (const std::size_t i : loading_order(model, model_type)) sorted.push_back(order[i]);
+  return sorted;
 }
 
 /// A weight that is loaded as it was published; nothing where this is none.
@@ -181,7 +158,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
   if (model.linear_layers.empty()) throw refusal(rules::kQuantizedLayers);
   const OnMetaDevice on_host(tape.memory, packs_on_host(run));
   if (packs_on_host(run)) tape.modes.has_dynamic_map = true;  // get_4bit_type's map is made on the host
-  const std::vector<LoadedParameter> order = in_loading_order(model, run);
+  const std::vector<LoadedParameter> order = in_loading_order(model, run, model_type);
   Bytes total = 0;
   for (const LoadedParameter& loaded : order) {
     const Bytes bytes = packed_bytes(loaded, run.fine_tuning.quantization);

@@ -15,6 +15,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/fine_tuning.h"
+#include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/loop_megatron.h"
 #include "memcalc/train/loop_pipeline.h"
@@ -175,7 +176,11 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     // Modules that are split each by itself no longer share a weight.
     const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
-    if (run.fine_tuning.quantization != Quantization::kNone) load_quantized(tape, *model, run, spec.model_type);
+    if (run.fine_tuning.quantization != Quantization::kNone) {
+      load_quantized(tape, *model, run, spec.model_type);
+    } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
+      load_on_card(tape, *model, spec.model_type);
+    }
     const RunSpec reference_run = without_adapters(run);
     const std::unique_ptr<Model> reference =
         has_reference_model(run) ? build_model(spec, reference_run, tape, weights_dtype(run)) : nullptr;

@@ -1,0 +1,138 @@
+#include "memcalc/report/stages.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "memcalc/report/quantity.h"
+#include "memcalc/symbolic/tensor.h"
+
+namespace memcalc {
+namespace {
+
+/// save_pretrained(max_shard_size="50GB"): the largest file that it writes.
+constexpr Bytes kLargestFile = 50'000'000'000;
+/// Threads of from_pretrained that read (core_model_loading.py, GLOBAL_WORKERS).
+constexpr std::size_t kReaders = 4;
+
+Bytes bytes_of(const ParameterInfo& parameter) {
+  if (parameter.packing != Quantization::kNone) return checked_add(parameter.packed.weight, parameter.packed.constants);
+  return checked_multiply(parameter.elements, size_of(parameter.dtype));
+}
+
+bool is_adapter(const ParameterInfo& parameter) { return parameter.name.find(".lora_") != std::string::npos; }
+
+Bytes sum_of(const SymbolicRun& symbolic, bool adapters) {
+  Bytes sum = 0;
+  for (const ParameterInfo& each : symbolic.parameters) {
+    if (is_adapter(each) == adapters) sum = checked_add(sum, bytes_of(each));
+  }
+  return sum;
+}
+
+struct HostUse {
+  Bytes bytes = 0;
+  std::string rule;
+};
+
+HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
+  if (run.training().loading == ModelLoading::kConfig) return {};
+  if (run.training().loading == ModelLoading::kHost) {
+    return {sum_of(symbolic, false),
+            "the whole model, until it is moved to the card; in its files' own type these are the files' pages, which "
+            "the system may drop"};
+  }
+  std::vector<Bytes> sizes;
+  for (const ParameterInfo& each : symbolic.parameters) {
+    if (!is_adapter(each)) sizes.push_back(checked_multiply(each.elements, size_of(each.dtype)));
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  if (run.fine_tuning.quantization != Quantization::kNone) sizes.resize(std::min<std::size_t>(sizes.size(), 1));
+  Bytes largest = 0;
+  for (std::size_t i = 0; i < std::min(sizes.size(), kReaders); ++i) largest = checked_add(largest, sizes[i]);
+  const std::string at_a_time =
+      run.fine_tuning.quantization != Quantization::kNone ? "one weight at a time" : "4 weights at a time";
+  return {largest, at_a_time +
+                       ", where the files hold another type than is asked for; the files' pages beside them are the "
+                       "system's cache, which it may drop"};
+}
+
+HostUse host_of_saving(const SymbolicRun& symbolic, const RunSpec& run) {
+  const bool adapters = run.fine_tuning.lora && run.training().saving == ModelSaving::kCheckpoint;
+  const Bytes saved = sum_of(symbolic, adapters);
+  if (saved <= kLargestFile) return {saved, "safetensors copies all tensors of a file to the host before it writes it"};
+  return {kLargestFile,
+          "safetensors copies all tensors of a file (max_shard_size 50 GB) to the host before it writes it"};
+}
+
+struct Peaks {
+  Bytes allocated = 0, reserved = 0;
+};
+
+Peaks peaks_in(const ReplayResult& memory, std::initializer_list<Phase> phases) {
+  Peaks peaks;
+  for (const Phase phase : phases) {
+    peaks.allocated = std::max(peaks.allocated, memory.phase_peaks[static_cast<std::size_t>(phase)]);
+    peaks.reserved = std::max(peaks.reserved, memory.phase_reserved[static_cast<std::size_t>(phase)]);
+  }
+  return peaks;
+}
+
+std::string lowers_loading(const RunSpec& run) {
+  if (run.fine_tuning.quantization != Quantization::kNone) return "--quantize nf4-double packs most";
+  return "--weights-dtype bf16, --quantize nf4-double";
+}
+
+std::string lowers_merging(const RunSpec& run) {
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    return "merging into a base that was loaded again, unpacked, on the host";
+  }
+  return "--lora-dtype base; merging on the host (model.to(\"cpu\") first)";
+}
+
+}  // namespace
+
+std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run, const ReplayResult& memory) {
+  std::vector<StageRow> rows;
+  if (!run.trains() || !run.counts_construction()) return rows;
+  const Training& training = run.training();
+  const auto add = [&](std::string name, const Peaks& peaks, HostUse host, std::string lowered_by) {
+    rows.push_back({.name = std::move(name),
+                    .peak_allocated = peaks.allocated,
+                    .peak_reserved = peaks.reserved,
+                    .host_bytes = host.bytes,
+                    .host_rule = std::move(host.rule),
+                    .lowered_by = std::move(lowered_by)});
+  };
+  add("load", peaks_in(memory, {Phase::kBuild}), host_of_loading(symbolic, run), lowers_loading(run));
+  const Peaks prepared = peaks_in(memory, {Phase::kPrepare});
+  if (prepared.reserved > 0) {
+    add("prepare", prepared, {}, run.fine_tuning.prepares_for_kbit ? "--no-prepare-kbit" : lowers_loading(run));
+  }
+  add("train", peaks_in(memory, {Phase::kZero, Phase::kForward, Phase::kBackward, Phase::kDelete, Phase::kOptimizer}),
+      {}, "--bs, --seq, --checkpointing full, --optimizer, --lora; memcalc ladder tries them");
+  if (training.evaluation) {
+    add("evaluate", peaks_in(memory, {Phase::kEvaluation}), {},
+        training.evaluation->keeps_logits ? "--eval-bs, --eval-accum, no --eval-logits" : "--eval-bs");
+  }
+  if (training.saving == ModelSaving::kMerge) {
+    add("merge", peaks_in(memory, {Phase::kMerge}), {}, lowers_merging(run));
+  }
+  if (training.saving != ModelSaving::kNone) {
+    Peaks saved = peaks_in(memory, {Phase::kSave});
+    // Nothing was asked of the card: what it holds by then, the last stage, is what it holds at the end.
+    const bool asks_nothing = saved.reserved == 0;
+    if (asks_nothing) saved = {memory.allocated_at_end, memory.reserved_at_end};
+    add("save", saved, host_of_saving(symbolic, run),
+        asks_nothing ? "nothing is asked of the card" : "save_pretrained(…, save_original_format=False)");
+  }
+  const auto largest = std::max_element(rows.begin(), rows.end(), [](const StageRow& a, const StageRow& b) {
+    return a.peak_allocated < b.peak_allocated;
+  });
+  largest->is_largest = true;
+  return rows;
+}
+
+}  // namespace memcalc

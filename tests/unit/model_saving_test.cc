@@ -1,0 +1,158 @@
+// train/saving: what merging adapters and writing a checkpoint ask of the card.
+#include "memcalc/train/saving.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/run_options.h"
+#include "memcalc/train/step.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+class ModelSavingTest : public ::testing::Test {
+ protected:
+  SpecRegistry registry_{test::specs_dir().string()};
+  DeviceSpec device_ = registry_.device("h200-sxm");
+  ModelSpec llama_ = registry_.model("tinyllama-1.1b", {.layers = 2});
+  static constexpr Bytes kLargestLayer = Bytes{2048} * 5632;  // elements of gate_proj, up_proj, down_proj
+
+  static RunOptions merged() {
+    return {.batch_size = 1,
+            .sequence_length = 16,
+            .precision = Precision::kBf16,
+            .loop = Loop::kTrainer,
+            .stages = Stages::kAll,
+            .saving = ModelSaving::kMerge,
+            .lora_rank = 8};
+  }
+  [[nodiscard]] SymbolicRun run(const ModelSpec& model, const RunOptions& options) const {
+    return run_symbolically(model, resolve(model, options).run, device_);
+  }
+  /// What a phase asks for above what is there when it begins, at most; without rounding.
+  static Bytes rise(const SymbolicRun& run, Phase phase) {
+    Bytes now = 0, most = 0;
+    for (const Event& event : run.trace.events) {
+      if (event.phase != phase || !event.moves_block()) continue;
+      const Bytes bytes = run.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+      now += event.kind == EventKind::kAllocate ? bytes : -bytes;
+      most = std::max(most, now);
+    }
+    return most;
+  }
+  /// What is left of it at the phase's end.
+  static Bytes left(const SymbolicRun& run, Phase phase) {
+    Bytes now = 0;
+    for (const Event& event : run.trace.events) {
+      if (event.phase != phase || !event.moves_block()) continue;
+      const Bytes bytes = run.trace.blocks[static_cast<std::size_t>(event.block)].requested;
+      now += event.kind == EventKind::kAllocate ? bytes : -bytes;
+    }
+    return now;
+  }
+};
+
+TEST_F(ModelSavingTest, MergingNeedsTheProductAndItsMultipleOfTheLargestLayer) {
+  const SymbolicRun merging = run(llama_, merged());
+  EXPECT_EQ(rise(merging, Phase::kMerge), 2 * 4 * kLargestLayer);  // adapters are float32
+  EXPECT_EQ(left(merging, Phase::kMerge), 0);
+}
+
+TEST_F(ModelSavingTest, AdaptersInTheTypeOfTheBaseMergeInHalfOfThat) {
+  RunOptions options = merged();
+  options.lora_in_base_dtype = true;
+  EXPECT_EQ(rise(run(llama_, options), Phase::kMerge), 2 * 2 * kLargestLayer);
+}
+
+TEST_F(ModelSavingTest, A4BitWeightIsUnpackedSummedAndPackedAgain) {
+  RunOptions options = merged();
+  options.quantization = Quantization::kNf4;
+  options.weights_dtype = DType::kBFloat16;
+  const SymbolicRun merging = run(llama_, options);
+  // Unpacked in bfloat16; the adapter's product, the sum, the sum as it comes back from the host, each in float32; the
+  // codes and the float32 scale of each 64 of them, while the old ones live; a map of 16 codes, its magnitudes and
+  // their maximum.
+  const Bytes packed = kLargestLayer / 2 + 4 * kLargestLayer / 64;
+  EXPECT_EQ(rise(merging, Phase::kMerge), (2 + 3 * 4) * kLargestLayer + packed + 64 + 64 + 4);
+  EXPECT_EQ(left(merging, Phase::kMerge), 0);
+}
+
+TEST_F(ModelSavingTest, OfADoublyPackedWeightOnlyTheSharedMapOutlivesMergingAndEachMapIsCopiedToBeSaved) {
+  RunOptions options = merged();
+  options.quantization = Quantization::kNf4Double;
+  options.weights_dtype = DType::kBFloat16;
+  const SymbolicRun merging = run(llama_, options);
+  constexpr Bytes kMap = 256 * 4;
+  constexpr Bytes kLayers = 2 * 7;
+  EXPECT_EQ(left(merging, Phase::kMerge), 0);
+  EXPECT_EQ(rise(merging, Phase::kSave), kLayers * kMap);
+  options.saving = ModelSaving::kCheckpoint;
+  EXPECT_EQ(rise(run(llama_, options), Phase::kSave), kLayers * kMap);
+}
+
+TEST_F(ModelSavingTest, An8BitWeightIsUnpackedInFloat32) {
+  RunOptions options = merged();
+  options.quantization = Quantization::kInt8;
+  options.weights_dtype = DType::kBFloat16;
+  const SymbolicRun merging = run(llama_, options);
+  // The old weight and sum, product and sum in float32, float16 on its way to be packed, the new weight and its scales.
+  EXPECT_EQ(rise(merging, Phase::kMerge), (3 * 4 + 2 + 1) * kLargestLayer + 4 * 5632);
+  EXPECT_EQ(left(merging, Phase::kMerge), 0);
+}
+
+TEST_F(ModelSavingTest, ACheckpointOfADenseModelAsksNothingOfTheCard) {
+  RunOptions options = merged();
+  options.saving = ModelSaving::kCheckpoint;
+  EXPECT_EQ(rise(run(llama_, options), Phase::kSave), 0);
+  options.lora_rank.reset();
+  EXPECT_EQ(rise(run(llama_, options), Phase::kSave), 0);
+}
+
+TEST_F(ModelSavingTest, ACheckpointOfExpertsTakesGateAndUpOfAllLayersApart) {
+  const ModelSpec model = registry_.model("mixtral-8x7b", {.layers = 2});
+  RunOptions options = merged();
+  options.lora_rank.reset();
+  options.saving = ModelSaving::kCheckpoint;
+  const SymbolicRun saving = run(model, options);
+  constexpr Bytes kGateAndUp = Bytes{8} * 2 * 14336 * 4096 * 2;  // 8 experts, bfloat16
+  EXPECT_EQ(rise(saving, Phase::kSave), 2 * kGateAndUp);
+}
+
+TEST_F(ModelSavingTest, AJobShowsItsStagesInTheirOrderAndTheLargest) {
+  RunOptions options = merged();
+  options.eval_batch_size = 2;
+  options.loading = ModelLoading::kHost;
+  const Report report = estimate(llama_, resolve(llama_, options), device_);
+  std::string names;
+  Bytes largest = 0;
+  for (const StageRow& row : report.stages) {
+    names += row.name + " ";
+    if (row.is_largest) largest = row.peak_allocated;
+    EXPECT_LE(row.peak_allocated, report.memory.peak_allocated) << row.name;
+    EXPECT_FALSE(row.lowered_by.empty()) << row.name;
+  }
+  EXPECT_EQ(names, "load prepare train evaluate merge save ");
+  EXPECT_EQ(largest, report.memory.peak_allocated);
+  EXPECT_EQ(report.stages.front().peak_allocated, 0);  // on the host alone
+  EXPECT_EQ(report.stages.front().host_bytes, Bytes{2} * (report.parameters_total - report.parameters_trainable));
+}
+
+TEST_F(ModelSavingTest, TheStepsOfAJobThatSavesAreThoseOfOneThatDoesNot) {
+  RunOptions options = merged();
+  const Report saved = estimate(llama_, resolve(llama_, options), device_);
+  options.saving = ModelSaving::kNone;
+  const Report plain = estimate(llama_, resolve(llama_, options), device_);
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    const auto i = static_cast<std::size_t>(phase);
+    EXPECT_EQ(saved.memory.phase_peaks.at(i), plain.memory.phase_peaks.at(i));
+  }
+  EXPECT_EQ(saved.time->step.step_seconds, plain.time->step.step_seconds);
+}
+
+}  // namespace
+}  // namespace memcalc
