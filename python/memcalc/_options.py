@@ -89,7 +89,7 @@ class RunOptions(TypedDict, total=False):
     load: str | None
     """`--load`: config (made on the card), device-map, host [config]"""
     save: str | None
-    """`--save`: with --stages all: none, checkpoint or merge (LoRA) [none]"""
+    """`--save`: at the end: checkpoint, merge, FSDP2: full, sharded"""
     eval_batch_size: int | None
     """`--eval-bs`: the Trainer evaluates, N samples a batch [does not]"""
     eval_samples: int | None

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/run_options.h"
@@ -121,6 +122,45 @@ TEST_F(ModelSavingTest, ACheckpointOfExpertsTakesGateAndUpOfAllLayersApart) {
   const SymbolicRun saving = run(model, options);
   constexpr Bytes kGateAndUp = Bytes{8} * 2 * 14336 * 4096 * 2;  // 8 experts, bfloat16
   EXPECT_EQ(rise(saving, Phase::kSave), 2 * kGateAndUp);
+}
+
+RunOptions of_two_ranks(DataParallel data_parallel, ModelSaving saving) {
+  RunOptions options{.batch_size = 1,
+                     .sequence_length = 16,
+                     .precision = Precision::kAmpBf16,
+                     .weights_dtype = DType::kBFloat16,
+                     .loop = Loop::kTrainer,
+                     .stages = Stages::kAll,
+                     .loading = ModelLoading::kHost,
+                     .saving = saving,
+                     .gpus = 2};
+  options.parallel.data_parallel = data_parallel;
+  options.data_parallel_given = true;
+  return options;
+}
+
+TEST_F(ModelSavingTest, AFullStateDictGathersTheLargestParameterAndAShardedOneNothing) {
+  const SymbolicRun full = run(llama_, of_two_ranks(DataParallel::kFsdp2, ModelSaving::kFull));
+  constexpr Bytes kEmbedding = Bytes{32000} * 2048 * 4;  // what trains is float32
+  EXPECT_EQ(rise(full, Phase::kSave), kEmbedding);
+  EXPECT_EQ(rise(run(llama_, of_two_ranks(DataParallel::kFsdp2, ModelSaving::kSharded)), Phase::kSave), 0);
+}
+
+TEST_F(ModelSavingTest, OnSeveralGpusAModelComesFromEachRanksHost) {
+  for (const auto& [mode, saving, share] : {std::tuple(DataParallel::kDdp, ModelSaving::kCheckpoint, 1),
+                                            std::tuple(DataParallel::kFsdp2, ModelSaving::kSharded, 2)}) {
+    const RunOptions options = of_two_ranks(mode, saving);
+    const SymbolicRun ranks = run(llama_, options);
+    for (const Event& event : ranks.trace.events) EXPECT_NE(event.phase, Phase::kBuild);
+    const Report report = estimate(llama_, resolve(llama_, options), device_);
+    const Bytes size = mode == DataParallel::kDdp ? 2 : 4;  // bfloat16; accelerate shards float32
+    const Bytes whole = size * report.parameters_total;
+    ASSERT_EQ(report.stages.at(0).name, "load");
+    EXPECT_EQ(report.stages[0].peak_allocated, 0);
+    EXPECT_EQ(report.stages[0].host_bytes, 2 * whole);
+    ASSERT_EQ(report.stages.at(1).name, "prepare");
+    EXPECT_GE(report.stages[1].peak_allocated, whole / share);
+  }
 }
 
 TEST_F(ModelSavingTest, AJobShowsItsStagesInTheirOrderAndTheLargest) {

@@ -82,9 +82,11 @@ TEST(Replay, ReportsPeaksWithTheirInstantAndCategories) {
   EXPECT_EQ(result.slack_at_peak, 412 + kMiB);
   EXPECT_EQ(result.allocated_at_end, 512 + 12 * kMiB);
   EXPECT_EQ(result.reserved_at_end, 14 * kMiB);
-  // Build, zero, forward, backward (what is there when it begins), delete, optimizer, decode, evaluation.
+  // Build, zero, forward, backward (what is there when it begins), delete, optimizer, decode, evaluation, prepare,
+  // merge, save.
   EXPECT_THAT(result.phase_peaks,
-              ElementsAre(512 + 12 * kMiB, 0, 512 + 15 * kMiB, 512 + 15 * kMiB, 0, 512 + 32 * kMiB, 0, 0));
+              ElementsAre(512 + 12 * kMiB, 0, 512 + 15 * kMiB, 512 + 15 * kMiB, 0, 512 + 32 * kMiB, 0, 0, 0, 0, 0));
+  EXPECT_THAT(result.phase_reserved, ElementsAre(14 * kMiB, 0, 34 * kMiB, 34 * kMiB, 0, 34 * kMiB, 0, 0, 0, 0, 0));
   std::vector<Bytes> block_bytes;
   for (const TimelinePoint& point : result.timeline) block_bytes.push_back(point.block_bytes);
   EXPECT_THAT(block_bytes, ElementsAre(512, 12 * kMiB, 3 * kMiB, 3 * kMiB, 20 * kMiB, 20 * kMiB, 0));

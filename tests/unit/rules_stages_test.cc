@@ -8,13 +8,28 @@ namespace {
 const RunOptions kLoads{.stages = Stages::kAll, .loading = ModelLoading::kDeviceMap};
 const RunOptions kSaves{.stages = Stages::kAll, .saving = ModelSaving::kCheckpoint};
 
+const RunOptions kPlainlyLoaded{.loop = Loop::kBare, .stages = Stages::kAll, .loading = ModelLoading::kHost};
+const RunOptions kLoadsAndSaves{
+    .loop = Loop::kTrainer, .stages = Stages::kAll, .loading = ModelLoading::kHost, .saving = ModelSaving::kCheckpoint};
+const RunOptions kMerges{
+    .stages = Stages::kAll, .loading = ModelLoading::kHost, .saving = ModelSaving::kMerge, .lora_rank = 8};
+
+void shard_among_two(RunSpec& run) {
+  run.parallel.data_parallel = DataParallel::kFsdp2;
+  run.parallel.gpus = 2;
+}
 void split_among_two(RunSpec& run) {
   run.parallel.data_parallel = DataParallel::kDdp;
   run.parallel.gpus = 2;
 }
 
 const test::RuleCase kCases[] = {
-    {"load-one-gpu", "gpt2", split_among_two, kLoads},
+    {"load-on-several-gpus", "gpt2", split_among_two, kLoads},
+    {"load-on-several-gpus", "gpt2", shard_among_two, kPlainlyLoaded},
+    {"load-without-reference",
+     "gpt2",
+     [](RunSpec& run) { run.training().reference = Reference::kModel; },
+     {.loop = Loop::kTrlDpo, .loading = ModelLoading::kDeviceMap, .lora_rank = 8}},
     {"load-packed-on-card",
      "gpt2",
      [](RunSpec& run) { run.training().loading = ModelLoading::kHost; },
@@ -24,7 +39,14 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.training().loading = ModelLoading::kHost; },
      {.loop = Loop::kBare}},
     {"save-counts-all-stages", "gpt2", [](RunSpec& run) { run.training().stages = Stages::kTrain; }, kSaves},
-    {"save-one-gpu", "gpt2", split_among_two, kSaves},
+    {"save-after-loading", "gpt2", split_among_two, kSaves},
+    {"save-full-or-sharded", "gpt2", [](RunSpec& run) { run.training().saving = ModelSaving::kFull; }, kSaves},
+    {"save-of-shards", "gpt2", shard_among_two, kLoadsAndSaves},
+    {"save-merge-one-gpu", "gpt2", split_among_two, kMerges},
+    {"save-of-trainers",
+     "gpt2",
+     [](RunSpec& run) { run.training().loop = Loop::kTrlDpo; },
+     {.loop = Loop::kTrlSft, .stages = Stages::kAll, .saving = ModelSaving::kCheckpoint, .lora_rank = 8}},
     {"save-merge-needs-adapters", "gpt2", [](RunSpec& run) { run.training().saving = ModelSaving::kMerge; }, kSaves},
     {"save-transformers-model",
      "resnet50",

@@ -39,6 +39,15 @@ struct HostUse {
 
 HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
   if (run.training().loading == ModelLoading::kConfig) return {};
+  if (run.parallel.is_parallel()) {
+    const std::int64_t ranks = ceil_div(run.parallel.gpus, run.parallel.nodes);
+    const std::string each =
+        "the whole model for each of the " + std::to_string(ranks) + " ranks of a host, until it is ";
+    return {checked_multiply(ranks, sum_of(symbolic, false)),
+            each + (run.parallel.data_parallel == DataParallel::kFsdp2
+                        ? "sharded; what trains is in float32 already where the run mixes types"
+                        : "moved to the card; in its files' own type ranks share the files' pages")};
+  }
   if (run.training().loading == ModelLoading::kHost) {
     return {sum_of(symbolic, false),
             "the whole model, until it is moved to the card; in its files' own type these are the files' pages, which "
@@ -60,6 +69,11 @@ HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
 }
 
 HostUse host_of_saving(const SymbolicRun& symbolic, const RunSpec& run) {
+  if (run.training().saving == ModelSaving::kSharded) return {};
+  if (run.training().saving == ModelSaving::kFull) {
+    const Bytes all = checked_add(sum_of(symbolic, false), sum_of(symbolic, true));
+    return {all, "rank 0's host: the whole state dict; after it the optimizer's, as much for each of its moments"};
+  }
   const bool adapters = run.fine_tuning.lora && run.training().saving == ModelSaving::kCheckpoint;
   const Bytes saved = sum_of(symbolic, adapters);
   if (saved <= kLargestFile) return {saved, "safetensors copies all tensors of a file to the host before it writes it"};
@@ -126,7 +140,9 @@ std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run,
     const bool asks_nothing = saved.reserved == 0;
     if (asks_nothing) saved = {memory.allocated_at_end, memory.reserved_at_end};
     add("save", saved, host_of_saving(symbolic, run),
-        asks_nothing ? "nothing is asked of the card" : "save_pretrained(…, save_original_format=False)");
+        asks_nothing                            ? "nothing is asked of the card"
+        : training.saving == ModelSaving::kFull ? "--save sharded"
+                                                : "save_pretrained(…, save_original_format=False)");
   }
   const auto largest = std::max_element(rows.begin(), rows.end(), [](const StageRow& a, const StageRow& b) {
     return a.peak_allocated < b.peak_allocated;

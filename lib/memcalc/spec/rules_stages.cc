@@ -12,19 +12,40 @@ bool is_outside_transformers(const RuleQuestion& q) {
   return is_custom(q.model) || is_program(q.model) || is_family<TorchvisionSpec>(q) ||
          q.model.model_type == kLitGptType;
 }
+bool is_sharded(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kFsdp2; }
+bool saves_shards(const RuleQuestion& q) {
+  return training_of(q).saving == ModelSaving::kFull || training_of(q).saving == ModelSaving::kSharded;
+}
+/// Data parallelism alone.
+bool is_loaded_on_hosts(const RuleQuestion& q) {
+  const Parallel& p = q.parallel;
+  if (!is_torch(q) || p.tensor > 1 || p.context > 1 || p.expert > 1 || p.pipeline > 1) return false;
+  if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) return false;
+  return p.data_parallel == DataParallel::kDdp || (is_sharded(q) && q.run.uses_trainer());
+}
 bool saves(const RuleQuestion& q) { return trains(q) && training_of(q).saving != ModelSaving::kNone; }
 
 constexpr Rule kLoading[] = {
-    {.id = "load-one-gpu",
-     .options = "--load --gpus --parallel",
-     .message = "load: on several GPUs each rank's from_pretrained is not modelled",
-     .accepted = "--gpus 1, or no --load",
-     .broken = [](const RuleQuestion& q) { return is_parallel(q) && !quantizes(q); },
+    {.id = "load-on-several-gpus",
+     .options = "--load --gpus --parallel --loop",
+     .message =
+         "load {--load}: on several GPUs a model is loaded on each rank's host, for DDP or, in the Trainer, FSDP2",
+     .accepted = "--load host with --parallel ddp, or --loop trainer --parallel fsdp2",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_parallel(q) && !quantizes(q) &&
+                  (training_of(q).loading != ModelLoading::kHost || !is_loaded_on_hosts(q));
+         },
+     .code = ErrorCode::kUnsupported},
+    {.id = "load-without-reference",
+     .options = "--load --ref-model",
+     .message = "load: from_pretrained of a reference model beside the one that trains is not modelled",
+     .accepted = "--load config, or --ref-model adapters, precomputed, none",
+     .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kModel && !quantizes(q); },
      .code = ErrorCode::kUnsupported},
     {.id = "load-packed-on-card",
      .options = "--load --quantize",
-     .message =
-         "load {--load}: from_pretrained packs a base in {--quantize} on the card, and takes a device map for it",
+     .message = "load: from_pretrained packs a base in {--quantize} on the card, and takes a device map for it",
      .accepted = "--load device-map",
      .broken = [](const RuleQuestion& q) { return quantizes(q) && training_of(q).loading == ModelLoading::kHost; }},
     {.id = "load-from-transformers",
@@ -40,11 +61,34 @@ constexpr Rule kSaving[] = {
      .message = "save: what a model's saving takes counts only where all stages do",
      .accepted = "--stages all",
      .broken = [](const RuleQuestion& q) { return training_of(q).stages != Stages::kAll; }},
-    {.id = "save-one-gpu",
-     .options = "--save --gpus --parallel",
-     .message = "save: gathering a model from several GPUs is not modelled",
-     .accepted = "--gpus 1, or no --save",
-     .broken = is_parallel,
+    {.id = "save-after-loading",
+     .options = "--save --load --gpus --parallel",
+     .message = "save: on several GPUs the stages of a job are modelled where they begin with --load host",
+     .accepted = "--load host, or --gpus 1, or no --save",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && training_of(q).loading != ModelLoading::kHost; },
+     .code = ErrorCode::kUnsupported},
+    {.id = "save-full-or-sharded",
+     .options = "--save --parallel",
+     .message = "save {--save}: full and sharded state dicts are FSDP2's",
+     .accepted = "--parallel fsdp2, or --save checkpoint",
+     .broken = [](const RuleQuestion& q) { return saves_shards(q) && !is_sharded(q); }},
+    {.id = "save-of-shards",
+     .options = "--save --parallel",
+     .message = "save {--save}: of a model that FSDP2 shards it is modelled as a full or a sharded state dict",
+     .accepted = "--save full, sharded",
+     .broken = [](const RuleQuestion& q) { return is_sharded(q) && !saves_shards(q); },
+     .code = ErrorCode::kUnsupported},
+    {.id = "save-merge-one-gpu",
+     .options = "--save --gpus",
+     .message = "save merge: on several GPUs merging adapters is not modelled",
+     .accepted = "--gpus 1, or --save checkpoint",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && training_of(q).saving == ModelSaving::kMerge; },
+     .code = ErrorCode::kUnsupported},
+    {.id = "save-of-trainers",
+     .options = "--save --loop",
+     .message = "save: what {--loop} holds beside the model when it ends is not modelled",
+     .accepted = "--loop trainer, trl-sft, bare",
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft; },
      .code = ErrorCode::kUnsupported},
     {.id = "save-merge-needs-adapters",
      .options = "--save --lora",

@@ -432,7 +432,7 @@ const Field kFields[] = {
          .get = take_loading,
          .exists = trains,
          .belongs_to = kTraining}),
-    row("--save", "save", G::kTraining, K::kName, "S", "with --stages all: none, checkpoint or merge (LoRA) [none]",
+    row("--save", "save", G::kTraining, K::kName, "S", "at the end: checkpoint, merge, FSDP2: full, sharded",
         {.names = kSavingNames,
          .set = put<&R::saving>,
          .get = take_but<&N::saving, ModelSaving::kNone>,

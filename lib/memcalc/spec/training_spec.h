@@ -110,8 +110,9 @@ enum class Stages : std::uint8_t { kTrain, kAll };
 enum class ModelLoading : std::uint8_t { kConfig, kDeviceMap, kHost };
 
 /// --save, after the last step: nothing; a checkpoint of the Trainer (of a plain loop: model.save_pretrained() and
-/// torch.save() of the optimizer's states); peft's merge_and_unload() and save_pretrained() of what it returns.
-enum class ModelSaving : std::uint8_t { kNone, kCheckpoint, kMerge };
+/// torch.save() of the optimizer's states); peft's merge_and_unload() and save_pretrained() of what it returns; of
+/// FSDP2 a full state dict, gathered on rank 0's host, or a sharded one.
+enum class ModelSaving : std::uint8_t { kNone, kCheckpoint, kMerge, kFull, kSharded };
 
 /// Trainer.evaluate() between two steps.
 struct Evaluation {
@@ -169,6 +170,8 @@ struct Training {
   SentencePairs sentences;                 // of SentenceTransformerTrainer
   std::optional<DataLengths> lengths;      // absent: every sequence has --seq tokens
   Stages stages = Stages::kTrain;          // of one GPU
+  ModelLoading loading = ModelLoading::kConfig;  // with a packed base kDeviceMap
+  ModelSaving saving = ModelSaving::kNone;       // where all stages count
   ModelLoading loading = ModelLoading::kConfig;  // of one GPU; with a packed base kDeviceMap
   ModelSaving saving = ModelSaving::kNone;       // of one GPU, where all stages count
   std::optional<Evaluation> evaluation;    // in the Trainer

@@ -84,6 +84,11 @@ bool is_merged_expert_matrix(const Model& model, const Parameter& parameter) {
   return is_named_so && parameter.tensor.rank() == 3 && !stores_biases_of_experts(model);
 }
 
+bool has_merged_experts(const Model& model) {
+  return std::any_of(model.parameters.begin(), model.parameters.end(),
+                     [&](const Parameter& parameter) { return is_merged_expert_matrix(model, parameter); });
+}
+
 bool loads_before(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     const std::string_view x = next_part(a);
@@ -125,7 +130,9 @@ void load_on_card(Tape& tape, Model& model, std::string_view model_type) {
 
 void prepare_model(Tape& tape, Model& model, const RunSpec& run) {
   apply_fine_tuning(tape, model, run);
-  if (run.training().loading != ModelLoading::kHost) return;
+  // FSDP2 takes from the host what it shards (train/parallel/fsdp2_trainer.cc).
+  const bool shards = run.parallel.data_parallel == DataParallel::kFsdp2;
+  if (run.training().loading != ModelLoading::kHost || shards) return;
   for (const Parameter& parameter : model.parameters) give_storage(tape, parameter.tensor, aten::kToCopy);
   for (const Tensor& buffer : model.buffers) give_storage(tape, buffer, aten::kToCopy);
 }

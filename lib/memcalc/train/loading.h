@@ -33,6 +33,7 @@ void prepare_model(Tape& tape, Model& model, const RunSpec& run);
 /// Parameters whose checkpoint has one tensor an expert, while the module has one for all of them: loading puts them
 /// together, saving takes them apart (transformers' conversion_mapping.py, "mixtral", "qwen2_moe").
 [[nodiscard]] bool is_merged_expert_matrix(const Model& model, const Parameter& parameter);
+[[nodiscard]] bool has_merged_experts(const Model& model);
 /// Of these the one that holds two matrices, gate and up, beside each other.
 [[nodiscard]] bool holds_gate_and_up(const Parameter& parameter);
 

@@ -94,6 +94,10 @@ std::vector<ParameterGroup> parameter_groups(const Model& model, const ParallelW
   return groups;
 }
 
+std::vector<Shape> whole_shapes_of(const ParallelWrapper* wrapper) {
+  return wrapper != nullptr ? wrapper->whole_shapes : std::vector<Shape>{};
+}
+
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
 
@@ -471,14 +475,17 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);
   tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
-  if (wrapper != nullptr) wrapper->wrap(model);
+  if (wrapper != nullptr) {
+    begin_stage(tape, run, Phase::kPrepare);
+    wrapper->wrap(model);
+  }
   TrainerLoop loop(tape, model, run, wrapper, reference);
   tape.kernels.recording = true;
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
     run_epochs(tape, loop, run);
-    save_trained(tape, model, run, [&] { loop.end(); });
+    save_trained(tape, model, run, {}, [&] { loop.end(); });
     tape.memory.stop();
     return;
   }
@@ -505,7 +512,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
     // With the last step comes an evaluation, too (trainer_callback.py, DefaultFlowCallback.on_step_end).
     tape.kernels.recording = false;
     if (evaluates && saves(run)) loop.evaluate();
-    save_trained(tape, model, run, [&] { loop.end(); });
+    save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
   }
   tape.memory.stop();
 }

@@ -19,6 +19,7 @@ namespace {
 constexpr Operator kDequantize4Bit{"bitsandbytes::dequantize_4bit"};
 constexpr Operator kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
 constexpr Operator kDequantizeRows{"bitsandbytes::int8_vectorwise_dequant"};
+constexpr Operator kGather{"_c10d_functional::all_gather_into_tensor"}, kPad{"aten::constant_pad_nd"};
 constexpr std::int64_t kCodes = 256;  // of the map that quantises block scales
 
 /// What quantize() leaves of the weight that was the first to be packed doubly: beside its own the map that all share,
@@ -106,6 +107,22 @@ void save_model(Tape& tape, const Model& model, bool adapters_alone) {
     const Tensor& both = parameter.tensor;
     const Shape half{both.size(0), both.size(1) / 2, both.size(2)};
     for (int i = 0; i < 2; ++i) halves.push_back(tape.empty(half, both.dtype(), aten::kContiguous));
+  }
+}
+
+void gather_full_state(Tape& tape, const Model& model, const RunSpec& run, const std::vector<Shape>& whole_shapes) {
+  const TorchMesh& mesh = run.parallel.torch();
+  const std::int64_t shards = mesh.hsdp_shard > 0 ? mesh.hsdp_shard : run.parallel.gpus;
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    const Tensor& held = model.parameters[i].tensor;
+    const std::int64_t rows = ceil_div(whole_shapes[i][0], shards);
+    const Bytes row = checked_multiply(whole_shapes[i].elements() / whole_shapes[i][0], size_of(held.dtype()));
+    // A shard that is smaller than the others is padded first (Shard._to_replicate_tensor).
+    Tensor padded;
+    if (held.rank() > 0 && held.size(0) < rows) {
+      padded = tape.empty({rows * (row / size_of(held.dtype()))}, held.dtype(), kPad);
+    }
+    tape.memory.scratch(checked_multiply(rows * shards, row), kGather, Category::kGatheredWeights);
   }
 }
 

@@ -2,6 +2,8 @@
 // tests/unit/model_saving_test.cc and tests/measured/stages_test.py.
 #pragma once
 
+#include <vector>
+
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
@@ -18,10 +20,16 @@ void merge_adapters(Tape& tape, Model& model);
 /// from copies on the host.
 void save_model(Tape& tape, const Model& model, bool adapters_alone);
 
+/// accelerate's get_state_dict of a model that FSDP2 shards (StateDictOptions: full_state_dict, cpu_offload): each
+/// parameter, and then each optimizer state of its shape, is gathered on every rank and copied to rank 0's host.
+/// `whole_shapes`: of the parameters before they were sharded.
+void gather_full_state(Tape& tape, const Model& model, const RunSpec& run, const std::vector<Shape>& whole_shapes);
+
 /// What --save asks for, after the last step: a checkpoint while the loop's variables live, or, once `end_loop` has let
 /// them go, the merged model.
 template <typename EndLoop>
-void save_trained(Tape& tape, Model& model, const RunSpec& run, EndLoop end_loop) {
+void save_trained(Tape& tape, Model& model, const RunSpec& run, const std::vector<Shape>& whole_shapes,
+                  EndLoop end_loop) {
   if (!saves(run)) return;
   tape.kernels.recording = false;
   if (run.training().saving == ModelSaving::kMerge) {
@@ -30,6 +38,8 @@ void save_trained(Tape& tape, Model& model, const RunSpec& run, EndLoop end_loop
     merge_adapters(tape, model);
   }
   tape.moment.phase = Phase::kSave;
+  if (run.training().saving == ModelSaving::kFull) return gather_full_state(tape, model, run, whole_shapes);
+  if (run.training().saving == ModelSaving::kSharded) return;  // each rank writes its own parts from where they are
   save_model(tape, model, run.fine_tuning.lora && run.training().saving == ModelSaving::kCheckpoint);
 }
 

@@ -180,6 +180,11 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       load_quantized(tape, *model, run, spec.model_type);
     } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
       load_on_card(tape, *model, spec.model_type);
+      if (has_merged_experts(*model)) {
+        result.assumptions.emplace_back(
+            "the experts of a layer are put together as soon as they are read (not validated): reading ahead of that "
+            "changes what loading reserves");
+      }
     }
     const RunSpec reference_run = without_adapters(run);
     const std::unique_ptr<Model> reference =
@@ -239,6 +244,11 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   } else if (!is_measured(spec, run.task)) {
     result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
+  }
+  if (run.trains() && run.parallel.is_parallel() && run.training().loading == ModelLoading::kHost) {
+    result.assumptions.emplace_back(
+        "loading on each rank's host, and saving on several GPUs, follow their sources; no run with them was compared "
+        "(not validated)");
   }
   for (const std::string_view mode : unmeasured_modes(run)) {
     result.assumptions.push_back(std::string(mode) +
