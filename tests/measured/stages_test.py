@@ -17,7 +17,6 @@ OFF = {
     "s61-11-bare-llama-device-map-nf4-merge": (0, 0.112),
     "s62-01-bare-gpt2-config-lora-merge": (0.001, 0),
     "s62-02-bare-opt-device-map-nf4-merge": (0, 0.307),
-    "s62-07-trainer-opt-device-map-lora-checkpoint": (0.001, 0),
     "s62-10-bare-gpt_neox-device-map-nf4-checkpoint": (0, 0.223),
     "s62-11-trainer-opt-device-map-nf4-double-checkpoint": (0, 0.277),
 }

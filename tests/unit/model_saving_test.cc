@@ -182,6 +182,14 @@ TEST_F(ModelSavingTest, AJobShowsItsStagesInTheirOrderAndTheLargest) {
   EXPECT_EQ(report.stages.front().host_bytes, Bytes{2} * (report.parameters_total - report.parameters_trainable));
 }
 
+TEST_F(ModelSavingTest, EveryFormatShowsTheStages) {
+  const Report report = estimate(llama_, resolve(llama_, merged()), device_);
+  EXPECT_NE(render(report, Format::kText).find("Stages of the job"), std::string::npos);
+  EXPECT_NE(render(report, Format::kJson).find("\"stages\": ["), std::string::npos);
+  EXPECT_NE(render(report, Format::kCsv).find("stage_allocated,merge,"), std::string::npos);
+  EXPECT_NE(render(report, Format::kMarkdown).find("| stage merge"), std::string::npos);
+}
+
 TEST_F(ModelSavingTest, TheStepsOfAJobThatSavesAreThoseOfOneThatDoesNot) {
   RunOptions options = merged();
   const Report saved = estimate(llama_, resolve(llama_, options), device_);

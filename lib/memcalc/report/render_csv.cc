@@ -68,6 +68,11 @@ void write_memory(const Report& report, Csv& csv) {
   csv.bytes("memory", "fragmentation", fragmentation_bytes(report));
   for (const CategoryShare& share : category_shares(report)) csv.bytes("category", share.name, share.bytes);
   for (const PhasePeak& each : phase_peaks(report)) csv.bytes("phase_peak", name_of(each.phase), each.bytes);
+  for (const StageRow& row : report.stages) {
+    csv.bytes("stage_allocated", row.name, row.peak_allocated);
+    csv.bytes("stage_reserved", row.name, row.peak_reserved);
+    if (row.host_bytes > 0) csv.bytes("stage_host", row.name, row.host_bytes);
+  }
   if (report.concurrent_sequences) {
     csv.number("concurrency", "sequences", static_cast<double>(*report.concurrent_sequences), "sequences");
   }

@@ -52,6 +52,9 @@ std::string totals_table(const Report& report) {
   for (const PhasePeak& each : phase_peaks(report)) {
     out += row({"peak of " + std::string(each.label), format_bytes(each.bytes)});
   }
+  for (const StageRow& each : report.stages) {
+    out += row({"stage " + each.name + (each.is_largest ? " (the peak)" : ""), format_bytes(each.peak_allocated)});
+  }
   if (report.concurrent_sequences) out += row({"concurrent sequences", format_count(*report.concurrent_sequences)});
   if (report.kv_cache) out += row({"KV cache", format_bytes(report.kv_cache->bytes)});
   return out;

@@ -80,7 +80,6 @@ struct RunSpec {
   [[nodiscard]] bool gives_one_score() const { return trains() && memcalc::gives_one_score(training().loop); }
   /// Sequences of a micro-batch.
   [[nodiscard]] std::int64_t rows() const { return trains_on_pairs() ? 2 * batch_size : batch_size; }
-<<<<<<< HEAD
   /// All sequences of a batch stand in one row, and position_ids tell where each begins.
   [[nodiscard]] bool is_padding_free() const {
     return trains() && training().lengths && training().lengths->padding_free;
@@ -91,13 +90,8 @@ struct RunSpec {
     if (is_padding_free()) return false;
     return padding || uses_trl() || uses_sentence_transformers() || (trains() && training().lengths);
   }
-  /// Whether what the model's construction takes for a while may be the peak. Of a rank of several it never is.
-=======
-  /// Whether batches come with an attention mask. TRL's collators always make one, of ones where nothing is padded.
-  [[nodiscard]] bool passes_mask() const { return padding || uses_trl() || (trains() && training().lengths); }
   /// Whether what the model's construction takes for a while may be the peak. Of a rank of several it is where the
   /// model comes from the host.
->>>>>>> 6d57f49 (On several GPUs a job begins on each rank's host: DDP and accelerate's FSDP2, full and sharded state dicts)
   [[nodiscard]] bool counts_construction() const {
     if (!trains()) return !parallel.is_parallel();
     return training().stages == Stages::kAll && (!parallel.is_parallel() || training().loading == ModelLoading::kHost);

@@ -163,19 +163,17 @@ struct Training {
   bool compile = false;                 // torch.compile; --compile
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
-  bool offload_optimizer = false;          // optimizer states and step on the host (torchao); --offload-optimizer
-  bool offload_gradients = false;          // gradients die once they are copied there; --offload-gradients
-  std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
-  Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
-  SentencePairs sentences;                 // of SentenceTransformerTrainer
-  std::optional<DataLengths> lengths;      // absent: every sequence has --seq tokens
-  Stages stages = Stages::kTrain;          // of one GPU
+  bool offload_optimizer = false;                // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;                // gradients die once they are copied there; --offload-gradients
+  std::int64_t completion_length = 0;            // of a sequence's tokens those that answer; which --completion says
+  Reference reference = Reference::kNone;        // of TRL's trainers on preferences and rewards; --ref-model
+  SentencePairs sentences;                       // of SentenceTransformerTrainer
+  std::optional<DataLengths> lengths;            // absent: every sequence has --seq tokens
+  Stages stages = Stages::kTrain;                // of one GPU
   ModelLoading loading = ModelLoading::kConfig;  // with a packed base kDeviceMap
   ModelSaving saving = ModelSaving::kNone;       // where all stages count
-  ModelLoading loading = ModelLoading::kConfig;  // of one GPU; with a packed base kDeviceMap
-  ModelSaving saving = ModelSaving::kNone;       // of one GPU, where all stages count
-  std::optional<Evaluation> evaluation;    // in the Trainer
-  std::int64_t skipped_steps = 0;          // first steps that the loss scaler skips; --skipped-steps
+  std::optional<Evaluation> evaluation;          // in the Trainer
+  std::int64_t skipped_steps = 0;                // first steps that the loss scaler skips; --skipped-steps
 };
 
 }  // namespace memcalc

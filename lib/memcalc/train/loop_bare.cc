@@ -16,8 +16,8 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
-#include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/saving.h"
+#include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/trl/batch.h"
 
 namespace memcalc {

@@ -43,6 +43,7 @@ bool has_reference_model(const RunSpec& run) { return run.uses_trl() && run.trai
 RunSpec without_adapters(const RunSpec& run) {
   RunSpec result = run;
   result.fine_tuning = {};
+  if (result.trains()) result.training().loading = ModelLoading::kConfig;
   return result;
 }
 
