@@ -25,6 +25,8 @@ has_package() {
     libcli11-dev) has_header CLI/CLI.hpp ;;
     libeigen3-dev) has_header eigen3/Eigen/Core ;;
     libfmt-dev) has_header fmt/format.h ;;
+    libyaml-cpp-dev) has_header yaml-cpp/yaml.h ;;
+    libtomlplusplus-dev) has_header toml++/toml.h ;;
     libgtest-dev) has_header gtest/gtest.h ;;
     libgmock-dev) has_header gmock/gmock.h ;;
     libbenchmark-dev) has_header benchmark/benchmark.h ;;

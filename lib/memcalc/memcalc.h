@@ -28,6 +28,7 @@
 #include "memcalc/report/render_weights.h"
 #include "memcalc/report/report.h"
 #include "memcalc/report/throughput.h"
+#include "memcalc/spec/config_files/config_file.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/names.h"

@@ -21,6 +21,8 @@ INNER = {"probe/replay.cc": ("memcalc/alloc/caching_allocator.h",)}
 FACES = ("cli", "python", "probe")
 FACADES = ("memcalc/memcalc.h", "memcalc/planning.h")  # what the faces see of the library
 THIRD_PARTY = {  # the first part of an include: where it may stand
+    "yaml-cpp": lambda path: path == "lib/memcalc/spec/config_files/config_text.cc",
+    "toml++": lambda path: path == "lib/memcalc/spec/config_files/config_text.cc",
     "nlohmann": lambda path: re.fullmatch(r"lib/memcalc/(spec/[^/]+\.cc|report/render_json\w*\.cc)", path),
     "fmt": lambda path: re.fullmatch(r"(lib/memcalc|cli|python/src)/.*\.cc", path),
     "CLI": lambda path: path.startswith("cli/"),

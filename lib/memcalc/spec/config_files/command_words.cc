@@ -1,0 +1,358 @@
+#include "memcalc/spec/config_files/command_words.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/trainer.h"
+#include "memcalc/spec/names.h"
+
+namespace memcalc::config {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kUsage, "command line: " + message, "--");
+}
+
+JsonNode text_of(std::string text) {
+  JsonNode node;
+  node.kind = JsonNode::Kind::kString;
+  node.text = std::move(text);
+  return node;
+}
+
+JsonNode truth(bool value) {
+  JsonNode node;
+  node.kind = JsonNode::Kind::kBool;
+  node.boolean = value;
+  return node;
+}
+
+JsonNode mapping() {
+  JsonNode node;
+  node.kind = JsonNode::Kind::kObject;
+  return node;
+}
+
+void put(JsonNode& object, std::string key, JsonNode value) {
+  value.key = std::move(key);
+  for (JsonNode& child : object.children) {
+    if (child.key != value.key) continue;
+    child = std::move(value);
+    return;
+  }
+  object.children.push_back(std::move(value));
+}
+
+// "training.seq_len" as two keys, as torchtitan's arguments are.
+void put_path(JsonNode& object, std::string_view path, JsonNode value) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string_view::npos) return put(object, std::string(path), std::move(value));
+  const std::string first(path.substr(0, dot));
+  for (JsonNode& child : object.children) {
+    if (child.key == first && child.kind == JsonNode::Kind::kObject)
+      return put_path(child, path.substr(dot + 1), std::move(value));
+  }
+  JsonNode inner = mapping();
+  put_path(inner, path.substr(dot + 1), std::move(value));
+  put(object, first, std::move(inner));
+}
+
+bool is_option(std::string_view word) {
+  return word.size() > 1 && word.front() == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
+         word[1] != '.';
+}
+
+bool ends_in(std::string_view word, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view each) { return word.ends_with(each); });
+}
+
+std::string key_of(std::string_view word) {
+  std::string key(word.substr(word.find_first_not_of('-')));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+std::int64_t count_of(const std::string& word, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > 131072) {
+    refuse(fmt::format("{}: found '{}'; accepted: a number of processes", one_line(word), one_line(text)));
+  }
+  return value;
+}
+
+class CommandReader {
+ public:
+  explicit CommandReader(std::span<const std::string> words) : words_(words) { command_.arguments = mapping(); }
+
+  Command read() {
+    skip_environment();
+    while (read_launcher()) {
+    }
+    read_program();
+    return std::move(command_);
+  }
+
+ private:
+  [[nodiscard]] bool done() const { return at_ >= words_.size(); }
+  [[nodiscard]] const std::string& word() const { return words_[at_]; }
+  const std::string& next() {
+    if (done()) refuse("it ends where a script or a value is expected");
+    return words_[at_++];
+  }
+  [[nodiscard]] std::string_view name() const {  // of a program, without its folder
+    const std::string_view all = word();
+    return all.substr(all.rfind('/') + 1);
+  }
+
+  void skip_environment() {
+    while (!done() && !is_option(word()) && word().find('=') != std::string::npos) {
+      const std::string variable = word().substr(0, word().find('='));
+      const std::string value = word().substr(word().find('=') + 1);
+      if (variable == "NPROC_PER_NODE" || variable == "NGPU") {
+        command_.gpus = count_of(variable, value);
+        command_.gpus_key = variable;
+      } else {
+        command_.irrelevant.push_back(variable);
+      }
+      ++at_;
+    }
+  }
+
+  // One launcher: true where there was one.
+  bool read_launcher() {
+    if (done()) refuse("it has no script");
+    const std::string_view program = name();
+    if (program == "uv" || program == "nohup" || program == "time" || program == "poetry") {
+      ++at_;
+      if (!done() && word() == "run") ++at_;
+      return true;
+    }
+    if (program.starts_with("python")) {
+      ++at_;
+      if (done()) refuse("it has no script");
+      if (word() == "-m" && at_ + 1 < words_.size() &&
+          (words_[at_ + 1] == "torch.distributed.run" || words_[at_ + 1] == "torch.distributed.launch")) {
+        at_ += 2;
+        read_torchrun();
+      } else if (word() == "-m" && at_ + 1 < words_.size() && words_[at_ + 1] == "accelerate.commands.launch") {
+        at_ += 2;
+        read_accelerate_launch();
+      } else {
+        while (!done() && is_option(word()) && word() != "-m") ++at_;  // -u
+      }
+      return false;
+    }
+    if (program == "torchrun") {
+      ++at_;
+      read_torchrun();
+      return false;
+    }
+    if (program == "accelerate" || program == "accelerate-launch") {
+      ++at_;
+      if (program == "accelerate" && (done() || next() != "launch"))
+        refuse("of accelerate 'accelerate launch' is read");
+      read_accelerate_launch();
+      return false;
+    }
+    if (program == "deepspeed") {
+      ++at_;
+      read_deepspeed_launch();
+      return false;
+    }
+    return false;
+  }
+
+  // --name value, --name=value; `flags` take none.
+  std::pair<std::string, std::string> launcher_option(std::initializer_list<std::string_view> flags) {
+    std::string word = next();
+    const std::size_t equals = word.find('=');
+    std::string key = key_of(word.substr(0, equals));
+    if (equals != std::string::npos) return {std::move(key), word.substr(equals + 1)};
+    if (std::find(flags.begin(), flags.end(), key) != flags.end()) return {std::move(key), "true"};
+    return {std::move(key), next()};
+  }
+
+  void read_torchrun() {
+    std::optional<std::int64_t> each;
+    while (!done() && is_option(word()) && word() != "-m") {
+      const auto [key, value] = launcher_option({"standalone", "no_python", "run_path", "use_env", "module"});
+      if (key == "nproc_per_node" || key == "nproc") {
+        command_.gpus_key = key;
+        if (value != "gpu" && value != "auto") each = count_of(key, value);
+      } else if (key == "nnodes") {
+        command_.nodes = count_of(key, value.substr(value.find(':') + 1));  // MIN:MAX
+      } else {
+        command_.irrelevant.push_back(key);
+      }
+    }
+    if (each) command_.gpus = *each * command_.nodes;
+  }
+
+  void read_deepspeed_launch() {
+    std::optional<std::int64_t> each;
+    while (!done() && is_option(word()) && word() != "-m") {
+      const auto [key, value] =
+          launcher_option({"module", "no_python", "no_local_rank", "force_multi", "enable_each_rank_log"});
+      if (key == "num_gpus") {
+        command_.gpus_key = key;
+        each = count_of(key, value);
+      } else if (key == "num_nodes") {
+        command_.nodes = count_of(key, value);
+      } else {
+        command_.irrelevant.push_back(key);
+      }
+    }
+    if (each) command_.gpus = *each * command_.nodes;
+  }
+
+  void read_accelerate_launch() {
+    Launcher launcher{mapping(), "command line", "accelerate/"};
+
+    while (!done() && is_option(word()) && word() != "-m") {
+      const auto [key, value] = launcher_option({"multi_gpu", "use_fsdp", "use_deepspeed", "cpu", "tpu", "quiet",
+                                                 "module", "no_python", "use_megatron_lm", "use_parallelism_config",
+                                                 "debug", "same_network", "enable_cpu_affinity"});
+      if (key == "config_file") {
+        const std::string path = find_named_file(value, "./");
+        command_.launchers.push_back({read_config_tree(path), path, "config_file/"});
+        continue;
+      }
+      JsonNode node = value == "true" ? truth(true) : text_of(value);
+      const bool deepspeed = key == "zero_stage" || key.starts_with("offload_") || key.starts_with("zero3_") ||
+                             key == "gradient_clipping" || key == "gradient_accumulation_steps" ||
+                             key == "deepspeed_config_file";
+      put_path(launcher.arguments,
+               (deepspeed                  ? "deepspeed_config."
+                : key.starts_with("fsdp_") ? "fsdp_config."
+                                           : "") +
+                   key,
+               std::move(node));
+    }
+    if (!launcher.arguments.children.empty()) command_.launchers.push_back(std::move(launcher));
+  }
+
+  // The script, or a tool's own program, and its arguments.
+  void read_program() {
+    if (done()) refuse("it has no script");
+    bool module = false;
+    if (word() == "-m") {
+      module = true;
+      ++at_;
+    }
+    const std::string program(module ? next() : std::string(name()));
+    if (!module) ++at_;
+    if (program == "trl") {
+      const std::string trainer = next();
+      if (trainer != "sft" && trainer != "dpo")
+        refuse("trl " + one_line(trainer) + ": of TRL's trainers sft and dpo are modelled");
+      command_.format = "trl-" + trainer;
+    } else if (program == "llamafactory-cli" || program == "lmf") {
+      if (next() != "train") refuse("of llamafactory-cli 'train' is modelled");
+      command_.format = "llama-factory";
+    } else if (program == "axolotl") {
+      if (next() != "train") refuse("of axolotl 'train' is modelled");
+      command_.format = "axolotl";
+    } else if (program == "axolotl.cli.train") {
+      command_.format = "axolotl";
+    } else if (program == "torchtitan.train") {
+      command_.format = "torchtitan";
+    } else if (program == "tune") {
+      refuse("torchtune's recipes are not modelled");
+    } else if (program == "sft.py" || program == "trl.scripts.sft" || program == "dpo.py" ||
+               program == "trl.scripts.dpo") {
+      command_.format = program.find("sft") != std::string::npos ? "trl-sft" : "trl-dpo";
+    } else if (!module && !program.ends_with(".py")) {
+      refuse(
+          fmt::format("'{}' is no program that is known; accepted: python, torchrun, accelerate launch, deepspeed, "
+                      "trl, llamafactory-cli, axolotl",
+                      one_line(program)));
+    }  // else by its arguments
+    read_arguments();
+  }
+
+  // A file first, so that what stands on the line wins over it.
+  void read_arguments() {
+    JsonNode said = mapping();
+    bool has_file = false;
+    const auto take_file = [&](const std::string& path) {
+      if (has_file) refuse("two configuration files");
+      has_file = true;
+      command_.arguments = read_config_tree(find_named_file(path, "./"));
+    };
+    while (!done()) {
+      const std::string& word = next();
+      if (is_option(word)) {
+        const std::size_t equals = word.find('=');
+        std::string key = key_of(word.substr(0, equals));
+        if (equals != std::string::npos) {
+          put_argument(said, std::move(key), text_of(word.substr(equals + 1)));
+          continue;
+        }
+        std::vector<std::string> values;
+        while (!done() && !is_option(this->word())) values.push_back(next());
+        const bool is_config = key == "config" || key == "job.config_file";
+        if (is_config && values.size() == 1) {
+          take_file(values.front());
+          continue;
+        }
+        if (values.empty()) {
+          put_argument(said, std::move(key), truth(true));
+        } else if (values.size() == 1) {
+          put_argument(said, std::move(key), text_of(values.front()));
+        } else {
+          JsonNode list;
+          list.kind = JsonNode::Kind::kArray;
+          for (std::string& value : values) list.children.push_back(text_of(std::move(value)));
+          put_argument(said, std::move(key), std::move(list));
+        }
+        continue;
+      }
+      if (word.find('=') != std::string::npos) {  // llamafactory-cli train x.yaml learning_rate=1e-5
+        put(said, word.substr(0, word.find('=')), text_of(word.substr(word.find('=') + 1)));
+      } else if (ends_in(word, {".yaml", ".yml", ".json", ".toml"})) {
+        take_file(word);
+      } else {
+        refuse(fmt::format("unexpected word '{}'; every value follows its option", one_line(word)));
+      }
+    }
+    for (JsonNode& child : said.children) {
+      std::string key = child.key;
+      if (child.kind == JsonNode::Kind::kObject) {
+        for (JsonNode& inner : child.children) put_path(command_.arguments, key + "." + inner.key, inner);
+      } else {
+        put(command_.arguments, std::move(key), std::move(child));
+      }
+    }
+    if (command_.arguments.children.empty()) refuse("it has no arguments");
+  }
+
+  // transformers' HfArgumentParser has --no_NAME for what is on by default.
+  static void put_argument(JsonNode& said, std::string key, JsonNode value) {
+    const bool negated = key.starts_with("no_") && key != "no_cuda" && value.kind == JsonNode::Kind::kBool;
+    if (negated) return put(said, key.substr(3), truth(false));
+    put_path(said, key, std::move(value));
+  }
+
+  std::span<const std::string> words_;
+  std::size_t at_ = 0;
+  Command command_;
+};
+
+}  // namespace
+
+Command read_command(std::span<const std::string> words) {
+  if (words.empty()) refuse("it is empty");
+  return CommandReader(words).read();
+}
+
+}  // namespace memcalc::config

@@ -1,0 +1,327 @@
+#include "memcalc/spec/config_files/config_file.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/command_words.h"
+#include "memcalc/spec/config_files/config_text.h"
+#include "memcalc/spec/config_files/section.h"
+#include "memcalc/spec/config_files/trainer.h"
+#include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
+
+namespace memcalc {
+namespace {
+
+using config::Account;
+
+struct Format {
+  std::string_view name;
+  std::string_view program;  // whose keys and defaults
+  void (*read)(Account& account, const JsonNode& root);
+  std::string_view signs;  // keys of the top level that no other tool has
+};
+
+void read_sft(Account& account, const JsonNode& root) { config::read_trl(account, root, "sft"); }
+void read_dpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "dpo"); }
+void read_launch(Account& account, const JsonNode& root) { config::read_accelerate(account, root, account.file(), ""); }
+
+// The first whose sign is there is taken.
+constexpr Format kFormats[] = {
+    {"deepspeed", "DeepSpeed 0.18, transformers 5.17", config::read_deepspeed_alone,
+     "zero_optimization train_micro_batch_size_per_gpu"},
+    {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},
+    {"axolotl", "axolotl 0.19.0", config::read_axolotl, "base_model micro_batch_size sequence_len"},
+    {"llama-factory", "LLaMA-Factory 0.9.5", config::read_llama_factory,
+     "finetuning_type stage cutoff_len template lora_target lora_rank quantization_bit pure_bf16"},
+    {"torchtitan", "torchtitan 0.2.2", config::read_torchtitan, "training parallelism job activation_checkpoint"},
+    {"torchtune", "torchtune 0.6.1", config::read_torchtune, "checkpointer metric_logger tokenizer"},
+    {"trl-dpo", "TRL 1.16", read_dpo, "beta precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout"},
+    {"trl-sft", "TRL 1.16", read_sft,
+     "use_peft packing dataset_text_field completion_only_loss assistant_only_loss padding_free lora_r "
+     "lora_target_modules packing_strategy load_in_4bit dataset_kwargs"},
+    {"training-arguments", "transformers 5.17", config::read_training_arguments,
+     "per_device_train_batch_size output_dir num_train_epochs learning_rate do_train gradient_accumulation_steps "
+     "max_steps model_name_or_path"},
+};
+
+// What only TRL's trainers have that memcalc does not model.
+constexpr std::string_view kGeneration = "num_generations max_completion_length vllm_mode reward_funcs";
+
+bool has_key(const JsonNode& root, std::string_view keys) {
+  return std::any_of(root.children.begin(), root.children.end(), [&](const JsonNode& child) {
+    const std::string wanted = " " + child.key + " ";
+    return (" " + std::string(keys) + " ").find(wanted) != std::string::npos;
+  });
+}
+
+const Format* format_named(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& each) { return each.name == name; });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+/// `otherwise`: where no key says it; empty: that is refused.
+const Format& format_of(const JsonNode& root, const std::string& file, std::string_view otherwise = {}) {
+  const bool is_component = has_key(root, "model") && has_key(root, "tokenizer dataset checkpointer");
+  if (is_component) return *format_named("torchtune");
+  const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                   [&](const Format& each) { return has_key(root, each.signs); });
+  if (found == std::end(kFormats) && !otherwise.empty()) return *format_named(otherwise);
+  if (found == std::end(kFormats)) {
+    std::vector<std::string> names;
+    for (const Format& each : kFormats) names.emplace_back(each.name);
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: no key says whose file it is; accepted: --config-format with one of {}",
+                            shown_path(file), join(names)),
+                file);
+  }
+  if (found->name.starts_with("tr") && has_key(root, kGeneration)) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        shown_path(file) + ": a file of a trainer that generates (GRPO, RLOO, online DPO), which is not modelled",
+        file);
+  }
+  return *found;
+}
+
+const Format& format_asked(const ConfigRequest& request, const JsonNode& root) {
+  if (request.format.empty()) return format_of(root, request.path);
+  const Format* format = format_named(request.format);
+  if (format != nullptr) return *format;
+  std::vector<std::string> names;
+  for (const Format& each : kFormats) names.emplace_back(each.name);
+  throw Error(ErrorCode::kUsage,
+              fmt::format("--config-format: expected one of {}, found '{}'{}", join(names), one_line(request.format),
+                          did_you_mean(request.format, names)),
+              "--config-format");
+}
+
+/// Options of which one said takes the place of the others.
+constexpr std::string_view kAlternatives[][3] = {{"--precision", "--bf16", "--fp16"},
+                                                 {"--model", "--arch"},
+                                                 {"--prepare-kbit", "--no-prepare-kbit"},
+                                                 {"--tie", "--no-tie"},
+                                                 {"--gpu", "--card"}};
+
+/// What only means something beside the data-parallel mode of the file.
+constexpr std::array<std::string_view, 9> kOfTheMode = {"--deepspeed",
+                                                        "--framework",
+                                                        "--offload-states",
+                                                        "--offload-parameters",
+                                                        "--no-reshard-after-forward",
+                                                        "--keep-last-layer",
+                                                        "--fsdp-param-dtype",
+                                                        "--fsdp-reduce-dtype",
+                                                        "--hsdp-shard"};
+
+bool takes_place(std::string_view typed, std::string_view ours) {
+  if (typed == ours) return true;
+  if (typed == "--parallel" && std::find(kOfTheMode.begin(), kOfTheMode.end(), ours) != kOfTheMode.end()) return true;
+  return std::any_of(std::begin(kAlternatives), std::end(kAlternatives), [&](const auto& group) {
+    return std::find(std::begin(group), std::end(group), typed) != std::end(group) &&
+           std::find(std::begin(group), std::end(group), ours) != std::end(group);
+  });
+}
+
+std::optional<std::string> value_of(std::span<const ConfigOption> typed, const std::vector<ConfigOption>& ours,
+                                    std::string_view flag) {
+  for (const ConfigOption& each : typed) {
+    if (each.flag == flag) return each.text;
+  }
+  for (const ConfigOption& each : ours) {
+    if (each.flag == flag) return each.text;
+  }
+  return std::nullopt;
+}
+
+std::int64_t gpus_of(std::span<const ConfigOption> typed, const std::vector<ConfigOption>& ours) {
+  std::int64_t product = 1;
+  for (const std::string_view flag : {"--tp", "--cp", "--pp"}) {
+    std::int64_t size = 1;
+    const std::string text = value_of(typed, ours, flag).value_or("1");
+    std::from_chars(text.data(), text.data() + text.size(), size);
+    if (size > 0 && size <= 131072 && product <= 131072) product *= size;
+  }
+  const std::string text = value_of(typed, ours, "--gpus").value_or("");
+  std::int64_t gpus = 0;
+  std::from_chars(text.data(), text.data() + text.size(), gpus);
+  return gpus > 0 ? gpus : product;
+}
+
+void drop(ConfigFile& file, std::string_view flag, std::string_view why) {
+  const auto found = std::find_if(file.options.begin(), file.options.end(),
+                                  [&](const ConfigOption& each) { return each.flag == flag; });
+  if (found == file.options.end()) return;
+  for (ConfigKey& key : file.keys) {
+    if (key.key != found->key) continue;
+    key.use = KeyUse::kApproximated;
+    key.why = std::string(why);
+  }
+  file.options.erase(found);
+}
+
+/// Whether the file's double quantisation became the single one.
+bool take_single_quantization(ConfigFile& file) {
+  for (ConfigOption& each : file.options) {
+    if (each.flag != "--quantize" || each.text != "nf4-double") continue;
+    each.text = "nf4";
+    return true;
+  }
+  return false;
+}
+
+/// One rank of ZeRO-3 gathers nothing: sizes of what is gathered say nothing of it.
+void leave_gathering_out(ConfigFile& file) {
+  for (ConfigOption& each : file.options) {
+    if (each.flag != "--deepspeed") continue;
+    std::string kept;
+    for (std::size_t at = 0; at < each.text.size();) {
+      const std::size_t end = std::min(each.text.find(',', at), each.text.size());
+      const std::string item = each.text.substr(at, end - at);
+      if (!item.starts_with("stage3_")) kept += (kept.empty() ? "" : ",") + item;
+      at = end + 1;
+    }
+    each.text = kept;
+  }
+  std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--deepspeed" && each.text.empty(); });
+}
+
+}  // namespace
+
+std::span<const std::string_view> config_formats() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const Format& each : kFormats) all.push_back(each.name);
+    return all;
+  }();
+  return names;
+}
+
+ConfigFile read_config(const ConfigRequest& request) {
+  const JsonNode root = config::read_config_tree(request.path);
+  const Format& format = format_asked(request, root);
+  Account account(request.path, request.left_out);
+  format.read(account, root);
+  return account.finish(format.name, format.program);
+}
+
+ConfigFile read_command_line(std::span<const std::string> words, const std::vector<std::string>& left_out) {
+  const config::Command command = config::read_command(words);
+  Account account("command line", left_out);
+  const Format& format = command.format.empty() ? format_of(command.arguments, "command line", "training-arguments")
+                                                : *format_named(command.format);
+  format.read(account, command.arguments);
+  for (const config::Launcher& launcher : command.launchers) {
+    config::read_accelerate(account, launcher.arguments, launcher.file, launcher.prefix);
+  }
+  if (command.gpus) account.set("--gpus", std::to_string(*command.gpus), command.gpus_key);
+  if (command.nodes > 1) account.set("--nodes", std::to_string(command.nodes), command.gpus_key);
+  if (!command.gpus_key.empty()) account.key(command.gpus_key, KeyUse::kUsed);
+  for (const std::string& word : command.irrelevant)
+    account.key(word, KeyUse::kIrrelevant, "how processes are started");
+  return account.finish("command", format.program);
+}
+
+ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
+  std::vector<std::string> displaced;
+  std::erase_if(file.options, [&](const ConfigOption& ours) {
+    const bool gone = std::any_of(typed.begin(), typed.end(),
+                                  [&](const ConfigOption& each) { return takes_place(each.flag, ours.flag); });
+    if (gone && !ours.key.empty()) displaced.push_back(ours.key);
+    return gone;
+  });
+  if (!displaced.empty()) file.notes.push_back("options that were typed take the place of " + join(displaced));
+
+  if (!value_of(typed, file.options, "--model") && !value_of(typed, file.options, "--arch")) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: it names no model; accepted: --model MODEL beside it", shown_path(file.file)),
+                "--model");
+  }
+  const std::int64_t gpus = gpus_of(typed, file.options);
+  const std::string mode = value_of(typed, file.options, "--parallel").value_or("");
+  const bool said = value_of(typed, file.options, "--gpus").has_value();
+  const bool shards = mode.starts_with("fsdp") || mode.starts_with("zero") || mode.starts_with("ds-");
+  if (!said && gpus == 1 && shards) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: it shards the model over GPUs, and nothing says how many; accepted: --gpus N",
+                            shown_path(file.file)),
+                "--gpus");
+  }
+  if (!said && gpus == 1) file.notes.emplace_back("one GPU: nothing says how many (--gpus N)");
+  if (gpus > 1 && shards && take_single_quantization(file)) {
+    file.notes.emplace_back(
+        "nf4 in place of nf4-double, which is not modelled on sharded weights: 0.4 bits more for each weight");
+  }
+  if (gpus == 1 && !value_of(typed, file.options, "--offload-parameters")) leave_gathering_out(file);
+  const std::string loop = value_of(typed, file.options, "--loop").value_or("trainer");
+  const bool typed_evaluation =
+      std::any_of(typed.begin(), typed.end(), [](const ConfigOption& each) { return each.flag == "--eval-bs"; });
+  if (!typed_evaluation && (gpus > 1 || loop == "trl-dpo")) {
+    drop(file, "--eval-bs",
+         gpus > 1 ? "evaluation on several GPUs is not modelled: the peak is that of the training steps"
+                  : "evaluation of DPO is not modelled: the peak is that of the training steps");
+  }
+  if (gpus == 1 || mode != "fsdp2") {
+    std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--quant-storage"; });
+  }
+  if (value_of(typed, file.options, "--quantize").value_or("none") == "none") {
+    std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--no-prepare-kbit"; });
+  }
+  if (gpus == 1) {
+    std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--ddp-static-graph"; });
+  }
+  return file;
+}
+
+std::vector<std::string> keys_of(const ConfigFile& file, KeyUse use) {
+  std::vector<std::string> keys;
+  for (const ConfigKey& each : file.keys) {
+    if (each.use == use) keys.push_back(each.key);
+  }
+  return keys;
+}
+
+std::vector<std::string> lines_of(const ConfigFile& file) {
+  std::string options;
+  for (const ConfigOption& each : file.options) {
+    options += (options.empty() ? "" : " ") + each.flag + (each.text.empty() ? "" : " " + each.text);
+  }
+  std::vector<std::string> lines = {"as options: " + options};
+  const std::pair<KeyUse, std::string_view> kinds[] = {{KeyUse::kUsed, "used"},
+                                                       {KeyUse::kIrrelevant, "irrelevant to memory and time"},
+                                                       {KeyUse::kApproximated, "approximated, as assumed below"},
+                                                       {KeyUse::kLeftOut, "left out"}};
+  for (const auto& [use, words] : kinds) {
+    const std::vector<std::string> keys = keys_of(file, use);
+    if (!keys.empty()) lines.push_back(fmt::format("{} ({}): {}", words, keys.size(), join(keys)));
+  }
+  return lines;
+}
+
+std::vector<std::string> assumptions_of(const ConfigFile& file) {
+  std::vector<std::string> all = {
+      fmt::format("{}, read as {}: {}", shown_path(file.file), file.program, counts_of(file))};
+  for (const ConfigKey& key : file.keys) {
+    if (key.use == KeyUse::kApproximated) all.push_back(key.key + ": " + key.why);
+  }
+  all.insert(all.end(), file.notes.begin(), file.notes.end());
+  return all;
+}
+
+std::string counts_of(const ConfigFile& file) {
+  std::string text = fmt::format("{} keys used, {} irrelevant", keys_of(file, KeyUse::kUsed).size(),
+                                 keys_of(file, KeyUse::kIrrelevant).size());
+  if (const auto near = keys_of(file, KeyUse::kApproximated).size(); near > 0)
+    text += fmt::format(", {} approximated", near);
+  if (const auto out = keys_of(file, KeyUse::kLeftOut).size(); out > 0) text += fmt::format(", {} left out", out);
+  return text;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,74 @@
+// Other tools' configuration files and command lines as options of memcalc: `memcalc --config FILE`, and
+// `memcalc -- python train.py …`. Every key is used, told to be irrelevant, approximated with a sentence that says how,
+// or refused. docs/config-files.md. Covered by tests/unit/config_files_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace memcalc {
+
+/// What became of a key.
+enum class KeyUse : std::uint8_t { kUsed, kIrrelevant, kApproximated, kLeftOut };
+
+struct ConfigKey {
+  std::string key;  // "fsdp_config/offload_params"
+  KeyUse use = KeyUse::kIrrelevant;
+  std::string why;  // irrelevant, approximated: in words
+};
+
+/// An option of memcalc as it is typed: {"--bs", "4"}, {"--liger", ""}.
+struct ConfigOption {
+  std::string flag;
+  std::string text;
+  std::string key;  // that set it; empty: a default of the tool
+};
+
+struct ConfigFile {
+  std::string file;     // its path; of a command line: "command line"
+  std::string format;   // one of config_formats(), or "command"
+  std::string program;  // whose keys and defaults these are: "axolotl 0.19.0"
+  std::vector<ConfigOption> options;
+  std::vector<ConfigKey> keys;     // all of them, in the order of the file
+  std::vector<std::string> notes;  // what is assumed where the file says nothing or more than memcalc models
+};
+
+/// Which file, and how it is to be read.
+struct ConfigRequest {
+  std::string path;
+  std::string format;                 // --config-format; empty: recognised by its keys
+  std::vector<std::string> left_out;  // --config-without: keys that are taken as if they were not there
+};
+
+/// Reads a file, and the files that it names (its `deepspeed`). Throws Error(kInput): it cannot be read, or a value is
+/// wrong; Error(kUsage): an unknown format, or a key to leave out that it has not; Error(kUnsupported): keys that mean
+/// what memcalc does not model, all of them in one line.
+[[nodiscard]] ConfigFile read_config(const ConfigRequest& request);
+
+/// The same of a training's command line: {"accelerate", "launch", "train.py", "--bf16", …}.
+[[nodiscard]] ConfigFile read_command_line(std::span<const std::string> words,
+                                           const std::vector<std::string>& left_out);
+
+/// Values of --config-format.
+[[nodiscard]] std::span<const std::string_view> config_formats();
+
+/// The file's options beside those that were typed, which win. `notes` of the result says which did, and what else
+/// follows from both together: what is left out on several GPUs, that one GPU is assumed.
+[[nodiscard]] ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed);
+
+/// "12 keys used, 30 irrelevant, 1 approximated"
+[[nodiscard]] std::string counts_of(const ConfigFile& file);
+
+/// What a report says of it, a line each: the options that it became, and every key by its use.
+[[nodiscard]] std::vector<std::string> lines_of(const ConfigFile& file);
+
+/// What an answer assumes because of it: its notes, and what each approximated key means.
+[[nodiscard]] std::vector<std::string> assumptions_of(const ConfigFile& file);
+
+/// The keys of one use.
+[[nodiscard]] std::vector<std::string> keys_of(const ConfigFile& file, KeyUse use);
+
+}  // namespace memcalc

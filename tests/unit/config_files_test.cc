@@ -1,0 +1,494 @@
+// spec/config_files: what the files in tests/config_files become (rewritten from the examples of axolotl,
+// LLaMA-Factory, TRL and torchtitan: the same keys and values), and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/config_file.h"
+#include "memcalc/spec/config_files/trainer.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::string path_of(const std::string& name) { return (test::tests_dir() / "config_files" / name).string(); }
+
+std::string text_of(const std::vector<ConfigOption>& options) {
+  std::string text;
+  for (const ConfigOption& each : options) {
+    text += (text.empty() ? "" : " ") + each.flag + (each.text.empty() ? "" : " " + each.text);
+  }
+  return text;
+}
+
+/// The message of what `call` throws, which is one line.
+template <typename Call>
+std::string refusal_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A file of these lines, read.
+class Written {
+ public:
+  explicit Written(const std::string& text, const std::string& name = "run.yml")
+      : path_(std::filesystem::path(testing::TempDir()) / name) {
+    std::ofstream(path_) << text;
+  }
+  ~Written() { std::filesystem::remove(path_); }
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+
+  [[nodiscard]] ConfigFile read(const std::string& format = {}, std::vector<std::string> without = {}) const {
+    return read_config({path_.string(), format, std::move(without)});
+  }
+  [[nodiscard]] std::string refusal(const std::string& format = {}) const {
+    return refusal_of([&] { (void)read(format); });
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string use_of(const ConfigFile& file, std::string_view key) {
+  constexpr std::string_view kNames[] = {"used", "irrelevant", "approximated", "left out"};
+  for (const ConfigKey& each : file.keys) {
+    if (each.key == key) return std::string(kNames[static_cast<std::size_t>(each.use)]);
+  }
+  return "not there";
+}
+
+/// The question that the options ask; throws as the command line does.
+ResolvedRun asked(const ConfigFile& file, std::vector<ConfigOption> typed = {}) {
+  const ConfigFile beside = config_beside(file, typed);
+  RunRequest request;
+  for (const auto& options : {typed, beside.options}) {
+    for (const ConfigOption& each : options) set_option(request, each.flag, each.text);
+  }
+  return question_of(request, SpecRegistry(test::specs_dir().string())).run;
+}
+
+struct Case {
+  std::string name;
+  std::string format;
+  std::vector<ConfigOption> typed;
+  std::string options;  // in the order in which they are read
+  std::vector<std::string> approximated;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<ConfigOption> eight = {{"--gpus", "8", ""}};
+  static const std::vector<ConfigOption> model = {{"--model", "llama-3.2-1b", ""}, {"--seq", "1024", ""}};
+  static const std::string qwen =
+      "--model Qwen/Qwen3-4B-Instruct-2507 --loop trainer --task causal --seq 2048 --bs 1 "
+      "--precision amp-bf16 --loader-workers 4 ";
+  static const std::string linear = "gate_proj,down_proj,up_proj,q_proj,v_proj,k_proj,o_proj";
+  static const std::vector<Case> all = {
+      {"axolotl-lora-1b.yml",
+       "",
+       {},
+       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --bs 2 --accum 2 --seq "
+       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 16 "
+       "--lora-dropout 0.05 --lora-targets " +
+           linear,
+       {"sample_packing"}},
+      {"axolotl-lora-1b-kernels.yml",
+       "",
+       {},
+       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --bs 2 --accum 2 --seq "
+       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 16 "
+       "--lora-targets " +
+           linear,
+       {"lora_mlp_kernel", "lora_o_kernel", "lora_qkv_kernel", "sample_packing"}},
+      {"axolotl-qlora-8b.yml",
+       "",
+       {},
+       "--model NousResearch/Meta-Llama-3-8B --optimizer paged_adamw_32bit --task causal --loop trainer --bs 2 --accum "
+       "4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 "
+       "--lora-dropout 0.05 --lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
+       {"sample_packing"}},
+      {"axolotl-lora-mistral.yml",
+       "",
+       {},
+       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trainer --bs 2 --accum 4 "
+       "--seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 32 "
+       "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
+       {"sample_packing"}},
+      {"axolotl-fft-8b.yml",
+       "",
+       {},
+       "--model NousResearch/Meta-Llama-3.1-8B --optimizer paged_adamw_8bit --task causal --loop trainer --bs 1 "
+       "--accum 8 --seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing full",
+       {"sample_packing"}},
+      {"axolotl-fft-8b-liger-fsdp.yml",
+       "",
+       eight,
+       "--model NousResearch/Meta-Llama-3.1-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 2 "
+       "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --liger "
+       "--parallel fsdp2 --offload-parameters host",
+       {"sample_packing", "val_set_size"}},
+      {"axolotl-qlora-fsdp-qwen3-8b.yml",
+       "",
+       eight,
+       "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 1 --accum 4 --seq 2048 "
+       "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 --lora-dropout 0.05 "
+       "--lora-targets all-linear --quantize nf4 --quant-storage bf16 --no-prepare-kbit --parallel fsdp2 "
+       "--offload-parameters host",
+       {"sample_packing", "val_set_size"}},
+      {"axolotl-dpo-lora-8b.yml",
+       "",
+       {},
+       "--model meta-llama/Meta-Llama-3-8B-Instruct --optimizer adamw_bnb_8bit --task causal --loop trl-dpo --bs 2 "
+       "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 "
+       "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
+       {"val_set_size"}},
+      {"llama-factory-lora-sft.yaml",
+       "",
+       {},
+       "--accum 8 " + qwen + "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       {}},
+      {"llama-factory-lora-pretrain.yaml",
+       "",
+       {},
+       "--accum 8 " + qwen + "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       {}},
+      {"llama-factory-qlora-sft.yaml",
+       "",
+       {},
+       "--accum 8 " + qwen +
+           "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear "
+           "--no-prepare-kbit --quantize nf4-double",
+       {}},
+      {"llama-factory-full-sft-zero3.yaml",
+       "",
+       eight,
+       "--accum 2 " + qwen +
+           "--parallel ds-zero3 --deepspeed "
+           "overlap_comm=false,stage3_max_live_parameters=1000000000,stage3_max_reuse_distance=1000000000,sub_group_"
+           "size="
+           "1000000000 --checkpointing full",
+       {}},
+      {"llama-factory-loraplus-llama3.yaml",
+       "",
+       {},
+       "--accum 8 --model meta-llama/Meta-Llama-3-8B-Instruct --loop trainer --task causal --seq 2048 --bs 1 "
+       "--precision amp-bf16 --loader-workers 4 --checkpointing full --lora 8 --weights-dtype bf16 --lora-targets "
+       "all-linear",
+       {}},
+      {"trl-cli.yaml",
+       "trl-sft",
+       {},
+       "--model Qwen/Qwen2.5-0.5B --loop trl-sft --seq 1024 --bs 8 --precision amp-bf16 --checkpointing full "
+       "--weights-dtype fp32",
+       {}},
+      {"accelerate-fsdp2.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp2", {}},
+      {"accelerate-fsdp1.yaml",
+       "",
+       model,
+       "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp1",
+       {"fsdp_config/fsdp_forward_prefetch"}},
+      {"accelerate-zero3.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16 --parallel ds-zero3", {}},
+      {"accelerate-multi-gpu.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16", {}},
+      {"deepspeed-zero2-offload.json",
+       "",
+       {{"--model", "llama-3.2-1b", ""}, {"--seq", "1024", ""}, {"--gpus", "8", ""}},
+       "--loop trainer --parallel ds-zero2 --deepspeed overlap_comm=true --offload-states host",
+       {}},
+      {"torchtitan-llama3-8b.toml",
+       "",
+       {{"--gpus", "64", ""}},
+       "--loop bare --task causal --loss-in-loop --bs 1 --seq 8192 --clip-grad 1 --model llama-3.1-8b --optimizer "
+       "adamw-fused --parallel fsdp2 --keep-last-layer --checkpointing selective --precision fp32 --fsdp-param-dtype "
+       "bf16 --fsdp-reduce-dtype fp32",
+       {}},
+      {"torchtitan-qwen3-32b.toml",
+       "",
+       {{"--gpus", "64", ""}},
+       "--loop bare --task causal --loss-in-loop --bs 2 --seq 4096 --clip-grad 1 --model qwen3-32b --optimizer "
+       "adamw-fused --parallel fsdp2 --keep-last-layer --checkpointing full --precision fp32 --fsdp-param-dtype bf16 "
+       "--fsdp-reduce-dtype fp32",
+       {}},
+  };
+  return all;
+}
+
+TEST(ConfigFiles, EachRealFileBecomesItsOptions) {
+  for (const Case& each : cases()) {
+    const ConfigFile file = config_beside(read_config({path_of(each.name), each.format, {}}), each.typed);
+    EXPECT_EQ(text_of(file.options), each.options) << each.name;
+    EXPECT_EQ(keys_of(file, KeyUse::kApproximated), each.approximated) << each.name;
+  }
+}
+
+TEST(ConfigFiles, EachKeyOfEachRealFileIsAccountedForOnce) {
+  for (const Case& each : cases()) {
+    const JsonNode tree = config::read_config_tree(path_of(each.name));
+    const ConfigFile file = read_config({path_of(each.name), each.format, {}});
+    for (const JsonNode& child : tree.children) {
+      const auto told = std::count_if(file.keys.begin(), file.keys.end(), [&](const ConfigKey& key) {
+        return key.key == child.key || key.key.starts_with(child.key + "/");
+      });
+      // A mapping of known keys has as many entries as leaves; a file that is named has its own.
+      const bool single = child.kind != JsonNode::Kind::kObject && child.key != "deepspeed";
+      EXPECT_TRUE(single ? told == 1 : told >= 1) << each.name << ": " << child.key << " " << told;
+    }
+    for (const ConfigKey& key : file.keys) {
+      EXPECT_TRUE(key.use == KeyUse::kUsed || !key.why.empty()) << each.name << ": " << key.key;
+    }
+  }
+}
+
+TEST(ConfigFiles, EachRealFileIsARunThatTheRulesTake) {
+  for (const Case& each : cases()) {
+    const ConfigFile file = read_config({path_of(each.name), each.format, {}});
+    EXPECT_NO_THROW((void)asked(file, each.typed)) << each.name;
+  }
+}
+
+TEST(ConfigFiles, RealFilesOfWhatIsNotModelledAreRefusedByTheirKey) {
+  const auto refusal = [](const std::string& name) {
+    return refusal_of([&] { (void)read_config({path_of(name), "", {}}); });
+  };
+  EXPECT_THAT(refusal("axolotl-kto-1b.yml"), HasSubstr("/rl: the trainer kto is not modelled"));
+  EXPECT_THAT(refusal("axolotl-qlora-seed-36b.yml"), HasSubstr("/plugins: cut cross entropy is not modelled"));
+  EXPECT_THAT(refusal("llama-factory-dpo.yaml"), HasSubstr("/stage: LLaMA-Factory's trainer of the stage dpo"));
+  EXPECT_THAT(refusal("llama-factory-galore.yaml"), HasSubstr("/use_galore: this method of LLaMA-Factory"));
+  // torchtitan clips; memcalc's rule for --sp does not take it.
+  const ConfigFile titan = read_config({path_of("torchtitan-llama3-70b.toml"), "", {}});
+  EXPECT_THAT(refusal_of([&] {
+                (void)asked(titan, {{"--gpus", "64", ""}});
+              }),
+              HasSubstr("gradient clipping beside --sp is not modelled"));
+}
+
+TEST(ConfigFiles, ATypedOptionWinsOverTheFile) {
+  const ConfigFile file = read_config({path_of("axolotl-lora-1b.yml"), "", {}});
+  const ConfigFile beside = config_beside(file, std::vector<ConfigOption>{{"--bs", "7", ""}, {"--fp16", "", ""}});
+  EXPECT_THAT(text_of(beside.options), Not(HasSubstr("--bs 2 ")));
+  EXPECT_THAT(text_of(beside.options), Not(HasSubstr("--precision")));
+  EXPECT_THAT(beside.notes, testing::Contains(HasSubstr("micro_batch_size, bf16")));
+}
+
+TEST(ConfigFiles, AKeyThatIsLeftOutIsAsIfItWereNotThere) {
+  const ConfigFile file = read_config({path_of("axolotl-lora-1b.yml"), "", {"val_set_size", "datasets"}});
+  EXPECT_THAT(text_of(file.options), Not(HasSubstr("--eval-bs")));
+  EXPECT_EQ(use_of(file, "val_set_size"), "left out");
+  EXPECT_THAT(refusal_of([&] {
+                (void)read_config({path_of("axolotl-lora-1b.yml"), "", {"val_set_siz"}});
+              }),
+              HasSubstr("did you mean 'val_set_size'?"));
+}
+
+TEST(ConfigFiles, AnUnknownKeyIsRefusedWithTheNearestOne) {
+  EXPECT_THAT(Written("base_model: gpt2\nmicro_batch_sise: 4\n").refusal(),
+              HasSubstr("run.yml: /micro_batch_sise: unknown key; did you mean 'micro_batch_size'?"));
+  EXPECT_THAT(Written("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_parms: true\n").refusal(),
+              HasSubstr("/fsdp_config/fsdp_offload_parms: unknown key"));
+}
+
+TEST(ConfigFiles, AValueOfAnotherTypeIsRefusedInOneLine) {
+  EXPECT_THAT(Written("base_model: gpt2\nsequence_len: long\n").refusal(),
+              HasSubstr("/sequence_len: found 'long'; accepted: a whole number below 2^63"));
+  EXPECT_THAT(Written("base_model: gpt2\nsequence_len: 99999999999999999999\n").refusal(),
+              HasSubstr("/sequence_len: found '99999999999999999999'"));
+  EXPECT_THAT(Written("base_model: [gpt2]\n").refusal(), HasSubstr("/base_model: found 'gpt2'; accepted: a single"));
+  EXPECT_THAT(Written("base_model: gpt2\nmicro_batch_size: {a: 1}\n").refusal(), HasSubstr("/micro_batch_size: found"));
+  EXPECT_THAT(Written("base_model: gpt2\nfsdp_config: 3\n").refusal(), HasSubstr("accepted: a mapping of keys"));
+  EXPECT_THAT(Written("base_model: gpt2\nbf16: sometimes\n").refusal(), HasSubstr("true, false, auto or full"));
+  EXPECT_THAT(Written("stage: sft\ndo_train: true\nflash_attn: fa4\n").refusal(), HasSubstr("one of auto, disabled"));
+}
+
+TEST(ConfigFiles, AllThatIsNotModelledStandsInOneLine) {
+  const std::string refusal = Written("base_model: gpt2\nqat: {weight_dtype: int8}\nrelora: true\n").refusal();
+  EXPECT_THAT(refusal, HasSubstr("/qat: weights packed in this way are not modelled (nor relora)"));
+  EXPECT_THAT(refusal, HasSubstr("--config-without qat,relora"));
+}
+
+TEST(ConfigFiles, WhatIsSwitchedOffIsNotRefused) {
+  const ConfigFile file =
+      Written("base_model: gpt2\nqat:\nrelora: false\nlora_modules_to_save: []\nddp_bucket_cap_mb: 25\n").read();
+  EXPECT_EQ(use_of(file, "qat"), "irrelevant");
+  EXPECT_EQ(use_of(file, "relora"), "irrelevant");
+  EXPECT_EQ(use_of(file, "lora_modules_to_save"), "irrelevant");
+  EXPECT_EQ(use_of(file, "ddp_bucket_cap_mb"), "irrelevant");
+}
+
+TEST(ConfigFiles, KeysOfAMethodThatIsNotInUseAreIrrelevant) {
+  const ConfigFile file = Written("base_model: gpt2\nlora_r: 8\nlora_target_linear: true\n").read();
+  EXPECT_EQ(use_of(file, "lora_r"), "irrelevant");
+  EXPECT_THAT(text_of(file.options), Not(HasSubstr("--lora")));
+}
+
+TEST(ConfigFiles, AxolotlsTypesOfWeights) {
+  const auto options = [](const std::string& lines) {
+    return text_of(Written("base_model: gpt2\n" + lines).read().options);
+  };
+  EXPECT_THAT(options(""), HasSubstr("--precision amp-bf16 --weights-dtype bf16"));  // bf16: auto
+  EXPECT_THAT(options("bf16: full\n"), HasSubstr("--precision bf16"));
+  EXPECT_THAT(options("bf16: full\n"), Not(HasSubstr("--weights-dtype")));
+  EXPECT_THAT(options("fp16: true\n"), HasSubstr("--precision amp-fp16 --weights-dtype fp16"));
+  EXPECT_THAT(options("bf16: false\n"), HasSubstr("--precision fp32 --weights-dtype fp32"));
+  EXPECT_THAT(options("bf16: false\ntf32: true\n"), HasSubstr("--precision tf32"));
+}
+
+TEST(ConfigFiles, LlamaFactorysTypesOfWeights) {
+  const auto options = [](const std::string& lines) {
+    return text_of(Written("stage: sft\ndo_train: true\nmodel_name_or_path: gpt2\n" + lines).read().options);
+  };
+  EXPECT_THAT(options("finetuning_type: full\nbf16: true\n"), HasSubstr("--weights-dtype fp32"));
+  EXPECT_THAT(options("finetuning_type: full\npure_bf16: true\n"), HasSubstr("--precision bf16"));
+  EXPECT_THAT(options("bf16: true\n"), HasSubstr("--lora 8 --weights-dtype bf16"));
+  EXPECT_THAT(options("disable_gradient_checkpointing: true\n"), HasSubstr("--checkpointing none"));
+}
+
+TEST(ConfigFiles, AFileWithoutATrainingIsRefused) {
+  EXPECT_THAT(Written("stage: sft\nmodel_name_or_path: gpt2\n").refusal(), HasSubstr("it does not train"));
+}
+
+TEST(ConfigFiles, LigersKernelsWithoutTheirLossAreRefused) {
+  const std::string plugin = "base_model: gpt2\nplugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rope: true\n";
+  EXPECT_THAT(Written(plugin).refusal(), HasSubstr("without its fused linear cross entropy"));
+  const ConfigFile some = Written(plugin + "liger_fused_linear_cross_entropy: true\n").read();
+  EXPECT_EQ(use_of(some, "liger_fused_linear_cross_entropy"), "approximated");
+}
+
+TEST(ConfigFiles, TrlsDefaultsAreItsOwn) {
+  const ConfigFile sft = Written("model_name_or_path: gpt2\nuse_peft: true\npacking: false\n").read();
+  EXPECT_EQ(sft.format, "trl-sft");
+  EXPECT_EQ(text_of(sft.options),
+            "--model gpt2 --loop trl-sft --seq 1024 --bs 8 --precision amp-bf16 --checkpointing full --weights-dtype "
+            "fp32 --lora 16 --lora-dropout 0.05 --lora-targets q_proj,v_proj");
+  const ConfigFile dpo = Written("model_name_or_path: gpt2\nbeta: 0.1\nfp16: true\nbf16: false\n").read();
+  EXPECT_EQ(dpo.format, "trl-dpo");
+  EXPECT_THAT(text_of(dpo.options), HasSubstr("--precision amp-fp16"));
+}
+
+TEST(ConfigFiles, ATrainerThatGeneratesIsRefused) {
+  EXPECT_THAT(Written("model_name_or_path: gpt2\nnum_generations: 8\nbeta: 0.1\n").refusal(), HasSubstr("GRPO"));
+}
+
+TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
+  const ConfigFile file =
+      Written(R"({"per_device_train_batch_size": 4, "fp16": true, "output_dir": "out", "optim": "adafactor",)"
+              R"("eval_strategy": "steps", "per_device_eval_batch_size": 16, "model_name_or_path": "bert-base",)"
+              R"("max_seq_length": 384})",
+              "run.json")
+          .read();
+  EXPECT_EQ(text_of(file.options),
+            "--optimizer adafactor --model bert-base --loop trainer --seq 384 --bs 4 --precision amp-fp16 "
+            "--checkpointing none --eval-bs 16");
+}
+
+TEST(ConfigFiles, TorchtunesRecipesAreRefused) {
+  EXPECT_THAT(Written("model: {_component_: torchtune.models.llama3.llama3_8b}\ntokenizer: {path: x}\n").refusal(),
+              HasSubstr("/model: torchtune's models and recipes"));
+}
+
+TEST(ConfigFiles, ShardsNeedANumberOfGpus) {
+  const ConfigFile file = Written("base_model: gpt2\nfsdp_version: 2\nfsdp_config: {offload_params: false}\n").read();
+  EXPECT_THAT(refusal_of([&] { (void)config_beside(file, {}); }), HasSubstr("nothing says how many; accepted: --gpus"));
+  EXPECT_NO_THROW((void)config_beside(file, std::vector<ConfigOption>{{"--gpus", "4", ""}}));
+}
+
+TEST(ConfigFiles, AFileWithoutAModelAsksForOne) {
+  const ConfigFile file = read_config({path_of("accelerate-fsdp2.yaml"), "", {}});
+  EXPECT_THAT(refusal_of([&] { (void)config_beside(file, {}); }), HasSubstr("it names no model; accepted: --model"));
+}
+
+TEST(ConfigFiles, AFormatThatDoesNotExistIsRefused) {
+  const Written file("base_model: gpt2\n");
+  EXPECT_THAT(file.refusal("axolotle"), HasSubstr("did you mean 'axolotl'?"));
+  EXPECT_THAT(Written("colour: blue\n").refusal(), HasSubstr("no key says whose file it is"));
+}
+
+TEST(ConfigFiles, ANamedFileIsLookedForInTheFoldersAbove) {
+  const ConfigFile file = read_config({path_of("llama-factory-full-sft-zero3.yaml"), "", {}});
+  EXPECT_EQ(use_of(file, "deepspeed/zero_optimization/stage"), "used");
+  EXPECT_EQ(use_of(file, "deepspeed/zero_optimization/stage3_gather_16bit_weights_on_model_save"), "irrelevant");
+  EXPECT_THAT(Written("base_model: gpt2\ndeepspeed: no/such.json\n").refusal(),
+              HasSubstr("it names 'no/such.json', which is neither here"));
+}
+
+// --- command lines
+
+std::string options_of(std::vector<std::string> words) { return text_of(read_command_line(words, {}).options); }
+
+TEST(CommandLines, OfTheTrainersArguments) {
+  EXPECT_EQ(options_of({"python", "-u", "train.py", "--model_name_or_path", "gpt2", "--per_device_train_batch_size=4",
+                        "--bf16", "--gradient_checkpointing", "True", "--learning_rate", "-1e-5"}),
+            "--model gpt2 --loop trainer --bs 4 --precision amp-bf16 --checkpointing full");
+}
+
+TEST(CommandLines, OfTorchrunSayHowManyGpus) {
+  const std::string options = options_of({"OMP_NUM_THREADS=4", "torchrun", "--nnodes", "2", "--nproc-per-node=4",
+                                          "run_clm.py", "--model_name_or_path", "gpt2", "--do_train"});
+  EXPECT_THAT(options, HasSubstr("--gpus 8 --nodes 2"));
+}
+
+TEST(CommandLines, OfAccelerateLaunch) {
+  const std::string options =
+      options_of({"accelerate", "launch", "--use_fsdp", "--fsdp_version", "2", "--num_processes", "4",
+                  "--fsdp_offload_params", "true", "sft.py", "--model_name_or_path", "gpt2", "--use_peft"});
+  EXPECT_THAT(options, HasSubstr("--loop trl-sft"));
+  EXPECT_THAT(options, HasSubstr("--gpus 4 --parallel fsdp2 --offload-parameters host"));
+  EXPECT_THAT(options_of({"accelerate", "launch", "--config_file", path_of("accelerate-zero3.yaml"), "train.py",
+                          "--model_name_or_path", "gpt2", "--bf16"}),
+              HasSubstr("--gpus 8 --parallel ds-zero3"));
+}
+
+TEST(CommandLines, OfToolsWithAFileTakeItsKeysAndTheWordsBesideIt) {
+  EXPECT_THAT(options_of({"llamafactory-cli", "train", path_of("llama-factory-lora-sft.yaml"), "lora_rank=64"}),
+              HasSubstr("--lora 64"));
+  EXPECT_THAT(options_of({"axolotl", "train", path_of("axolotl-lora-1b.yml"), "--micro-batch-size", "3"}),
+              HasSubstr("--bs 3"));
+  EXPECT_THAT(options_of({"trl", "sft", "--config", path_of("trl-cli.yaml"), "--max_length", "512"}),
+              HasSubstr("--seq 512"));
+  EXPECT_THAT(options_of({"torchrun", "--nproc_per_node=8", "-m", "torchtitan.train", "--job.config_file",
+                          path_of("torchtitan-llama3-8b.toml"), "--training.seq_len", "4096"}),
+              HasSubstr("--seq 4096"));
+}
+
+TEST(CommandLines, AnArgumentOfNobodyIsRefused) {
+  EXPECT_THAT(refusal_of([] {
+                (void)options_of({"python", "train.py", "--bf16", "--my_argument", "3"});
+              }),
+              HasSubstr("command line: /my_argument: unknown key"));
+  const ConfigFile file = read_command_line(
+      std::vector<std::string>{"python", "train.py", "--bf16", "--my_argument", "3"}, {"my_argument"});
+  EXPECT_THAT(keys_of(file, KeyUse::kLeftOut), ElementsAre("my_argument"));
+}
+
+TEST(CommandLines, WhatIsNoneIsRefusedInOneLine) {
+  const auto refusal = [](std::vector<std::string> words) {
+    return refusal_of([&] { (void)read_command_line(words, {}); });
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("it is empty"));
+  EXPECT_THAT(refusal({"python"}), HasSubstr("it has no script"));
+  EXPECT_THAT(refusal({"ls", "-la"}), HasSubstr("'ls' is no program that is known"));
+  EXPECT_THAT(refusal({"python", "train.py"}), HasSubstr("it has no arguments"));
+  EXPECT_THAT(refusal({"torchrun", "--nproc_per_node", "many", "train.py"}), HasSubstr("a number of processes"));
+  EXPECT_THAT(refusal({"trl", "grpo", "--x", "1"}), HasSubstr("sft and dpo are modelled"));
+  EXPECT_THAT(refusal({"python", "train.py", "here"}), HasSubstr("unexpected word 'here'"));
+  EXPECT_THAT(refusal({"accelerate", "launch", "--num_processes"}), HasSubstr("it ends where"));
+}
+
+}  // namespace
+}  // namespace memcalc
