@@ -9,12 +9,15 @@ class App;
 
 namespace memcalc::cli {
 
+struct RunArguments;
+
 /// What the process tells its caller; docs/cli.md, EXIT STATUS.
 enum ExitStatus : int { kAnswered = 0, kAnsweredNo = 1, kWrongInput = 2, kInternalError = 3, kInterrupted = 130 };
 
 struct Command {
   CLI::App* app = nullptr;
-  std::function<ExitStatus()> run;  // after parsing
+  std::function<ExitStatus()> run;    // after parsing
+  RunArguments* arguments = nullptr;  // of commands that take a run: they may be told it by a command line behind "--"
 };
 
 [[nodiscard]] Command add_estimate(CLI::App& root);

@@ -63,7 +63,9 @@ std::vector<std::string> choices_of(const std::string& command, const std::strin
   static const std::map<std::string, Names> kOfCommands = {
       {"--format", kFormats}, {"--events", kSteps}, {"--color", kColors}, {"--emit", kEmits}};
   Names names;
-  if (option == "--format" && command == "trace") {
+  if (option == "--config-format") {
+    names = config_formats();
+  } else if (option == "--format" && command == "trace") {
     names = kTraceFormats;
   } else if (const auto found = kOfCommands.find(option); found != kOfCommands.end()) {
     names = found->second;

@@ -24,6 +24,8 @@ constexpr const char* kExamples =
     "  memcalc --model ./config.json --bs 8 --bf16 --checkpointing full --explain\n"
     "  memcalc --model gpt2-xl --bs 2 --gpu rtx-4090 --require-fit && ./train.sh\n"
     "  memcalc --model gpt2 --bs 8 --format json --output report.json\n"
+    "  memcalc --config axolotl.yml --gpu rtx-4090\n"
+    "  memcalc --model gpt2 -- accelerate launch train.py --bf16 --num_train_epochs 3\n"
     "\n"
     "Exit status: 0 answered; 1 does not fit (--require-fit); 2 wrong input; 3 a bug.\n";
 
@@ -71,6 +73,8 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
   if (on_one_card && format != Format::kCsv && !arguments.no_remedies) {
     report.remedies = remedies_for(report);
   }
+  report.config = arguments.run.config_file();
+  if (report.config) std::erase(report.assumptions, assumptions_of(*report.config).front());  // a title of its own
   output.write(render(report, format, options));
   return arguments.require_fit && !report.fits() ? kAnsweredNo : kAnswered;
 }
@@ -102,7 +106,7 @@ Command add_estimate(CLI::App& root) {
       ->type_name("WHEN")
       ->group(group);
   app->footer(kExamples);
-  return {app, [arguments] { return run_estimate(*arguments); }};
+  return {app, [arguments] { return run_estimate(*arguments); }, &arguments->run};
 }
 
 }  // namespace memcalc::cli

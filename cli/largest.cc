@@ -68,7 +68,7 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   if (!one) options.neighbours = 0;  // a table has no room for what they would tell
   std::vector<std::optional<Largest>> found(combinations.all.size());
   const auto look = [&](std::size_t i, const SearchControl& control) {
-    const Question question = question_of(combinations.all[i].typed, arguments.run.specs);
+    const Question question = question_beside(arguments.run, combinations.all[i].typed);
     found[i] = find_largest(question.model, question.run, question.device, options, control);
   };
   // Of several, one that cannot be answered is a row with its reason.
@@ -114,13 +114,14 @@ Command add_largest(CLI::App& root, const char* name, const char* description, c
   CLI::App* app = root.add_subcommand(name, description);
   auto arguments = std::make_shared<LargestArguments>();
   add_run_options(*app, arguments->run);
+  arguments->run.searched = {measure == Measure::kBatch ? "--bs" : "--seq"};
   app->add_option("--multiple-of", arguments->multiple_of, "of which only multiples are tried [1; max-seq 64]")
       ->type_name("N")
       ->group("Search");
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(examples);
-  return {app, [arguments, measure] { return run_largest(*arguments, measure); }};
+  return {app, [arguments, measure] { return run_largest(*arguments, measure); }, &arguments->run};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "command.h"
 #include "memcalc/planning.h"
 #include "output.h"
+#include "run_arguments.h"
 #include "spec_path.h"
 
 namespace memcalc::cli {
@@ -20,6 +21,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: memcalc [estimate] --model MODEL [OPTIONS]\n"
+    "       memcalc [estimate] --config FILE [OPTIONS]\n"
+    "       memcalc [estimate] [OPTIONS] -- python train.py ARGUMENTS\n"
     "       memcalc max-batch | max-seq | ladder --model MODEL [OPTIONS]\n"
     "       memcalc sweep | compare --model MODEL [OPTIONS]\n"
     "       memcalc max-model --family FAMILY [OPTIONS]\n"
@@ -216,9 +219,16 @@ ExitStatus run(const std::vector<std::string>& typed) {
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
   if (typed.empty()) throw UsageError("nothing to estimate: give at least --model (memcalc --help)");
-  refuse_empty_values(typed);
+  refuse_empty_values({typed.begin(), std::find(typed.begin(), typed.end(), "--")});
 
-  std::vector<std::string> arguments = with_default_command(typed);
+  // What stands behind "--" is another tool's command line.
+  const auto marker = std::find(typed.begin(), typed.end(), "--");
+  std::vector<std::string> own(typed.begin(), marker);
+  const std::vector<std::string> other(marker == typed.end() ? marker : marker + 1, typed.end());
+  if (marker != typed.end() && other.empty()) throw UsageError("--: expected a training's command line behind it");
+  if (own.empty()) own = {"estimate"};
+
+  std::vector<std::string> arguments = with_default_command(std::move(own));
   const std::vector<Command> commands = add_needed(root, arguments.front());
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
@@ -237,6 +247,11 @@ ExitStatus run(const std::vector<std::string>& typed) {
     if (!command.app->parsed()) continue;
     refuse_options_as_values(*command.app);
     refuse_leftovers(*command.app);
+    if (!other.empty()) {
+      if (command.arguments == nullptr)
+        throw UsageError("memcalc " + command.app->get_name() + ": takes no command line behind '--'");
+      command.arguments->command = other;
+    }
     try {
       return command.run();
     } catch (const Error& error) {

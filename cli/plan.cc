@@ -165,7 +165,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   std::vector<TypedOption> one = without(typed, {"--gpus", "--nodes", "--framework"});
   // Most parallel modes are modelled in a plain loop.
   if (!is_typed(one, "--loop")) one = with(one, "--loop", emit == Emit::kTrainer ? "trainer" : "bare");
-  Question question = question_of(one, arguments.run.specs);
+  Question question = question_beside(arguments.run, one);
   PlanQuestion asked{.model = std::move(question.model), .run = question.run.run, .device = std::move(question.device)};
   asked.emit = emit;
   asked.frameworks = frameworks_of(framework, emit, loop);
@@ -199,13 +199,21 @@ Command add_ladder(CLI::App& root) {
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kLadderExamples);
-  return {app, [arguments] { return run_ladder(*arguments); }};
+  return {app, [arguments] { return run_ladder(*arguments); }, &arguments->run};
 }
 
 Command add_plan(CLI::App& root) {
   CLI::App* app = root.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
   auto arguments = std::make_shared<PlanArguments>();
   add_run_options(*app, arguments->run);
+  for (const Field& field : run_fields()) {
+    if (field.group == FieldGroup::kParallel && field.key != "gpus" && field.key != "nodes") {
+      arguments->run.searched.emplace_back(field.flag);
+    }
+  }
+  for (const char* flag : {"--bs", "--accum", "--checkpointing", "--activation-offload", "--megatron", "--deepspeed"}) {
+    arguments->run.searched.emplace_back(flag);
+  }
   const auto option = [&](const char* name, std::string& value, const char* type, const char* description) {
     app->add_option(name, value, description)->type_name(type)->group("Search");
   };
@@ -218,7 +226,7 @@ Command add_plan(CLI::App& root) {
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kPlanExamples);
-  return {app, [arguments] { return run_plan(*arguments); }};
+  return {app, [arguments] { return run_plan(*arguments); }, &arguments->run};
 }
 
 }  // namespace memcalc::cli

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "arguments.h"
+#include "combinations.h"
 #include "spec_path.h"
 
 namespace memcalc::cli {
@@ -53,9 +54,59 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool data) {
   command.add_option("--specs", arguments.specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
       ->type_name("DIR")
       ->group(std::string(title_of(FieldGroup::kCard)));
+  const char* group = "Other tools' files";
+  command.add_option("--config", arguments.config, "axolotl, LLaMA-Factory, TRL, accelerate, DeepSpeed, …")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--config-format", arguments.config_format, "whose file it is (docs/config-files.md) [by its keys]")
+      ->type_name("F")
+      ->group(group);
+  command.add_option("--config-without", arguments.config_without, "keys of it, by commas, to leave out")
+      ->type_name("KEYS")
+      ->group(group);
 }
 
 std::vector<TypedOption> RunArguments::typed() const {
+  std::vector<TypedOption> all = own();
+  if (const std::optional<ConfigFile> file = config_file()) {
+    for (const ConfigOption& each : file->options) {
+      const bool is_searched = std::find(searched.begin(), searched.end(), each.flag) != searched.end();
+      if (!is_searched) all.push_back({each.flag, each.text});
+    }
+  }
+  return all;
+}
+
+std::optional<ConfigFile> RunArguments::config_file() const {
+  if (config.empty() && command.empty()) {
+    if (!config_format.empty()) throw UsageError("--config-format: there is no file (--config FILE)");
+    if (!config_without.empty()) throw UsageError("--config-without: there is no file (--config FILE)");
+    return std::nullopt;
+  }
+  if (!config.empty() && !command.empty()) throw UsageError("--config beside a command line behind '--': one of them");
+  if (!command.empty() && !config_format.empty()) throw UsageError("--config-format: a command line says whose it is");
+  std::vector<std::string> left_out;
+  if (!config_without.empty()) left_out = values_of("--config-without", config_without);
+  std::vector<ConfigOption> said;
+  for (const auto& [flag, text] : own()) said.push_back({flag, text, ""});
+  return config_beside(
+      config.empty() ? read_command_line(command, left_out) : read_config({config, config_format, left_out}), said);
+}
+
+namespace {
+
+/// Adds what is assumed because of the file.
+void add_assumptions(const RunArguments& arguments, ResolvedRun& run) {
+  if (const std::optional<ConfigFile> file = arguments.config_file()) {
+    const std::vector<std::string> all = assumptions_of(*file);
+    run.assumptions.insert(run.assumptions.begin(), all.begin(), all.end());
+  }
+}
+
+}  // namespace
+
+std::vector<TypedOption> RunArguments::own() const {
   std::vector<TypedOption> typed;
   for (const CLI::Option* option : options) {
     if (option->count() > 0) typed.push_back({"--" + option->get_lnames().front(), text_of(*option)});
@@ -73,7 +124,28 @@ RunRequest request_of(const std::vector<TypedOption>& typed) {
   return request;
 }
 
-Question question_of(const RunArguments& arguments) { return question_of(arguments.typed(), arguments.specs); }
+Question question_of(const RunArguments& arguments) { return question_beside(arguments, arguments.typed()); }
+
+Question question_beside(const RunArguments& arguments, const std::vector<TypedOption>& typed) {
+  try {
+    Question question = question_of(typed, arguments.specs);
+    add_assumptions(arguments, question.run);
+    return question;
+  } catch (const Error& error) {
+    const std::optional<ConfigFile> file = arguments.config_file();
+    if (!file) throw;
+    // A file names models by their ids on the hub, of which the registry knows some.
+    if (std::string_view(error.what()).starts_with("unknown model")) {
+      throw Error(error.code(),
+                  file->file + ": " + error.what() + "; accepted: --model with a config.json or a name of these");
+    }
+    for (const ConfigOption& each : file->options) {
+      if (each.flag != error.part() || each.key.empty()) continue;
+      throw Error(error.code(), file->file + ": /" + each.key + ": " + error.what(), error.part(), error.rule());
+    }
+    throw;
+  }
+}
 
 Question question_of(const std::vector<TypedOption>& typed, const std::string& specs) {
   return question_of(request_of(typed), SpecRegistry(find_specs(specs)));

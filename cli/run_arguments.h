@@ -3,6 +3,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,10 +30,21 @@ struct TypedOption {
 /// The options as declared on a command, which outlives it.
 struct RunArguments {
   std::vector<const CLI::Option*> options;
-  std::string specs;  // --specs
+  std::string specs;                  // --specs
+  std::string config;                 // --config
+  std::string config_format;          // --config-format
+  std::string config_without;         // --config-without
+  std::vector<std::string> command;   // what stands behind "--"
+  std::vector<std::string> searched;  // options that the command looks for: not taken from a file
 
-  /// Those that were typed, in the order of the table.
+  /// Those that were typed, in the order of the table, and those of another tool's file or command line that they do
+  /// not take the place of. Throws as read_config() does.
   [[nodiscard]] std::vector<TypedOption> typed() const;
+  /// That file, beside what was typed; nothing where there is none.
+  [[nodiscard]] std::optional<ConfigFile> config_file() const;
+
+ private:
+  [[nodiscard]] std::vector<TypedOption> own() const;
 };
 
 /// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its
@@ -48,6 +60,8 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool data = fal
 /// The whole question.
 [[nodiscard]] Question question_of(const RunArguments& arguments);
 [[nodiscard]] Question question_of(const std::vector<TypedOption>& typed, const std::string& specs);
+/// Of other options than were typed, with what is assumed because of the file.
+[[nodiscard]] Question question_beside(const RunArguments& arguments, const std::vector<TypedOption>& typed);
 
 /// Without some options; with one set anew.
 [[nodiscard]] std::vector<TypedOption> without(std::vector<TypedOption> typed,

@@ -208,7 +208,7 @@ Command add_sweep(CLI::App& root) {
       ->type_name("FILE")
       ->group("Answer");
   app->footer(kSweepExamples);
-  return {app, [arguments] { return run_sweep(*arguments); }};
+  return {app, [arguments] { return run_sweep(*arguments); }, &arguments->run};
 }
 
 Command add_compare(CLI::App& root) {
@@ -221,7 +221,7 @@ Command add_compare(CLI::App& root) {
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kCompareExamples);
-  return {app, [arguments] { return run_compare(*arguments); }};
+  return {app, [arguments] { return run_compare(*arguments); }, &arguments->run};
 }
 
 Command add_max_model(CLI::App& root) {
@@ -234,7 +234,7 @@ Command add_max_model(CLI::App& root) {
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->footer(kMaxModelExamples);
-  return {app, [arguments] { return run_max_model(*arguments); }};
+  return {app, [arguments] { return run_max_model(*arguments); }, &arguments->run};
 }
 
 }  // namespace memcalc::cli

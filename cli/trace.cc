@@ -77,7 +77,7 @@ Command add_trace(CLI::App& root) {
       ->type_name("FILE")
       ->group(group);
   app->footer(kExamples);
-  return {app, [arguments] { return run_trace(*arguments); }};
+  return {app, [arguments] { return run_trace(*arguments); }, &arguments->run};
 }
 
 }  // namespace memcalc::cli

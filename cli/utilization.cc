@@ -86,7 +86,7 @@ Command add_utilization(CLI::App& root) {
   add_run_options(*app, arguments->run);
   add_answer_options(*app, arguments->answer);
   app->footer(kExamples);
-  return {app, [arguments] { return run_utilization(*arguments); }};
+  return {app, [arguments] { return run_utilization(*arguments); }, &arguments->run};
 }
 
 }  // namespace memcalc::cli

@@ -18,6 +18,7 @@ COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare",
 FILES = {
     "trace.json": '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet_sm90", "ts": 1, "dur": 2}]}',
     "train.log": "{'train_runtime': 10.0, 'train_samples_per_second': 8.0}",
+    "axolotl.yml": "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 512\n",
     "rows.jsonl": '{"id": "a", "gpu": "NVIDIA H100 80GB HBM3", "step_ms_median": 185.2, '
                   '"run": {"model": "gpt2", "batch_size": 8, "sequence_length": 1024, "loop": "bare"}}',
 }

@@ -26,6 +26,7 @@ ANSWERS = (
     ("report", (*GPT2, "--tokens", "1B", "--loader-workers", "2", "--sample-seconds", "0.01", "--gpu", "h100-sxm")),
     ("report", ("--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),  # does not fit: with what would
     ("report", ("--model", "llama-3-70b", "--gpu", "t4")),  # nothing would
+    ("report", ("--config", ROOT / "tests/config_files/axolotl-lora-1b.yml", "--config-without", "val_set_size")),
     ("answer", ("ladder", "--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),
     ("answer", ("max-batch", *GPT2, "--gpu", "t4", "--multiple-of", "64")),
     ("answer", ("max-seq", "--model", "gpt2", "--layers", "2", "--gpu", "t4", "--multiple-of", "256")),

@@ -43,6 +43,29 @@ Json run_json(const Report& report) {
   return json;
 }
 
+Json config_json(const ConfigFile& file) {
+  Json options = Json::array();
+  for (const ConfigOption& each : file.options) {
+    Json option = {{"option", each.flag}};
+    if (!each.text.empty()) option["value"] = each.text;
+    if (!each.key.empty()) option["key"] = each.key;  // absent: a default of the tool
+    options.push_back(std::move(option));
+  }
+  Json irrelevant = Json::object(), approximated = Json::object();
+  for (const ConfigKey& key : file.keys) {
+    if (key.use == KeyUse::kIrrelevant) irrelevant[key.key] = key.why;
+    if (key.use == KeyUse::kApproximated) approximated[key.key] = key.why;
+  }
+  return {{"file", file.file},
+          {"format", file.format},
+          {"program", file.program},
+          {"options", std::move(options)},
+          {"used", keys_of(file, KeyUse::kUsed)},
+          {"irrelevant", std::move(irrelevant)},
+          {"approximated", std::move(approximated)},
+          {"left_out", keys_of(file, KeyUse::kLeftOut)}};
+}
+
 Json ranks_json(const Report& report) {
   Json json = Json::array();
   for (const RankRow& row : report.ranks) {
@@ -289,6 +312,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
   if (!report.remedies.empty()) json["remedies"] = remedies_json<Json>(report.remedies);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);
+  if (report.config) json["config"] = config_json(*report.config);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;
   return dumped(json);

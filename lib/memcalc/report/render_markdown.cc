@@ -152,6 +152,9 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   }
   if (!report.other_gpus.empty()) out += "\n" + cards_table(report.other_gpus);
   if (options.explain) out += "\n" + contributors_table(report);
+  if (report.config) {
+    out += list(escaped(report.config->file) + ", read as " + report.config->program, lines_of(*report.config));
+  }
   return out + list("Assumed", report.assumptions) + list("Not modelled", report.not_modelled);
 }
 

@@ -43,6 +43,9 @@ class TextRenderer {
     write_host_memory();
     write_cards();
     if (options_.explain) out_ += render_explanation(report_, options_);
+    if (report_.config) {
+      write_list(report_.config->file + ", read as " + report_.config->program, lines_of(*report_.config));
+    }
     write_list("Assumed", report_.assumptions);
     write_list("Not modelled", report_.not_modelled);
     line();

@@ -13,6 +13,7 @@
 #include "memcalc/report/remedy.h"
 #include "memcalc/report/verdict.h"
 #include "memcalc/report/weights_comparison.h"
+#include "memcalc/spec/config_files/config_file.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
@@ -185,6 +186,8 @@ struct Report {
   std::size_t largest_rank = 0;    // place in `ranks`
   std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
   std::vector<Remedy> remedies;    // where it does not fit on the named card (plan/ladder.h)
+
+  std::optional<ConfigFile> config;  // where another tool's file or command line said what runs
 
   std::string profile;  // "pytorch-2.11 / transformers-5.17"
   std::vector<std::string> assumptions;
