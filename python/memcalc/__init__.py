@@ -20,6 +20,7 @@ from ._core import (
     __version__,
 )
 from ._answer import Answer
+from ._config import Config, read_command_line, read_config
 from ._estimate import estimate, estimate_many, gpus, models
 from ._model import Model, Parameter
 from ._options import RunOptions
@@ -29,6 +30,7 @@ from . import record
 
 __all__ = [
     "Answer",
+    "Config",
     "Error",
     "InputError",
     "InternalError",
@@ -50,6 +52,8 @@ __all__ = [
     "max_seq",
     "models",
     "plan",
+    "read_command_line",
+    "read_config",
     "record",
     "sweep",
 ]

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "config.h"
 #include "errors.h"
 #include "many.h"
 #include "options.h"
@@ -145,4 +146,5 @@ PYBIND11_MODULE(_core, m) {
   memcalc::python::register_errors(m);
   memcalc::python::add_specs(m);
   memcalc::python::add_estimate(m);
+  memcalc::python::add_config(m);
 }
