@@ -46,8 +46,8 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward, sentence-transformer, cross-encoder
-    [trainer]"""
+    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward, sentence-transformer, cross-
+    encoder [trainer]"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None

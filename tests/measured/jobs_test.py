@@ -12,7 +12,6 @@ MEMCALC = ""
 # Largest shares by which (allocated, reserved) are off today, in percent.
 OFF = {
     "j19-01-dpo-llama": (0, 0.065),
-    "j19-05-sft-mistral": (0, 0.144),
     "j19-08-sft-gpt2": (0.137, 0.107),
     "j19-09-sft-gpt_neox": (0.121, 0),
     "j19-11-sft-opt": (0, 0.228),

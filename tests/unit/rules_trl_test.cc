@@ -109,6 +109,7 @@ TEST(RulesOfTrl, ARewardModelGivesOneNumberForASequence) {
   EXPECT_TRUE(run.gives_one_score());
   EXPECT_EQ(run.rows(), 2);
   EXPECT_EQ(run.dropout, 0);
+  EXPECT_EQ(run.training().reference, Reference::kNone);
 }
 
 TEST(RulesOfTrl, RowsOfSeveralSamplesHaveNoPaddingButThoseThatAreWrapped) {

@@ -301,7 +301,7 @@ void resolve_sentences(const RunOptions& options, Training& training, std::vecto
 
 /// dpo_trainer.py, kto_trainer.py, rloo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
 Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
-  const bool compares = trains_on_pairs(loop) || loop == Loop::kTrlKto || loop == Loop::kTrlRloo;
+  const bool compares = loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlRloo;
   if (options.reference || !compares) return options.reference.value_or(Reference::kNone);
   if (options.lora_rank) return Reference::kAdapters;
   assumptions.emplace_back("the reference is a second model beside the one that trains (--ref-model)");

@@ -187,9 +187,7 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 
 Tensor TrainerLoop::compute_loss(bool sync) {
   if (run_.uses_sentence_transformers()) {
-    return sentence_loss_.compute(tape_, run_, inputs_, [&](const Batch& batch) {
-      return call_model(tape_, model_, run_, wrapper_, batch, sync);
-    });
+    return sentence_loss_.compute(tape_, run_, inputs_, trl_models(sync).policy);
   }
   if (run_.uses_trl()) return trl_loss(inputs_, sync);
   if (compiled_) return multiply_in_place(compiled_->forward());
@@ -316,7 +314,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
     return result;
   }
   if (run_.uses_sentence_transformers()) {
-    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, call);
+    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, trl_models(true).policy);
     result.loss = mean(loss, 0, false);  // loss.detach().mean()
     return result;
   }
