@@ -19,7 +19,7 @@ namespace {
 constexpr Operator kDequantize4Bit{"bitsandbytes::dequantize_4bit"};
 constexpr Operator kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
 constexpr Operator kDequantizeRows{"bitsandbytes::int8_vectorwise_dequant"};
-constexpr Operator kGather{"_c10d_functional::all_gather_into_tensor"}, kPad{"aten::constant_pad_nd"};
+constexpr Operator kGather{"_c10d_functional::all_gather_into_tensor"};
 constexpr std::int64_t kCodes = 256;  // of the map that quantises block scales
 
 /// What quantize() leaves of the weight that was the first to be packed doubly: beside its own the map that all share,
@@ -120,7 +120,7 @@ void gather_full_state(Tape& tape, const Model& model, const RunSpec& run, const
     // A shard that is smaller than the others is padded first (Shard._to_replicate_tensor).
     Tensor padded;
     if (held.rank() > 0 && held.size(0) < rows) {
-      padded = tape.empty({rows * (row / size_of(held.dtype()))}, held.dtype(), kPad);
+      padded = tape.empty({rows * (row / size_of(held.dtype()))}, held.dtype(), aten::kConstantPadNd);
     }
     tape.memory.scratch(checked_multiply(rows * shards, row), kGather, Category::kGatheredWeights);
   }
