@@ -44,8 +44,8 @@ def test_a_command_line_is_keywords_too():
 
 
 def test_what_is_wrong_raises():
-    with pytest.raises(memcalc.UnsupportedError, match="/rl: the trainer kto is not modelled"):
-        memcalc.read_config(FILES / "axolotl-kto-1b.yml")
+    with pytest.raises(memcalc.UnsupportedError, match="/stage: LLaMA-Factory's trainer of the stage dpo"):
+        memcalc.read_config(FILES / "llama-factory-dpo.yaml")
     with pytest.raises(memcalc.UsageError, match="did you mean 'axolotl'"):
         memcalc.read_config(FILES / "axolotl-lora-1b.yml", format="axolotle")
     with pytest.raises(memcalc.InputError, match="no.yml"):

@@ -157,9 +157,18 @@ const std::vector<Case>& cases() {
        "",
        {},
        "--model meta-llama/Meta-Llama-3-8B-Instruct --optimizer adamw_bnb_8bit --task causal --loop trl-dpo --bs 2 "
-       "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 "
+       "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full "
+       "--lora 32 "
        "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
-       {"val_set_size"}},
+       {}},
+      {"axolotl-kto-1b.yml",
+       "",
+       {},
+       "--model meta-llama/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trl-kto --bs 2 --accum 1 --seq "
+       "2048 "
+       "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 --lora-dropout 0.05 "
+       "--lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
+       {}},
       {"llama-factory-lora-sft.yaml",
        "",
        {},
@@ -196,7 +205,7 @@ const std::vector<Case>& cases() {
       {"trl-cli.yaml",
        "trl-sft",
        {},
-       "--model Qwen/Qwen2.5-0.5B --loop trl-sft --seq 1024 --bs 8 --precision amp-bf16 --checkpointing full "
+       "--model Qwen/Qwen2.5-0.5B --loop trl-sft --bs 8 --precision amp-bf16 --checkpointing full --seq 1024 "
        "--weights-dtype fp32",
        {}},
       {"accelerate-fsdp2.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp2", {}},
@@ -267,7 +276,6 @@ TEST(ConfigFiles, RealFilesOfWhatIsNotModelledAreRefusedByTheirKey) {
   const auto refusal = [](const std::string& name) {
     return refusal_of([&] { (void)read_config({path_of(name), "", {}}); });
   };
-  EXPECT_THAT(refusal("axolotl-kto-1b.yml"), HasSubstr("/rl: the trainer kto is not modelled"));
   EXPECT_THAT(refusal("axolotl-qlora-seed-36b.yml"), HasSubstr("/plugins: cut cross entropy is not modelled"));
   EXPECT_THAT(refusal("llama-factory-dpo.yaml"), HasSubstr("/stage: LLaMA-Factory's trainer of the stage dpo"));
   EXPECT_THAT(refusal("llama-factory-galore.yaml"), HasSubstr("/use_galore: this method of LLaMA-Factory"));
@@ -349,6 +357,12 @@ TEST(ConfigFiles, AxolotlsTypesOfWeights) {
   EXPECT_THAT(options("bf16: false\ntf32: true\n"), HasSubstr("--precision tf32"));
 }
 
+TEST(ConfigFiles, AxolotlsNormsInFloat32AreTold) {
+  const auto notes = [](const std::string& lines) { return Written("base_model: gpt2\n" + lines).read().notes; };
+  EXPECT_THAT(notes(""), testing::Contains(HasSubstr("norms and embeddings")));
+  EXPECT_THAT(notes("flash_attention: true\n"), Not(testing::Contains(HasSubstr("norms and embeddings"))));
+}
+
 TEST(ConfigFiles, LlamaFactorysTypesOfWeights) {
   const auto options = [](const std::string& lines) {
     return text_of(Written("stage: sft\ndo_train: true\nmodel_name_or_path: gpt2\n" + lines).read().options);
@@ -374,15 +388,30 @@ TEST(ConfigFiles, TrlsDefaultsAreItsOwn) {
   const ConfigFile sft = Written("model_name_or_path: gpt2\nuse_peft: true\npacking: false\n").read();
   EXPECT_EQ(sft.format, "trl-sft");
   EXPECT_EQ(text_of(sft.options),
-            "--model gpt2 --loop trl-sft --seq 1024 --bs 8 --precision amp-bf16 --checkpointing full --weights-dtype "
+            "--model gpt2 --loop trl-sft --bs 8 --precision amp-bf16 --checkpointing full --seq 1024 --weights-dtype "
             "fp32 --lora 16 --lora-dropout 0.05 --lora-targets q_proj,v_proj");
   const ConfigFile dpo = Written("model_name_or_path: gpt2\nbeta: 0.1\nfp16: true\nbf16: false\n").read();
   EXPECT_EQ(dpo.format, "trl-dpo");
   EXPECT_THAT(text_of(dpo.options), HasSubstr("--precision amp-fp16"));
 }
 
-TEST(ConfigFiles, ATrainerThatGeneratesIsRefused) {
-  EXPECT_THAT(Written("model_name_or_path: gpt2\nnum_generations: 8\nbeta: 0.1\n").refusal(), HasSubstr("GRPO"));
+TEST(ConfigFiles, TrainersThatGenerateHavePromptsAndCompletions) {
+  const ConfigFile grpo = Written("model_name_or_path: gpt2\nnum_generations: 8\nmax_completion_length: 100\n").read();
+  EXPECT_EQ(grpo.format, "trl-grpo");
+  EXPECT_THAT(text_of(grpo.options), HasSubstr("--completion 100 --seq 200 --ref-model none"));
+  const ConfigFile rloo =
+      Written("model_name_or_path: gpt2\nnormalize_advantages: true\nmax_prompt_length: 28\n").read();
+  EXPECT_THAT(text_of(rloo.options), HasSubstr("--loop trl-rloo"));
+  EXPECT_THAT(text_of(rloo.options), HasSubstr("--completion 512 --seq 540"));
+  EXPECT_THAT(text_of(Written("num_generations: 8\nbeta: 0.1\n").read().options), HasSubstr("--ref-model own"));
+  EXPECT_THAT(Written("num_generations: 8\nuse_vllm: true\n").refusal(), HasSubstr("/use_vllm: vLLM beside"));
+}
+
+TEST(ConfigFiles, EvaluationThatTheRulesDoNotTakeIsLeftOutOfThePeak) {
+  const Written kto("model_name_or_path: gpt2\ndesirable_weight: 1.0\neval_strategy: steps\n");
+  const ConfigFile beside = config_beside(kto.read(), {});
+  EXPECT_EQ(beside.format, "trl-kto");
+  EXPECT_THAT(text_of(beside.options), Not(HasSubstr("--eval-bs")));
 }
 
 TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
@@ -454,6 +483,15 @@ TEST(CommandLines, OfAccelerateLaunch) {
               HasSubstr("--gpus 8 --parallel ds-zero3"));
 }
 
+TEST(CommandLines, TheLaunchersPrecisionHoldsWhereTheScriptSaysNone) {
+  const std::vector<std::string> launch = {"accelerate",           "launch", "--mixed_precision", "bf16", "train.py",
+                                           "--model_name_or_path", "gpt2"};
+  EXPECT_THAT(options_of(launch), HasSubstr("--precision amp-bf16"));
+  std::vector<std::string> own = launch;
+  own.emplace_back("--fp16");
+  EXPECT_THAT(options_of(own), HasSubstr("--precision amp-fp16"));
+}
+
 TEST(CommandLines, OfToolsWithAFileTakeItsKeysAndTheWordsBesideIt) {
   EXPECT_THAT(options_of({"llamafactory-cli", "train", path_of("llama-factory-lora-sft.yaml"), "lora_rank=64"}),
               HasSubstr("--lora 64"));
@@ -485,7 +523,7 @@ TEST(CommandLines, WhatIsNoneIsRefusedInOneLine) {
   EXPECT_THAT(refusal({"ls", "-la"}), HasSubstr("'ls' is no program that is known"));
   EXPECT_THAT(refusal({"python", "train.py"}), HasSubstr("it has no arguments"));
   EXPECT_THAT(refusal({"torchrun", "--nproc_per_node", "many", "train.py"}), HasSubstr("a number of processes"));
-  EXPECT_THAT(refusal({"trl", "grpo", "--x", "1"}), HasSubstr("sft and dpo are modelled"));
+  EXPECT_THAT(refusal({"trl", "reward", "--x", "1"}), HasSubstr("of TRL's trainers sft, dpo"));
   EXPECT_THAT(refusal({"python", "train.py", "here"}), HasSubstr("unexpected word 'here'"));
   EXPECT_THAT(refusal({"accelerate", "launch", "--num_processes"}), HasSubstr("it ends where"));
 }

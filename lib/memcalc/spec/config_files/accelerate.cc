@@ -74,10 +74,12 @@ void read_accelerate(Account& account, const JsonNode& root, const std::string& 
   if (const auto nodes = section.whole("num_machines"); nodes.value_or(1) > 1) {
     section.set("num_machines", "--nodes", std::to_string(*nodes));
   }
-  // accelerate_launch sets ACCELERATE_MIXED_PRECISION, which TrainingArguments' own bf16 takes the place of.
+  // The launcher sets ACCELERATE_MIXED_PRECISION; bf16 and fp16 of TrainingArguments take its place (training_args.py).
   const std::string precision = ascii_lower(section.text("mixed_precision").value_or("no"));
   if (precision == "bf16" || precision == "fp16") {
-    if (!account.is_set("--precision")) section.set("mixed_precision", "--precision", "amp-" + precision);
+    if (account.text_of("--precision").value_or("fp32") == "fp32") {
+      section.set("mixed_precision", "--precision", "amp-" + precision);
+    }
   } else if (precision != "no" && precision != "false" && precision != "none") {
     section.refuse("mixed_precision", "mixed precision " + one_line(precision) + " is not modelled");
   }

@@ -147,8 +147,8 @@ constexpr KeyRow kRows[] = {
      "dpo_use_logits_to_keep dpo_norm_loss rpo_alpha orpo_alpha simpo_gamma cpo_alpha kto_desirable_weight "
      "kto_undesirable_weight center_rewards_coefficient",
      U::kIrrelevant, "numbers of the loss"},
-    {"precompute_ref_log_probs dpo_use_liger_kernel dpo_padding_free dpo_generate_during_eval", U::kRefused,
-     "this form of DPO is not modelled"},
+    {"precompute_ref_log_probs", U::kUsed},
+    {"dpo_use_liger_kernel dpo_padding_free dpo_generate_during_eval", U::kRefused, "this form of DPO is not modelled"},
     {"trl vllm ebft diffusion", U::kRefused, "this trainer is not modelled"},
     // evaluation, saving, logs
     {"do_causal_lm_eval do_bench_eval generate_samples", U::kRefused, "evaluation that generates text is not modelled"},
@@ -403,9 +403,10 @@ void read_trainer_of(Section& section) {
   section.set("num_labels", "--task", classifies ? "seqcls" : "causal");
   if (rl.empty()) {
     section.account().set("--loop", "trainer");
-  } else if (rl == "dpo") {
-    section.set("rl", "--loop", "trl-dpo");
-    section.account().note("axolotl 0.19.0 takes DPOTrainer of TRL 1.9; that of TRL 1.16 is predicted");
+  } else if (rl == "dpo" || rl == "kto") {
+    section.set("rl", "--loop", "trl-" + rl);
+    section.account().note("axolotl 0.19.0 takes the trainer of TRL 1.9; that of TRL 1.16 is predicted");
+    if (section.on("precompute_ref_log_probs")) section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
   } else {
     section.refuse("rl", "the trainer " + one_line(rl) + " is not modelled");
   }
@@ -426,6 +427,14 @@ void read_axolotl(Account& account, const JsonNode& root) {
   read_adapter(section);
   read_compile(section);
   read_gpus(section);
+  // _configure_embedding_dtypes(): they are turned back for adapters, FSDP and flash attention alone.
+  const bool turned_back = account.is_set("--lora") || account.text_of("--attn") == "flash" ||
+                           account.text_of("--parallel").value_or("").starts_with("fsdp");
+  if (!turned_back && account.text_of("--weights-dtype").value_or("fp32") != "fp32") {
+    account.note(
+        "norms and embeddings in the type of the other weights: axolotl leaves them in float32 without flash "
+        "attention");
+  }
   section.done();
 }
 

@@ -90,6 +90,18 @@ std::int64_t count_of(const std::string& word, const std::string& text) {
   return value;
 }
 
+bool is_trl(std::string_view trainer) {
+  constexpr std::array<std::string_view, 5> kTrainers = {"sft", "dpo", "kto", "grpo", "rloo"};
+  return std::find(kTrainers.begin(), kTrainers.end(), trainer) != kTrainers.end();
+}
+
+/// Of sft.py, and of the module trl.scripts.sft.
+std::string_view trl_script_of(std::string_view program) {
+  constexpr std::string_view kModule = "trl.scripts.";
+  if (program.starts_with(kModule)) return program.substr(kModule.size());
+  return program.ends_with(".py") ? program.substr(0, program.size() - 3) : "";
+}
+
 class CommandReader {
  public:
   explicit CommandReader(std::span<const std::string> words) : words_(words) { command_.arguments = mapping(); }
@@ -253,8 +265,9 @@ class CommandReader {
     if (!module) ++at_;
     if (program == "trl") {
       const std::string trainer = next();
-      if (trainer != "sft" && trainer != "dpo")
-        refuse("trl " + one_line(trainer) + ": of TRL's trainers sft and dpo are modelled");
+      if (!is_trl(trainer)) {
+        refuse("trl " + one_line(trainer) + ": of TRL's trainers sft, dpo, kto, grpo and rloo are modelled");
+      }
       command_.format = "trl-" + trainer;
     } else if (program == "llamafactory-cli" || program == "lmf") {
       if (next() != "train") refuse("of llamafactory-cli 'train' is modelled");
@@ -268,9 +281,8 @@ class CommandReader {
       command_.format = "torchtitan";
     } else if (program == "tune") {
       refuse("torchtune's recipes are not modelled");
-    } else if (program == "sft.py" || program == "trl.scripts.sft" || program == "dpo.py" ||
-               program == "trl.scripts.dpo") {
-      command_.format = program.find("sft") != std::string::npos ? "trl-sft" : "trl-dpo";
+    } else if (is_trl(trl_script_of(program))) {
+      command_.format = "trl-" + std::string(trl_script_of(program));
     } else if (!module && !program.ends_with(".py")) {
       refuse(
           fmt::format("'{}' is no program that is known; accepted: python, torchrun, accelerate launch, deepspeed, "

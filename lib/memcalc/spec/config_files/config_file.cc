@@ -30,6 +30,9 @@ struct Format {
 
 void read_sft(Account& account, const JsonNode& root) { config::read_trl(account, root, "sft"); }
 void read_dpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "dpo"); }
+void read_kto(Account& account, const JsonNode& root) { config::read_trl(account, root, "kto"); }
+void read_grpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "grpo"); }
+void read_rloo(Account& account, const JsonNode& root) { config::read_trl(account, root, "rloo"); }
 void read_launch(Account& account, const JsonNode& root) { config::read_accelerate(account, root, account.file(), ""); }
 
 // The first whose sign is there is taken.
@@ -42,6 +45,11 @@ constexpr Format kFormats[] = {
      "finetuning_type stage cutoff_len template lora_target lora_rank quantization_bit pure_bf16"},
     {"torchtitan", "torchtitan 0.2.2", config::read_torchtitan, "training parallelism job activation_checkpoint"},
     {"torchtune", "torchtune 0.6.1", config::read_torchtune, "checkpointer metric_logger tokenizer"},
+    {"trl-rloo", "TRL 1.16", read_rloo, "normalize_advantages reward_clip_range"},
+    {"trl-grpo", "TRL 1.16", read_grpo,
+     "num_generations use_vllm vllm_mode reward_funcs reward_weights scale_rewards steps_per_generation "
+     "generation_batch_size"},
+    {"trl-kto", "TRL 1.16", read_kto, "desirable_weight undesirable_weight"},
     {"trl-dpo", "TRL 1.16", read_dpo, "beta precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout"},
     {"trl-sft", "TRL 1.16", read_sft,
      "use_peft packing dataset_text_field completion_only_loss assistant_only_loss padding_free lora_r "
@@ -50,9 +58,6 @@ constexpr Format kFormats[] = {
      "per_device_train_batch_size output_dir num_train_epochs learning_rate do_train gradient_accumulation_steps "
      "max_steps model_name_or_path"},
 };
-
-// What only TRL's trainers have that memcalc does not model.
-constexpr std::string_view kGeneration = "num_generations max_completion_length vllm_mode reward_funcs";
 
 bool has_key(const JsonNode& root, std::string_view keys) {
   return std::any_of(root.children.begin(), root.children.end(), [&](const JsonNode& child) {
@@ -81,12 +86,6 @@ const Format& format_of(const JsonNode& root, const std::string& file, std::stri
                 fmt::format("{}: no key says whose file it is; accepted: --config-format with one of {}",
                             shown_path(file), join(names)),
                 file);
-  }
-  if (found->name.starts_with("tr") && has_key(root, kGeneration)) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        shown_path(file) + ": a file of a trainer that generates (GRPO, RLOO, online DPO), which is not modelled",
-        file);
   }
   return *found;
 }
@@ -205,7 +204,11 @@ std::span<const std::string_view> config_formats() {
 }
 
 ConfigFile read_config(const ConfigRequest& request) {
-  const JsonNode root = config::read_config_tree(request.path);
+  return read_config_text(config::read_config_file_text(request.path), request);
+}
+
+ConfigFile read_config_text(std::string_view text, const ConfigRequest& request) {
+  const JsonNode root = parse_config_text(text, config_syntax_of(request.path), request.path);
   const Format& format = format_asked(request, root);
   Account account(request.path, request.left_out);
   format.read(account, root);
@@ -263,10 +266,11 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   const std::string loop = value_of(typed, file.options, "--loop").value_or("trainer");
   const bool typed_evaluation =
       std::any_of(typed.begin(), typed.end(), [](const ConfigOption& each) { return each.flag == "--eval-bs"; });
-  if (!typed_evaluation && (gpus > 1 || loop == "trl-dpo")) {
+  const bool never = loop == "trl-kto" || loop == "trl-grpo" || loop == "trl-rloo";
+  if (!typed_evaluation && (gpus > 1 || never)) {
     drop(file, "--eval-bs",
          gpus > 1 ? "evaluation on several GPUs is not modelled: the peak is that of the training steps"
-                  : "evaluation of DPO is not modelled: the peak is that of the training steps");
+                  : "evaluation of this trainer is not modelled: the peak is that of the training steps");
   }
   if (gpus == 1 || mode != "fsdp2") {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--quant-storage"; });

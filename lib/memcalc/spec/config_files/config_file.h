@@ -48,6 +48,9 @@ struct ConfigRequest {
 /// what memcalc does not model, all of them in one line.
 [[nodiscard]] ConfigFile read_config(const ConfigRequest& request);
 
+/// The same of the text of a file; `request.path` stands for it in messages, and its ending says what it is.
+[[nodiscard]] ConfigFile read_config_text(std::string_view text, const ConfigRequest& request);
+
 /// The same of a training's command line: {"accelerate", "launch", "train.py", "--bf16", …}.
 [[nodiscard]] ConfigFile read_command_line(std::span<const std::string> words,
                                            const std::vector<std::string>& left_out);

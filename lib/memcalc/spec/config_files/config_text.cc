@@ -11,6 +11,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -64,12 +65,6 @@ JsonNode bool_node(bool value) {
   return node;
 }
 
-void refuse_second_key(const JsonNode& object, const std::string& key, const std::string& file, int line) {
-  const bool twice = std::any_of(object.children.begin(), object.children.end(),
-                                 [&](const JsonNode& child) { return child.key == key; });
-  if (twice) refuse(file, fmt::format("line {}: the key '{}' stands there a second time", line, one_line(key)));
-}
-
 class YamlReader {
  public:
   explicit YamlReader(const std::string& file) : file_(file) {}
@@ -99,11 +94,14 @@ class YamlReader {
   JsonNode read_map(const YAML::Node& yaml, int depth) {
     JsonNode node;
     node.kind = JsonNode::Kind::kObject;
+    std::set<std::string> seen;
     for (const auto& pair : yaml) {
       const int line = pair.first.Mark().line + 1;
       if (!pair.first.IsScalar()) refuse(file_, fmt::format("line {}: a key is a name, not a list or mapping", line));
       const std::string& key = pair.first.Scalar();
-      refuse_second_key(node, key, file_, line);
+      if (!seen.insert(key).second) {
+        refuse(file_, fmt::format("line {}: the key '{}' stands there a second time", line, one_line(key)));
+      }
       JsonNode child = read(pair.second, depth + 1);
       child.key = key;
       node.children.push_back(std::move(child));

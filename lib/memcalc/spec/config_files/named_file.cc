@@ -36,9 +36,12 @@ std::string find_named_file(const std::string& name, const std::string& beside) 
               name);
 }
 
+std::string read_config_file_text(const std::string& path) {
+  return read_user_file(path, "a configuration file", kMostConfigBytes);
+}
+
 JsonNode read_config_tree(const std::string& path) {
-  const std::string text = read_user_file(path, "a configuration file", kMostConfigBytes);
-  return parse_config_text(text, config_syntax_of(path), path);
+  return parse_config_text(read_config_file_text(path), config_syntax_of(path), path);
 }
 
 }  // namespace memcalc::config

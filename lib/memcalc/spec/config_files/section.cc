@@ -111,9 +111,11 @@ void Account::key(std::string key, KeyUse use, std::string why) {
 
 void Account::refuse(std::string where, std::string why) { refusals_.push_back({std::move(where), std::move(why)}); }
 
-bool Account::is_set(std::string_view flag) const {
-  return std::any_of(result_.options.begin(), result_.options.end(),
-                     [&](const ConfigOption& each) { return each.flag == flag; });
+std::optional<std::string> Account::text_of(std::string_view flag) const {
+  for (const ConfigOption& each : result_.options) {
+    if (each.flag == flag) return each.text;
+  }
+  return std::nullopt;
 }
 
 bool Account::leaves_out(std::string_view key) {
@@ -133,7 +135,7 @@ ConfigFile Account::finish(std::string_view format, std::string_view program) {
     for (const ConfigKey& each : result_.keys) known.push_back(each.key);
     throw Error(ErrorCode::kUsage,
                 fmt::format("--config-without: {} has no key '{}'{}", shown_path(result_.file), one_line(left_out_[at]),
-                            did_you_mean(left_out_[at], known)),
+                            did_you_mean(std::string_view(left_out_[at]).substr(0, 80), known)),
                 "--config-without");
   }
   if (!refusals_.empty()) {
@@ -214,7 +216,9 @@ void Section::judge(Entry& entry) {
     std::vector<std::string> known;
     for (const auto& [name, unused] : rows_) known.emplace_back(name);
     throw Error(ErrorCode::kInput,
-                fmt::format("{}: unknown key{}", where_of(file_, key), did_you_mean(entry.key, known)), file_);
+                fmt::format("{}: unknown key{}", where_of(file_, key),
+                            did_you_mean(std::string_view(entry.key).substr(0, 80), known)),
+                file_);
   }
   const bool off = is_off(*entry.value);
   entry.told = true;
@@ -337,7 +341,7 @@ std::optional<std::string> Section::choice(std::string_view key, std::span<const
   const std::optional<std::string> value = text(key);
   if (!value || std::find(accepted.begin(), accepted.end(), *value) != accepted.end()) return value;
   std::vector<std::string> names(accepted.begin(), accepted.end());
-  wrong(key, "one of " + join(names) + did_you_mean(*value, names));
+  wrong(key, "one of " + join(names) + did_you_mean(std::string_view(*value).substr(0, 80), names));
 }
 
 void Section::set(std::string_view key, std::string_view flag, std::string text) {

@@ -26,7 +26,8 @@ class Account {
   void note(std::string text);
   void key(std::string key, KeyUse use, std::string why = {});
   void refuse(std::string where, std::string why);
-  [[nodiscard]] bool is_set(std::string_view flag) const;
+  [[nodiscard]] bool is_set(std::string_view flag) const { return text_of(flag).has_value(); }
+  [[nodiscard]] std::optional<std::string> text_of(std::string_view flag) const;  // that was set
   [[nodiscard]] bool leaves_out(std::string_view key);
 
   /// Throws what was refused, all in one line, and for a key to leave out that no file has.

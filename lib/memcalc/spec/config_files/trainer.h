@@ -67,6 +67,9 @@ void read_deepspeed(Account& account, const JsonNode& object, const std::string&
 /// in the folder of their repository. Throws Error(kInput) where there is none.
 [[nodiscard]] std::string find_named_file(const std::string& name, const std::string& beside);
 
+/// Reads it.
+[[nodiscard]] std::string read_config_file_text(const std::string& path);
+
 /// Reads and parses it.
 [[nodiscard]] JsonNode read_config_tree(const std::string& path);
 
@@ -74,7 +77,7 @@ void read_deepspeed(Account& account, const JsonNode& object, const std::string&
 
 void read_axolotl(Account& account, const JsonNode& root);
 void read_llama_factory(Account& account, const JsonNode& root);
-void read_trl(Account& account, const JsonNode& root, std::string_view trainer);  // "sft", "dpo"
+void read_trl(Account& account, const JsonNode& root, std::string_view trainer);  // "sft", "dpo", "kto", "grpo", "rloo"
 void read_training_arguments(Account& account, const JsonNode& root);             // and HF's example scripts
 void read_accelerate(Account& account, const JsonNode& root, const std::string& file, const std::string& prefix);
 void read_deepspeed_alone(Account& account, const JsonNode& root);

@@ -1,4 +1,4 @@
-// TRL 1.16: the dataclasses that `trl sft` and `trl dpo` read from a YAML file (its scripts, TrlParser;
+// TRL 1.16: the dataclasses that `trl sft`, `trl dpo` and so on read from a YAML file (its scripts, TrlParser;
 // trainer/base_config.py, sft_config.py, dpo_config.py, model_config.py). bf16 and checkpoints are on by default, and
 // a model is loaded in float32.
 #include <fmt/core.h>
@@ -38,14 +38,53 @@ constexpr KeyRow kSft[] = {
      U::kIrrelevant, "which tokens the data has; labels alone differ"},
 };
 
-constexpr KeyRow kDpo[] = {
-    {"disable_dropout", U::kUsed},
+// dpo_config.py, kto_config.py
+constexpr KeyRow kAnswers[] = {
+    {"disable_dropout precompute_ref_log_probs", U::kUsed},
     {"max_prompt_length max_completion_length", U::kIrrelevant, "every sequence has max_length tokens here"},
     {"beta loss_type loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef label_smoothing use_weighting "
-     "discopop_tau precompute_ref_batch_size ref_model_mixup_alpha ref_model_sync_steps",
+     "discopop_tau precompute_ref_batch_size ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
+     "undesirable_weight",
      U::kIrrelevant, "numbers of the loss"},
-    {"precompute_ref_log_probs sync_ref_model", U::kRefused, "this reference model is not modelled"},
+    {"sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
 };
+
+// grpo_config.py, rloo_config.py
+constexpr KeyRow kGenerating[] = {
+    {"max_completion_length max_prompt_length beta disable_dropout generation_batch_size steps_per_generation",
+     U::kUsed},
+    {"use_vllm", U::kRefused, "vLLM beside the model that trains is not modelled"},
+    {"num_iterations", U::kRefused, "several passes over the same completions are not modelled", "", "1"},
+    {"cast_lm_head_to_fp32 use_transformers_paged use_transformers_continuous_batching "
+     "transformers_continuous_batching_config reward_model_name_or_path off_policy_mask_threshold",
+     U::kRefused, "this way to generate or to reward is not modelled"},
+    {"top_entropy_quantile", U::kRefused, "a mask by the entropy is not modelled", "", "1 1.0"},
+    {"sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
+    {"num_generations num_generations_eval temperature top_p top_k min_p repetition_penalty generation_kwargs "
+     "chat_template_kwargs cache_implementation ds3_gather_for_generation max_tool_calling_iterations",
+     U::kIrrelevant, "which tokens are generated"},
+    {"epsilon epsilon_high delta sapo_temperature_neg sapo_temperature_pos vespo_k_pos vespo_lambda_pos vespo_k_neg "
+     "vespo_lambda_neg importance_sampling_level reward_weights multi_objective_aggregation scale_rewards loss_type "
+     "mask_truncated_completions ref_model_mixup_alpha ref_model_sync_steps entropy_coef use_adaptive_entropy "
+     "entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target use_bias_correction_kl "
+     "normalize_advantages reward_clip_range reward_funcs",
+     U::kIrrelevant, "numbers of the loss and the rewards"},
+    {"shuffle_dataset", U::kIrrelevant, "the data"},
+    {"log_completions log_multimodal num_completions_to_print log_unique_prompts log_completions_hub_repo",
+     U::kIrrelevant, "logs"},
+    {"vllm_mode vllm_model_impl vllm_enable_sleep_mode vllm_structured_outputs_regex vllm_server_base_url "
+     "vllm_server_host vllm_server_port vllm_server_timeout vllm_group_port vllm_gpu_memory_utilization "
+     "vllm_max_model_length vllm_tensor_parallel_size vllm_importance_sampling_correction "
+     "vllm_importance_sampling_mode vllm_importance_sampling_cap vllm_importance_sampling_clip_max "
+     "vllm_importance_sampling_clip_min",
+     U::kIrrelevant, "of vLLM, which is not in use"},
+};
+
+KeyTable keys_of_trainer(std::string_view trainer) {
+  if (trainer == "sft") return kSft;
+  if (trainer == "dpo" || trainer == "kto") return kAnswers;
+  return kGenerating;
+}
 
 void read_weights(Section& section) {
   const std::string_view key = section.has("torch_dtype") ? "torch_dtype" : "dtype";
@@ -80,18 +119,53 @@ void read_quantization(Section& section) {
   if (storage == "bfloat16") section.set("bnb_4bit_quant_storage", "--quant-storage", "bf16");
 }
 
+void read_length(Section& section) {
+  const std::string_view length = section.has("max_seq_length") ? "max_seq_length" : "max_length";
+  section.set(length, "--seq", std::to_string(section.whole(length).value_or(1024)));
+  section.account().note(
+      fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
+}
+
+/// grpo_trainer.py, rloo_trainer.py: a prompt and max_completion_length tokens; what is generated at once is a batch of
+/// every micro-batch of a step.
+void read_generation(Section& section, std::string_view trainer) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 40U;
+  const std::int64_t completion = section.whole("max_completion_length").value_or(512);
+  const std::int64_t prompt = section.whole("max_prompt_length").value_or(completion);
+  for (const auto& [key, tokens] : {std::pair{"max_completion_length", completion}, {"max_prompt_length", prompt}}) {
+    if (tokens < 1 || tokens > kMostTokens) section.wrong(key, "a number of tokens");
+  }
+  section.set("max_completion_length", "--completion", std::to_string(completion));
+  section.set("max_prompt_length", "--seq", std::to_string(prompt + completion));
+  if (!section.has("max_prompt_length")) {
+    section.account().note("prompts as long as max_completion_length: the file does not say how long (--seq)");
+  }
+  const double beta = section.number("beta").value_or(trainer == "rloo" ? 0.05 : 0);
+  if (beta == 0) section.set("beta", "--ref-model", "none");
+  if (beta > 0 && trainer == "grpo") section.set("beta", "--ref-model", section.on("use_peft") ? "adapters" : "own");
+  if (section.on("disable_dropout")) section.set("disable_dropout", "--dropout", "0");
+  // As many micro-batches are generated at once as make a step.
+  const std::int64_t accumulated = section.whole("gradient_accumulation_steps").value_or(1);
+  if (section.whole("steps_per_generation").value_or(accumulated) != accumulated) {
+    section.refuse("steps_per_generation", "completions of more or less than a step at once are not modelled");
+  }
+  if (section.has("generation_batch_size")) {
+    section.refuse("generation_batch_size", "completions of more or less than a step at once are not modelled");
+  }
+}
+
 }  // namespace
 
 void read_trl(Account& account, const JsonNode& root, std::string_view trainer) {
-  const bool pairs = trainer == "dpo";
-  Section section(account, root, account.file(),
-                  {kShared, pairs ? KeyTable(kDpo) : KeyTable(kSft), trainer_keys(), fsdp_keys()});
-  account.set("--loop", pairs ? "trl-dpo" : "trl-sft");
-  const std::string_view length = section.has("max_seq_length") ? "max_seq_length" : "max_length";
-  section.set(length, "--seq", std::to_string(section.whole(length).value_or(1024)));
-  account.note(fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
+  Section section(account, root, account.file(), {kShared, keys_of_trainer(trainer), trainer_keys(), fsdp_keys()});
+  account.set("--loop", "trl-" + std::string(trainer));
   // base_config.py: bf16 is on unless fp16 is.
   read_trainer(section, {.batch_size = 8, .checkpointing = true, .bf16 = true});
+  if (trainer == "grpo" || trainer == "rloo") {
+    read_generation(section, trainer);
+  } else {
+    read_length(section);
+  }
   read_weights(section);
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   if (section.mapping("model_init_kwargs") != nullptr) {
@@ -100,15 +174,19 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   read_adapter(section);
   read_quantization(section);
   if (section.on("activation_offloading")) section.set("activation_offloading", "--activation-offload");
-  if (!pairs && section.on("packing")) {
+  if (trainer == "sft" && section.on("packing")) {
     const std::string strategy = section.text("packing_strategy").value_or("bfd");
-    if (strategy != "bfd" && strategy != "wrapped" && strategy != "bfd_split")
+    if (strategy != "bfd" && strategy != "wrapped" && strategy != "bfd_split") {
       section.wrong("packing_strategy", "bfd, bfd_split or wrapped");
+    }
     section.approximate("packing",
                         "each row is packed full: as sequences of max_length tokens that attend as one each");
   }
-  if (pairs && section.has("disable_dropout") && !section.on("disable_dropout")) {
-    section.refuse("disable_dropout", "DPO with dropout is not modelled from a file (--dropout is)");
+  if (trainer == "dpo" || trainer == "kto") {
+    if (section.on("precompute_ref_log_probs")) section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
+    if (!section.flag("disable_dropout").value_or(true)) {
+      section.refuse("disable_dropout", "DPO and KTO with dropout are not modelled from a file (--dropout is)");
+    }
   }
   section.done();
 }
