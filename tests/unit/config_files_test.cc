@@ -339,6 +339,13 @@ TEST(ConfigFiles, WhatIsSwitchedOffIsNotRefused) {
   EXPECT_EQ(use_of(file, "ddp_bucket_cap_mb"), "irrelevant");
 }
 
+TEST(ConfigFiles, WhatIsOnByDefaultIsToldWhereItIsSwitchedOff) {
+  const ConfigFile off = Written("base_model: gpt2\ndataloader_pin_memory: false\n").read();
+  EXPECT_EQ(use_of(off, "dataloader_pin_memory"), "approximated");
+  const ConfigFile on = Written("base_model: gpt2\ndataloader_pin_memory: true\n").read();
+  EXPECT_EQ(use_of(on, "dataloader_pin_memory"), "irrelevant");
+}
+
 TEST(ConfigFiles, KeysOfAMethodThatIsNotInUseAreIrrelevant) {
   const ConfigFile file = Written("base_model: gpt2\nlora_r: 8\nlora_target_linear: true\n").read();
   EXPECT_EQ(use_of(file, "lora_r"), "irrelevant");
@@ -373,6 +380,13 @@ TEST(ConfigFiles, LlamaFactorysTypesOfWeights) {
   EXPECT_THAT(options("disable_gradient_checkpointing: true\n"), HasSubstr("--checkpointing none"));
 }
 
+TEST(ConfigFiles, DeepSpeedsSizesOfStage3HaveTwoNames) {
+  const std::string zero3 = R"({"zero_optimization": {"stage": 3, "use_multi_rank_bucket_allreduce": true, )";
+  const ConfigFile file = Written(zero3 + R"("max_live_parameters": 5e8}})", "zero.json").read();
+  EXPECT_THAT(text_of(file.options), HasSubstr("--deepspeed stage3_max_live_parameters=500000000"));
+  EXPECT_THAT(Written(zero3 + R"("cpu_offload": true}})", "zero.json").refusal(), HasSubstr("of earlier versions"));
+}
+
 TEST(ConfigFiles, AFileWithoutATrainingIsRefused) {
   EXPECT_THAT(Written("stage: sft\nmodel_name_or_path: gpt2\n").refusal(), HasSubstr("it does not train"));
 }
@@ -393,6 +407,16 @@ TEST(ConfigFiles, TrlsDefaultsAreItsOwn) {
   const ConfigFile dpo = Written("model_name_or_path: gpt2\nbeta: 0.1\nfp16: true\nbf16: false\n").read();
   EXPECT_EQ(dpo.format, "trl-dpo");
   EXPECT_THAT(text_of(dpo.options), HasSubstr("--precision amp-fp16"));
+}
+
+TEST(ConfigFiles, TrlsPackingIsAnOptionBesideLengths) {
+  const Written file("model_name_or_path: gpt2\npacking: true\npadding_free: true\n");
+  const ConfigFile full = config_beside(file.read(), {});
+  EXPECT_THAT(text_of(full.options), Not(HasSubstr("--packing")));
+  EXPECT_THAT(keys_of(full, KeyUse::kApproximated), ElementsAre("packing", "padding_free"));
+  const ConfigFile real =
+      config_beside(file.read(), std::vector<ConfigOption>{{"--lengths", "lognormal:200,0.6,1024", ""}});
+  EXPECT_THAT(text_of(real.options), HasSubstr("--packing bfd --padding-free"));
 }
 
 TEST(ConfigFiles, TrainersThatGenerateHavePromptsAndCompletions) {

@@ -37,7 +37,7 @@ void read_launch(Account& account, const JsonNode& root) { config::read_accelera
 
 // The first whose sign is there is taken.
 constexpr Format kFormats[] = {
-    {"deepspeed", "DeepSpeed 0.18, transformers 5.17", config::read_deepspeed_alone,
+    {"deepspeed", "DeepSpeed 0.19.8, transformers 5.17", config::read_deepspeed_alone,
      "zero_optimization train_micro_batch_size_per_gpu"},
     {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},
     {"axolotl", "axolotl 0.19.0", config::read_axolotl, "base_model micro_batch_size sequence_len"},
@@ -271,6 +271,12 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     drop(file, "--eval-bs",
          gpus > 1 ? "evaluation on several GPUs is not modelled: the peak is that of the training steps"
                   : "evaluation of this trainer is not modelled: the peak is that of the training steps");
+  }
+  // Rows are packed of samples whose lengths are known.
+  if (!value_of(typed, file.options, "--lengths")) {
+    drop(file, "--packing",
+         "each row is packed full: as sequences of max_length tokens that attend as one each (--lengths)");
+    drop(file, "--padding-free", "rows are taken to be full: nothing is padded (--lengths)");
   }
   if (gpus == 1 || mode != "fsdp2") {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--quant-storage"; });

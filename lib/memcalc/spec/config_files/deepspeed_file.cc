@@ -1,5 +1,5 @@
-// DeepSpeed's configuration (deepspeed/runtime/config.py, zero/config.py), alone or as the Trainer is given it: "auto"
-// is filled in by transformers (integrations/deepspeed.py) with the Trainer's own values.
+// DeepSpeed's configuration (0.19.8, runtime/constants.py, zero/config.py, zero/offload_config.py), alone or as the
+// Trainer is given it: "auto" is filled in by transformers (integrations/deepspeed.py) with the Trainer's own values.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,6 +35,19 @@ constexpr KeyRow kRows[] = {
      "true auto"},
     {"zero_optimization/allgather_bucket_size zero_optimization/allgather_partitions", U::kIrrelevant,
      "parameters are gathered in place"},
+    {"zero_optimization/use_multi_rank_bucket_allreduce zero_optimization/compute_grad_norm "
+     "zero_optimization/parameter_alignment zero_optimization/pipeline_loading_checkpoint "
+     "zero_optimization/override_module_apply zero_optimization/log_trace_cache_warnings "
+     "zero_optimization/enable_sanity_checks zero_optimization/save_muon_momentum_buffer_in_memory "
+     "zero_optimization/offload_optimizer/cpuadam_cores_perc gradient_allreduce_op dataloader_drop_last",
+     U::kIrrelevant, "no memory of the card"},
+    {"zero_optimization/zenflow zero_optimization/offload_optimizer/super_offload "
+     "zero_optimization/stage3_use_all_reduce_for_fetch_params zero_optimization/use_all_reduce_for_fetch_params "
+     "zero_optimization/stage3_allgather_sequential zero_optimization/allgather_sequential "
+     "managed_gradient_accumulation",
+     U::kRefused, "this part of DeepSpeed is not modelled"},
+    {"zero_optimization/cpu_offload zero_optimization/cpu_offload_param zero_optimization/cpu_offload_use_pin_memory",
+     U::kRefused, "of earlier versions: offload_optimizer and offload_param say it"},
     {"zero_optimization/round_robin_gradients", U::kIrrelevant, "the order of the host's copies"},
     {"zero_optimization/gather_16bit_weights_on_model_save zero_optimization/stage3_gather_16bit_weights_on_model_save "
      "zero_optimization/stage3_gather_fp16_weights_on_model_save",
@@ -55,8 +68,8 @@ constexpr KeyRow kRows[] = {
     {"zero_optimization/zero_hpz_partition_size zero_optimization/zero_quantized_weights "
      "zero_optimization/zero_quantized_nontrainable_weights zero_optimization/zero_quantized_gradients "
      "zero_optimization/mics_shard_size zero_optimization/mics_hierarchical_params_gather "
-     "zero_optimization/stage3_module_granularity_threshold zero_optimization/leaf_module "
-     "zero_optimization/use_multi_rank_bucket_allreduce",
+     "zero_optimization/stage3_module_granularity_threshold zero_optimization/module_granularity_threshold "
+     "zero_optimization/leaf_module",
      U::kRefused, "this part of DeepSpeed is not modelled", "", "1 -1"},
     {"fp16/loss_scale fp16/initial_scale_power fp16/loss_scale_window fp16/hysteresis fp16/min_loss_scale "
      "fp16/consecutive_hysteresis fp16/auto_cast fp16/opt_level bf16/auto_cast bf16/immediate_grad_update "
@@ -77,8 +90,8 @@ constexpr KeyRow kRows[] = {
     {"compile/deepcompile compression_training data_efficiency curriculum_learning eigenvalue pipeline tensor_parallel "
      "sparse_attention autotuning elasticity amp torch_autocast quantize_training hybrid_engine",
      U::kRefused, "this part of DeepSpeed is not modelled"},
-    {"compile/backend compile/kwargs", U::kIrrelevant, "of compilation"},
-    {"compile/enabled compile/disable", U::kRefused, "compilation under DeepSpeed is not modelled", "", "true"},
+    {"compile/backend compile/kwargs compile/disable", U::kIrrelevant, "of compilation"},
+    {"compile/enabled", U::kRefused, "compilation under DeepSpeed is not modelled"},
 };
 
 bool is_auto(Section& section, std::string_view key) { return section.text(key).value_or("auto") == "auto"; }

@@ -19,7 +19,9 @@ struct KeyRow {
   RowUse use = RowUse::kUsed;
   std::string_view why{};     // not of kUsed
   std::string_view option{};  // of kUsed: "--bs", which takes the value as it is
-  std::string_view off{};     // of the last two: values beside null, false, 0, "", "no", "none" that switch it off
+  // Of the last two: values beside null, false, 0, "", "no", "none" that switch it off. With "true" among them it is on
+  // by default, and false is what is told.
+  std::string_view off{};
 };
 
 using KeyTable = std::span<const KeyRow>;

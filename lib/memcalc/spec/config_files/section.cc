@@ -220,13 +220,14 @@ void Section::judge(Entry& entry) {
                             did_you_mean(std::string_view(entry.key).substr(0, 80), known)),
                 file_);
   }
-  const bool off = is_off(*entry.value);
   entry.told = true;
   switch (row->use) {
     case RowUse::kIrrelevant: return account_.key(key, KeyUse::kIrrelevant, std::string(row->why));
     case RowUse::kApproximated:
     case RowUse::kRefused: {
       const std::vector<std::string_view> offs = words_of(row->off, " ");
+      const bool on_by_default = std::find(offs.begin(), offs.end(), "true") != offs.end();
+      const bool off = on_by_default ? entry.value->kind == Kind::kNull : is_off(*entry.value);
       if (off || std::find(offs.begin(), offs.end(), shown(*entry.value)) != offs.end()) {
         return account_.key(key, KeyUse::kIrrelevant, "off, or the default");
       }

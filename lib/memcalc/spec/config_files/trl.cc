@@ -24,7 +24,7 @@ constexpr KeyRow kShared[] = {
     {"lora_alpha use_rslora lora_task_type", U::kIrrelevant, "values of the adapters"},
     {"lora_modules_to_save lora_target_parameters use_dora", U::kRefused, "adapters of this kind are not modelled"},
     {"router_aux_loss_coef", U::kIrrelevant, "a number of the loss"},
-    {"padding_free", U::kApproximated, "rows are taken to be full: nothing is padded", ""},
+    {"padding_free", U::kUsed},
     {"model_revision trust_remote_code chat_template_path eos_token pad_token dataset_num_proc truncation_mode "
      "pad_to_multiple_of dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
      "ignore_bias_buffers datasets streaming test_split_size columns config env",
@@ -179,8 +179,14 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
     if (strategy != "bfd" && strategy != "wrapped" && strategy != "bfd_split") {
       section.wrong("packing_strategy", "bfd, bfd_split or wrapped");
     }
-    section.approximate("packing",
-                        "each row is packed full: as sequences of max_length tokens that attend as one each");
+    section.set("packing", "--packing", strategy);  // beside --lengths alone: config_beside()
+  }
+  if (section.on("padding_free")) {
+    if (trainer == "sft") {
+      section.set("padding_free", "--padding-free");
+    } else {
+      section.approximate("padding_free", "rows are taken to be full: nothing is padded");
+    }
   }
   if (trainer == "dpo" || trainer == "kto") {
     if (section.on("precompute_ref_log_probs")) section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
