@@ -19,6 +19,9 @@ namespace memcalc {
 
 namespace {
 
+/// Each of the steps generates; the peak is seldom there, and a run that does not fit is simulated many times.
+constexpr std::int64_t kMostLayerTokensOfStep = 3072;
+
 /// A tensor of the host, moved to the card.
 Tensor moved(Tape& tape, const Shape& shape, DType dtype) {
   return tape.empty(shape, dtype, aten::kToCopy, Category::kInputs);
@@ -51,7 +54,7 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   if (!run.fine_tuning.lora) call.forward = models.policy;
-  Generation generation(tape, model, std::move(call), {.begins = true, .ends = true});
+  Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
   tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
