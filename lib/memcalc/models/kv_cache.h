@@ -33,7 +33,7 @@ class KeyValueCache {
   /// A forward pass begins: the first layer is the next to call.
   void rewind() { next_ = 0; }
   /// get_seq_length() of the next layer: tokens of earlier forward passes.
-  [[nodiscard]] std::int64_t seen_tokens() const { return is_filled() ? layers_[next_].tokens : 0; }
+  [[nodiscard]] std::int64_t seen_tokens() const { return is_filled() ? layers_[next_].tokens + skipped_ : 0; }
   /// Cache.update of the next layer: both become the whole of what is kept.
   void update(Tensor& key, Tensor& value, bool sliding = false);
 
