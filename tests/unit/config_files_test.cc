@@ -548,6 +548,8 @@ TEST(CommandLines, WhatIsNoneIsRefusedInOneLine) {
   EXPECT_THAT(refusal({"python", "train.py"}), HasSubstr("it has no arguments"));
   EXPECT_THAT(refusal({"torchrun", "--nproc_per_node", "many", "train.py"}), HasSubstr("a number of processes"));
   EXPECT_THAT(refusal({"trl", "reward", "--x", "1"}), HasSubstr("of TRL's trainers sft, dpo"));
+  EXPECT_THAT(refusal({"python", "train.py", "--bf16", "--", "x"}), HasSubstr("'--' is no option"));
+  EXPECT_THAT(refusal({"torchrun", "--=", "train.py"}), HasSubstr("'--' is no option"));
   EXPECT_THAT(refusal({"python", "train.py", "here"}), HasSubstr("unexpected word 'here'"));
   EXPECT_THAT(refusal({"accelerate", "launch", "--num_processes"}), HasSubstr("it ends where"));
 }

@@ -76,7 +76,9 @@ bool ends_in(std::string_view word, std::initializer_list<std::string_view> endi
 }
 
 std::string key_of(std::string_view word) {
-  std::string key(word.substr(word.find_first_not_of('-')));
+  const std::size_t first = word.find_first_not_of('-');
+  if (first == std::string_view::npos) refuse(fmt::format("'{}' is no option", one_line(word)));
+  std::string key(word.substr(first));
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
 }
