@@ -46,6 +46,18 @@ TEST_F(ChunkedLogProbsTest, BackwardSumsInFloat32AndReturnsTheTypesOfItsInputs) 
   EXPECT_EQ(std::vector<Bytes>(requests.begin(), requests.begin() + 5), sums);
 }
 
+TEST_F(ChunkedLogProbsTest, WorkDoesNotGrowWithTheTokens) {
+  const auto requests = [&](std::int64_t tokens) {
+    const Tensor hidden = bench_.input({tokens, 64}, kBf16), weight = bench_.input({1000, 64}, kBf16);
+    const Tensor targets = bench_.input({tokens}, DType::kInt64, false);
+    bench_.start();
+    const ChunkedLogProbs made = chunked_log_probs(hidden, weight, {}, targets, {});
+    bench_.backward(made.log_probs);
+    return bench_.requests().size();
+  };
+  EXPECT_EQ(requests(8 * 4096), requests(1'000'000 * std::int64_t{4096}));
+}
+
 TEST_F(ChunkedLogProbsTest, AFrozenHeadGetsNoGradient) {
   const Tensor hidden = bench_.input({3, 64}, kBf16), weight = bench_.input({1000, 64}, kBf16, false);
   const Tensor targets = bench_.input({3}, DType::kInt64, false);

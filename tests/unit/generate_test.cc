@@ -94,6 +94,13 @@ INSTANTIATE_TEST_SUITE_P(All, LongGeneration,
                                            Long{"gpt2", 900, 1}, Long{"t5-base", 700, 1}, Long{"t5-base", 400, 2},
                                            Long{"gemma-3-1b", 900, 1}));
 
+TEST(Generation, EagerAttentionSeesTheSkippedTokensToo) {
+  const ModelSpec model = registry().model("gpt2", {.layers = 2});
+  RunSpec run = generating(model, 900);
+  run.attention = Attention::kEager;
+  EXPECT_EQ(peaks_of(model, run, 0).requested, peaks_of(model, run, 900 * 2).requested);
+}
+
 // The head sees the last token of the prompt alone, and its scores are float32.
 TEST(Generation, TheHeadSeesTheLastTokenAlone) {
   const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});

@@ -34,10 +34,23 @@ struct Chunks {
   Tensor hidden, weight;
 };
 
+/// Chunks of tokens that are executed. From the second on all ask for the same but the last one, so of many one stands
+/// for the others: work must not grow with the batch.
+constexpr std::int64_t kExecutedChunks = 6;
+
 /// Calls with every tile, all words of one chunk of tokens first.
 void for_each_tile(const Tensor& hidden, const Tensor& weight, DType dtype, Chunks& chunks,
                    const std::function<void(const Tile&)>& visit) {
-  for (std::int64_t token = 0; token < hidden.size(0); token += kTokens) {
+  const std::int64_t count = ceil_div(hidden.size(0), kTokens);
+  KernelLog& kernels = hidden.tape().kernels;
+  for (std::int64_t chunk = 0; chunk < count; ++chunk) {
+    std::int64_t stands_for = 1;
+    if (count > kExecutedChunks && chunk == 1) {
+      stands_for = count - kExecutedChunks + 1;
+      chunk += stands_for - 1;
+    }
+    const Scoped repeated(kernels.repeats, kernels.repeats * stands_for);
+    const std::int64_t token = chunk * kTokens;
     const std::int64_t tokens = std::min(kTokens, hidden.size(0) - token);
     chunks.hidden = to_dtype(slice(hidden, 0, token, tokens), dtype);
     for (std::int64_t word = 0; word < weight.size(0); word += kVocabulary) {
