@@ -71,6 +71,19 @@ TEST(Trl, GrpoGeneratesItsCompletionsWithAKeyValueCacheAndHasNoReference) {
   EXPECT_FALSE(has_phase(simulated({.loop = Loop::kTrlSft}).symbolic.trace, Phase::kDecode));
 }
 
+TEST(Trl, TheReportHasAPeakOfDecodingAndItsTimeIsTheForwardPasss) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  const auto report = [&](Loop loop) {
+    return estimate(model,
+                    resolve(model, {.batch_size = 4, .sequence_length = 64, .loop = loop, .completion_length = 16}),
+                    registry().device("h200-sxm"));
+  };
+  const Report grpo = report(Loop::kTrlGrpo), dpo = report(Loop::kTrlDpo);
+  EXPECT_GT(grpo.memory.phase_peaks[static_cast<std::size_t>(Phase::kDecode)], 0);
+  EXPECT_GT(grpo.time->step.forward_seconds, 3 * dpo.time->step.forward_seconds);
+  EXPECT_LT(grpo.time->step.optimizer_seconds, 1.5 * dpo.time->step.optimizer_seconds);
+}
+
 TEST(Trl, AllCompletionsOfAStepAreGeneratedAtOnce) {
   const auto cache = [](std::int64_t accumulation) {
     const Simulated grpo = simulated(

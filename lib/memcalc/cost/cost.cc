@@ -233,7 +233,8 @@ void Timeline::advance(double until, TimeClass time_class, const Kernel& kernel,
   const double seconds = until - compute_;
   if (seconds <= 0) return;
   part.by_class[static_cast<std::size_t>(time_class)] += seconds;
-  (kernel.phase == Phase::kForward    ? part.forward_seconds
+  const bool forward = kernel.phase == Phase::kForward || kernel.phase == Phase::kDecode;  // what a step generates, too
+  (forward                            ? part.forward_seconds
    : kernel.phase == Phase::kBackward ? part.backward_seconds
                                       : part.optimizer_seconds) += seconds;
   compute_ = until;

@@ -92,6 +92,7 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
   if (report.run.trains()) {
     std::vector<PhasePeak> peaks = {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
                                     peak_of(Phase::kOptimizer, "optimizer")};
+    if (report.run.generates()) peaks.insert(peaks.begin(), peak_of(Phase::kDecode, "decode"));
     if (report.run.counts_construction()) {
       PhasePeak construction = peak_of(Phase::kBuild, "construction");
       construction.bytes = std::max(construction.bytes, peak_of(Phase::kPrepare, {}).bytes);

@@ -174,7 +174,7 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
     json["phases"][std::string(name_of(phase))]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(phase)];
   }
-  if (!report.run.trains()) {
+  if (!report.run.trains() || report.run.generates()) {
     json["phases"]["decode"]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(Phase::kDecode)];
   }
   if (report.kv_cache) json["kv_cache"] = cache_json(*report.kv_cache);
