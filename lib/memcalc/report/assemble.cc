@@ -258,6 +258,19 @@ std::string untimed(const KernelList& kernels, const RunSpec& run, const DeviceS
   return fmt::format("the time of a step: not known of {}: {}", device.name, fmt::join(missing, ", "));
 }
 
+void say_what_is_left_out_between_steps(const RunSpec& run, std::vector<std::string>& not_modelled) {
+  std::vector<std::string_view> left_out;
+  if (!run.training().evaluation) left_out.emplace_back("evaluation");
+  if (!run.generates()) left_out.emplace_back("generation");
+  if (run.training().saving == ModelSaving::kNone) left_out.emplace_back("checkpoint saving");
+  if (left_out.empty()) return;
+  std::string text(left_out.front());
+  for (std::size_t i = 1; i < left_out.size(); ++i) {
+    text.append(i + 1 == left_out.size() ? " and " : ", ").append(left_out[i]);
+  }
+  not_modelled.push_back(text + " between steps");
+}
+
 }  // namespace
 
 std::string chain_of(const Event& event) {
@@ -296,11 +309,7 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
   report.not_modelled.emplace_back("other processes and the display on the same card");
-  if (run.trains()) {
-    report.not_modelled.emplace_back(run.training().saving == ModelSaving::kNone
-                                         ? "evaluation, generation and checkpoint saving between steps"
-                                         : "evaluation and generation between steps");
-  }
+  if (run.trains()) say_what_is_left_out_between_steps(run, report.not_modelled);
   if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));
   for (std::string& note : substituted_types(symbolic.kernels, device)) report.assumptions.push_back(std::move(note));
   if (time && steps_on_host(run)) {
