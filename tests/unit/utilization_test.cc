@@ -81,7 +81,7 @@ TEST(Utilization, SaysWhatAShareLacks) {
   EXPECT_EQ(answer_of(with_peak, std::nullopt, nullptr).headline,
             "Throughput alone: beside a peak it takes the FLOPs of a token; give --model or --achieved.");
   EXPECT_EQ(answer_of({.tokens_per_second = 1000}, std::nullopt, nullptr).headline,
-            "Throughput alone: no reference or peak was given (--ref-model, --peak).");
+            "Throughput alone: no reference or peak was given (--reference, --peak).");
 }
 
 TEST(Utilization, FromALog) {
