@@ -41,6 +41,9 @@ ANSWERED = [
     ("a MIG slice", "--model qwen2.5-1.5b --lora 8 --bf16 --seq 512 --gpu a100-mig-1g.10gb", 0, ["Fits on a100-80gb-mig-1g.10gb"]),
     ("a laptop of 8 GB", ["--model", "qwen2.5-1.5b", "--lora", "8", "--bf16", "--seq", "256", "--gpu", "RTX 4060 Laptop"], 0, ["rtx-4060-laptop"]),
     ("LoRA in bf16 on a T4", "--model llama-3.2-1b --lora 8 --bf16 --seq 512 --gpu t4", 0, ["bfloat16 on t4: emulated"]),
+    ("packing, real lengths",
+     "--model llama-3.1-8b --loop trl-sft --lora 16 --lengths lognormal:300,0.7,2048,2000 --packing bfd --seq 2048 --bs 2 --steps 20 --gpu h100", 0,
+     ["Fits on h100-sxm"]),
     ("ViT-L on four A100-40", "--model vit-large-patch16-224 --gpus 4 --bs 64 --fp16 --gpu a100-40gb", 0, ["Fits on a100-sxm4-40gb"]),
     ("a 13B on an MI300X", "--model llama-2-13b --bf16 --seq 4096 --gpu mi300x", 0, ["mi300x-192gb", "sdpa takes the flash kernel"]),
     ("an 8B at 128k on eight H100", "plan --model llama-3.1-8b --gpus 8 --global-batch 8 --seq 131072 --bf16 --gpu h100", 0, ["h100-sxm"]),
@@ -63,7 +66,6 @@ REFUSED = [
     ("on a Mac", "--model llama-3.1-8b --infer --gpu m3-max", ["--memory"]),
     ("a GGUF in Q4_K_M", "--model llama-3.1-8b --infer --quantize Q4_K_M", ["--quantize nf4"]),
     ("DeepSeek-V3 on eight H200", "--model deepseek-v3 --infer --gpus 8 --gpu h200", ["--gpus 1"]),
-    ("packing, real lengths", "--model llama-3.1-8b --packing --bf16", ["--seq"]),
     ("vLLM's KV tokens", "--model llama-3.1-8b --infer --gpu-memory-utilization 0.9", ["--infer --new-tokens"]),
 ]
 
