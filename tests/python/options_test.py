@@ -7,7 +7,8 @@ from pathlib import Path
 import memcalc
 from memcalc import _core
 
-OF_THE_CALL = {"--model", "--gpu", "--arch", "--specs"}  # arguments of estimate(), Model.of_family, MEMCALC_SPEC_PATH
+OF_THE_CALL = {"--model", "--gpu", "--arch", "--specs",  # arguments of estimate(), Model.of_family, MEMCALC_SPEC_PATH
+               "--config", "--config-format", "--config-without"}  # read_config()
 NEGATIONS = {"--no-tie", "--no-prepare-kbit"}             # keyword=False
 
 
