@@ -330,6 +330,11 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     }
   }
   training.reference = resolve_reference(training.loop, options, assumptions);
+  if (run.generates()) {
+    assumptions.emplace_back(
+        "prompts are equally long and completions reach --completion; step times of such trainers were 20 to 45 % too "
+        "low on an H200 (docs/jobs.md)");
+  }
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
   const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
