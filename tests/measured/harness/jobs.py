@@ -1,0 +1,281 @@
+"""Training jobs as trainers run them: drawn at random, predicted by memcalc, measured on a card, compared. What the rows of
+../jobs/rows.jsonl were made with is lost; this does the same again. A job is a line {"name", "config", "arguments"}: the
+model's config.json (or no config and --model NAME of memcalc's) and memcalc's arguments, "lengths" where the data has them.
+What runs stands in jobs_run.py, each job in a forked process of its own.
+
+usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
+       jobs.py predict MEMCALC JOBS OUT
+       jobs.py measure JOBS OUT [--at-once 5] [--budget SECONDS] [--limit SECONDS] [--only NAME,...]
+       jobs.py compare JOBS PREDICTED MEASURED [--rows OUT]
+EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card."""
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+MODELS = {
+    "llama": dict(model_type="llama", vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=6,
+                  num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=131072,
+                  tie_word_embeddings=True),
+    "llama-untied": dict(model_type="llama", vocab_size=32000, hidden_size=1024, intermediate_size=2816,
+                         num_hidden_layers=10, num_attention_heads=16, num_key_value_heads=16,
+                         max_position_embeddings=4096, tie_word_embeddings=False),
+    "gpt_neox": dict(model_type="gpt_neox", vocab_size=50304, hidden_size=768, intermediate_size=3072,
+                     num_hidden_layers=12, num_attention_heads=12, max_position_embeddings=2048,
+                     use_parallel_residual=True),
+    "qwen3": dict(model_type="qwen3", vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=10,
+                  num_attention_heads=16, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
+                  tie_word_embeddings=True),
+    "mistral": dict(model_type="mistral", vocab_size=32768, hidden_size=1536, intermediate_size=4096,
+                    num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, head_dim=128,
+                    max_position_embeddings=8192, sliding_window=None),
+    "gpt2": dict(model_type="gpt2"),
+    "opt": dict(model_type="opt", vocab_size=50272, hidden_size=768, ffn_dim=3072, num_hidden_layers=12,
+                num_attention_heads=12, word_embed_proj_dim=768, max_position_embeddings=2048),
+    "qwen2": dict(model_type="qwen2", vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=12,
+                  num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32768,
+                  tie_word_embeddings=True),
+    "bert": dict(model_type="bert", num_hidden_layers=8),
+    "distilbert": dict(model_type="distilbert"),
+    "roberta": dict(model_type="roberta", vocab_size=50265, max_position_embeddings=514, type_vocab_size=1,
+                    pad_token_id=1, num_hidden_layers=6),
+    "t5": dict(model_type="t5", vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=6, num_heads=12),
+    "bart": dict(model_type="bart", vocab_size=50265, d_model=768, encoder_layers=6, decoder_layers=6,
+                 encoder_ffn_dim=3072, decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12,
+                 max_position_embeddings=1024),
+}
+DECODERS = ("llama", "llama-untied", "gpt_neox", "qwen3", "mistral", "gpt2", "opt", "qwen2")
+ENCODERS = ("bert", "distilbert", "roberta")
+REFERENCED = ("dpo", "kto", "grpo", "rloo", "online-dpo")  # trainers with a reference model
+
+
+def common(r, job, precisions=("amp-bf16",), dtypes=("fp32", "bf16"), adapters=0.5):
+    dtype = r.choice(dtypes)
+    job += ["--precision", r.choice(precisions), "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]),
+            "--accum", r.choice("1124"),
+            "--optimizer", r.choice(["sgd", "adamw_torch", "adamw_torch_fused", "adamw_torch_fused", "adafactor"])]
+    if r.random() < adapters: job += ["--lora", r.choice(["8", "16", "32"])]
+    return "--lora" in job
+
+
+def answers(r, job, shortest):
+    seq = r.choice([128, 256, 384, 512])
+    job += ["--seq", str(seq), "--completion", str(r.randrange(shortest, min(seq - 16, 128)))]
+
+
+def evaluated(r, job, share=0.4):
+    if r.random() < share: job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20", "33", "48"])]
+
+
+def real_lengths(r, rows):
+    top, middle, spread = r.choice([128, 200, 256, 384, 512]), r.uniform(3.5, 5.5), r.uniform(.4, .9)
+    return " ".join(str(max(4, min(top, int(r.lognormvariate(middle, spread))))) for _ in range(rows))
+
+
+def draw_job(r, kind):
+    """Its model's name, arguments, and lengths or None."""
+    if kind in ("glue", "st", "cross"):
+        model = r.choice(ENCODERS)
+    elif kind == "generate":
+        model = r.choice(["t5", "bart"])
+    else:
+        model = r.choice(DECODERS)
+    loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
+            "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft"}.get(kind, "trl-" + kind)
+    job, lengths = ["--loop", loop], None
+    if kind in ("glue", "sft-lengths", "packed"):
+        bs, steps = r.choice([2, 3, 4, 8] + ([16, 32] if kind == "glue" else [])), r.choice([4, 6, 8])
+        job += ["--task", "seqcls" if kind == "glue" else "causal", "--bs", str(bs), "--steps", str(steps)]
+        lengths = real_lengths(r, bs * r.choice([9, 11, 33]))
+        if kind == "packed":
+            job += ["--attn", r.choice(["eager", "sdpa"]), "--packing", r.choice(["bfd", "bfd_split", "wrapped"])]
+            job += ["--seq", r.choice(["256", "384", "512", "1024"])]
+        precisions = ("fp32", "amp-fp16", "amp-bf16") if kind == "glue" else ("amp-bf16",)
+        common(r, job, precisions, ("fp32",) if kind == "glue" else ("fp32", "bf16"), 0 if kind == "glue" else .4)
+    elif kind in ("st", "cross"):
+        job += ["--bs", r.choice(["16", "32", "64"]), "--seq", r.choice(["32", "64", "128"])]
+        if kind == "st":
+            job += ["--contrastive-loss", r.choice(["mnrl", "cached-mnrl"]), "--hard-negatives", r.choice("012")]
+            if "cached-mnrl" in job: job += ["--mini-batch", r.choice(["16", "32"])]
+        common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 0)
+        evaluated(r, job)
+    elif kind == "generate":
+        job += ["--task", "seq2seq", "--bs", r.choice("248"), "--seq", r.choice(["64", "128", "256"]),
+                "--target-seq", r.choice(["32", "64", "100"])]
+        common(r, job, ("amp-bf16", "fp32"), ("fp32", "bf16"), .3)
+        if job[job.index("--weights-dtype") + 1] == "bf16": job[job.index("--precision") + 1] = "amp-bf16"
+        job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20", "33"]),
+                "--eval-generate", r.choice(["12", "20", "48", "80"])]
+        if r.random() < .3: job += ["--eval-beams", r.choice("24")]
+    else:
+        job += ["--task", "causal"] if kind in ("sft", "trainer") else []
+        job += ["--bs", r.choice("2344")]
+        if kind in REFERENCED + ("orpo",):
+            answers(r, job, 20)
+        else:
+            job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
+        with_lora = common(r, job)
+        if kind == "reward" and with_lora: job += ["--lora-head"]
+        if kind in REFERENCED:
+            choices = ["adapters"] if with_lora else ["own"]
+            if kind in ("grpo", "rloo"): choices.append("none")
+            if kind in ("dpo", "kto"): choices.append("precomputed")
+            job += ["--ref-model", r.choice(choices)]
+        if kind not in ("grpo", "rloo", "online-dpo"): evaluated(r, job, .3)
+        if kind == "trainer" and "--eval-bs" in job and r.random() < .4: job.append("--eval-logits")
+    return model, job, lengths
+
+
+def draw(a):
+    r = random.Random(a.seed)
+    kinds = a.kinds.split(",")
+    with open(a.out, "w") as out:
+        for i in range(a.n):
+            kind = kinds[i % len(kinds)]
+            model, arguments, lengths = draw_job(r, kind)
+            job = dict(name=f"j{a.seed}-{i:02}-{kind}-{model}", config=MODELS[model], arguments=arguments)
+            if lengths: job["lengths"] = lengths
+            out.write(json.dumps(job) + "\n")
+
+
+def read(path):
+    with open(path) as lines: return [job for job in map(json.loads, lines) if "name" in job]
+
+
+def predict_job(memcalc, job, folder):
+    arguments = list(job["arguments"])
+    for key, option, text in (("config", "--model", json.dumps(job.get("config"))),
+                              ("lengths", "--lengths", job.get("lengths", "").replace(" ", "\n") + "\n")):
+        if key not in job: continue
+        path = os.path.join(folder, "config.json" if key == "config" else "lengths.txt")
+        with open(path, "w") as out: out.write(text)
+        arguments += [option, path]
+    done = subprocess.run([memcalc, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
+    if done.returncode > 1: return dict(name=job["name"], error=done.stderr.strip()[:300])
+    report = json.loads(done.stdout)
+    said = dict(name=job["name"], allocated=report["memory"]["peak_allocated_bytes"],
+                reserved=report["memory"]["peak_reserved_bytes"])
+    for phase in report.get("phases", []): said.setdefault("phases", {})[phase.get("name")] = phase.get("peak_allocated_bytes")
+    seconds = (report.get("time") or {}).get("step_seconds")
+    if seconds is not None: said["step_s"] = seconds
+    return said
+
+
+def predict(a):
+    with tempfile.TemporaryDirectory() as folder, open(a.out, "w") as out:
+        for job in read(a.jobs):
+            said = predict_job(a.memcalc, job, folder)
+            out.write(json.dumps(said) + "\n")
+            print(job["name"], said.get("error") or f"{said['allocated']} {said['reserved']}", flush=True)
+
+
+def measure_job(job, out):
+    """In a forked process: its result is one line."""
+    import jobs_run
+
+    noise = os.open(os.environ.get("JOBS_NOISE", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    said = os.dup(1)
+    os.dup2(noise, 1)
+    os.dup2(noise, 2)
+    try:
+        result = dict(name=job["name"], **jobs_run.run(job))
+        line = f"{result['allocated']} {result['reserved']} step {result['step_s']}"
+    except BaseException as error:  # a process of its own: whatever ends it is the job's result
+        result = dict(name=job["name"], error=repr(error)[:600], traceback=traceback.format_exc()[-3000:])
+        line = result["error"]
+    with open(out, "a") as lines: lines.write(json.dumps(result) + "\n")
+    os.write(said, f"{job['name']} {line[:300]}\n".encode())
+    os._exit(0)
+
+
+def measure(a):
+    started = time.time()
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # forks before CUDA starts
+    import jobs_run
+
+    jobs_run.import_all()
+    print(f"imports {time.time() - started:.0f} s", flush=True)
+    measured = {row["name"] for row in read(a.out) if "error" not in row} if os.path.exists(a.out) else set()
+    waiting = [job for job in read(a.jobs) if job["name"] not in measured]
+    if a.only: waiting = [job for job in waiting if job["name"] in a.only.split(",")]
+    running = {}
+    while waiting or running:
+        if time.time() - started > a.budget and waiting:
+            print("budget spent before", *(job["name"] for job in waiting), flush=True)
+            waiting = []
+        while waiting and len(running) < a.at_once:
+            job = waiting.pop(0)
+            sys.stdout.flush()
+            process = os.fork()
+            if process == 0: measure_job(job, a.out)
+            running[process] = (job["name"], time.time() + a.limit)
+        for process, (name, deadline) in list(running.items()):
+            if os.waitpid(process, os.WNOHANG)[0]:
+                del running[process]
+            elif time.time() > deadline:
+                os.kill(process, 9)
+                print("killed", name, flush=True)
+                running[process] = (name, float("inf"))
+        time.sleep(.05)
+
+
+def compare(a):
+    said = {row["name"]: row for row in read(a.predicted)}
+    measured = {row["name"]: row for row in read(a.measured)}
+    off = dict(allocated=[], reserved=[])
+    rows = []
+    for job in read(a.jobs):
+        p, m = said.get(job["name"], {}), measured.get(job["name"], {})
+        if "allocated" not in p or "allocated" not in m:
+            print(f"{job['name']:40} {p.get('error') or m.get('error') or 'missing'}")
+            continue
+        errors = {kind: 100 * (p[kind] / m[kind] - 1) for kind in off}
+        for kind in off: off[kind].append(abs(errors[kind]))
+        seconds = f"{100 * (p['step_s'] / m['step_s'] - 1):+6.0f} % time" if p.get("step_s") and m.get("step_s") else ""
+        print(f"{job['name']:40} allocated {m['allocated']:>12} {errors['allocated']:+8.3f} %   "
+              f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {seconds}")
+        rows.append(dict(job, allocated=m["allocated"], reserved=m["reserved"],
+                         blind={kind: p[kind] for kind in off}))
+    for kind, errors in off.items():
+        if not errors: continue
+        errors.sort()
+        print(f"{kind}: {len(errors)} jobs, {errors.count(0)} exact, median {errors[len(errors) // 2]:.3f} %, "
+              f"p90 {errors[int(.9 * (len(errors) - 1))]:.3f} %, worst {errors[-1]:.3f} %")
+    if a.rows:
+        with open(a.rows, "w") as out:
+            for row in rows: out.write(json.dumps(row) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(required=True)
+    mode = modes.add_parser("draw")
+    mode.add_argument("seed", type=int)
+    mode.add_argument("n", type=int)
+    mode.add_argument("out")
+    mode.add_argument("--kinds", default="sft,dpo,kto,grpo,rloo,reward,trainer,glue,sft-lengths,packed,st,cross")
+    mode.set_defaults(run=draw)
+    mode = modes.add_parser("predict")
+    for name in ("memcalc", "jobs", "out"): mode.add_argument(name)
+    mode.set_defaults(run=predict)
+    mode = modes.add_parser("measure")
+    for name in ("jobs", "out"): mode.add_argument(name)
+    mode.add_argument("--at-once", type=int, default=5)
+    mode.add_argument("--budget", type=float, default=500)
+    mode.add_argument("--limit", type=float, default=150, help="seconds of one job")
+    mode.add_argument("--only")
+    mode.set_defaults(run=measure)
+    mode = modes.add_parser("compare")
+    for name in ("jobs", "predicted", "measured"): mode.add_argument(name)
+    mode.add_argument("--rows", help="writes rows as ../jobs/rows.jsonl has them")
+    mode.set_defaults(run=compare)
+    a = parser.parse_args()
+    a.run(a)
+
+
+if __name__ == "__main__": main()

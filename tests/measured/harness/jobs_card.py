@@ -1,0 +1,40 @@
+"""The card's side of jobs_run.py: a process group of one rank alone, and the stream of requests."""
+import gzip
+import os
+
+
+def begin_fake_group(gpus):
+    """Rank 0 of so many, alone: collectives return at once (as in measure_trainer_ranks.py)."""
+    import torch
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    world = str(gpus)
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, LOCAL_SIZE=world,
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT="29861")
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=gpus)
+    ddp = torch.nn.parallel.DistributedDataParallel
+    made = ddp.__init__
+
+    def hook(_, bucket):
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    def make(self, *arguments, **keywords):
+        """The reducer asks the group's work for a result, which the fake group's has not."""
+        made(self, *arguments, **keywords)
+        self.register_comm_hook(None, hook)
+
+    ddp.__init__ = make
+
+
+def write_events(path):
+    """Each request: what, a number of the block, its bytes, the innermost functions outside of torch."""
+    import torch
+    numbers = {}
+    with gzip.open(path, "wt") as out:
+        for event in torch.cuda.memory._snapshot()["device_traces"][0]:
+            address = event.get("addr", 0)
+            if event["action"] in ("alloc", "segment_alloc"): numbers[address] = len(numbers)
+            frames = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])
+                      if f["filename"].endswith(".py") and "/torch/" not in f["filename"]]
+            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(frames[:5])}\n")

@@ -1,0 +1,376 @@
+"""What a job of jobs.py is: the trainer that memcalc's arguments name, its data, its model of random weights, made on the card.
+run(job) trains --steps steps (5), with evaluations every second step where there is --eval-bs, and returns the peaks of
+trainer.train(): caches and peaks are reset right before it.
+
+Chosen, where the arguments do not say: samples are words of a tokenizer that is made here, all as long as --seq says;
+answers of DPO, KTO, ORPO and of a reward model end with the end's token, so --completion N is N - 1 words. Rewards come
+from a function. A reference model is a second one beside the first: made on the card for DPO and KTO, read by from_pretrained
+of a saved checkpoint for GRPO and RLOO, a copy (TRL's own default) for online DPO. Adapters: lora_alpha 16 (no bytes).
+--gpus N --parallel ddp|fsdp1|fsdp2|ds-zeroN: rank 0 alone in torch's fake process group, the model made in host memory."""
+import os
+import tempfile
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false",
+                       TRL_EXPERIMENTAL_SILENCE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1").items():
+    os.environ.setdefault(key, value)
+
+ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
+DEVICE = "cpu" if ON_CPU else "cuda"
+FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16")
+WORDS = 2000
+STEPS = 5
+TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=16, vocab_size=2100, ffn_dim=96, word_embed_proj_dim=64, n_embd=64, n_layer=2, n_head=4, dim=64,
+            hidden_dim=96, n_layers=2, n_heads=4, d_model=64, d_kv=16, d_ff=96, num_layers=2, num_heads=4,
+            encoder_layers=2, decoder_layers=2, encoder_ffn_dim=96, decoder_ffn_dim=96, encoder_attention_heads=4,
+            decoder_attention_heads=4)
+NAMED = {  # models that rows name
+    "llama-3.2-1b": dict(model_type="llama", vocab_size=128256, hidden_size=2048, intermediate_size=8192,
+                         num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64,
+                         max_position_embeddings=131072, tie_word_embeddings=True),
+    "qwen2.5-0.5b": dict(model_type="qwen2", vocab_size=151936, hidden_size=896, intermediate_size=4864,
+                         num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+                         max_position_embeddings=32768, tie_word_embeddings=True),
+    "bert-base": dict(model_type="bert"),
+}
+OPTIMIZERS = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit",
+              "lion": "lion_32bit", "lion-8bit": "lion_8bit", "paged-adamw": "paged_adamw_32bit"}
+
+
+def import_all():
+    """Before any fork; nothing of it starts CUDA."""
+    import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
+    for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
+        try:
+            __import__(module)
+        except ImportError as error:
+            print(f"without {module}: {error}", flush=True)
+    try:
+        from trl import (DPOTrainer, GRPOTrainer, KTOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer)  # noqa: F401
+    except ImportError as error:
+        print(f"without TRL's trainers: {error}", flush=True)
+
+
+class Job:
+    def __init__(self, job):
+        self.name, self.options, arguments = job["name"], {}, list(job["arguments"])
+        while arguments:
+            key = arguments.pop(0)
+            self.options[key] = True if key in FLAGS else arguments.pop(0)
+        known = ("--loop --task --model --bs --seq --target-seq --precision --weights-dtype --checkpointing --accum "
+                 "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
+                 "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
+                 "--gpus --parallel --max-grad-norm").split()
+        unknown = set(self.options) - set(known) - set(FLAGS)
+        if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
+        if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
+        if "--fp16" in self.options: self.options["--precision"] = "amp-fp16"
+        self.config = dict(job.get("config") or NAMED[self.options["--model"]])
+        self.lengths = [int(n) for n in job["lengths"].split()] if "lengths" in job else None
+        self.loop = self.options.get("--loop", "trainer")
+        self.seq, self.bs, self.accum = self.number("--seq", 0), self.number("--bs", 1), self.number("--accum", 1)
+        self.steps, self.completion = self.number("--steps", STEPS), self.number("--completion", 0)
+        self.precision = self.options.get("--precision", "amp-bf16" if self.loop.startswith("trl-") else "fp32")
+        self.gpus, self.parallel = self.number("--gpus", 1), self.options.get("--parallel", "ddp")
+        if ON_CPU:
+            import transformers as tf
+            keys = tf.AutoConfig.for_model(self.config["model_type"]).__dict__
+            self.config.update({k: v for k, v in TINY.items() if k in self.config or isinstance(keys.get(k), int)})
+            if self.precision == "amp-fp16": self.precision = "amp-bf16"  # no float16 autocast on a CPU
+
+    def number(self, key, otherwise):
+        return int(self.options.get(key, otherwise))
+
+    @property
+    def train_samples(self):
+        return self.bs * self.accum * self.gpus * self.steps
+
+    @property
+    def eval_samples(self):
+        return self.number("--eval-samples", 64) if "--eval-bs" in self.options else 0
+
+
+def tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+    vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2, **{f"w{i}": i + 3 for i in range(WORDS)}}
+    t = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=t, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>",
+                                   bos_token="<eos>")
+
+
+def words(r, n): return " ".join(f"w{r.randrange(WORDS)}" for _ in range(n))
+
+
+def ids(r, n): return [r.randrange(3, WORDS) for _ in range(n)]
+
+
+AUTO = {"causal": "CausalLM", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": ""}
+
+
+def make_model(job, task, labels=2):
+    import torch
+    import transformers as tf
+    keys = dict(job.config)
+    config = tf.AutoConfig.for_model(keys.pop("model_type"), **keys)
+    if task == "seqcls": config.pad_token_id, config.num_labels = config.pad_token_id or 0, labels
+    if keys.get("d_kv"): config.decoder_start_token_id = config.pad_token_id = 0
+    auto = getattr(tf, "AutoModel" + ("For" + AUTO[task] if AUTO[task] else ""))
+    dtype = torch.bfloat16 if job.options.get("--weights-dtype") == "bf16" else torch.float32
+    with torch.device("cpu" if job.gpus > 1 else DEVICE):
+        return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
+
+
+def lora(job):
+    """None, or peft's configuration."""
+    if "--lora" not in job.options: return None
+    from peft import LoraConfig
+    more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
+    return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules="all-linear",
+                      lora_dropout=float(job.options.get("--lora-dropout", 0)), **more)
+
+
+def arguments_of(job):
+    """Keywords of TrainingArguments, of which those of TRL and of sentence-transformers are made."""
+    o = job.options
+    kw = dict(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=job.bs, max_steps=job.steps, report_to="none",
+              gradient_accumulation_steps=job.accum, save_strategy="no", logging_strategy="no", disable_tqdm=True,
+              bf16=job.precision == "amp-bf16", fp16=job.precision == "amp-fp16")
+    if ON_CPU: kw["use_cpu"] = True
+    if "--checkpointing" in o or not job.loop.startswith("trl-"): kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
+    if "--optimizer" in o: kw["optim"] = OPTIMIZERS.get(o["--optimizer"], o["--optimizer"])
+    if "--max-grad-norm" in o: kw["max_grad_norm"] = float(o["--max-grad-norm"])
+    if "--eval-bs" in o:
+        kw.update(per_device_eval_batch_size=job.number("--eval-bs", 8), eval_strategy="steps", eval_steps=2)
+        if "--eval-accum" in o: kw["eval_accumulation_steps"] = job.number("--eval-accum", 1)
+    if job.gpus > 1:
+        if job.parallel.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(job.parallel[-1])))
+        if job.parallel.startswith("ds-"):
+            kw["deepspeed"] = dict(
+                train_micro_batch_size_per_gpu="auto", train_batch_size="auto", gradient_accumulation_steps="auto",
+                gradient_clipping="auto", bf16=dict(enabled="auto"), zero_force_ds_cpu_optimizer=False,
+                zero_optimization=dict(stage=int(job.parallel[-1]), reduce_bucket_size="auto",
+                                       stage3_prefetch_bucket_size="auto",
+                                       stage3_param_persistence_threshold="auto"))
+    return kw
+
+
+def make_trainer(job):
+    if job.loop in ("sentence-transformer", "cross-encoder"):
+        import jobs_sentences
+        return jobs_sentences.trainer(job)
+    if job.loop == "trainer": return plain_trainer(job)
+    return TRL[job.loop](job)
+
+
+def plain_trainer(job):
+    import random
+    import torch
+    import transformers as tf
+    from peft import get_peft_model
+    o, r = job.options, random.Random(1)
+    task = o.get("--task", "causal")
+    model = make_model(job, task)
+    if (adapters := lora(job)) is not None:
+        model = get_peft_model(model, adapters)
+        if o.get("--checkpointing") == "full": model.enable_input_require_grads()
+    target = job.number("--target-seq", job.seq)
+
+    def sample(n):
+        text = ids(r, n)
+        if task == "seqcls": return dict(input_ids=text, labels=r.randrange(2))
+        return dict(input_ids=text, labels=ids(r, target) if task == "seq2seq" else list(text))
+
+    lengths = job.lengths or [job.seq] * (job.train_samples + job.eval_samples)
+    data = [sample(n) for n in lengths]
+    collate = tf.default_data_collator
+    if job.lengths:
+        pads = tf.DataCollatorWithPadding if task == "seqcls" else tf.DataCollatorForSeq2Seq
+        collate = pads(tokenizer())
+    else:
+        data = [{key: torch.tensor(value) for key, value in each.items()} for each in data]
+    keywords = arguments_of(job)
+    Arguments, Trainer = tf.TrainingArguments, tf.Trainer
+    more = {}
+    if "--eval-generate" in o:
+        Arguments, Trainer = tf.Seq2SeqTrainingArguments, tf.Seq2SeqTrainer
+        # max_length counts the start of the decoder's ids.
+        keywords.update(predict_with_generate=True, generation_max_length=job.number("--eval-generate", 20) + 1,
+                        generation_num_beams=job.number("--eval-beams", 1))
+        more["processing_class"] = tokenizer()
+        model.generation_config.eos_token_id = 1  # seldom drawn among random weights' words
+    if "--eval-logits" in o or "--eval-generate" in o: more["compute_metrics"] = lambda prediction: {}
+    held = data[-job.eval_samples:] if job.eval_samples and not job.lengths else None
+    return Trainer(model=model, args=Arguments(**keywords), train_dataset=data[:len(data) - job.eval_samples],
+                   eval_dataset=held, data_collator=collate, **more)
+
+
+def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_reference=False, **more):
+    """`sample`(random numbers, index) makes one. `keywords`: of the configuration."""
+    import random
+    import datasets
+    r = random.Random(1)
+    data = [sample(r, i) for i in range(job.train_samples if job.lengths is None else len(job.lengths))]
+    model = make_model(job, task, labels=1)
+    if (adapters := lora(job)) is not None: more["peft_config"] = adapters
+    if own_reference: more["ref_model"] = make_model(job, task)
+    if job.eval_samples:
+        more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(job.eval_samples)])
+    args = Config(**{**arguments_of(job), **(keywords or {})})
+    return Trainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data),
+                   processing_class=tokenizer(), **more)
+
+
+def sft(job):
+    import trl
+    lengths = job.lengths
+    keywords = dict(max_length=job.seq or max(lengths))
+    if "--packing" in job.options: keywords.update(packing=True, packing_strategy=job.options["--packing"])
+    if "--padding-free" in job.options: keywords["padding_free"] = True
+    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, keywords=keywords,
+                       sample=lambda r, i: dict(input_ids=ids(r, lengths[i] if lengths else job.seq)))
+
+
+def pair(job):
+    return lambda r, i: dict(prompt=words(r, job.seq - job.completion), chosen=" " + words(r, job.completion - 1),
+                             rejected=" " + words(r, job.completion - 1))
+
+
+def referenced(job):
+    """Of DPO and KTO, whose default reference TRL would load from a checkpoint: keywords, and whether one is made."""
+    reference = job.options.get("--ref-model", "adapters" if "--lora" in job.options else "own")
+    return dict(max_length=job.seq, precompute_ref_log_probs=reference == "precomputed"), reference == "own"
+
+
+def dpo(job):
+    import trl
+    keywords, own = referenced(job)
+    return trl_trainer(job, trl.DPOConfig, trl.DPOTrainer, pair(job), keywords=keywords, own_reference=own)
+
+
+def kto(job):
+    import trl
+    keywords, own = referenced(job)
+    sample = lambda r, i: dict(prompt=words(r, job.seq - job.completion),  # noqa: E731
+                               completion=" " + words(r, job.completion - 1), label=i % 2 == 0)
+    return trl_trainer(job, trl.KTOConfig, trl.KTOTrainer, sample, keywords=keywords, own_reference=own)
+
+
+def orpo(job):
+    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+    return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job), keywords=dict(max_length=job.seq))
+
+
+def reward(job):
+    import trl
+    sample = lambda r, i: dict(chosen_ids=ids(r, job.seq), rejected_ids=ids(r, job.seq))  # noqa: E731
+    return trl_trainer(job, trl.RewardConfig, trl.RewardTrainer, sample, "seqcls", dict(max_length=job.seq))
+
+
+def constant_reward(prompts, completions, **unused): return [float(len(each) % 7) for each in completions]
+
+
+def prompt(job): return lambda r, i: dict(prompt=words(r, job.seq - job.completion))
+
+
+def generated(job, Config, Trainer):
+    rows = job.bs * job.accum * job.gpus
+    reference = job.options.get("--ref-model", "none")
+    keywords = dict(max_completion_length=job.completion, beta=0.0 if reference == "none" else 0.04,
+                    num_generations=next(n for n in range(2, rows + 1) if rows % n == 0), remove_unused_columns=False)
+
+    class WithReference(Trainer):  # TRL reads it from a checkpoint of the model
+        def __init__(self, model, **more):
+            if reference == "own":
+                folder = tempfile.mkdtemp()
+                model.save_pretrained(folder)
+                model.config._name_or_path = folder
+            model.generation_config.eos_token_id = 1
+            super().__init__(model=model, reward_funcs=constant_reward, **more)
+
+    WithReference.__name__ = Trainer.__name__
+    return trl_trainer(job, Config, WithReference, prompt(job), keywords=keywords)
+
+
+def grpo(job):
+    import trl
+    return generated(job, trl.GRPOConfig, trl.GRPOTrainer)
+
+
+def rloo(job):
+    import trl
+    return generated(job, trl.RLOOConfig, trl.RLOOTrainer)
+
+
+def online_dpo(job):
+    from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
+    keywords = dict(max_new_tokens=job.completion, max_length=job.seq)
+    return trl_trainer(job, OnlineDPOConfig, OnlineDPOTrainer, prompt(job), keywords=keywords,
+                       reward_funcs=constant_reward)
+
+
+TRL = {"trl-sft": sft, "trl-dpo": dpo, "trl-kto": kto, "trl-orpo": orpo, "trl-reward": reward, "trl-grpo": grpo,
+       "trl-rloo": rloo, "trl-online-dpo": online_dpo}
+
+
+def run(job):
+    """The job's peaks: a process of its own runs it."""
+    import gc
+    import accelerate
+    import torch
+    import transformers as tf
+    import jobs_card
+    job = Job(job)
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    cuda = torch.cuda
+    if not ON_CPU: torch.zeros(1, device="cuda")  # starts CUDA
+    if job.gpus > 1: jobs_card.begin_fake_group(job.gpus)
+    base = 0 if ON_CPU else cuda.memory_allocated()
+    trainer = make_trainer(job)
+    stamps, marks = [], []
+
+    class Clock(tf.TrainerCallback):
+        def mark(self, what):
+            if not ON_CPU: cuda.synchronize()
+            peaks = (0, 0) if ON_CPU else (cuda.max_memory_allocated() - base, cuda.max_memory_reserved())
+            marks.append([what, *peaks])
+
+        def on_step_begin(self, *unused, **more):
+            if not ON_CPU: cuda.synchronize()
+            stamps.append(time.perf_counter())
+
+        def on_step_end(self, *unused, **more):
+            self.mark("step")
+            stamps.append(time.perf_counter())
+
+        def on_evaluate(self, *unused, **more): self.mark("evaluation")
+
+    trainer.add_callback(Clock())
+    gc.collect()
+    events = None if ON_CPU else os.environ.get("EVENTS")
+    result = dict(versions={m.__name__: m.__version__ for m in (torch, tf, accelerate)})
+    if not ON_CPU:
+        cuda.empty_cache()
+        cuda.reset_peak_memory_stats()
+        result.update(gpu=cuda.get_device_name(0), before_training=cuda.memory_allocated() - base)
+    if events:
+        os.makedirs(events, exist_ok=True)
+        cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=4000000)
+    trainer.train()
+    seconds = sorted(b - a for a, b in zip(stamps[2::2], stamps[3::2]))  # without the first step
+    result.update(allocated=0, reserved=0, step_s=seconds[len(seconds) // 2] if seconds else None, marks=marks,
+                  steps=trainer.state.global_step, parameters=sum(p.numel() for p in trainer.model.parameters()),
+                  trainable=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
+                  optimizer=str(trainer.args.optim), checkpointing=bool(trainer.args.gradient_checkpointing))
+    if not ON_CPU:
+        result.update(allocated=cuda.max_memory_allocated() - base, reserved=cuda.max_memory_reserved(),
+                      retries=cuda.memory_stats()["num_alloc_retries"])
+    if events: jobs_card.write_events(os.path.join(events, job.name + ".tsv.gz"))
+    return result

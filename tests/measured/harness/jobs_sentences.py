@@ -1,0 +1,52 @@
+"""Jobs of sentence-transformers for jobs_run.py: --loop sentence-transformer and cross-encoder. The encoder has random weights
+and is read from a folder, as these libraries load models; all texts are --seq tokens, of a pair both together."""
+import random
+import tempfile
+
+import jobs_run
+
+
+def saved(job, task):
+    import torch
+    import transformers as tf
+    keys = dict(job.config)
+    config = tf.AutoConfig.for_model(keys.pop("model_type"), **keys)
+    folder = tempfile.mkdtemp()
+    if task == "seqcls": config.num_labels = 1
+    auto = tf.AutoModelForSequenceClassification if task == "seqcls" else tf.AutoModel
+    auto.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    words = jobs_run.tokenizer()
+    words.model_max_length = config.max_position_embeddings - 2
+    words.save_pretrained(folder)
+    return folder
+
+
+def trainer(job):
+    import datasets
+    if job.loop == "cross-encoder":
+        from sentence_transformers.cross_encoder import (CrossEncoder, CrossEncoderTrainer,
+                                                         CrossEncoderTrainingArguments as Arguments)
+        from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+        model, Trainer = CrossEncoder(saved(job, "seqcls"), num_labels=1, device=jobs_run.DEVICE), CrossEncoderTrainer
+        loss = BinaryCrossEntropyLoss(model)
+        texts = [job.seq // 2, job.seq - job.seq // 2]
+    else:
+        from sentence_transformers import (SentenceTransformer, SentenceTransformerTrainer as Trainer,
+                                           SentenceTransformerTrainingArguments as Arguments, losses)
+        model = SentenceTransformer(saved(job, "features"), device=jobs_run.DEVICE)
+        model.max_seq_length = job.seq
+        if job.options.get("--contrastive-loss") == "cached-mnrl":
+            loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=job.number("--mini-batch", 32))
+        else:
+            loss = losses.MultipleNegativesRankingLoss(model)
+        texts = [job.seq] * (2 + job.number("--hard-negatives", 0))
+    r = random.Random(1)
+
+    def data(count):
+        columns = {f"text_{i}": [jobs_run.words(r, n) for _ in range(count)] for i, n in enumerate(texts)}
+        if job.loop == "cross-encoder": columns["label"] = [float(i % 2) for i in range(count)]
+        return datasets.Dataset.from_dict(columns)
+
+    held = data(job.eval_samples) if job.eval_samples else None
+    return Trainer(model=model, args=Arguments(**jobs_run.arguments_of(job)), train_dataset=data(job.train_samples),
+                   eval_dataset=held, loss=loss)
