@@ -30,11 +30,11 @@ def begin_fake_group(gpus):
 def write_events(path):
     """Each request: what, a number of the block, its bytes, the innermost functions outside of torch."""
     import torch
-    numbers = {}
+    numbers, made = {}, 0
     with gzip.open(path, "wt") as out:
         for event in torch.cuda.memory._snapshot()["device_traces"][0]:
-            address = event.get("addr", 0)
-            if event["action"] in ("alloc", "segment_alloc"): numbers[address] = len(numbers)
+            address = (event["action"].startswith("segment"), event.get("addr", 0))
+            if event["action"] in ("alloc", "segment_alloc"): numbers[address] = made = made + 1
             frames = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])
                       if f["filename"].endswith(".py") and "/torch/" not in f["filename"]]
             out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(frames[:5])}\n")
