@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "memcalc/alloc/replay_options.h"
+#include "memcalc/alloc/warm_up.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/assemble.h"
+#include "memcalc/report/epoch.h"
 #include "memcalc/report/rank_reports.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/run_names.h"
@@ -37,17 +39,23 @@ FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
   const Bytes in_use = report.needed() - report.managed_on_device_bytes;
   options.capacity = report.device.usable_bytes() - (in_use - report.memory.peak_reserved);
   if (report.memory.exact_peak > *options.capacity) return {.runs = false, .retries = 0};  // for any allocator
-  const ReplayResult memory = replay(symbolic.trace, options);
-  return {.runs = !memory.out_of_memory, .retries = memory.retries};
+  ReplayResult memory = replay(symbolic.trace, options);
+  return {.runs = !memory.out_of_memory, .retries = memory.retries, .steps = std::move(memory.steps)};
 }
 
 Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
-  const SymbolicRun symbolic = run_symbolically(model, run, device, rank);  // what is asked of the allocator
+  SymbolicRun symbolic = run_symbolically(model, run, device, rank);  // what is asked of the allocator
   const ReplayOptions options = replay_options(run, device, symbolic.measured_from);
+  if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
   ReplayResult memory = replay(symbolic.trace, options);                            // what the allocator makes of it
   const std::optional<StepTime> time = time_of(symbolic, run, device);              // how long it takes
   Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
   if (!report.fits() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
+  if (report.epoch && report.full_card && report.full_card->runs) {
+    report.epoch->retrying_steps = retrying_steps(report.full_card->steps);
+  } else if (report.epoch && report.fits()) {
+    report.epoch->retrying_steps = 0;
+  }
   return report;
 }
 

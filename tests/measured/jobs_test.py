@@ -1,11 +1,13 @@
 """Training jobs as trainers run them (measured/jobs/rows.jsonl) against memcalc: jobs_test.py MEMCALC. Each is equal in
 allocated and reserved memory, but those that are listed here, whose errors may not grow."""
 import json
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent / "harness"))
+import jobs  # noqa: E402  (of the harness)
 
 ROWS = Path(__file__).resolve().parent / "jobs/rows.jsonl"
 MEMCALC = ""
@@ -68,19 +70,9 @@ OFF = {
 
 
 def predicted(row, folder):
-    arguments = list(row["arguments"])
-    if "config" in row:
-        path = Path(folder) / "config.json"
-        path.write_text(json.dumps(row["config"]))
-        arguments += ["--model", str(path)]
-    if "lengths" in row:
-        path = Path(folder) / "lengths.txt"
-        path.write_text(row["lengths"].replace(" ", "\n") + "\n")
-        arguments += ["--lengths", str(path)]
-    done = subprocess.run([MEMCALC, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
-    if done.returncode > 1: raise AssertionError(f"{row['name']}: {done.stderr}")
-    memory = json.loads(done.stdout)["memory"]
-    return memory["peak_allocated_bytes"], memory["peak_reserved_bytes"]
+    said = jobs.predict_job(MEMCALC, row, folder)
+    if "error" in said: raise AssertionError(f"{row['name']}: {said['error']}")
+    return said["allocated"], said["reserved"]
 
 
 class Jobs(unittest.TestCase):

@@ -431,6 +431,20 @@ TEST(ConfigFiles, TrainersThatGenerateHavePromptsAndCompletions) {
   EXPECT_THAT(Written("num_generations: 8\nuse_vllm: true\n").refusal(), HasSubstr("/use_vllm: vLLM beside"));
 }
 
+TEST(ConfigFiles, RewardModelsAreTrlsAndAxolotls) {
+  const Written trl("model_name_or_path: gpt2\ncenter_rewards_coefficient: 0.01\nmax_length: 512\n");
+  EXPECT_EQ(trl.read().format, "trl-reward");
+  EXPECT_EQ(text_of(trl.read().options),
+            "--model gpt2 --loop trl-reward --bs 8 --precision amp-bf16 --checkpointing full --seq 512 "
+            "--weights-dtype fp32");
+  EXPECT_EQ(use_of(trl.read(), "center_rewards_coefficient"), "irrelevant");
+  EXPECT_THAT(Written("center_rewards_coefficient: 0.01\ndisable_dropout: false\n").refusal(),
+              HasSubstr("/disable_dropout: this trainer with dropout"));
+  const ConfigFile axolotl = Written("base_model: gpt2\nreward_model: true\nnum_labels: 1\n").read();
+  EXPECT_THAT(text_of(axolotl.options), HasSubstr("--loop trl-reward"));
+  EXPECT_THAT(text_of(axolotl.options), Not(HasSubstr("--task")));
+}
+
 TEST(ConfigFiles, EvaluationThatTheRulesDoNotTakeIsLeftOutOfThePeak) {
   const Written kto("model_name_or_path: gpt2\ndesirable_weight: 1.0\neval_strategy: steps\n");
   const ConfigFile beside = config_beside(kto.read(), {});

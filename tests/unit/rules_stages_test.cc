@@ -26,10 +26,6 @@ void split_among_two(RunSpec& run) {
 const test::RuleCase kCases[] = {
     {"load-on-several-gpus", "gpt2", split_among_two, kLoads},
     {"load-on-several-gpus", "gpt2", shard_among_two, kPlainlyLoaded},
-    {"load-without-reference",
-     "gpt2",
-     [](RunSpec& run) { run.training().reference = Reference::kModel; },
-     {.loop = Loop::kTrlDpo, .loading = ModelLoading::kDeviceMap, .lora_rank = 8}},
     {"load-packed-on-card",
      "gpt2",
      [](RunSpec& run) { run.training().loading = ModelLoading::kHost; },

@@ -29,10 +29,17 @@ const test::RuleCase kCases[] = {
     {"trl-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kSft},
     {"trl-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.data_parallel = DataParallel::kFsdp2;
        run.parallel.gpus = 2;
      },
      kSft},
+    {"trl-reference-of-an-engine", "gpt2",
+     [](RunSpec& run) {
+       run.training().reference = Reference::kModel;
+       run.parallel.data_parallel = DataParallel::kDsZero2;
+       run.parallel.gpus = 2;
+     },
+     kDpo},
     {"trl-padding", "gpt2", [](RunSpec& run) { run.padding = true; }, kSft},
     {"trl-completion", "gpt2", [](RunSpec& run) { run.training().completion_length = run.sequence_length; }, kDpo},
     {"trl-reference-of-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kDpo},
@@ -49,9 +56,9 @@ const test::RuleCase kCases[] = {
      kGrpo},
     {"trl-generates-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kGrpo},
     {"evaluation-in-the-trainer", "gpt2", [](RunSpec& run) { run.training().loop = Loop::kBare; }, kEvaluates},
-    {"evaluation-one-gpu", "gpt2",
+    {"evaluation-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.data_parallel = DataParallel::kDp;
        run.parallel.gpus = 2;
      },
      kEvaluates},
@@ -80,9 +87,9 @@ const test::RuleCase kCases[] = {
      "granite-3.1-2b",
      [](RunSpec& run) { run.training().lengths.emplace(); },
      {.loop = Loop::kTrainer}},
-    {"lengths-one-gpu", "gpt2",
+    {"lengths-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.data_parallel = DataParallel::kDp;
        run.parallel.gpus = 2;
      },
      kLengths},

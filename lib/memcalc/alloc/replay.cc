@@ -33,6 +33,7 @@ class Replayer {
         allocator_(std::move(allocator)),
         handles_(trace.blocks.size(), kNotYet),
         record_timeline_(options.record_timeline),
+        mark_steps_(options.mark_steps),
         peaks_of_steps_alone_(options.peaks_of_steps_alone),
         reserves_from_construction_(options.reserves_from_construction),
         peaks_from_(options.peaks_from) {}
@@ -89,7 +90,18 @@ class Replayer {
       Bytes& reserved = result_.phase_reserved[static_cast<std::size_t>(phase)];
       reserved = std::max(reserved, phase_reserved_);
       if (peaks_of_steps_alone_ && phase == Phase::kBuild) forget_peaks();
+      if (mark_steps_) mark_step(events[i - 1].step);
     }
+  }
+
+  // No phase is in two steps.
+  void mark_step(int step) {
+    if (step < 0) return;
+    if (static_cast<std::size_t>(step) >= result_.steps.size()) result_.steps.emplace_back();
+    StepMark& mark = result_.steps.back();
+    mark.peak_allocated = std::max(mark.peak_allocated, phase_peak_);
+    mark.reserved = allocator_.reserved();
+    if constexpr (std::is_same_v<Allocator, CachingAllocator>) mark.retries = allocator_.retries();
   }
 
   void forget_peaks() {
@@ -180,7 +192,7 @@ class Replayer {
   ExactAllocator exact_;
   KeptVector<std::uint32_t> handles_;                                        // by block of the trace
   std::vector<std::pair<std::size_t, typename Allocator::Handle>> waiting_;  // freed blocks that other streams use
-  bool record_timeline_;
+  bool record_timeline_, mark_steps_;
   bool peaks_of_steps_alone_, reserves_from_construction_;
   Bytes reserved_before_emptied_ = 0;  // when the cache was emptied last
   std::size_t peaks_from_;

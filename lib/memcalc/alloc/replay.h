@@ -22,10 +22,18 @@ struct TimelinePoint {
   Bytes block_bytes = 0;  // size of the block handed out or returned (0 for empty_cache)
 };
 
+/// A step as it ended.
+struct StepMark {
+  Bytes peak_allocated = 0;  // within the step
+  Bytes reserved = 0;
+  std::int64_t retries = 0;  // until then
+};
+
 struct ReplayOptions {
   const SegmentPlacement* placement = nullptr;  // null: plain descending chunks
   bool expandable_segments = false;             // then no placement matters
   bool record_timeline = false;
+  bool mark_steps = false;
   bool peaks_of_steps_alone = false;  // what the model's construction takes for a while is no peak
   // Nor is it beside `peaks_of_steps_alone`, but what it leaves reserved is, until the Trainer empties the cache
   // (accelerate's free_memory, when training begins).
@@ -50,7 +58,8 @@ struct ReplayResult {
   std::size_t segments_at_peak = 0;     // cudaMalloc'd segments when peak_reserved is reached
   std::int64_t retries = 0;             // torch's num_alloc_retries: free segments given back since no room was left
   bool out_of_memory = false;           // no room even so; from there on as if there were
-  std::vector<TimelinePoint> timeline;  // filled if asked for
+  std::vector<StepMark> steps;          // filled if asked for
+  std::vector<TimelinePoint> timeline;  // likewise
 };
 
 /// Pre: every block is allocated before it is freed, and freed at most once.

@@ -7,6 +7,7 @@ ReplayOptions replay_options(const RunSpec& run, const DeviceSpec& device, std::
   return {.placement = device.placement ? &*device.placement : nullptr,
           .expandable_segments = run.expandable_segments,
           .record_timeline = record_timeline,
+          .mark_steps = run.trains() && run.training().lengths.has_value(),
           .peaks_of_steps_alone = !run.counts_construction(),
           .reserves_from_construction = run.uses_trainer() && !run.parallel.is_parallel(),
           .peaks_from = measured_from};

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "memcalc/alloc/replay_options.h"
+#include "memcalc/alloc/warm_up.h"
 #include "memcalc/cost/calibrate.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/report/plot.h"
@@ -23,7 +24,9 @@ struct Replayed {
 Replayed replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
   validate(model, run);
   SymbolicRun symbolic = run_symbolically(model, run, device);
-  ReplayResult memory = replay(symbolic.trace, replay_options(run, device, symbolic.measured_from, record_timeline));
+  const ReplayOptions options = replay_options(run, device, symbolic.measured_from, record_timeline);
+  if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
+  ReplayResult memory = replay(symbolic.trace, options);
   return {std::move(symbolic), std::move(memory)};
 }
 

@@ -18,6 +18,7 @@
 #include "memcalc/base/kept_vector.h"
 #include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/accounting.h"
+#include "memcalc/report/epoch.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/packed_weights_note.h"
@@ -325,6 +326,8 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   if (time) set_time(report, *time);
   report.host_memory = host_memory_of(symbolic, run);
   report.stages = stages_of(symbolic, run, report.memory);
+  report.epoch = epoch_of(symbolic, report.memory);
+  if (report.epoch) report.peak_step = static_cast<int>(report.epoch->peak_step);
   return report;
 }
 

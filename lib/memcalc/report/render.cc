@@ -141,7 +141,8 @@ std::string verdict_text(const Report& report) {
       "Does NOT fit on " + report.device.name + figures + format_bytes(needed - usable) + " short.";
   if (!report.full_card || !report.full_card->runs) return verdict;
   return verdict + " It runs slowly all the same: the allocator, out of room, gives its free segments back and asks " +
-         "again, " + format_counted(report.full_card->retries, "time") + " in three steps.";
+         "again, " + format_counted(report.full_card->retries, "time") + " in " +
+         (report.epoch ? format_counted(report.epoch->simulated, "step") : "three steps") + ".";
 }
 
 std::string parameters_of(const Report& report) {

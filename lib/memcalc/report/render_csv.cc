@@ -73,6 +73,16 @@ void write_memory(const Report& report, Csv& csv) {
     csv.bytes("stage_reserved", row.name, row.peak_reserved);
     if (row.host_bytes > 0) csv.bytes("stage_host", row.name, row.host_bytes);
   }
+  if (report.epoch) {
+    csv.number("epoch", "steps", static_cast<double>(report.epoch->steps), "steps");
+    csv.number("epoch", "peak_step", static_cast<double>(report.epoch->peak_step), "");
+    csv.bytes("epoch", "reserved_after_first_step", report.epoch->reserved_after_first_step);
+    csv.bytes("epoch", "reserved_at_end", report.epoch->reserved_at_end);
+    csv.number("epoch", "growing_steps", static_cast<double>(report.epoch->growing_steps), "steps");
+    if (report.epoch->retrying_steps) {
+      csv.number("epoch", "retrying_steps", static_cast<double>(*report.epoch->retrying_steps), "steps");
+    }
+  }
   if (report.concurrent_sequences) {
     csv.number("concurrency", "sequences", static_cast<double>(*report.concurrent_sequences), "sequences");
   }

@@ -202,6 +202,20 @@ Json stages_json(const std::vector<StageRow>& stages) {
   return json;
 }
 
+Json epoch_json(const EpochMemory& epoch) {
+  Json json = {{"steps", epoch.steps},
+               {"simulated_steps", epoch.simulated},
+               {"peak_step", epoch.peak_step},
+               {"peak_rows", epoch.peak_rows},
+               {"peak_columns", epoch.peak_columns},
+               {"reserved_after_first_step_bytes", epoch.reserved_after_first_step},
+               {"reserved_at_end_bytes", epoch.reserved_at_end},
+               {"growing_steps", epoch.growing_steps}};
+  if (epoch.growing_steps > 0) json["last_growing_step"] = epoch.last_growing_step;
+  if (epoch.retrying_steps) json["retrying_steps"] = *epoch.retrying_steps;
+  return json;
+}
+
 Json flops_json(const Report& report) {
   Json json = {{"total", total_flops(report)}};
   for (const FlopRow& row : report.flops) json["by_class"][std::string(name_of(row.operator_class))] = total_flops(row);
@@ -308,6 +322,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (report.concurrent_sequences) json["concurrent_sequences"] = *report.concurrent_sequences;
   if (report.weights) json["weights_on_disk"] = weights_json(*report.weights);
   if (!report.stages.empty()) json["stages"] = stages_json(report.stages);
+  if (report.epoch) json["epoch"] = epoch_json(*report.epoch);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
   if (!report.remedies.empty()) json["remedies"] = remedies_json<Json>(report.remedies);

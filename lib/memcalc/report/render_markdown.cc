@@ -55,6 +55,10 @@ std::string totals_table(const Report& report) {
   for (const StageRow& each : report.stages) {
     out += row({"stage " + each.name + (each.is_largest ? " (the peak)" : ""), format_bytes(each.peak_allocated)});
   }
+  if (report.epoch) {
+    out += row({"reserved after the first step", format_bytes(report.epoch->reserved_after_first_step)});
+    out += row({"reserved after the last step", format_bytes(report.epoch->reserved_at_end)});
+  }
   if (report.concurrent_sequences) out += row({"concurrent sequences", format_count(*report.concurrent_sequences)});
   if (report.kv_cache) out += row({"KV cache", format_bytes(report.kv_cache->bytes)});
   return out;

@@ -34,6 +34,7 @@ class TextRenderer {
     write_ranks();
     write_phases();
     write_stages();
+    write_epoch();
     write_cache();
     write_concurrency();
     write_accounting();
@@ -205,6 +206,31 @@ class TextRenderer {
       if (row.is_largest) write_items({"less in " + row.name + ": " + row.lowered_by});
       if (row.host_bytes > 0) write_items({row.name + ", on the host: " + row.host_rule});
     }
+  }
+
+  void write_epoch() {
+    if (!report_.epoch) return;
+    const EpochMemory& epoch = *report_.epoch;
+    title("Batches as long as the data makes them");
+    const auto step = [](std::int64_t number) { return "step " + format_count(number + 1); };
+    std::string simulated;
+    if (epoch.simulated < epoch.steps) {
+      simulated = ", of which " + format_count(epoch.simulated) + " are simulated: the first and the longest";
+    }
+    line("  " + format_counted(epoch.steps, "step") + simulated);
+    line("  peak in " + step(epoch.peak_step) + ": a micro-batch of " + format_count(epoch.peak_rows) + " x " +
+         format_count(epoch.peak_columns) + " tokens");
+    line("  reserved " + format_bytes(epoch.reserved_after_first_step) + " after the first step, " +
+         format_bytes(epoch.reserved_at_end) + " after the last");
+    line(epoch.growing_steps == 0 ? "  it does not grow behind the first step"
+                                  : "  it grows in " + format_counted(epoch.growing_steps, "step") + " more, last in " +
+                                        step(epoch.last_growing_step));
+    if (!epoch.retrying_steps) return;
+    const double share = static_cast<double>(*epoch.retrying_steps) / static_cast<double>(epoch.simulated);
+    line(*epoch.retrying_steps == 0
+             ? "  no step has to give segments back and ask again"
+             : "  " + format_counted(*epoch.retrying_steps, "step") + " (" + format_fixed(100 * share, 1) +
+                   " %) give segments back and ask again, which is slow");
   }
 
   void write_phases() {

@@ -84,6 +84,20 @@ struct StageRow {
   bool is_largest = false;
 };
 
+/// A training whose batches are as long as the data makes them (--lengths).
+struct EpochMemory {
+  std::int64_t steps = 0;
+  std::int64_t simulated = 0;  // of these (train/data/data_steps.h)
+  std::int64_t peak_step = 0;  // from 0: that of the largest allocated
+  std::int64_t peak_rows = 0;  // of its largest micro-batch
+  std::int64_t peak_columns = 0;
+  Bytes reserved_after_first_step = 0;
+  Bytes reserved_at_end = 0;
+  std::int64_t growing_steps = 0;              // behind the first one, of the simulated: more is reserved after them
+  std::int64_t last_growing_step = 0;          // from 0; 0: there is none
+  std::optional<std::int64_t> retrying_steps;  // of the simulated, on this card; none where it cannot be said
+};
+
 /// Ranks of a run on several GPUs that ask for the same memory.
 struct RankRow {
   std::int64_t first = 0;  // the one that was simulated
@@ -145,7 +159,8 @@ struct FitRow {
 /// driver and asks again, which costs time and, if it helps, not the run.
 struct FullCard {
   bool runs = false;
-  std::int64_t retries = 0;  // in all steps that are simulated (three): num_alloc_retries
+  std::int64_t retries = 0;     // in all steps that are simulated: num_alloc_retries
+  std::vector<StepMark> steps;  // of a run of --lengths
 };
 
 struct Report {
@@ -181,11 +196,12 @@ struct Report {
   std::optional<TrainingRun> training;  // where --tokens was given
   std::optional<Throughput> time;       // absent where the card's rates are not known
   HostMemory host_memory;
-  std::vector<StageRow> stages;    // where all of a job count (--stages all)
-  std::vector<RankRow> ranks;      // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
-  std::size_t largest_rank = 0;    // place in `ranks`
-  std::vector<FitRow> other_gpus;  // where no GPU was named: the common cards
-  std::vector<Remedy> remedies;    // where it does not fit on the named card (plan/ladder.h)
+  std::vector<StageRow> stages;      // where all of a job count (--stages all)
+  std::optional<EpochMemory> epoch;  // where batches differ in length
+  std::vector<RankRow> ranks;        // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
+  std::size_t largest_rank = 0;      // place in `ranks`
+  std::vector<FitRow> other_gpus;    // where no GPU was named: the common cards
+  std::vector<Remedy> remedies;      // where it does not fit on the named card (plan/ladder.h)
 
   std::optional<ConfigFile> config;  // where another tool's file or command line said what runs
 

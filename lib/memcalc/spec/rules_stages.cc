@@ -37,12 +37,6 @@ constexpr Rule kLoading[] = {
                   (training_of(q).loading != ModelLoading::kHost || !is_loaded_on_hosts(q));
          },
      .code = ErrorCode::kUnsupported},
-    {.id = "load-without-reference",
-     .options = "--load --ref-model",
-     .message = "load: from_pretrained of a reference model beside the one that trains is not modelled",
-     .accepted = "--load config, or --ref-model adapters, precomputed, none",
-     .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kModel && !quantizes(q); },
-     .code = ErrorCode::kUnsupported},
     {.id = "load-packed-on-card",
      .options = "--load --quantize",
      .message = "load: from_pretrained packs a base in {--quantize} on the card, and takes a device map for it",

@@ -10,6 +10,17 @@ namespace memcalc {
 namespace {
 
 bool is_recorded(const RuleQuestion& q) { return is_program(q.model); }
+/// nn.DataParallel.
+bool is_one_process(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDp; }
+/// What leaves Trainer.model as it is.
+bool keeps_module(const RuleQuestion& q) {
+  switch (q.parallel.data_parallel) {
+    case DataParallel::kDdp:
+    case DataParallel::kDsZero1:
+    case DataParallel::kDsZero2: return true;
+    default: return false;
+  }
+}
 bool classifies_sequences(const RuleQuestion& q) { return q.run.task == Task::kSequenceClassification; }
 
 constexpr Rule kTrl[] = {
@@ -36,9 +47,18 @@ constexpr Rule kTrl[] = {
      .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
-     .message = "{--loop}: on several GPUs it is not modelled",
-     .accepted = "--gpus 1, or --loop trainer",
-     .broken = is_parallel},
+     .message = "{--loop}: under {--parallel} it is not modelled",
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2, or --loop trainer",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && !keeps_module(q); }},
+    {.id = "trl-reference-of-an-engine",
+     .options = "--ref-model --parallel",
+     .message = "reference: a second model in DeepSpeed's engine is not modelled",
+     .accepted = "--ref-model adapters, none, precomputed, or --parallel ddp",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_parallel(q) && training_of(q).reference == Reference::kModel &&
+                  q.parallel.data_parallel != DataParallel::kDdp;
+         }},
     {.id = "trl-padding",
      .options = "--loop --padding",
      .message = "{--loop}: batches whose sequences differ in length are not modelled",
@@ -107,11 +127,11 @@ constexpr Rule kEvaluation[] = {
      .message = "evaluation: a plain loop has none of its own",
      .accepted = "--loop trainer, trl-sft, trl-reward, sentence-transformer, cross-encoder",
      .broken = [](const RuleQuestion& q) { return !q.run.uses_trainer(); }},
-    {.id = "evaluation-one-gpu",
+    {.id = "evaluation-parallel",
      .options = "--eval-bs --gpus --parallel",
-     .message = "evaluation: on several GPUs it is not modelled",
-     .accepted = "--gpus 1, or no --eval-bs",
-     .broken = is_parallel},
+     .message = "evaluation: under {--parallel} it is not modelled",
+     .accepted = "--parallel ddp, fsdp2, ds-zero1 to ds-zero3, or no --eval-bs",
+     .broken = is_one_process},
     {.id = "evaluation-of-a-family",
      .options = "--eval-bs --model",
      .message = "evaluation: of a recorded program it is not modelled",
@@ -203,11 +223,11 @@ std::span<const RuleGroup> rules_of_trl() {
        .message = "lengths: of a recorded program batches of different lengths are not modelled",
        .accepted = "no --lengths",
        .broken = is_recorded},
-      {.id = "lengths-one-gpu",
+      {.id = "lengths-parallel",
        .options = "--lengths --gpus --parallel",
-       .message = "lengths: on several GPUs batches of different lengths are not modelled",
-       .accepted = "--gpus 1, or no --lengths",
-       .broken = is_parallel},
+       .message = "lengths: under {--parallel} batches of different lengths are not modelled",
+       .accepted = "--parallel ddp, fsdp2, ds-zero1 to ds-zero3, or no --lengths",
+       .broken = is_one_process},
       {.id = "lengths-alone",
        .options = "--lengths --eval-bs --compile --padding",
        .message = "lengths: beside evaluation, compilation or --padding batches of different lengths are not modelled",

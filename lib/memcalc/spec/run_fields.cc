@@ -212,6 +212,7 @@ std::string_view title_of(FieldGroup group) {
     case FieldGroup::kArchitecture: return "Architecture";
     case FieldGroup::kPrecision: return "Precision";
     case FieldGroup::kTraining: return "Training";
+    case FieldGroup::kJob: return "Trainers, data, stages";
     case FieldGroup::kFineTuning: return "Fine-tuning";
     case FieldGroup::kSaving: return "Saving memory, host memory";
     case FieldGroup::kInference: return "Inference";

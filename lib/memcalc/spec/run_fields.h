@@ -28,6 +28,7 @@ enum class FieldGroup : std::uint8_t {
   kArchitecture,
   kPrecision,
   kTraining,
+  kJob,
   kFineTuning,
   kSaving,
   kInference,
@@ -87,6 +88,7 @@ struct Field {
 /// All rows; those of a group stand together.
 [[nodiscard]] std::span<const Field> run_fields();
 [[nodiscard]] std::span<const Field> fields_of_runs();   // run_fields_table.cc
+[[nodiscard]] std::span<const Field> fields_of_jobs();   // run_fields_jobs.cc
 [[nodiscard]] std::span<const Field> fields_of_lists();  // run_fields_lists.cc
 
 /// By "--bs", "--no-tie" or "batch_size" or "bs"; null: there is none. Not those of lists.

@@ -1,5 +1,6 @@
-// The rows themselves; those of --megatron and --deepspeed stand in run_fields_lists.cc. A new option is a row here,
-// its meaning in resolve() or in the step, its rules in rules_*.cc.
+// The rows themselves; those of a job's stages, trainers and data stand in run_fields_jobs.cc, those of --megatron and
+// --deepspeed in run_fields_lists.cc. A new option is a row, its meaning in resolve() or in the step, its rules in
+// rules_*.cc.
 #include <algorithm>
 #include <charconv>
 #include <vector>
@@ -33,15 +34,6 @@ constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
 // --- where a row exists ------------------------------------------------------------------------------------------
 
 bool trains(const RunRecord& r) { return r.run.trains(); }
-bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training().lengths.has_value(); }
-bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
-bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
-bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
-bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
-bool embeds(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kSentenceTransformer; }
-bool caches_embeddings(const RunRecord& r) {
-  return embeds(r) && r.run.training().sentences.loss == ContrastiveLoss::kCachedMnrl;
-}
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
@@ -107,11 +99,6 @@ bool put_mixed_precision(RunRequest& request, const FieldValue& value) {
 bool put_optimizer(RunRequest& request, const FieldValue& value) {
   request.run.optimizer = optimizer_from(std::get<std::string>(value));
   return request.run.optimizer.has_value();
-}
-
-// A packed base has only this way.
-std::optional<FieldValue> take_loading(const RunRecord& r) {
-  return is_quantized(r) ? std::nullopt : take_but<&N::loading, ModelLoading::kConfig>(r);
 }
 
 std::optional<FieldValue> take_weights_dtype(const RunRecord& r) { return fields::named(weights_dtype_of(r.run)); }
@@ -201,28 +188,6 @@ std::optional<FieldValue> take_card(const RunRecord& r) {
   return r.device->reference.empty() ? r.device->name : r.device->reference;
 }
 
-template <auto kMember>
-std::optional<FieldValue> take_of_evaluation(const RunRecord& r) {
-  if (!evaluates(r)) return std::nullopt;
-  return FieldValue{(*r.run.training().evaluation).*kMember};
-}
-
-template <auto kMember>
-std::optional<FieldValue> take_of_lengths(const RunRecord& r) {
-  if (!has_lengths(r)) return std::nullopt;
-  return fields::read((*r.run.training().lengths).*kMember);
-}
-
-template <auto kMember>
-std::optional<FieldValue> take_of_sentences(const RunRecord& r) {
-  if (!embeds(r)) return std::nullopt;
-  return fields::read(r.run.training().sentences.*kMember);
-}
-
-constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
-constexpr std::string_view kPacks = "TRL's SFTTrainer on real lengths (--loop trl-sft --lengths FILE)";
-constexpr std::string_view kBiEncoder = "bi-encoders (--loop sentence-transformer)";
-constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kLora = "adapters (--lora R)";
 constexpr std::string_view kStages = "a pipeline (--pp N)";
@@ -355,117 +320,6 @@ const Field kFields[] = {
          .get = take<&S::dropout>,
          .exists = trains,
          .belongs_to = kTraining}),
-    row("--completion", "completion_length", G::kTraining, K::kWhole, "N",
-        "TRL: tokens of --seq that are the answer [half]",
-        {.unit = "tokens",
-         .set = put<&R::completion_length>,
-         .get = take<&N::completion_length>,
-         .exists = on_answers,
-         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
-    row("--ref-model", "ref_model", G::kTraining, K::kName, "R", "TRL: none, own, adapters or precomputed [TRL's own]",
-        {.names = kReferenceNames,
-         .set = put<&R::reference>,
-         .get = take<&N::reference>,
-         .exists = on_answers,
-         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
-    row("--lengths", "lengths", G::kTraining, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
-        {.set = put<&R::lengths>,
-         .get = [](const RunRecord& r) -> std::
-                                           optional<FieldValue> {
-                                             if (!has_lengths(r)) return std::nullopt;
-                                             return r.run.training().lengths->argument;
-                                           },
-         .exists = in_trainer,
-         .belongs_to = kTrainerLoop}),
-    row("--steps", "steps", G::kTraining, K::kWhole, "N", "optimizer steps of --lengths [one epoch]",
-        {.unit = "steps",
-         .most = 1'000'000,
-         .set = put<&R::steps>,
-         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
-           if (!has_lengths(r) || r.run.training().lengths->steps == 0) return std::nullopt;
-           return r.run.training().lengths->steps;
-         },
-         .exists = has_lengths,
-         .belongs_to = "batches of real lengths (--lengths FILE)"}),
-    row("--packing", "packing", G::kTraining, K::kName, "P", "bfd, bfd_split or wrapped: rows of --seq tokens [none]",
-        {.names = kPackingNames,
-         .set = put<&R::packing>,
-         .get = take_of_lengths<&DataLengths::packing>,
-         .exists = packs,
-         .belongs_to = kPacks}),
-    row("--padding-free", "padding_free", G::kTraining, K::kFlag, "",
-        "all sequences of a batch in one row [as --packing says]",
-        {.set = put<&R::padding_free>,
-         .get = take_of_lengths<&DataLengths::padding_free>,
-         .exists = packs,
-         .belongs_to = kPacks}),
-    row("--contrastive-loss", "contrastive_loss", G::kTraining, K::kName, "L",
-        "mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]",
-        {.names = kContrastiveLossNames,
-         .set = put<&R::contrastive_loss>,
-         .get = take_of_sentences<&SentencePairs::loss>,
-         .exists = embeds,
-         .belongs_to = kBiEncoder}),
-    row("--mini-batch", "mini_batch_size", G::kTraining, K::kWhole, "N", "cached-mnrl: texts embedded at a time [32]",
-        {.unit = "sequences",
-         .set = put<&R::mini_batch_size>,
-         .get = take_of_sentences<&SentencePairs::mini_batch_size>,
-         .exists = caches_embeddings,
-         .belongs_to = "cached losses (--contrastive-loss cached-mnrl)"}),
-    row("--hard-negatives", "hard_negatives", G::kTraining, K::kWhole, "N", "of each anchor, beside the positive [0]",
-        {.unit = "sequences",
-         .least = 0,
-         .most = 64,
-         .set = put<&R::hard_negatives>,
-         .get = take_of_sentences<&SentencePairs::hard_negatives>,
-         .exists = embeds,
-         .belongs_to = kBiEncoder}),
-    row("--stages", "stages", G::kTraining, K::kName, "S", "peak of: train, or all, from loading to saving [train]",
-        {.names = kStagesNames,
-         .set = put<&R::stages>,
-         .get = take<&N::stages>,
-         .exists = trains,
-         .belongs_to = kTraining}),
-    row("--load", "load", G::kTraining, K::kName, "L", "config (made on the card), device-map, host [config]",
-        {.names = kLoadingNames,
-         .set = put<&R::loading>,
-         .get = take_loading,
-         .exists = trains,
-         .belongs_to = kTraining}),
-    row("--save", "save", G::kTraining, K::kName, "S", "at the end: checkpoint, merge, FSDP2: full, sharded",
-        {.names = kSavingNames,
-         .set = put<&R::saving>,
-         .get = take_but<&N::saving, ModelSaving::kNone>,
-         .exists = trains,
-         .belongs_to = kTraining}),
-    row("--eval-bs", "eval_batch_size", G::kTraining, K::kWhole, "N",
-        "the Trainer evaluates, N samples a batch [does not]",
-        {.unit = "samples",
-         .set = put<&R::eval_batch_size>,
-         .get = take_of_evaluation<&Evaluation::batch_size>,
-         .exists = in_trainer,
-         .belongs_to = kTrainerLoop}),
-    row("--eval-samples", "eval_samples", G::kTraining, K::kWhole, "N", "samples of the evaluation set [4 batches]",
-        {.unit = "samples",
-         .most = 10'000'000,
-         .set = put<&R::eval_samples>,
-         .get = take_of_evaluation<&Evaluation::samples>,
-         .exists = evaluates,
-         .belongs_to = kEvaluation}),
-    row("--eval-logits", "eval_logits", G::kTraining, K::kFlag, "",
-        "with compute_metrics: logits of the whole set stay",
-        {.set = put<&R::eval_logits>,
-         .get = take_of_evaluation<&Evaluation::keeps_logits>,
-         .exists = evaluates,
-         .belongs_to = kEvaluation}),
-    row("--eval-accum", "eval_accumulation_steps", G::kTraining, K::kWhole, "N",
-        "batches after which they are moved to the host [all]",
-        {.unit = "batches",
-         .least = 0,
-         .set = put<&R::eval_accumulation>,
-         .get = take_of_evaluation<&Evaluation::move_to_host>,
-         .exists = evaluates,
-         .belongs_to = kEvaluation}),
     row("--skipped-steps", "skipped_steps", G::kTraining, K::kWhole, "N",
         "first steps that the fp16 loss scaler skips [0]",
         {.unit = "steps",
@@ -783,7 +637,10 @@ std::span<const Field> fields_of_runs() { return kFields; }
 std::span<const Field> run_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> rows;
-    for (const auto part : {fields_of_runs(), fields_of_lists()}) rows.insert(rows.end(), part.begin(), part.end());
+    for (const auto part : {fields_of_runs(), fields_of_jobs(), fields_of_lists()}) {
+      rows.insert(rows.end(), part.begin(), part.end());
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const Field& a, const Field& b) { return a.group < b.group; });
     return rows;
   }();
   return all;

@@ -325,7 +325,11 @@ void Autograd::evaluate(NodeId id) {
   for (int i = 0; i < node.saved_count; ++i) {
     call.unpacked[static_cast<std::size_t>(i)] = unpack(node.saved[static_cast<std::size_t>(i)]);
   }
-  node.backward(call);
+  // Nothing arrives where a function returned several results, of which this one is not used (any_variable_defined).
+  const auto is_defined = [](const Tensor& gradient) { return gradient.defined(); };
+  const bool any_defined = std::any_of(call.gradients.begin(), call.gradients.end(), is_defined) ||
+                           std::any_of(call.further_gradients.begin(), call.further_gradients.end(), is_defined);
+  if (any_defined) node.backward(call);
   for (int i = node.saved_count - 1; i >= 0; --i) call.unpacked[static_cast<std::size_t>(i)].reset();
   for (int i = 0; i < node.edge_count; ++i) {
     validate(node.edges[static_cast<std::size_t>(i)], call.results[static_cast<std::size_t>(i)]);

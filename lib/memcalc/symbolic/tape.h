@@ -4,6 +4,7 @@
 // Covered by tests/unit/tape_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,9 @@ class Tape {
   [[nodiscard]] Tensor from_host(const Tensor& copy);
 
   const DeviceSpec& device;
+  /// Of torch.distributed's default process group: those that accelerate's gather() collects from, and which this is.
+  std::int64_t processes = 1;
+  std::int64_t process_index = 0;
   Moment moment;
   KernelLog kernels{moment};
   Memory memory{device, moment};

@@ -110,10 +110,11 @@ std::vector<std::size_t> loading_order(const Model& model, std::string_view mode
   return order;
 }
 
-void load_on_card(Tape& tape, Model& model, std::string_view model_type) {
+BlockId load_on_card(Tape& tape, Model& model, std::string_view model_type) {
   Bytes total = 0;
   for (const Parameter& parameter : model.parameters) total = checked_add(total, parameter.tensor.bytes());
-  tape.memory.scratch(total, kWarmup);
+  const BlockId warm_up = tape.memory.allocate(total, kWarmup);
+  if (warm_up != kNoBlock) tape.memory.release(warm_up);
   const Parameter* down = nullptr;  // sorted before the layer's gate_up_proj
   for (const std::size_t i : loading_order(model, model_type)) {
     const Parameter& parameter = model.parameters[i];
@@ -126,15 +127,19 @@ void load_on_card(Tape& tape, Model& model, std::string_view model_type) {
     }
   }
   for (const Tensor& buffer : model.buffers) give_storage(tape, buffer, aten::kEmptyLike);
+  return warm_up;
+}
+
+void move_to_card(Tape& tape, const Model& model) {
+  for (const Parameter& parameter : model.parameters) give_storage(tape, parameter.tensor, aten::kToCopy);
+  for (const Tensor& buffer : model.buffers) give_storage(tape, buffer, aten::kToCopy);
 }
 
 void prepare_model(Tape& tape, Model& model, const RunSpec& run) {
   apply_fine_tuning(tape, model, run);
   // FSDP2 takes from the host what it shards (train/parallel/fsdp2_trainer.cc).
   const bool shards = run.parallel.data_parallel == DataParallel::kFsdp2;
-  if (run.training().loading != ModelLoading::kHost || shards) return;
-  for (const Parameter& parameter : model.parameters) give_storage(tape, parameter.tensor, aten::kToCopy);
-  for (const Tensor& buffer : model.buffers) give_storage(tape, buffer, aten::kToCopy);
+  if (run.training().loading == ModelLoading::kHost && !shards) move_to_card(tape, model);
 }
 
 }  // namespace memcalc

@@ -23,8 +23,12 @@ inline void begin_stage(Tape& tape, const RunSpec& run, Phase phase) {
   if (run.counts_construction()) tape.moment.phase = phase;
 }
 
-/// from_pretrained(…, device_map="cuda"): gives a model that was built on the meta device its weights.
-void load_on_card(Tape& tape, Model& model, std::string_view model_type);
+/// from_pretrained(…, device_map="cuda"): gives a model that was built on the meta device its weights. Returns the
+/// request that warms the allocator up, for all of them.
+BlockId load_on_card(Tape& tape, Model& model, std::string_view model_type);
+
+/// model.to("cuda") of a model that was read on the host.
+void move_to_card(Tape& tape, const Model& model);
 
 /// What is done to the model before its loop begins: adapters, frozen parameters; of a model that was loaded on the
 /// host this happens there, and model.to("cuda") follows.

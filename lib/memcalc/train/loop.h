@@ -11,6 +11,7 @@
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/kv_cache_size.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/wrapper.h"
@@ -42,9 +43,9 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
 void zero_grad(const Model& model);
 
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `reference`: the model beside it with
-/// which a trainer of TRL compares, or null.
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
-                      Model* reference = nullptr);
+/// which a trainer of TRL compares, or null. Returns the steps of --lengths, else none.
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
+                           Model* reference = nullptr);
 
 /// What inference leaves.
 struct InferenceCalls {

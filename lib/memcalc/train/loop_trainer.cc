@@ -1,7 +1,6 @@
 // transformers/trainer.py (_inner_training_loop, training_step, compute_loss) and accelerate/accelerator.py
 // (prepare_model, backward, clip_grad_norm_): the order in which they take and drop memory.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -15,8 +14,8 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
-#include "memcalc/train/data/collator.h"
-#include "memcalc/train/data/sampler.h"
+#include "memcalc/train/data/data_steps.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
@@ -42,7 +41,8 @@ Tensor number_of_items(const std::vector<Batch>& batches, bool shifted) {
     const Tensor items = no_grad::sum(no_grad::not_equal(labels));
     total = total.defined() ? no_grad::add(total, items) : no_grad::add(items);
   }
-  return total;
+  // average_tokens_across_devices
+  return total.tape().processes > 1 ? no_grad::sum(gathered(total)) : total;
 }
 
 /// The Trainer shuffles. Where half of the sequences are padded, a batch of B has none with probability 2^-B: of three
@@ -160,6 +160,10 @@ class TrainerLoop {
   /// Of TRL's trainers.
   [[nodiscard]] Tensor trl_loss(const Batch& inputs, bool sync);
   [[nodiscard]] TrlModels trl_models(bool sync);
+  /// What is around Trainer.model, with which it evaluates and generates.
+  [[nodiscard]] ParallelWrapper* wrapper_of_model() const {
+    return wrapper_ != nullptr && wrapper_->changes_module() ? wrapper_ : nullptr;
+  }
 
   Tape& tape_;
   Model& model_;
@@ -198,7 +202,11 @@ Tensor TrainerLoop::compute_loss(bool sync) {
 
 TrlModels TrainerLoop::trl_models(bool sync) {
   TrlModels models;
+  models.trainer_model = [this, sync](const Batch& batch) {
+    return call_model(tape_, model_, run_, wrapper_of_model(), batch, sync);
+  };
   models.policy = [this, sync](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); };
+  if (!tape_.modes.training) models.policy = models.trainer_model;
   if (reference_ != nullptr) {
     models.reference = [this, sync](const Batch& batch) {
       return call_model(tape_, *reference_, run_, nullptr, batch, sync);
@@ -321,7 +329,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
   Tensor items;
   if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
   inputs.number_of_items = items;
-  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs, true);
+  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), inputs, true);
   if (outputs.loss.defined()) {
     if (model_.accepts_loss_kwargs) outputs.loss = multiply_in_place(outputs.loss);
     result.loss = mean(outputs.loss, 0, false);  // loss.detach().mean()
@@ -376,19 +384,34 @@ void TrainerLoop::evaluate() {
   const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer: torch.cat((kept, more), dim=0)
     if (more.defined()) kept = kept.defined() ? no_grad::cat(kept, more, 0) : more;
   };
-  const std::int64_t batches = ceil_div(evaluation.samples, evaluation.batch_size);
+  // On several processes each has every n-th batch, the last filled up from the beginning of the set;
+  // gather_for_metrics takes off what was filled up.
+  const std::int64_t of_all = evaluation.batch_size * tape_.processes;
+  const std::int64_t batches = ceil_div(evaluation.samples, of_all);
   for (std::int64_t i = 0; i < batches; ++i) {
     // All batches ask for the same, but the last one: of many the first and the last are executed.
     const bool executed = i < kMostEvaluated || i == batches - 1;
+    const std::int64_t rows_of_all = std::min(of_all, evaluation.samples - i * of_all);
+    const auto for_metrics = [&](const Tensor& x) {
+      const Tensor all = gathered(x);
+      return all.size(0) > rows_of_all ? no_grad::slice(all, 0, 0, rows_of_all) : all;
+    };
     if (executed) {
-      const std::int64_t rows = std::min(evaluation.batch_size, evaluation.samples - i * evaluation.batch_size);
-      inputs = make_batch_of(rows, run_.sequence_length);
+      const bool is_filled = tape_.processes > 1;
+      inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
       inputs.padded = run_.padding;
       prediction = prediction_step(inputs);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
       losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
+      losses = for_metrics(losses);
+      for (Tensor* each : {&prediction.labels, &prediction.logits}) {
+        if (each->defined()) compare_sizes(*each);
+      }
+      for (Tensor* each : {&prediction.logits, &prediction.labels}) {
+        if (each->defined()) *each = for_metrics(*each);
+      }
     } else {
-      losses = no_grad::zeros(tape_, {evaluation.batch_size}, DType::kFloat32);  // what repeat() asks for
+      losses = no_grad::zeros(tape_, {of_all}, DType::kFloat32);  // what repeat() asks for
     }
     add(all.loss, losses);
     add(all.logits, prediction.logits);
@@ -402,73 +425,18 @@ void TrainerLoop::evaluate() {
   }
 }
 
-/// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
-class Epochs {
- public:
-  explicit Epochs(const RunSpec& run)
-      : run_(run),
-        collator_{.padding_free = run.is_padding_free(), .labels = labels_of(run)},
-        lengths_(run.training().lengths->samples->tokens) {
-    if (const auto& packing = run.training().lengths->packing) {
-      rows_ = packed(lengths_, run.sequence_length, *packing);
-      lengths_ = row_lengths(rows_);
-    }
-    sampler_.emplace(lengths_, SamplerOptions{});
-  }
-
-  [[nodiscard]] std::vector<BatchShape> next() {
-    const Batches batches = loaded_batches(sampler_->next_epoch(), {.batch_size = run_.batch_size});
-    const bool packs = run_.training().lengths->packing.has_value();
-    return packs ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
-  }
-
- private:
-  [[nodiscard]] static Labels labels_of(const RunSpec& run) {
-    return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
-  }
-
-  const RunSpec& run_;
-  CollatorOptions collator_;
-  PackedRows rows_;                    // empty: a row is a sample
-  std::vector<std::int32_t> lengths_;  // of the rows
-  std::optional<TrainSampler> sampler_;
-};
-
-/// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the step whose tokens
-/// are the median.
-void run_epochs(Tape& tape, TrainerLoop& loop, const RunSpec& run) {
-  const DataLengths& data = *run.training().lengths;
-  const auto accumulation = static_cast<std::size_t>(run.training().accumulation_steps);
-  Epochs epochs(run);
-  std::vector<std::vector<BatchShape>> steps;
-  const auto wanted = static_cast<std::size_t>(data.steps);
-  do {  // of an epoch the last step may have fewer micro-batches
-    const std::vector<BatchShape> epoch = epochs.next();
-    for (std::size_t i = 0; i < epoch.size() && (wanted == 0 || steps.size() < wanted); i += accumulation) {
-      const auto first = epoch.begin() + static_cast<std::ptrdiff_t>(i);
-      steps.emplace_back(first, first + static_cast<std::ptrdiff_t>(std::min(accumulation, epoch.size() - i)));
-    }
-  } while (steps.size() < wanted);
-  std::vector<std::size_t> by_tokens(steps.size());
-  std::iota(by_tokens.begin(), by_tokens.end(), 0);
-  const auto padded_tokens = [&](std::size_t step) {
-    std::int64_t tokens = 0;
-    for (const BatchShape& shape : steps[step]) tokens += shape.rows * shape.columns;
-    return tokens;
-  };
-  const auto median = by_tokens.begin() + static_cast<std::ptrdiff_t>(by_tokens.size() / 2);
-  std::nth_element(by_tokens.begin(), median, by_tokens.end(),
-                   [&](std::size_t a, std::size_t b) { return padded_tokens(a) < padded_tokens(b); });
-  for (std::size_t step = 0; step < steps.size(); ++step) {
+/// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the median step.
+void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
+  for (std::size_t step = 0; step < steps.simulated.size(); ++step) {
     tape.moment.step = static_cast<int>(step);
-    tape.kernels.recording = step == *median;
-    loop.step(true, steps[step]);
+    tape.kernels.recording = step == steps.median;
+    loop.step(true, steps.simulated[step].micro_batches);
   }
 }
 
 }  // namespace
 
-void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference) {
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);
@@ -482,10 +450,11 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
-    run_epochs(tape, loop, run);
-    save_trained(tape, model, run, {}, [&] { loop.end(); });
+    DataSteps steps = data_steps(run, tape.processes, tape.process_index);
+    run_data_steps(tape, loop, steps);
+    save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
     tape.memory.stop();
-    return;
+    return steps;
   }
   const bool evaluates = run.training().evaluation.has_value();
   const bool steps_are_alike =
@@ -513,6 +482,7 @@ void run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrap
     save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
   }
   tape.memory.stop();
+  return {};
 }
 
 }  // namespace memcalc

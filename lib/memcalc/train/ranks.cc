@@ -145,7 +145,43 @@ std::vector<RankGroup> context_ranks(const Parallel& p) {
   return groups;
 }
 
+namespace {
+
+/// Batches of real lengths: no two ranks have the same. Of more ranks than are simulated, one of each group.
+std::vector<RankGroup> with_batches_of_their_own(const std::vector<RankGroup>& groups, std::int64_t gpus) {
+  std::vector<RankGroup> ranks;
+  for (const RankGroup& group : groups) {
+    RankGroup each = group;
+    each.lighter = false;
+    each.holds += each.holds.empty() ? "batches of its own" : "; batches of its own";
+    if (gpus > static_cast<std::int64_t>(kMostGroups)) {
+      each.holds += fmt::format(", of rank {}", each.first);
+      ranks.push_back(std::move(each));
+      continue;
+    }
+    for (std::int64_t i = 0; i < group.count; ++i) {
+      each.first = group.first + i;
+      each.count = 1;
+      each.name = fmt::format("rank {}", each.first);
+      ranks.push_back(each);
+    }
+  }
+  return ranks;
+}
+
+std::vector<RankGroup> ranks_by_what_they_hold(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device);
+
+}  // namespace
+
 std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+  std::vector<RankGroup> groups = ranks_by_what_they_hold(spec, run, device);
+  const bool differ = run.trains() && run.training().lengths.has_value();
+  return differ ? with_batches_of_their_own(groups, run.parallel.gpus) : groups;
+}
+
+namespace {
+
+std::vector<RankGroup> ranks_by_what_they_hold(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
   if (run.parallel.framework() == Framework::kMegatron && run.parallel.pipeline > 1) return megatron_ranks(spec, run);
   if (run.parallel.pipeline > 1) return pipeline_ranks(spec, run);
   const std::int64_t gpus = run.parallel.gpus;
@@ -183,5 +219,7 @@ std::vector<RankGroup> distinct_ranks(const ModelSpec& spec, const RunSpec& run,
   if (run.parallel.context > 1 && run.parallel.framework() != Framework::kDeepSpeed) return context_ranks(run.parallel);
   return {{.first = 0, .count = gpus, .name = gpus == 1 ? "rank 0" : "all " + std::to_string(gpus) + " ranks"}};
 }
+
+}  // namespace
 
 }  // namespace memcalc

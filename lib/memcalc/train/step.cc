@@ -37,14 +37,27 @@ DType weights_dtype(const RunSpec& run) {
   }
 }
 
-/// TRL's own: a copy of the model as it was loaded.
-bool has_reference_model(const RunSpec& run) { return run.uses_trl() && run.training().reference == Reference::kModel; }
+/// TRL's own: a copy of the model as it was loaded. Trainers that generate read it from the checkpoint themselves
+/// (create_model_from_path); the others, where they are given none beside a model that was read.
+struct ReferenceModel {
+  std::unique_ptr<Model> model;
+  BlockId warm_up = kNoBlock;  // of its reading
+};
 
-RunSpec without_adapters(const RunSpec& run) {
-  RunSpec result = run;
-  result.fine_tuning = {};
-  if (result.trains()) result.training().loading = ModelLoading::kConfig;
-  return result;
+ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& run) {
+  if (!run.uses_trl() || run.training().reference != Reference::kModel) return {};
+  const bool is_read = run.generates() || loads_later(run);
+  RunSpec of_reference = run;
+  of_reference.fine_tuning = {};
+  of_reference.training().loading = is_read ? ModelLoading::kDeviceMap : ModelLoading::kConfig;
+  ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(run))};
+  if (!is_read) return reference;
+  if (tape.processes > 1) {
+    move_to_card(tape, *reference.model);  // device_map=None
+  } else {
+    reference.warm_up = load_on_card(tape, *reference.model, spec.model_type);
+  }
+  return reference;
 }
 
 Bytes bytes_of(const Model& model) {
@@ -169,6 +182,10 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
   tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
+  if (run.parallel.data_parallel != DataParallel::kDp) {  // which is one process
+    tape.processes = run.parallel.gpus;
+    tape.process_index = rank;
+  }
   SymbolicRun result;
   result.rank = rank;
   bool uses_sdpa = true;
@@ -180,16 +197,15 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     if (run.fine_tuning.quantization != Quantization::kNone) {
       load_quantized(tape, *model, run, spec.model_type);
     } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
-      load_on_card(tape, *model, spec.model_type);
+      (void)load_on_card(tape, *model, spec.model_type);
       if (has_merged_experts(*model)) {
         result.assumptions.emplace_back(
             "the experts of a layer are put together as soon as they are read (not validated): reading ahead of that "
             "changes what loading reserves");
       }
     }
-    const RunSpec reference_run = without_adapters(run);
-    const std::unique_ptr<Model> reference =
-        has_reference_model(run) ? build_model(spec, reference_run, tape, weights_dtype(run)) : nullptr;
+    const ReferenceModel reference = make_reference(tape, spec, run);
+    result.warm_up = reference.warm_up;
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     std::vector<Shape> whole_shapes;
     if (pipelined) {
@@ -211,13 +227,13 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
-      run_trainer_loop(tape, *model, run, wrapper.get(), reference.get());
+      result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get());
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }
     if (wrapper) whole_shapes = wrapper->whole_shapes;
     result.parameters = parameters_of(*model, whole_shapes, wrapper.get());
-    if (reference) result.reference_bytes = bytes_of(*reference);
+    if (reference.model) result.reference_bytes = bytes_of(*reference.model);
     if (wrapper) {
       result.assumptions.insert(result.assumptions.end(), wrapper->assumptions.begin(), wrapper->assumptions.end());
       result.held = wrapper->held();

@@ -17,6 +17,7 @@
 #include "memcalc/symbolic/ops/quantized.h"
 #include "memcalc/symbolic/tensor.h"
 #include "memcalc/symbolic/trace.h"
+#include "memcalc/train/data/data_steps.h"
 
 namespace memcalc {
 
@@ -42,9 +43,11 @@ struct HeldRow {
 
 struct SymbolicRun {
   Trace trace;
-  KernelList kernels;                         // of the last step
+  DataSteps data_steps;  // whose events are those of the trace's steps 0, 1, …: of --lengths; else empty
+  KernelList kernels;    // of the last step
   std::optional<KeyValueCacheSize> kv_cache;  // of inference
   std::size_t measured_from = 0;              // event from which peaks count: inference's second call
+  BlockId warm_up = kNoBlock;                 // of a second model that is read beside the first (alloc/warm_up.h)
   Bytes managed_bytes = 0;  // in managed memory, which the trace does not contain: paged optimizer states
   std::vector<ParameterInfo> parameters;
   Bytes reference_bytes = 0;             // weights of a model beside the one that trains (--ref-model own)

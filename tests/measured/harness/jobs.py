@@ -158,8 +158,8 @@ def predict_job(memcalc, job, folder):
     done = subprocess.run([memcalc, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
     if done.returncode > 1: return dict(name=job["name"], error=done.stderr.strip()[:300])
     report = json.loads(done.stdout)
-    said = dict(name=job["name"], allocated=report["memory"]["peak_allocated_bytes"],
-                reserved=report["memory"]["peak_reserved_bytes"])
+    of = next((rank for rank in report.get("ranks", []) if rank["rank"] == 0), report["memory"])  # rank 0 is measured
+    said = dict(name=job["name"], allocated=of["peak_allocated_bytes"], reserved=of["peak_reserved_bytes"])
     for phase in report.get("phases", []): said.setdefault("phases", {})[phase.get("name")] = phase.get("peak_allocated_bytes")
     seconds = (report.get("time") or {}).get("step_seconds")
     if seconds is not None: said["step_s"] = seconds

@@ -1,6 +1,6 @@
 """What a job of jobs.py is: the trainer that memcalc's arguments name, its data, its model of random weights, made on the card.
 run(job) trains --steps steps (5), with evaluations every second step where there is --eval-bs, and returns the peaks of
-trainer.train(): caches and peaks are reset right before it.
+trainer.train(): caches and peaks are reset right before it, peaks of several GPUs once the module is wrapped.
 
 Chosen, where the arguments do not say: samples are words of a tokenizer that is made here, all as long as --seq says;
 answers of DPO, KTO, ORPO and of a reward model end with the end's token, so --completion N is N - 1 words. Rewards come
@@ -341,6 +341,9 @@ def run(job):
             if not ON_CPU: cuda.synchronize()
             peaks = (0, 0) if ON_CPU else (cuda.max_memory_allocated() - base, cuda.max_memory_reserved())
             marks.append([what, *peaks])
+
+        def on_train_begin(self, *unused, **more):
+            if job.gpus > 1 and not ON_CPU: cuda.reset_peak_memory_stats()  # what wraps the module is no step
 
         def on_step_begin(self, *unused, **more):
             if not ON_CPU: cuda.synchronize()

@@ -395,11 +395,16 @@ void read_gpus(Section& section) {
 
 void read_trainer_of(Section& section) {
   const std::string rl = section.text("rl").value_or("");
-  if (section.on("reward_model")) return section.refuse("reward_model", "reward models are not modelled");
-  if (section.on("process_reward_model"))
-    return section.refuse("process_reward_model", "reward models are not modelled");
+  if (section.on("process_reward_model")) {
+    return section.refuse("process_reward_model", "a reward for each step of an answer is not modelled");
+  }
   if (section.has("trainer_cls")) return section.refuse("trainer_cls", "another class of trainer is not modelled");
   const bool classifies = section.whole("num_labels").value_or(0) > 0;
+  if (section.on("reward_model")) {
+    section.set("reward_model", "--loop", "trl-reward");
+    section.account().note("axolotl 0.19.0 takes the trainer of TRL 1.9; that of TRL 1.16 is predicted");
+    return;
+  }
   section.set("num_labels", "--task", classifies ? "seqcls" : "causal");
   if (rl.empty()) {
     section.account().set("--loop", "trainer");

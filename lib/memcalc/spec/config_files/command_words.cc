@@ -93,7 +93,7 @@ std::int64_t count_of(const std::string& word, const std::string& text) {
 }
 
 bool is_trl(std::string_view trainer) {
-  constexpr std::array<std::string_view, 5> kTrainers = {"sft", "dpo", "kto", "grpo", "rloo"};
+  constexpr std::array<std::string_view, 6> kTrainers = {"sft", "dpo", "kto", "reward", "grpo", "rloo"};
   return std::find(kTrainers.begin(), kTrainers.end(), trainer) != kTrainers.end();
 }
 
@@ -268,7 +268,7 @@ class CommandReader {
     if (program == "trl") {
       const std::string trainer = next();
       if (!is_trl(trainer)) {
-        refuse("trl " + one_line(trainer) + ": of TRL's trainers sft, dpo, kto, grpo and rloo are modelled");
+        refuse("trl " + one_line(trainer) + ": of TRL's trainers sft, dpo, kto, reward, grpo and rloo are modelled");
       }
       command_.format = "trl-" + trainer;
     } else if (program == "llamafactory-cli" || program == "lmf") {

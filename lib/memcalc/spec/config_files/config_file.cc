@@ -31,6 +31,7 @@ struct Format {
 void read_sft(Account& account, const JsonNode& root) { config::read_trl(account, root, "sft"); }
 void read_dpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "dpo"); }
 void read_kto(Account& account, const JsonNode& root) { config::read_trl(account, root, "kto"); }
+void read_reward(Account& account, const JsonNode& root) { config::read_trl(account, root, "reward"); }
 void read_grpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "grpo"); }
 void read_rloo(Account& account, const JsonNode& root) { config::read_trl(account, root, "rloo"); }
 void read_launch(Account& account, const JsonNode& root) { config::read_accelerate(account, root, account.file(), ""); }
@@ -50,6 +51,7 @@ constexpr Format kFormats[] = {
      "num_generations use_vllm vllm_mode reward_funcs reward_weights scale_rewards steps_per_generation "
      "generation_batch_size"},
     {"trl-kto", "TRL 1.16", read_kto, "desirable_weight undesirable_weight"},
+    {"trl-reward", "TRL 1.16", read_reward, "center_rewards_coefficient"},
     {"trl-dpo", "TRL 1.16", read_dpo, "beta precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout"},
     {"trl-sft", "TRL 1.16", read_sft,
      "use_peft packing dataset_text_field completion_only_loss assistant_only_loss padding_free lora_r "
@@ -267,10 +269,8 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   const bool typed_evaluation =
       std::any_of(typed.begin(), typed.end(), [](const ConfigOption& each) { return each.flag == "--eval-bs"; });
   const bool never = loop == "trl-kto" || loop == "trl-grpo" || loop == "trl-rloo";
-  if (!typed_evaluation && (gpus > 1 || never)) {
-    drop(file, "--eval-bs",
-         gpus > 1 ? "evaluation on several GPUs is not modelled: the peak is that of the training steps"
-                  : "evaluation of this trainer is not modelled: the peak is that of the training steps");
+  if (!typed_evaluation && never) {
+    drop(file, "--eval-bs", "evaluation of this trainer is not modelled: the peak is that of the training steps");
   }
   // Rows are packed of samples whose lengths are known.
   if (!value_of(typed, file.options, "--lengths")) {

@@ -49,6 +49,12 @@ constexpr KeyRow kAnswers[] = {
     {"sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
 };
 
+// reward_config.py
+constexpr KeyRow kReward[] = {
+    {"disable_dropout", U::kUsed},
+    {"center_rewards_coefficient", U::kIrrelevant, "a number of the loss"},
+};
+
 // grpo_config.py, rloo_config.py
 constexpr KeyRow kGenerating[] = {
     {"max_completion_length max_prompt_length beta disable_dropout generation_batch_size steps_per_generation",
@@ -83,6 +89,7 @@ constexpr KeyRow kGenerating[] = {
 KeyTable keys_of_trainer(std::string_view trainer) {
   if (trainer == "sft") return kSft;
   if (trainer == "dpo" || trainer == "kto") return kAnswers;
+  if (trainer == "reward") return kReward;
   return kGenerating;
 }
 
@@ -188,11 +195,12 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
       section.approximate("padding_free", "rows are taken to be full: nothing is padded");
     }
   }
-  if (trainer == "dpo" || trainer == "kto") {
-    if (section.on("precompute_ref_log_probs")) section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
-    if (!section.flag("disable_dropout").value_or(true)) {
-      section.refuse("disable_dropout", "DPO and KTO with dropout are not modelled from a file (--dropout is)");
-    }
+  const bool compares = trainer == "dpo" || trainer == "kto";
+  if (compares && section.on("precompute_ref_log_probs")) {
+    section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
+  }
+  if ((compares || trainer == "reward") && !section.flag("disable_dropout").value_or(true)) {
+    section.refuse("disable_dropout", "this trainer with dropout is not modelled from a file (--dropout is)");
   }
   section.done();
 }

@@ -152,23 +152,48 @@ ModelOutput Ddp::forward(const ModuleForward& module, const Batch& batch, bool s
 }
 
 // _DDPSink clones what the module returned: in each iteration where unused parameters are searched for, in the first of
-// a static graph.
+// a static graph. Of what has no history the module's own is returned (_post_forward). One node has all that have one:
+// as long as one clone lives, what the others were made of lives, too.
 ModelOutput Ddp::through_sink(ModelOutput output) {
-  ModelOutput clones;
+  std::vector<Tensor*> returned = {&output.loss, &output.logits};
+  FusedHead& fused = output.fused;
+  for (Tensor* each : {&fused.log_probs, &fused.entropy, &fused.log_sum_sq_probs, &fused.mean_logits, &fused.is_top1,
+                       &fused.label_mask}) {
+    returned.push_back(each);
+  }
+  std::vector<Tensor> copies;
+  std::vector<std::size_t> with_history;
+  for (std::size_t i = 0; i < returned.size(); ++i) {
+    const Tensor& tensor = *returned[i];
+    copies.emplace_back();
+    if (!tensor.defined()) continue;
+    if (tensor.requires_grad()) with_history.push_back(i);
+    copies[i] = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), aten::kClone);
+  }
+  for (std::size_t first = 0; first < with_history.size(); first += kMaxEdges) {
+    const std::size_t count = std::min<std::size_t>(kMaxEdges, with_history.size() - first);
+    std::array<const Tensor*, kMaxEdges> sources{};
+    for (std::size_t i = 0; i < count; ++i) sources[i] = returned[with_history[first + i]];
+    Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, sources.data(), static_cast<int>(count));
+    for (std::size_t i = 0; i < count; ++i) tape.autograd.set_history(node, copies[with_history[first + i]]);
+  }
+  // A node each, of which the model's other results keep nothing alive.
   const auto cloned = [&](const Tensor& tensor) {
-    if (!tensor.defined()) return Tensor();
-    const Tensor* const inputs[] = {&tensor};
-    Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, inputs, 1);
+    if (!tensor.requires_grad()) return tensor;
+    const Tensor* const source[] = {&tensor};
+    Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, source, 1);
     Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), aten::kClone);
-    if (node != nullptr) tape.autograd.set_history(node, copy);
+    tape.autograd.set_history(node, copy);
     return copy;
   };
-  clones.loss = cloned(output.loss);
-  clones.logits = cloned(output.logits);
-  clones.past_key_values.cross_attention = output.past_key_values.cross_attention.copied(cloned);
-  clones.past_key_values.self_attention = output.past_key_values.self_attention.copied(cloned);
-  clones.encoder_last_hidden_state = cloned(output.encoder_last_hidden_state);
-  return clones;
+  EncoderDecoderCache& cache = output.past_key_values;
+  cache.cross_attention = cache.cross_attention.copied(cloned);
+  cache.self_attention = cache.self_attention.copied(cloned);
+  if (output.encoder_last_hidden_state.defined()) {
+    output.encoder_last_hidden_state = cloned(output.encoder_last_hidden_state);
+  }
+  for (const std::size_t i : with_history) *returned[i] = std::move(copies[i]);
+  return output;
 }
 
 // _build_accelerator_args: it is off where a PreTrainedModel recomputes; peft's model is none.
@@ -177,7 +202,9 @@ bool Ddp::finds_unused() const {
   return run.uses_trainer() && !recomputes && !run.parallel.torch().ddp_static_graph;
 }
 
-void Ddp::sink_backward(BackwardCall& call) { call.set(0, call.take_gradient()); }
+void Ddp::sink_backward(BackwardCall& call) {
+  for (int i = 0; i < call.node.edge_count; ++i) call.set(i, call.gradient(i));
+}
 
 // Reducer::autograd_hook
 void Ddp::gradient_ready(std::size_t param) {

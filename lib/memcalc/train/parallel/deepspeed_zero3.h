@@ -26,6 +26,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  [[nodiscard]] bool changes_module() const override { return true; }
   void after_backward(bool last) override;
   [[nodiscard]] bool step() override;
   [[nodiscard]] std::vector<HeldRow> held() const override;

@@ -23,6 +23,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  [[nodiscard]] bool changes_module() const override { return true; }
   void after_step() override { synchronize(); }
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;

@@ -26,6 +26,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
 
   void wrap(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
+  [[nodiscard]] bool changes_module() const override { return true; }
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;

@@ -32,6 +32,9 @@ class ParallelWrapper {
   virtual void wrap(Model& model) = 0;
   /// wrapped(**batch); without `sync`, in no_sync(): the gradients of this micro-batch are not exchanged.
   [[nodiscard]] virtual ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) = 0;
+  /// Whether Trainer.model is what was wrapped, so that evaluation and generation pass through it: FSDP's modules are
+  /// changed in place, ZeRO-3's have hooks.
+  [[nodiscard]] virtual bool changes_module() const { return false; }
   /// Whether the optimizer of this rank updates a parameter that trains.
   [[nodiscard]] virtual bool updates(const Parameter& /*parameter*/) const { return true; }
   /// What the optimizer of this rank is given, in its order.

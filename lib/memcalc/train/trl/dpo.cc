@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/trl/batch.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
@@ -27,21 +28,21 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
                rejected_mask = no_grad::slice(mask, 0, samples, samples);
   {
     Tensor entropy_sum = sum_all(no_grad::multiply(fused.entropy, mask));
-    const Tensor total_tokens = no_grad::sum(no_grad::sum(mask));
-    entropy_sum = sum_all(entropy_sum);
+    const Tensor total_tokens = gathered_sum(mask);
+    entropy_sum = sum_all(gathered(entropy_sum));
     look_at_mean(entropy_sum, total_tokens);
   }
   if (tape.modes.training) look_at_sum(inputs.attention_mask);
   for (const auto& [part, start] : {std::pair(&chosen_mask, std::int64_t{0}), std::pair(&rejected_mask, samples)}) {
     const Tensor logits = no_grad::slice(fused.mean_logits, 0, start, samples);
-    sum_all(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), answer_tokens)).reset();
+    gathered_sum(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), answer_tokens)).reset();
     look_at_sum(*part);
   }
   {
     const Tensor correct =
         no_grad::bitwise_and(no_grad::slice(fused.is_top1, 0, 0, samples), no_grad::to(chosen_mask, DType::kBool));
     const Tensor total = no_grad::sum(chosen_mask), right = no_grad::sum(correct);
-    look_at_mean(no_grad::sum(right), no_grad::sum(total));
+    look_at_mean(no_grad::sum(gathered(right)), no_grad::sum(gathered(total)));
   }
   const Tensor chosen_rewards = multiply_scalar(tape.detach(chosen_logratios));
   const Tensor rejected_rewards = multiply_scalar(tape.detach(rejected_logratios));
@@ -61,7 +62,7 @@ std::vector<Tensor> reference_log_probs(Tape& tape, const RunSpec& run, const Ba
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
-  outputs = (has_model ? models.reference : models.policy)(batch);
+  outputs = (has_model ? models.reference : models.trainer_model)(batch);
   return halves(sum(outputs.fused.log_probs, 0b10, false));
 }
 

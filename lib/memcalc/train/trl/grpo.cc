@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/trl/metrics.h"
 
@@ -53,7 +54,7 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   inputs.attention_mask = moved(tape, {rows, prompt}, DType::kInt64);
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
-  if (!run.fine_tuning.lora) call.forward = models.policy;
+  if (!run.fine_tuning.lora) call.forward = models.trainer_model;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
   tape.moment.phase = Phase::kForward;
@@ -102,7 +103,7 @@ Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_i
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
   return per_token(run, input_ids, attention_mask, run.batch_size, {.entropy = !has_model}, false,
-                   has_model ? models.reference : models.policy)
+                   has_model ? models.reference : models.trainer_model)
       .log_probs;
 }
 
@@ -117,13 +118,13 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   result.completion_ids = moved(tape, {rows, completion}, DType::kInt64);
   result.completion_mask = moved(tape, {rows, completion}, DType::kInt64);
   const bool is_grpo = run.training().loop == Loop::kTrlGrpo;
-  if (is_grpo) result.number_of_items = no_grad::sum(no_grad::sum(result.completion_mask));
+  if (is_grpo) result.number_of_items = gathered_sum(result.completion_mask);
   const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
   const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
   if (!is_grpo) {
-    const Tensor old =
-        per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false, models.policy)
-            .log_probs;
+    const Tensor old = per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false,
+                                 models.trainer_model)
+                           .log_probs;
     result.old_logps = sum(no_grad::multiply(old, result.completion_mask), 0b10, false);
     const Tensor ref = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
     if (ref.defined()) {  // a part of the rewards
@@ -132,7 +133,8 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   } else {
     result.ref_per_token_logps = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
   }
-  result.advantages = moved(tape, {rows}, DType::kFloat32);  // of numbers that Python functions return
+  // Of numbers that Python functions return, on all processes, this one's.
+  result.advantages = slice(gathered(moved(tape, {rows}, DType::kFloat32)), 0, 0, rows);
   tape.kernels.synchronize(aten::kItem);
   return result;
 }

@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/trl/batch.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
@@ -45,7 +46,7 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
-  const CallModel& model = has_model ? models.reference : models.policy;
+  const CallModel& model = has_model ? models.reference : models.trainer_model;
   result.kl = kl_log_probs(tape, batch, *batch.fused_head, model);
   result.outputs = model(batch);
   result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
@@ -84,7 +85,8 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   Tensor kl;
   {
     const NoGrad no_grad(tape.modes);
-    kl = clamp(mean(mean(subtract(kl_logps, reference.kl), 1, false), 0, false));
+    const Tensor own = mean(subtract(kl_logps, reference.kl), 1, false);
+    kl = clamp(mean(gathered(own), tape.processes > 1 ? 1 : 0, false));
   }
   const auto [chosen_losses, chosen_rewards] = losses_of(tape, chosen_logps, ref_chosen, kl);
   const auto [rejected_losses, rejected_rewards] = losses_of(tape, rejected_logps, ref_rejected, kl);
@@ -92,8 +94,8 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   {
     const NoGrad no_grad(tape.modes);
     const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
-    const Tensor entropy_sum = sum_all(sum_all(no_grad::multiply(outputs.fused.entropy, mask)));
-    look_at_mean(entropy_sum, no_grad::sum(no_grad::sum(mask)));
+    const Tensor entropy_sum = gathered_sum(no_grad::multiply(outputs.fused.entropy, mask));
+    look_at_mean(entropy_sum, gathered_sum(mask));
     if (tape.modes.training) look_at_sum(inputs.attention_mask);
     for (const auto& [places, count] : {std::pair(&chosen_idx, chosen), std::pair(&rejected_idx, rejected)}) {
       const Tensor logits = index_select(outputs.fused.mean_logits, 0, *places);

@@ -15,6 +15,7 @@ using CallModel = std::function<ModelOutput(const Batch& batch)>;
 /// The model that trains, and the one beside it with which it is compared: none where --ref-model says something else.
 struct TrlModels {
   CallModel policy;
+  CallModel trainer_model;  // Trainer.model: the policy without DDP or DeepSpeed's engine around it
   CallModel reference;
 };
 

@@ -6,14 +6,9 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/gather.h"
 
 namespace memcalc {
-
-Tensor gathered_sum(const Tensor& x) {
-  const NoGrad no_grad(x.tape().modes);
-  if (is_floating(x.dtype())) return sum_all(sum_all(x));
-  return no_grad::sum(no_grad::sum(x));
-}
 
 void look_at_mean(const Tensor& sum, const Tensor& count) {
   Tape& tape = sum.tape();
@@ -24,7 +19,7 @@ void look_at_mean(const Tensor& sum, const Tensor& count) {
 }
 
 void look_at(const Tensor& x) {
-  mean(x, 1, false).reset();
+  mean(gathered(x), 1, false).reset();
   x.tape().kernels.synchronize(aten::kItem);
 }
 

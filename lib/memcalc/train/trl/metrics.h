@@ -7,9 +7,6 @@
 
 namespace memcalc {
 
-/// accelerator.gather_for_metrics(x.sum()).sum() of one process.
-[[nodiscard]] Tensor gathered_sum(const Tensor& x);
-
 /// (sum / count).item() if count > 0 else 0.0
 void look_at_mean(const Tensor& sum, const Tensor& count);
 

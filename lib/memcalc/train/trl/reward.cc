@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/trl/metrics.h"
 
 namespace memcalc {
@@ -21,14 +22,17 @@ void wait_for(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }
 /// Lowest, mean and highest score, how often the chosen answer is the better one, and by how much.
 void look_at_rewards(const Tensor& logits, const Tensor& chosen, const Tensor& rejected) {
   const NoGrad no_grad(logits.tape().modes);
-  wait_for(no_grad::max(logits));  // min() asks for the same
-  wait_for(mean(logits, 0b11, false));
-  wait_for(no_grad::max(logits));
+  {
+    const Tensor all = gathered(logits);
+    wait_for(no_grad::max(all));  // min() asks for the same
+    wait_for(mean(all, 0b11, false));
+    wait_for(no_grad::max(all));
+  }
   Tensor mean_accuracy = mean(no_grad::to(no_grad::greater(chosen, rejected), DType::kFloat32), 1, false);
   look_at(mean_accuracy);
   mean_accuracy.reset();  // the variable now holds a number
   Tensor mean_margin = mean(subtract(chosen, rejected), 1, false);
-  mean_margin = mean(mean_margin, 0, false);
+  mean_margin = mean(gathered(mean_margin), mean_margin.tape().processes > 1 ? 1 : 0, false);
   wait_for(mean_margin);
   mean_margin.reset();
 }

@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
 

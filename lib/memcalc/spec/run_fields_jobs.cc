@@ -1,0 +1,168 @@
+// The rows of what a job is beside its steps: the data of trainers, their models, evaluation, loading and saving.
+#include "memcalc/spec/run_field_access.h"
+
+namespace memcalc {
+namespace {
+
+using fields::row, fields::put, fields::take, fields::take_but;
+using R = RunOptions;
+using N = Training;
+using G = FieldGroup;
+using K = FieldType;
+
+bool trains(const RunRecord& r) { return r.run.trains(); }
+bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training().lengths.has_value(); }
+bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
+bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
+bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
+bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
+bool embeds(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kSentenceTransformer; }
+bool caches_embeddings(const RunRecord& r) {
+  return embeds(r) && r.run.training().sentences.loss == ContrastiveLoss::kCachedMnrl;
+}
+
+// A packed base has only this way.
+std::optional<FieldValue> take_loading(const RunRecord& r) {
+  const bool is_quantized = r.run.fine_tuning.quantization != Quantization::kNone;
+  return is_quantized ? std::nullopt : take_but<&N::loading, ModelLoading::kConfig>(r);
+}
+
+template <auto kMember>
+std::optional<FieldValue> take_of_evaluation(const RunRecord& r) {
+  if (!evaluates(r)) return std::nullopt;
+  return FieldValue{(*r.run.training().evaluation).*kMember};
+}
+
+template <auto kMember>
+std::optional<FieldValue> take_of_lengths(const RunRecord& r) {
+  if (!has_lengths(r)) return std::nullopt;
+  return fields::read((*r.run.training().lengths).*kMember);
+}
+
+template <auto kMember>
+std::optional<FieldValue> take_of_sentences(const RunRecord& r) {
+  if (!embeds(r)) return std::nullopt;
+  return fields::read(r.run.training().sentences.*kMember);
+}
+
+constexpr std::string_view kTraining = "training, not to --infer";
+constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
+constexpr std::string_view kPacks = "TRL's SFTTrainer on real lengths (--loop trl-sft --lengths FILE)";
+constexpr std::string_view kBiEncoder = "bi-encoders (--loop sentence-transformer)";
+constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
+
+const Field kFields[] = {
+    row("--completion", "completion_length", G::kJob, K::kWhole, "N", "TRL: tokens of --seq that are the answer [half]",
+        {.unit = "tokens",
+         .set = put<&R::completion_length>,
+         .get = take<&N::completion_length>,
+         .exists = on_answers,
+         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+    row("--ref-model", "ref_model", G::kJob, K::kName, "R", "TRL: none, own, adapters or precomputed [TRL's own]",
+        {.names = kReferenceNames,
+         .set = put<&R::reference>,
+         .get = take<&N::reference>,
+         .exists = on_answers,
+         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+    row("--lengths", "lengths", G::kJob, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
+        {.set = put<&R::lengths>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!has_lengths(r)) return std::nullopt;
+           return r.run.training().lengths->argument;
+         },
+         .exists = in_trainer,
+         .belongs_to = kTrainerLoop}),
+    row("--steps", "steps", G::kJob, K::kWhole, "N", "optimizer steps of --lengths [one epoch]",
+        {.unit = "steps",
+         .most = 1'000'000,
+         .set = put<&R::steps>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!has_lengths(r) || r.run.training().lengths->steps == 0) return std::nullopt;
+           return r.run.training().lengths->steps;
+         },
+         .exists = has_lengths,
+         .belongs_to = "batches of real lengths (--lengths FILE)"}),
+    row("--packing", "packing", G::kJob, K::kName, "P", "bfd, bfd_split or wrapped: rows of --seq tokens [none]",
+        {.names = kPackingNames,
+         .set = put<&R::packing>,
+         .get = take_of_lengths<&DataLengths::packing>,
+         .exists = packs,
+         .belongs_to = kPacks}),
+    row("--padding-free", "padding_free", G::kJob, K::kFlag, "",
+        "all sequences of a batch in one row [as --packing says]",
+        {.set = put<&R::padding_free>,
+         .get = take_of_lengths<&DataLengths::padding_free>,
+         .exists = packs,
+         .belongs_to = kPacks}),
+    row("--contrastive-loss", "contrastive_loss", G::kJob, K::kName, "L",
+        "mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]",
+        {.names = kContrastiveLossNames,
+         .set = put<&R::contrastive_loss>,
+         .get = take_of_sentences<&SentencePairs::loss>,
+         .exists = embeds,
+         .belongs_to = kBiEncoder}),
+    row("--mini-batch", "mini_batch_size", G::kJob, K::kWhole, "N", "cached-mnrl: texts embedded at a time [32]",
+        {.unit = "sequences",
+         .set = put<&R::mini_batch_size>,
+         .get = take_of_sentences<&SentencePairs::mini_batch_size>,
+         .exists = caches_embeddings,
+         .belongs_to = "cached losses (--contrastive-loss cached-mnrl)"}),
+    row("--hard-negatives", "hard_negatives", G::kJob, K::kWhole, "N", "of each anchor, beside the positive [0]",
+        {.unit = "sequences",
+         .least = 0,
+         .most = 64,
+         .set = put<&R::hard_negatives>,
+         .get = take_of_sentences<&SentencePairs::hard_negatives>,
+         .exists = embeds,
+         .belongs_to = kBiEncoder}),
+    row("--stages", "stages", G::kJob, K::kName, "S", "peak of: train, or all, from loading to saving [train]",
+        {.names = kStagesNames,
+         .set = put<&R::stages>,
+         .get = take<&N::stages>,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--load", "load", G::kJob, K::kName, "L", "config (made on the card), device-map, host [config]",
+        {.names = kLoadingNames,
+         .set = put<&R::loading>,
+         .get = take_loading,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--save", "save", G::kJob, K::kName, "S", "at the end: checkpoint, merge, FSDP2: full, sharded",
+        {.names = kSavingNames,
+         .set = put<&R::saving>,
+         .get = take_but<&N::saving, ModelSaving::kNone>,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--eval-bs", "eval_batch_size", G::kJob, K::kWhole, "N", "the Trainer evaluates, N samples a batch [does not]",
+        {.unit = "samples",
+         .set = put<&R::eval_batch_size>,
+         .get = take_of_evaluation<&Evaluation::batch_size>,
+         .exists = in_trainer,
+         .belongs_to = kTrainerLoop}),
+    row("--eval-samples", "eval_samples", G::kJob, K::kWhole, "N", "samples of the evaluation set [4 batches]",
+        {.unit = "samples",
+         .most = 10'000'000,
+         .set = put<&R::eval_samples>,
+         .get = take_of_evaluation<&Evaluation::samples>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+    row("--eval-logits", "eval_logits", G::kJob, K::kFlag, "", "with compute_metrics: logits of the whole set stay",
+        {.set = put<&R::eval_logits>,
+         .get = take_of_evaluation<&Evaluation::keeps_logits>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+    row("--eval-accum", "eval_accumulation_steps", G::kJob, K::kWhole, "N",
+        "batches after which they are moved to the host [all]",
+        {.unit = "batches",
+         .least = 0,
+         .set = put<&R::eval_accumulation>,
+         .get = take_of_evaluation<&Evaluation::move_to_host>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+};
+
+}  // namespace
+
+std::span<const Field> fields_of_jobs() { return kFields; }
+
+}  // namespace memcalc

@@ -1,0 +1,113 @@
+#include "memcalc/train/data/data_steps.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "memcalc/base/error.h"
+
+namespace memcalc {
+
+namespace {
+
+std::int64_t padded_tokens(const BatchShape& shape) { return shape.rows * shape.columns; }
+
+/// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
+class Epochs {
+ public:
+  Epochs(const RunSpec& run, std::int64_t processes, std::int64_t process)
+      : lengths_of_run_(*run.training().lengths),
+        loader_{.batch_size = run.batch_size, .processes = processes, .rank = process},
+        collator_{.padding_free = run.is_padding_free(), .labels = labels_of(run)},
+        lengths_(lengths_of_run_.samples->tokens) {
+    if (lengths_of_run_.packing) {
+      rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
+      lengths_ = row_lengths(rows_);
+    }
+    sampler_.emplace(lengths_, SamplerOptions{});
+  }
+
+  [[nodiscard]] std::vector<BatchShape> next() {
+    const Batches batches = loaded_batches(sampler_->next_epoch(), loader_);
+    return lengths_of_run_.packing ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
+  }
+
+ private:
+  [[nodiscard]] static Labels labels_of(const RunSpec& run) {
+    return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
+  }
+
+  const DataLengths& lengths_of_run_;
+  LoaderOptions loader_;
+  CollatorOptions collator_;
+  PackedRows rows_;                    // empty: a row is a sample
+  std::vector<std::int32_t> lengths_;  // of the rows
+  std::optional<TrainSampler> sampler_;
+};
+
+/// Places of those that are simulated, in order.
+std::vector<std::size_t> simulated(const std::vector<std::int64_t>& largest, std::size_t most) {
+  std::vector<std::size_t> places(largest.size());
+  std::iota(places.begin(), places.end(), 0);
+  if (places.size() <= most) return places;
+  const auto end = places.begin() + static_cast<std::ptrdiff_t>(most);
+  std::stable_sort(places.begin() + static_cast<std::ptrdiff_t>(most / 2), places.end(),
+                   [&](std::size_t a, std::size_t b) { return largest[a] > largest[b]; });
+  places.erase(end, places.end());
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+std::size_t median_of(const std::vector<DataStep>& steps) {
+  std::vector<std::int64_t> tokens;
+  for (const DataStep& step : steps) {
+    std::int64_t sum = 0;
+    for (const BatchShape& shape : step.micro_batches) sum += padded_tokens(shape);
+    tokens.push_back(sum);
+  }
+  std::vector<std::size_t> by_tokens(steps.size());
+  std::iota(by_tokens.begin(), by_tokens.end(), 0);
+  const auto median = by_tokens.begin() + static_cast<std::ptrdiff_t>(by_tokens.size() / 2);
+  std::nth_element(by_tokens.begin(), median, by_tokens.end(),
+                   [&](std::size_t a, std::size_t b) { return tokens[a] < tokens[b]; });
+  return *median;
+}
+
+}  // namespace
+
+const BatchShape& DataStep::largest() const {
+  return *std::max_element(micro_batches.begin(), micro_batches.end(), [](const BatchShape& a, const BatchShape& b) {
+    return padded_tokens(a) < padded_tokens(b);
+  });
+}
+
+DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t process, std::size_t most) {
+  const auto accumulation = static_cast<std::size_t>(run.training().accumulation_steps);
+  const auto wanted = static_cast<std::size_t>(run.training().lengths->steps);
+  Epochs epochs(run, processes, process);
+  std::vector<BatchShape> shapes;     // of all micro-batches
+  std::vector<std::size_t> begins;    // of each step's
+  std::vector<std::int64_t> largest;  // tokens of each step's largest micro-batch
+  do {                                // of an epoch the last step may have fewer micro-batches
+    const std::vector<BatchShape> epoch = epochs.next();
+    for (std::size_t i = 0; i < epoch.size() && (wanted == 0 || begins.size() < wanted); i += accumulation) {
+      begins.push_back(shapes.size());
+      largest.push_back(0);
+      for (std::size_t j = i; j < std::min(i + accumulation, epoch.size()); ++j) {
+        shapes.push_back(epoch[j]);
+        largest.back() = std::max(largest.back(), padded_tokens(epoch[j]));
+      }
+    }
+  } while (begins.size() < wanted);
+  DataSteps result{.all = static_cast<std::int64_t>(begins.size())};
+  begins.push_back(shapes.size());
+  for (const std::size_t place : simulated(largest, most)) {
+    const auto first = shapes.begin() + static_cast<std::ptrdiff_t>(begins[place]);
+    const auto last = shapes.begin() + static_cast<std::ptrdiff_t>(begins[place + 1]);
+    result.simulated.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {first, last}});
+  }
+  result.median = median_of(result.simulated);
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,37 @@
+// The optimizer steps of a training whose batches are as long as the data makes them (--lengths).
+// Covered by tests/unit/data_steps_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memcalc/spec/run_spec.h"
+#include "memcalc/train/data/collator.h"
+
+namespace memcalc {
+
+/// So many steps are simulated: of longer trainings half of them from the beginning, and those whose largest
+/// micro-batch has the most tokens.
+inline constexpr std::size_t kMostDataSteps = 2000;
+
+struct DataStep {
+  std::int64_t number = 0;  // from 0
+  std::vector<BatchShape> micro_batches;
+
+  /// That with the most tokens, padding included.
+  [[nodiscard]] const BatchShape& largest() const;
+};
+
+struct DataSteps {
+  std::int64_t all = 0;             // of the training
+  std::vector<DataStep> simulated;  // in order
+  std::size_t median = 0;           // of these, by the tokens of a step: whose time is reported
+};
+
+/// One epoch, or as many steps as were asked for, of a process of a data-parallel run.
+/// Pre: `run` trains and has lengths.
+[[nodiscard]] DataSteps data_steps(const RunSpec& run, std::int64_t processes = 1, std::int64_t process = 0,
+                                   std::size_t most = kMostDataSteps);
+
+}  // namespace memcalc

@@ -1,0 +1,63 @@
+// train/data/data_steps: which steps of a training with real lengths are simulated.
+#include "memcalc/train/data/data_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "memcalc/memcalc.h"
+#include "support/rule_case.h"
+
+namespace memcalc {
+namespace {
+
+RunSpec run_of(const std::string& lengths, std::int64_t batch, std::optional<std::int64_t> steps = {}) {
+  RunOptions options{.batch_size = batch, .loop = Loop::kTrainer};
+  options.lengths = lengths;
+  options.steps = steps;
+  return resolve(test::model_of("gpt2"), options).run;
+}
+
+TEST(DataSteps, OfAnEpochAllAreSimulatedWhereTheyAreFew) {
+  const DataSteps steps = data_steps(run_of("lognormal:20,0.5,64,100", 8));
+  EXPECT_EQ(steps.all, 13);
+  ASSERT_EQ(steps.simulated.size(), 13U);
+  EXPECT_EQ(steps.simulated.back().number, 12);
+  EXPECT_EQ(steps.simulated.back().micro_batches.front().rows, 4);
+  EXPECT_LT(steps.median, steps.simulated.size());
+}
+
+TEST(DataSteps, OfManyTheFirstAndTheLongest) {
+  const RunSpec run = run_of("lognormal:20,0.5,64,1000", 2);
+  const DataSteps all = data_steps(run), some = data_steps(run, 1, 0, 20);
+  EXPECT_EQ(all.simulated.size(), 500U);
+  EXPECT_EQ(some.all, 500);
+  ASSERT_EQ(some.simulated.size(), 20U);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(some.simulated[i].number, static_cast<std::int64_t>(i));
+  EXPECT_TRUE(std::is_sorted(some.simulated.begin(), some.simulated.end(),
+                             [](const DataStep& a, const DataStep& b) { return a.number < b.number; }));
+  const auto longest = [](const DataSteps& steps) {
+    std::int64_t columns = 0;
+    for (const DataStep& step : steps.simulated) columns = std::max(columns, step.largest().columns);
+    return columns;
+  };
+  EXPECT_EQ(longest(some), longest(all));
+}
+
+TEST(DataSteps, EachProcessHasBatchesOfItsOwnAndAllHaveAsMany) {
+  const RunSpec run = run_of("lognormal:20,0.5,64,100", 8);
+  const DataSteps first = data_steps(run, 2, 0), second = data_steps(run, 2, 1);
+  EXPECT_EQ(first.all, 7);
+  EXPECT_EQ(second.all, 7);
+  EXPECT_NE(first.simulated.front().micro_batches, second.simulated.front().micro_batches);
+}
+
+TEST(DataSteps, StepsThatWereAskedForGoOnInTheNextEpoch) {
+  const DataSteps steps = data_steps(run_of("lognormal:20,0.5,64,100", 8, 20));
+  EXPECT_EQ(steps.all, 20);
+  EXPECT_EQ(steps.simulated.size(), 20U);
+}
+
+}  // namespace
+}  // namespace memcalc

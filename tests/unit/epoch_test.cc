@@ -1,0 +1,67 @@
+// report/epoch: what an epoch of batches of different lengths reserves.
+#include "memcalc/report/epoch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+SymbolicRun run_with(const std::vector<std::int64_t>& numbers) {
+  SymbolicRun symbolic;
+  symbolic.data_steps.all = 50;
+  for (const std::int64_t number : numbers) {
+    symbolic.data_steps.simulated.push_back({.number = number, .micro_batches = {{.rows = 2, .columns = number + 1}}});
+  }
+  return symbolic;
+}
+
+TEST(Epoch, TellsWhereThePeakIsAndWhereReservedMemoryGrows) {
+  ReplayResult memory;
+  memory.steps = {{.peak_allocated = 10, .reserved = 100},
+                  {.peak_allocated = 30, .reserved = 140},
+                  {.peak_allocated = 20, .reserved = 140},
+                  {.peak_allocated = 25, .reserved = 150}};
+  const EpochMemory epoch = *epoch_of(run_with({0, 1, 17, 40}), memory);
+  EXPECT_EQ(epoch.steps, 50);
+  EXPECT_EQ(epoch.simulated, 4);
+  EXPECT_EQ(epoch.peak_step, 1);
+  EXPECT_EQ(epoch.peak_columns, 2);
+  EXPECT_EQ(epoch.reserved_after_first_step, 100);
+  EXPECT_EQ(epoch.reserved_at_end, 150);
+  EXPECT_EQ(epoch.growing_steps, 2);
+  EXPECT_EQ(epoch.last_growing_step, 40);
+}
+
+TEST(Epoch, WhereBatchesAreAlikeThereIsNone) { EXPECT_FALSE(epoch_of(SymbolicRun{}, ReplayResult{})); }
+
+TEST(Epoch, AStepRetriesWhereTheAllocatorsCountGrows) {
+  const std::vector<StepMark> steps = {{.retries = 0}, {.retries = 2}, {.retries = 2}, {.retries = 3}};
+  EXPECT_EQ(retrying_steps(steps), 2);
+}
+
+TEST(Epoch, OnACardThatRunsFullSomeStepsRetry) {
+  const SpecRegistry registry(test::specs_dir());
+  const ModelSpec& model = registry.model("gpt2");
+  RunOptions options{.batch_size = 8, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
+  options.lengths = "lognormal:200,0.8,1024,200";
+  const ResolvedRun run = resolve(model, options);
+  const Report roomy = estimate(model, run, registry.device("h200-sxm"));
+  ASSERT_TRUE(roomy.epoch);
+  EXPECT_EQ(roomy.epoch->retrying_steps, 0);
+  EXPECT_GT(roomy.epoch->growing_steps, 0);
+  DeviceSpec full = registry.device("h200-sxm");
+  full.memory_bytes = roomy.needed() - (roomy.memory.peak_reserved - roomy.memory.peak_allocated) / 2;
+  const Report tight = estimate(model, run, full);
+  ASSERT_TRUE(tight.full_card && tight.full_card->runs);
+  EXPECT_GT(tight.epoch->retrying_steps.value_or(0), 0);
+  EXPECT_LE(*tight.epoch->retrying_steps, tight.epoch->simulated);
+}
+
+}  // namespace
+}  // namespace memcalc
