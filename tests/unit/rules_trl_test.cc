@@ -12,6 +12,8 @@ const RunOptions kSft{.loop = Loop::kTrlSft};
 const RunOptions kDpo{.loop = Loop::kTrlDpo, .lora_rank = 8};
 const RunOptions kKto{.batch_size = 2, .loop = Loop::kTrlKto};
 const RunOptions kGrpo{.loop = Loop::kTrlGrpo};
+const RunOptions kOrpo{.loop = Loop::kTrlOrpo};
+const RunOptions kOnlineDpo{.loop = Loop::kTrlOnlineDpo};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
 
 const RunOptions kReward{.loop = Loop::kTrlReward};
@@ -50,6 +52,8 @@ const test::RuleCase kCases[] = {
      },
      kDpo},
     {"trl-pairs-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kDpo},
+    {"trl-orpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kModel; }, kOrpo},
+    {"trl-online-dpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kOnlineDpo},
     {"trl-kto-batch", "gpt2", [](RunSpec& run) { run.batch_size = 1; }, kKto},
     {"trl-kto-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kKto},
     {"trl-generates-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kPrecomputed; },
@@ -108,6 +112,17 @@ TEST(RulesOfTrl, ItsTrainersHaveDefaultsOfTheirOwn) {
       resolve(model, {.precision = Precision::kFp32, .loop = Loop::kTrlSft, .checkpointing = Checkpointing::kNone}).run;
   EXPECT_EQ(asked.checkpointing(), Checkpointing::kNone);
   EXPECT_EQ(asked.precision, Precision::kFp32);
+}
+
+TEST(RulesOfTrl, OrpoHasNoReferenceAndOnlineDpoOneOfItsOwn) {
+  const ModelSpec model = test::model_of("gpt2");
+  const RunSpec orpo = resolve(model, kOrpo).run, online = resolve(model, kOnlineDpo).run;
+  EXPECT_EQ(orpo.training().reference, Reference::kNone);
+  EXPECT_EQ(orpo.rows(), 2 * orpo.batch_size) << "a chosen and a rejected answer";
+  EXPECT_EQ(online.training().reference, Reference::kModel);
+  EXPECT_TRUE(online.generates());
+  EXPECT_EQ(orpo.dropout, 0);
+  EXPECT_EQ(online.dropout, 0);
 }
 
 TEST(RulesOfTrl, ARewardModelGivesOneNumberForASequence) {

@@ -98,6 +98,52 @@ TEST(Trl, RlooComparesWithAReferenceOfItsOwn) {
   EXPECT_EQ(simulated({.loop = Loop::kTrlKto}).run.training().reference, Reference::kModel);
 }
 
+std::int64_t requests_of(const Trace& trace, Bytes bytes) {
+  return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.step == 1 &&
+           trace.blocks[static_cast<std::size_t>(event.block)].requested == bytes;
+  });
+}
+
+constexpr Bytes kWords = 151936;  // of the model
+
+TEST(Trl, OrpoHoldsTheLogitsOfBothAnswersInFloat32) {
+  const Trace trace = simulated({.loop = Loop::kTrlOrpo, .completion_length = 16}).symbolic.trace;
+  EXPECT_EQ(requests_of(trace, 8 * 64 * kWords * 4), 3) << "themselves, the gradients of both losses";
+  EXPECT_EQ(requests_of(trace, 8 * 63 * kWords * 4), 1) << "the gradient of the answers' log-probabilities";
+  EXPECT_EQ(requests_of(trace, 4 * 63 * kWords * 4), 4) << "the chosen answers', their log_softmax, the gradients of both";
+  EXPECT_EQ(requests_of(trace, 4 * 48 * 8), 2) << "the prompts and their mask, which nobody reads";
+}
+
+TEST(Trl, OnlineDpoKeepsTheLogitsOfCompletionsAlone) {
+  const Trace trace =
+      simulated({.batch_size = 2, .loop = Loop::kTrlOnlineDpo, .completion_length = 16}).symbolic.trace;
+  EXPECT_EQ(requests_of(trace, 4 * 64 * kWords * 4), 3) << "of the model, of the reference, and a gradient";
+  EXPECT_TRUE(has_phase(trace, Phase::kDecode));
+}
+
+TEST(Trl, OnlineDpoGeneratesWithoutACacheWhereLayersAreCheckpointed) {
+  const auto cache = [](Checkpointing checkpointing) {
+    const Simulated run =
+        simulated({.loop = Loop::kTrlOnlineDpo, .checkpointing = checkpointing, .completion_length = 40});
+    return asked_for(run.symbolic.trace, Category::kKeyValueCache);
+  };
+  EXPECT_EQ(cache(Checkpointing::kFull), 0);
+  EXPECT_GT(cache(Checkpointing::kNone), 0);
+}
+
+TEST(Trl, OnlineDpoGeneratesForEachMicroBatchByItself) {
+  const auto cache = [](std::int64_t accumulation) {
+    const Simulated run = simulated({.batch_size = 2,
+                                     .loop = Loop::kTrlOnlineDpo,
+                                     .accumulation_steps = accumulation,
+                                     .checkpointing = Checkpointing::kNone,
+                                     .completion_length = 8});
+    return asked_for(run.symbolic.trace, Category::kKeyValueCache);
+  };
+  EXPECT_EQ(cache(3), 3 * cache(1));
+}
+
 TEST(Trl, DropoutIsSwitchedOffWhereItIsAModule) {
   const auto dropout = [](const char* model, Loop loop) {
     return resolve(registry().model(model), {.batch_size = 2, .sequence_length = 64, .loop = loop}).run.dropout;

@@ -95,7 +95,18 @@ constexpr Rule kPairs[] = {
      .options = "--ref-model --loop",
      .message = "{--loop}: it compares with a reference",
      .accepted = "--ref-model own, adapters, precomputed",
-     .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kNone; }},
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).reference == Reference::kNone && training_of(q).loop != Loop::kTrlOrpo;
+         }},
+    {.id = "trl-orpo-reference",
+     .options = "--ref-model --loop",
+     .message = "{--loop}: it compares the two answers with each other, not with a reference",
+     .accepted = "no --ref-model, or --loop trl-dpo",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).loop == Loop::kTrlOrpo && training_of(q).reference != Reference::kNone;
+         }},
     {.id = "trl-kto-batch",
      .options = "--bs --loop",
      .message = "{--loop}: one sample has no other whose answer it could take",
@@ -114,6 +125,14 @@ constexpr Rule kGenerates[] = {
      .message = "{--loop}: its completions are new in every step, so nothing of them can be computed before",
      .accepted = "--ref-model none, own, adapters",
      .broken = [](const RuleQuestion& q) { return training_of(q).reference == Reference::kPrecomputed; }},
+    {.id = "trl-online-dpo-reference",
+     .options = "--ref-model --loop",
+     .message = "{--loop}: it compares with a reference",
+     .accepted = "--ref-model own, adapters",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).loop == Loop::kTrlOnlineDpo && training_of(q).reference == Reference::kNone;
+         }},
     {.id = "trl-generates-evaluation",
      .options = "--loop --eval-bs",
      .message = "{--loop}: its evaluation is not modelled",

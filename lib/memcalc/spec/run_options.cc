@@ -299,9 +299,10 @@ void resolve_sentences(const RunOptions& options, Training& training, std::vecto
                   sentences.hard_negatives));
 }
 
-/// dpo_trainer.py, kto_trainer.py, rloo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
+/// dpo_trainer.py, kto_trainer.py, rloo_trainer.py, online_dpo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
 Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
-  const bool compares = loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlRloo;
+  const bool compares = loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlRloo ||
+                        loop == Loop::kTrlOnlineDpo;
   if (options.reference || !compares) return options.reference.value_or(Reference::kNone);
   if (options.lora_rank) return Reference::kAdapters;
   assumptions.emplace_back("the reference is a second model beside the one that trains (--ref-model)");
@@ -412,7 +413,8 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
     assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
   }
   // disable_dropout of their configurations.
-  const bool disables_dropout = trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto;
+  const bool disables_dropout = trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto ||
+                                *options.loop == Loop::kTrlOnlineDpo;
   if (disables_dropout && !options.dropout && has_dropout_modules(model)) {
     options.dropout = 0;
     assumptions.emplace_back("no dropout: the trainer switches it off (--dropout)");
@@ -424,7 +426,12 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
   }
   if (!options.weights_dtype && !options.lora_rank.has_value() && !options.quantization) {
     options.weights_dtype = DType::kFloat32;
-    assumptions.emplace_back("weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
+    // experimental/orpo and online_dpo leave the type to from_pretrained, which takes the checkpoint's.
+    const bool takes_checkpoints = *options.loop == Loop::kTrlOrpo || *options.loop == Loop::kTrlOnlineDpo;
+    assumptions.emplace_back(takes_checkpoints
+                                 ? "weights are in float32; the trainer loads a model that is named in its checkpoint's "
+                                   "type (--weights-dtype bf16)"
+                                 : "weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
   }
   return options;
 }

@@ -25,7 +25,9 @@ enum class Loop : std::uint8_t {
   kTrlRloo,
   kTrlReward,
   kSentenceTransformer,
-  kCrossEncoder
+  kCrossEncoder,
+  kTrlOrpo,
+  kTrlOnlineDpo
 };
 
 /// SentenceTransformerTrainer, CrossEncoderTrainer.
@@ -36,12 +38,16 @@ enum class Loop : std::uint8_t {
   return loop != Loop::kTrainer && loop != Loop::kBare && !is_sentence_transformers(loop);
 }
 /// A sample is two sequences: the chosen answer and the rejected one.
-[[nodiscard]] constexpr bool trains_on_pairs(Loop loop) { return loop == Loop::kTrlDpo || loop == Loop::kTrlReward; }
+[[nodiscard]] constexpr bool trains_on_pairs(Loop loop) {
+  return loop == Loop::kTrlDpo || loop == Loop::kTrlReward || loop == Loop::kTrlOrpo;
+}
 /// A step begins with model.generate().
-[[nodiscard]] constexpr bool generates(Loop loop) { return loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo; }
+[[nodiscard]] constexpr bool generates(Loop loop) {
+  return loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo || loop == Loop::kTrlOnlineDpo;
+}
 /// The loss is of the tokens that answer, so that they are told from the prompt.
 [[nodiscard]] constexpr bool has_completions(Loop loop) {
-  return loop == Loop::kTrlDpo || loop == Loop::kTrlKto || generates(loop);
+  return loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlOrpo || generates(loop);
 }
 /// The model gives one number for a sequence, whatever its config.json says.
 [[nodiscard]] constexpr bool gives_one_score(Loop loop) {

@@ -148,22 +148,22 @@ ModelOutput Generation::prefill(const Batch& batch) {
   model_inputs.padded = batch.attention_mask.defined() && call_.padded;
   model_inputs.position_ids = position_ids_;
   model_inputs.encoder_outputs = encoder_outputs_;
-  model_inputs.past_key_values = &cache_;
+  model_inputs.past_key_values = call_.caches ? &cache_ : nullptr;
   model_inputs.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
   cache_.rewind();
   return call_.forward(model_inputs);
 }
 
-/// The same for one token. `model_inputs` is the loop's variable, whose former value dies as it is assigned.
+/// The same for one token, without a cache for all of them. `model_inputs` is the loop's variable, whose former value dies as it is assigned.
 ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs) {
   Batch next;
   const auto last_token = [](const Tensor& x) { return no_grad::clone(no_grad::slice(x, 1, x.size(1) - 1, 1)); };
-  ids_of(next) = last_token(input_ids);
-  if (position_ids_.defined()) next.position_ids = last_token(position_ids_);
+  ids_of(next) = call_.caches ? last_token(input_ids) : no_grad::clone(input_ids);
+  if (position_ids_.defined()) next.position_ids = call_.caches ? last_token(position_ids_) : position_ids_;
   next.attention_mask = attention_mask_;
   next.padded = batch.attention_mask.defined() && call_.padded;
   next.encoder_outputs = encoder_outputs_;
-  next.past_key_values = &cache_;
+  next.past_key_values = call_.caches ? &cache_ : nullptr;
   next.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
   drop(ids_of(model_inputs), model_inputs.position_ids, model_inputs.attention_mask);  // in the order of its keys
   model_inputs = next;
@@ -196,6 +196,7 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
 /// -inf. Without an end there are no processors.
 Tensor Generation::process_logits(const Tensor& scores) const {
+  if (call_.has_temperature) return no_grad::divide(scores);  // TemperatureLogitsWarper
   if (!tokens_.ends || !call_.at_least) return scores;
   Tensor processed = scores;
   for (const bool clones_first : {false, true}) {
@@ -230,11 +231,12 @@ Tensor Generation::is_done(const Tensor& input_ids) const {
 }
 
 std::vector<ExecutedToken> Generation::tokens_to_execute() const {
+  if (!call_.caches) return executed_tokens(call_.new_tokens, 1, 0);  // each runs the whole model on all tokens
   return executed_tokens(call_.new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
 }
 
 void Generation::begin_token(const ExecutedToken& token) {
-  tape_.moment.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
+  if (!call_.evaluates) tape_.moment.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
   tape_.kernels.repeats = token.skipped + 1;
   cache_.self_attention.skip(token.skipped);
 }
@@ -248,6 +250,11 @@ Tensor Generation::sample(const Batch& batch) {
   for (const ExecutedToken& token : tokens_to_execute()) {
     begin_token(token);
     if (token.skipped > 0) update_model_kwargs(token.skipped);
+    const auto repeated = [&](std::int64_t count) {
+      return no_grad::expand(no_grad::unsqueeze(next_tokens, 1), {batch_size, count});
+    };
+    const bool reads_all = !call_.caches && token.skipped > 0;
+    if (reads_all) input_ids_ = no_grad::cat(input_ids_, repeated(token.skipped), 1);
     if (token.index > 0) outputs = decode(input_ids_, batch, model_inputs);
     update_model_kwargs(1);
     next_token_logits = last_logits(outputs);
@@ -263,8 +270,7 @@ Tensor Generation::sample(const Batch& batch) {
       const Tensor padding = no_grad::multiply(pad_, no_grad::subtract(unfinished_sequences));
       next_tokens = no_grad::add(running, padding);
     }
-    const Tensor added = no_grad::expand(no_grad::unsqueeze(next_tokens, 1), {batch_size, token.skipped + 1});
-    input_ids_ = no_grad::cat(input_ids_, added, 1);
+    input_ids_ = no_grad::cat(input_ids_, repeated(reads_all ? 1 : token.skipped + 1), 1);
     {
       const Tensor going_on = no_grad::bitwise_not(is_done(input_ids_));
       unfinished_sequences = no_grad::bitwise_and(unfinished_sequences, going_on);

@@ -44,6 +44,9 @@ struct GenerationCall {
   bool at_least = true;                              // min_new_tokens is as much: the end's score becomes -inf
   bool samples = false;                              // do_sample with all logits as they are; false: greedy
   bool padded = true;                                // where there is a mask it masks something
+  bool caches = true;                                // use_cache; false: each token runs all tokens before it again
+  bool has_temperature = false;                      // another than 1: each score is divided by it
+  bool evaluates = false;                            // it is a part of the evaluation, whose phase it leaves
   std::function<ModelOutput(const Batch&)> forward;  // none: the model's
 };
 

@@ -25,6 +25,7 @@
 #include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
+#include "memcalc/train/trl/online_dpo.h"
 #include "memcalc/train/trl/reward.h"
 
 namespace memcalc {
@@ -178,6 +179,7 @@ class TrainerLoop {
   std::vector<Batch> batches_;
   std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
   const ScoredCompletions* completion_ = nullptr;  // the micro-batch's
+  OnlineDpoStep online_dpo_;
   Batch inputs_;
   Tensor items_, loss_of_step_, grad_norm_;
 };
@@ -218,7 +220,9 @@ TrlModels TrainerLoop::trl_models(bool sync) {
 Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
   const TrlModels models = trl_models(sync);
   if (run_.training().loop == Loop::kTrlReward) return reward_loss(tape_, inputs, models.policy);
+  if (run_.training().loop == Loop::kTrlOnlineDpo) return online_dpo_.loss(tape_, model_, run_, models);
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
+  if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
   if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
   return sft_loss(tape_, inputs, models);
@@ -283,7 +287,8 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerBatch);
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
-  if (run_.generates()) {
+  const bool is_online_dpo = run_.training().loop == Loop::kTrlOnlineDpo;
+  if (run_.generates() && !is_online_dpo) {
     if (index == 0) {  // the last step's are there until these are
       std::vector<ScoredCompletions> next = generate_and_score(tape_, model_, run_, trl_models(sync));
       for (ScoredCompletions& each : completions_) each.clear();
@@ -294,8 +299,8 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   Tensor loss = compute_loss(sync);
   tape_.moment.phase = Phase::kBackward;
   {
-    // training_step: by the accumulation steps
-    const bool scaled_by_itself = run_.training().loop == Loop::kTrlGrpo;  // loss_is_scaled_for_ga
+    // training_step: by the accumulation steps; GRPO's loss is (loss_is_scaled_for_ga), online DPO leaves it
+    const bool scaled_by_itself = run_.training().loop == Loop::kTrlGrpo || is_online_dpo;
     if (!scaled_by_itself && (!model_.accepts_loss_kwargs || !items_.defined())) loss = divide_scalar(loss);
     if (is_deepspeed(run_)) {
       call_engine(loss, sync);
@@ -309,8 +314,10 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   inputs_.number_of_items.reset();
   tape_.moment.phase = Phase::kDelete;
   loss_of_step_ = tape_.detach(loss);
+  if (is_online_dpo) loss_of_step_ = no_grad::divide(loss_of_step_);
   loss.reset();
   sentence_loss_.clear();
+  online_dpo_.clear();
   look_for_infinities(loss_of_step_);
 }
 

@@ -95,14 +95,16 @@ class Job:
         return self.number("--eval-samples", 64) if "--eval-bs" in self.options else 0
 
 
-def tokenizer():
+def tokenizer(types=False):
+    """As decoders have one; `types`: as BERT's, which says token_type_ids, too."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
     vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2, **{f"w{i}": i + 3 for i in range(WORDS)}}
     t = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = ["input_ids"] + types * ["token_type_ids"] + ["attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=t, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>",
-                                   bos_token="<eos>")
+                                   bos_token="<eos>", model_input_names=names)
 
 
 def words(r, n): return " ".join(f"w{r.randrange(WORDS)}" for _ in range(n))
@@ -218,6 +220,7 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     r = random.Random(1)
     data = [sample(r, i) for i in range(job.train_samples if job.lengths is None else len(job.lengths))]
     model = make_model(job, task, labels=1)
+    if getattr(model, "generation_config", None) is not None: model.generation_config.eos_token_id = 1  # the tokenizer's
     if (adapters := lora(job)) is not None: more["peft_config"] = adapters
     if own_reference: more["ref_model"] = make_model(job, task)
     if job.eval_samples:
@@ -237,8 +240,9 @@ def sft(job):
                        sample=lambda r, i: dict(input_ids=ids(r, lengths[i] if lengths else job.seq)))
 
 
-def pair(job):
-    return lambda r, i: dict(prompt=words(r, job.seq - job.completion), chosen=" " + words(r, job.completion - 1),
+def pair(job, added=0):
+    """`added`: tokens that the trainer puts before a prompt."""
+    return lambda r, i: dict(prompt=words(r, job.seq - job.completion - added), chosen=" " + words(r, job.completion - 1),
                              rejected=" " + words(r, job.completion - 1))
 
 
@@ -264,7 +268,7 @@ def kto(job):
 
 def orpo(job):
     from trl.experimental.orpo import ORPOConfig, ORPOTrainer
-    return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job), keywords=dict(max_length=job.seq))
+    return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job, 1), keywords=dict(max_length=job.seq))
 
 
 def reward(job):
@@ -291,7 +295,6 @@ def generated(job, Config, Trainer):
                 folder = tempfile.mkdtemp()
                 model.save_pretrained(folder)
                 model.config._name_or_path = folder
-            model.generation_config.eos_token_id = 1
             super().__init__(model=model, reward_funcs=constant_reward, **more)
 
     WithReference.__name__ = Trainer.__name__

@@ -15,7 +15,7 @@ def saved(job, task):
     if task == "seqcls": config.num_labels = 1
     auto = tf.AutoModelForSequenceClassification if task == "seqcls" else tf.AutoModel
     auto.from_config(config, dtype=torch.float32).save_pretrained(folder)
-    words = jobs_run.tokenizer()
+    words = jobs_run.tokenizer(types=config.model_type == "bert")
     words.model_max_length = config.max_position_embeddings - 2
     words.save_pretrained(folder)
     return folder

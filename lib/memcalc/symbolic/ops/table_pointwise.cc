@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -50,15 +51,6 @@ void abs_backward(BackwardCall& call) {
   Tensor sign = pw(aten::kSgn, {&call.saved(0)});
   call.set(0, pw(aten::kMul, {&call.gradient(), &sign}));
 }
-void divided_by_saved(BackwardCall& call) { call.set(0, pw(aten::kDiv, {&call.gradient(), &call.saved(0)})); }
-void log1p_backward(BackwardCall& call) {
-  Tensor more = pw(aten::kAdd, {&call.saved(0)});
-  call.set(0, pw(aten::kDiv, {&call.gradient(), &more}));
-}
-void expm1_backward(BackwardCall& call) {
-  Tensor more = pw(aten::kAdd, {&call.saved(0)});
-  call.set(0, pw(aten::kMul, {&call.gradient(), &more}));
-}
 void sqrt_backward(BackwardCall& call) {  // grad / (2 * result)
   Tensor twice = pw(aten::kMul, {&call.saved(0)});
   call.set(0, pw(aten::kDiv, {&call.gradient(), &twice}));
@@ -91,9 +83,6 @@ void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) *
 }
 
 constexpr Unary kAbsRule{&aten::kAbs, abs_backward, Saves::kInput, 1};
-constexpr Unary kLogRule{&aten::kLog, divided_by_saved, Saves::kInput, 1};
-constexpr Unary kLog1pRule{&aten::kLog1p, log1p_backward, Saves::kInput, 1};
-constexpr Unary kExpm1Rule{&aten::kExpm1, expm1_backward, Saves::kResult, 1};
 constexpr Unary kSqrtRule{&aten::kSqrt, sqrt_backward, Saves::kResult, 1};
 constexpr Unary kSinRule{&aten::kSin, sin_backward, Saves::kInput, 1};
 constexpr Unary kCosRule{&aten::kCos, cos_backward, Saves::kInput, 1};
@@ -303,15 +292,6 @@ void extremum_row(RecordedCall& call) {
 
 // --- of three ------------------------------------------------------------------------------------------------------
 
-/// where(condition, grad, 0), where(condition, 0, grad): the number becomes a scalar on the card.
-void where_backward(BackwardCall& call) {
-  for (int i = 0; i < call.node.edge_count; ++i) {
-    if (!call.needs(i)) continue;
-    const Tensor zero = call.tape.empty({}, call.gradient().dtype(), aten::kScalarTensor);
-    call.set(i, pointwise(aten::kWhere, {&call.saved(0), &call.gradient()}, 1, call.gradient().dtype()));
-  }
-}
-
 void where_row(RecordedCall& call) {
   if (!call.has(1)) call.refuse("a condition alone (nonzero)");
   // x.where(condition, other) is torch.where(condition, x, other).
@@ -331,14 +311,7 @@ void where_row(RecordedCall& call) {
     const Tensor& x = call.tensor(first ? chosen : 2);
     return call.returns(where(condition, x));
   }
-  const Tensor &a = call.tensor(chosen), &b = call.tensor(2);
-  const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(aten::kWhere, where_backward, inputs, 2);
-  if (node != nullptr) tape.autograd.save(*node, condition);
-  const bool promotes = a.rank() > 0 || b.rank() == 0;
-  Tensor result = pointwise(aten::kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
-  tape.autograd.set_history(node, result);
-  call.returns(std::move(result));
+  call.returns(where(condition, call.tensor(chosen), call.tensor(2)));
 }
 
 void clamp_row(RecordedCall& call) {
@@ -489,9 +462,9 @@ void masked_fill_in_place_row(RecordedCall& call) {
 
 constexpr OperatorRow kRows[] = {
     {"abs", "input", unary<kAbsRule>},
-    {"log", "input", unary<kLogRule>},
-    {"log1p", "input", unary<kLog1pRule>},
-    {"expm1", "input", unary<kExpm1Rule>},
+    {"log", "input", of_one<logarithm>},
+    {"log1p", "input", of_one<log1p>},
+    {"expm1", "input", of_one<expm1>},
     {"exp", "input", of_one<exponential>},
     {"sqrt", "input", sqrt_row},
     {"rsqrt", "input", of_one<reciprocal_sqrt>},

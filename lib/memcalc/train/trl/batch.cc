@@ -2,7 +2,22 @@
 
 namespace memcalc {
 
+namespace {
+
+std::vector<BatchTensor> orpo_tensors(const RunSpec& run) {
+  const Shape ids{run.batch_size, run.sequence_length};
+  const Shape prompt{run.batch_size, run.sequence_length - run.training().completion_length};
+  std::vector<BatchTensor> tensors;
+  for (std::size_t place = kChosenIds; place <= kPromptMask; ++place) {
+    tensors.push_back({nullptr, place < kPromptIds ? ids : prompt, DType::kInt64, place});
+  }
+  return tensors;
+}
+
+}  // namespace
+
 std::vector<BatchTensor> answer_tensors(const RunSpec& run) {
+  if (run.training().loop == Loop::kTrlOrpo) return orpo_tensors(run);
   const Shape ids{run.rows(), run.sequence_length}, samples{run.batch_size};
   std::vector<BatchTensor> tensors;
   for (const auto member : {&Batch::input_ids, &Batch::attention_mask, &Batch::completion_mask}) {

@@ -15,6 +15,18 @@ enum PreferencePlace : std::size_t { kRefChosenLogps, kRefRejectedLogps };
 /// desirable.
 enum UnpairedPlace : std::size_t { kKlInputIds, kKlAttentionMask, kKlCompletionMask, kLabel, kRefLogps, kRefKlLogps };
 
+/// DPODataCollatorWithPadding (experimental/utils.py) of ORPOTrainer: each answer behind its prompt, and the prompt alone.
+enum AnswersPlace : std::size_t {
+  kChosenIds,
+  kChosenMask,
+  kChosenLabels,
+  kRejectedIds,
+  kRejectedMask,
+  kRejectedLabels,
+  kPromptIds,
+  kPromptMask
+};
+
 /// Of trainers that train on answers which the data set has.
 [[nodiscard]] std::vector<BatchTensor> answer_tensors(const RunSpec& run);
 

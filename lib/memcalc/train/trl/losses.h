@@ -25,6 +25,9 @@ struct TrlModels {
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
 [[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
+/// ORPOTrainer.get_batch_loss_metrics (experimental/orpo/orpo_trainer.py).
+[[nodiscard]] Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
+
 /// KTOTrainer._compute_loss (trainer/kto_trainer.py), loss_type "kto".
 [[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
