@@ -51,7 +51,7 @@ CASES = [
                                      "accepted: --loop bare"),
     ((*BERT, "--optimizer", "adafactor-hf-relative"), "the Trainer makes Adafactor with relative_step=False"),
     ((*BERT, "--loop", "x"), "--loop: expected one of trainer, bare, trl-sft, trl-dpo, trl-kto, trl-grpo, trl-rloo, trl-reward, "
-     "sentence-transformer, cross-encoder, found 'x'"),
+     "sentence-transformer, cross-encoder, trl-orpo, trl-online-dpo, found 'x'"),
     ((*BERT, "--attn", "x"), "--attn: expected one of sdpa, eager, flash, found 'x'"),
     ((*BERT, "--checkpointing", "x"), "--checkpointing: expected one of none, full, selective, every-N, found 'x'"),
     ((*BERT, "--weights-dtype", "int8"), "--weights-dtype: expected one of fp32, fp16, bf16, found 'int8'"),

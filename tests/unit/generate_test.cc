@@ -178,5 +178,52 @@ TEST(Inference, NothingIsKeptForABackwardPass) {
   }
 }
 
+/// What a training run with an evaluation asks for in its phase: the blocks of so many bytes.
+std::int64_t asked_in_evaluation(const char* model, const RunOptions& options, Bytes bytes) {
+  const ModelSpec& spec = registry().model(model);
+  const Trace trace = run_symbolically(spec, resolve(spec, options).run, registry().device("h200-sxm")).trace;
+  return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.phase == Phase::kEvaluation &&
+           trace.blocks[static_cast<std::size_t>(event.block)].requested == bytes;
+  });
+}
+
+RunOptions predicting(std::int64_t tokens, std::int64_t beams = 1) {
+  return {.batch_size = 2,
+          .sequence_length = 40,
+          .target_sequence_length = 30,
+          .loop = Loop::kTrainer,
+          .eval_batch_size = 3,
+          .eval_samples = 6,
+          .eval_new_tokens = tokens,
+          .eval_beams = beams};
+}
+
+TEST(PredictWithGenerate, EachTokenHasScoresOfTheWholeVocabularyInFloat32) {
+  constexpr Bytes kScores = 3 * 32128 * 4;  // of a batch's samples, t5-base
+  const auto scores = [](std::int64_t tokens) { return asked_in_evaluation("t5-base", predicting(tokens), kScores); };
+  EXPECT_EQ(scores(9) - scores(5), 2 * 4 * 2) << "a head's and its copy, of four tokens more, in two batches";
+}
+
+TEST(PredictWithGenerate, PredictionsAreJoinedOverTheSet) {
+  const auto tokens_of = [](std::int64_t rows, std::int64_t length) { return rows * length * 8; };
+  // generation_max_length counts the decoder's start.
+  EXPECT_GT(asked_in_evaluation("t5-base", predicting(24), tokens_of(6, 25)), 0);
+  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(26), tokens_of(6, 25)), 0);
+}
+
+TEST(PredictWithGenerate, ShortPredictionsArePaddedToTwentyTokens) {
+  EXPECT_GT(asked_in_evaluation("t5-base", predicting(5), 6 * 20 * 8), 0);
+  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(24), 6 * 20 * 8), 0);
+}
+
+TEST(PredictWithGenerate, BeamsMultiplyTheCachesAndBartsLastTokenIsForced) {
+  constexpr Bytes kScores = 3 * 4 * 32128 * 4;
+  EXPECT_GT(asked_in_evaluation("t5-base", predicting(6, 4), kScores), 0);
+  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(6), kScores), 0);
+  EXPECT_TRUE(special_tokens_of("bart").forces_end);
+  EXPECT_FALSE(special_tokens_of("t5").forces_end);
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -29,7 +29,8 @@ class LogarithmTest : public testing::Test {
 constexpr Bytes kBytes = 100 * 4;
 
 TEST_F(LogarithmTest, OfOneMoreThanXAddsOneAgainInBackward) {
-  EXPECT_EQ(of_backward(log1p(bench_.input({100}))), (std::vector<Bytes>{kBytes, kBytes, -kBytes})) << "x + 1, quotient";
+  EXPECT_EQ(of_backward(log1p(bench_.input({100}))), (std::vector<Bytes>{kBytes, kBytes, -kBytes}))
+      << "x + 1, quotient";
   EXPECT_EQ(of_backward(logarithm(bench_.input({100}))), (std::vector<Bytes>{kBytes})) << "quotient";
 }
 

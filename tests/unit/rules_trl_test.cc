@@ -15,6 +15,7 @@ const RunOptions kGrpo{.loop = Loop::kTrlGrpo};
 const RunOptions kOrpo{.loop = Loop::kTrlOrpo};
 const RunOptions kOnlineDpo{.loop = Loop::kTrlOnlineDpo};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
+const RunOptions kPredicts{.loop = Loop::kTrainer, .eval_batch_size = 2, .eval_new_tokens = 8};
 
 const RunOptions kReward{.loop = Loop::kTrlReward};
 const RunOptions kBiEncoder{.loop = Loop::kSentenceTransformer};
@@ -75,6 +76,16 @@ const test::RuleCase kCases[] = {
      kSft},
     {"evaluation-of-scores", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kReward},
+    {"eval-generate-seq2seq", "gpt2", [](RunSpec& run) { run.training().evaluation->new_tokens = 8; }, kEvaluates},
+    {"eval-generate-logits", "t5-base", [](RunSpec& run) { run.training().evaluation->keeps_logits = true; },
+     kPredicts},
+    {"eval-generate-one-gpu", "t5-base",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.gpus = 2;
+     },
+     kPredicts},
+    {"eval-beams-generate", "t5-base", [](RunSpec& run) { run.training().evaluation->beams = 4; }, kEvaluates},
     {"sentences-bi-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kBiEncoder},
     {"sentences-cross-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kCrossEncoder},
     {"sentences-encoders",

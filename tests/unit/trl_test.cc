@@ -111,13 +111,13 @@ TEST(Trl, OrpoHoldsTheLogitsOfBothAnswersInFloat32) {
   const Trace trace = simulated({.loop = Loop::kTrlOrpo, .completion_length = 16}).symbolic.trace;
   EXPECT_EQ(requests_of(trace, 8 * 64 * kWords * 4), 3) << "themselves, the gradients of both losses";
   EXPECT_EQ(requests_of(trace, 8 * 63 * kWords * 4), 1) << "the gradient of the answers' log-probabilities";
-  EXPECT_EQ(requests_of(trace, 4 * 63 * kWords * 4), 4) << "the chosen answers', their log_softmax, the gradients of both";
+  EXPECT_EQ(requests_of(trace, 4 * 63 * kWords * 4), 4)
+      << "the chosen answers', their log_softmax, the gradients of both";
   EXPECT_EQ(requests_of(trace, 4 * 48 * 8), 2) << "the prompts and their mask, which nobody reads";
 }
 
 TEST(Trl, OnlineDpoKeepsTheLogitsOfCompletionsAlone) {
-  const Trace trace =
-      simulated({.batch_size = 2, .loop = Loop::kTrlOnlineDpo, .completion_length = 16}).symbolic.trace;
+  const Trace trace = simulated({.batch_size = 2, .loop = Loop::kTrlOnlineDpo, .completion_length = 16}).symbolic.trace;
   EXPECT_EQ(requests_of(trace, 4 * 64 * kWords * 4), 3) << "of the model, of the reference, and a gradient";
   EXPECT_TRUE(has_phase(trace, Phase::kDecode));
 }

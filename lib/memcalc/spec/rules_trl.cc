@@ -182,6 +182,38 @@ constexpr Rule kEvaluation[] = {
          }},
 };
 
+bool generates_in_evaluation(const RuleQuestion& q) {
+  return trains(q) && training_of(q).evaluation && training_of(q).evaluation->new_tokens > 0;
+}
+
+constexpr Rule kGeneratedPredictions[] = {
+    {.id = "eval-generate-seq2seq",
+     .options = "--eval-generate --task --loop",
+     .message = "evaluation: generation is modelled for encoder-decoders in Seq2SeqTrainer, not for the task {--task} "
+                "in {--loop}",
+     .accepted = "--task seq2seq and --loop trainer, or no --eval-generate",
+     .broken =
+         [](const RuleQuestion& q) { return q.run.task != Task::kSeq2Seq || training_of(q).loop != Loop::kTrainer; }},
+    {.id = "eval-generate-logits",
+     .options = "--eval-generate --eval-logits",
+     .message = "evaluation: with predict_with_generate the predictions are tokens, not logits",
+     .accepted = "one of --eval-generate and --eval-logits",
+     .broken = [](const RuleQuestion& q) { return training_of(q).evaluation->keeps_logits; }},
+    {.id = "eval-generate-one-gpu",
+     .options = "--eval-generate --gpus --parallel",
+     .message = "evaluation: generation on several GPUs is not modelled",
+     .accepted = "--gpus 1, or no --eval-generate",
+     .broken = is_parallel},
+};
+
+constexpr Rule kEvaluationBeams[] = {
+    {.id = "eval-beams-generate",
+     .options = "--eval-beams --eval-generate",
+     .message = "evaluation: beams are of generation, which it does not do",
+     .accepted = "--eval-generate N, or no --eval-beams",
+     .broken = [](const RuleQuestion& q) { return !generates_in_evaluation(q); }},
+};
+
 constexpr Rule kSentences[] = {
     {.id = "sentences-bi-encoder",
      .options = "--loop --task",
@@ -276,6 +308,13 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Evaluation",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },
        .rules = kEvaluation},
+      {.title = "Generation in evaluation", .concerns = generates_in_evaluation, .rules = kGeneratedPredictions},
+      {.title = "Beams in evaluation",
+       .concerns =
+           [](const RuleQuestion& q) {
+             return trains(q) && training_of(q).evaluation && training_of(q).evaluation->beams > 1;
+           },
+       .rules = kEvaluationBeams},
       {.title = "Batches of different lengths",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).lengths.has_value(); },
        .rules = kLengths},

@@ -159,6 +159,20 @@ const Field kFields[] = {
          .get = take_of_evaluation<&Evaluation::move_to_host>,
          .exists = evaluates,
          .belongs_to = kEvaluation}),
+    row("--eval-generate", "eval_generate", G::kJob, K::kWhole, "N",
+        "predict_with_generate: N tokens a sample [none]",
+        {.unit = "tokens",
+         .least = 0,
+         .set = put<&R::eval_new_tokens>,
+         .get = take_of_evaluation<&Evaluation::new_tokens>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
+    row("--eval-beams", "eval_beams", G::kJob, K::kWhole, "K", "beams of that generation [1]",
+        {.unit = "beams",
+         .set = put<&R::eval_beams>,
+         .get = take_of_evaluation<&Evaluation::beams>,
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
 };
 
 }  // namespace

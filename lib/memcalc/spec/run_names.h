@@ -16,14 +16,15 @@ inline constexpr std::array<std::string_view, 10> kTaskNames = {
     "seqcls", "mlm", "causal", "image", "tokcls", "seq2seq", "speech", "custom", "contrastive", "features"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
-inline constexpr std::array<std::string_view, 12> kLoopNames = {
-    "trainer",  "bare",       "trl-sft",  "trl-dpo", "trl-kto", "trl-grpo", "trl-rloo", "trl-reward", "sentence-transformer",
-    "cross-encoder", "trl-orpo", "trl-online-dpo"};
+inline constexpr std::array<std::string_view, 12> kLoopNames = {"trainer",       "bare",       "trl-sft",
+                                                                "trl-dpo",       "trl-kto",    "trl-grpo",
+                                                                "trl-rloo",      "trl-reward", "sentence-transformer",
+                                                                "cross-encoder", "trl-orpo",   "trl-online-dpo"};
 /// As a report names them.
 inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {
-    "HF Trainer",         "plain loop",        "TRL SFTTrainer",
-    "TRL DPOTrainer",     "TRL KTOTrainer",    "TRL GRPOTrainer",
-    "TRL RLOOTrainer",    "TRL RewardTrainer", "SentenceTransformerTrainer",
+    "HF Trainer",          "plain loop",        "TRL SFTTrainer",
+    "TRL DPOTrainer",      "TRL KTOTrainer",    "TRL GRPOTrainer",
+    "TRL RLOOTrainer",     "TRL RewardTrainer", "SentenceTransformerTrainer",
     "CrossEncoderTrainer", "TRL ORPOTrainer",   "TRL OnlineDPOTrainer"};
 inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own", "adapters", "precomputed"};
 inline constexpr std::array<std::string_view, 3> kPackingNames = {"bfd", "bfd_split", "wrapped"};

@@ -301,8 +301,8 @@ void resolve_sentences(const RunOptions& options, Training& training, std::vecto
 
 /// dpo_trainer.py, kto_trainer.py, rloo_trainer.py, online_dpo_trainer.py; grpo_trainer.py, whose beta is 0, has none.
 Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<std::string>& assumptions) {
-  const bool compares = loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlRloo ||
-                        loop == Loop::kTrlOnlineDpo;
+  const bool compares =
+      loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlRloo || loop == Loop::kTrlOnlineDpo;
   if (options.reference || !compares) return options.reference.value_or(Reference::kNone);
   if (options.lora_rank) return Reference::kAdapters;
   assumptions.emplace_back("the reference is a second model beside the one that trains (--ref-model)");
@@ -346,7 +346,14 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     training.evaluation = {.batch_size = *options.eval_batch_size,
                            .samples = options.eval_samples.value_or(4 * *options.eval_batch_size),
                            .keeps_logits = options.eval_logits,
-                           .move_to_host = options.eval_accumulation.value_or(0)};
+                           .move_to_host = options.eval_accumulation.value_or(0),
+                           .new_tokens = options.eval_new_tokens.value_or(0),
+                           .beams = options.eval_beams.value_or(1)};
+    if (training.evaluation->new_tokens > 0) {
+      assumptions.emplace_back(
+          "the evaluation generates as Seq2SeqTrainer does with predict_with_generate, to the last token of "
+          "--eval-generate (generation_max_length is one more); not validated");
+    }
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
 }
@@ -413,8 +420,8 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
     assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
   }
   // disable_dropout of their configurations.
-  const bool disables_dropout = trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto ||
-                                *options.loop == Loop::kTrlOnlineDpo;
+  const bool disables_dropout =
+      trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto || *options.loop == Loop::kTrlOnlineDpo;
   if (disables_dropout && !options.dropout && has_dropout_modules(model)) {
     options.dropout = 0;
     assumptions.emplace_back("no dropout: the trainer switches it off (--dropout)");
@@ -428,10 +435,10 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
     options.weights_dtype = DType::kFloat32;
     // experimental/orpo and online_dpo leave the type to from_pretrained, which takes the checkpoint's.
     const bool takes_checkpoints = *options.loop == Loop::kTrlOrpo || *options.loop == Loop::kTrlOnlineDpo;
-    assumptions.emplace_back(takes_checkpoints
-                                 ? "weights are in float32; the trainer loads a model that is named in its checkpoint's "
-                                   "type (--weights-dtype bf16)"
-                                 : "weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
+    assumptions.emplace_back(
+        takes_checkpoints ? "weights are in float32; the trainer loads a model that is named in its checkpoint's "
+                            "type (--weights-dtype bf16)"
+                          : "weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
   }
   return options;
 }

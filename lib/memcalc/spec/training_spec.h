@@ -126,6 +126,8 @@ struct Evaluation {
   std::int64_t samples = 8;       // --eval-samples
   bool keeps_logits = false;      // compute_metrics is given, so prediction_loss_only is False; --eval-logits
   std::int64_t move_to_host = 0;  // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
+  std::int64_t new_tokens = 0;    // Seq2SeqTrainer's predict_with_generate, for each sample; 0: none; --eval-generate
+  std::int64_t beams = 1;         // generation_num_beams; --eval-beams
 };
 
 /// TRL's SFTConfig.packing_strategy; --packing.

@@ -17,7 +17,7 @@ SpecialTokens special_tokens_of(std::string_view model_type) {
   }
   if (model_type == "olmo2") return {.begins = false};
   if (model_type == "t5" || model_type == "mt5") return {.begins = false, .has_decoder_start = true};
-  return {.has_decoder_start = model_type == "bart" || model_type == "whisper"};
+  return {.has_decoder_start = model_type == "bart" || model_type == "whisper", .forces_end = model_type == "bart"};
 }
 
 std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t layers,
@@ -63,6 +63,7 @@ Tensor Generation::run(const Batch& batch) {
     input_ids_ = batch.input_ids;
   }
   if (call_.beams > 1) expand_inputs();
+  if (tokens_.forces_end) forced_eos_ = no_grad::from_list(tape_, {1});
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
   Tensor result = call_.beams > 1 ? beam_search(batch) : sample(batch);
@@ -71,7 +72,7 @@ Tensor Generation::run(const Batch& batch) {
   drop(bos_, pad_, decoder_start_);  // generation_config; the end's tensor is a processor's, too
   drop(attention_mask, position_ids, encoder_outputs_);
   cache_.clear();
-  drop(has_right_padding_, input_ids, eos_);
+  drop(has_right_padding_, input_ids, eos_, forced_eos_);
   return result;
 }
 
@@ -154,7 +155,8 @@ ModelOutput Generation::prefill(const Batch& batch) {
   return call_.forward(model_inputs);
 }
 
-/// The same for one token, without a cache for all of them. `model_inputs` is the loop's variable, whose former value dies as it is assigned.
+/// The same for one token, without a cache for all of them. `model_inputs` is the loop's variable, whose former value
+/// dies as it is assigned.
 ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs) {
   Batch next;
   const auto last_token = [](const Tensor& x) { return no_grad::clone(no_grad::slice(x, 1, x.size(1) - 1, 1)); };
@@ -194,12 +196,14 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 }
 
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
-/// -inf. Without an end there are no processors.
-Tensor Generation::process_logits(const Tensor& scores) const {
+/// -inf. ForcedEOSTokenLogitsProcessor gives the last token's scores anew.
+Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& token) const {
   if (call_.has_temperature) return no_grad::divide(scores);  // TemperatureLogitsWarper
-  if (!tokens_.ends || !call_.at_least) return scores;
   Tensor processed = scores;
+  const bool is_last = token.index == call_.new_tokens - 1;
+  const bool delays_end = tokens_.ends && call_.at_least;
   for (const bool clones_first : {false, true}) {
+    if (!delays_end) break;
     Tensor scores_processed, vocabulary, eos_token_mask;
     if (clones_first) scores_processed = no_grad::clone(scores);
     vocabulary = no_grad::arange(tape_, scores.size(1));
@@ -209,6 +213,7 @@ Tensor Generation::process_logits(const Tensor& scores) const {
     drop(vocabulary, eos_token_mask);
     processed = std::move(scores_processed);
   }
+  if (tokens_.forces_end && is_last) processed = no_grad::full_like(processed);
   return processed;
 }
 
@@ -258,7 +263,7 @@ Tensor Generation::sample(const Batch& batch) {
     if (token.index > 0) outputs = decode(input_ids_, batch, model_inputs);
     update_model_kwargs(1);
     next_token_logits = last_logits(outputs);
-    next_token_scores = process_logits(next_token_logits);
+    next_token_scores = process_logits(next_token_logits, token);
     if (call_.samples) {
       probabilities = softmax(next_token_scores);
       next_tokens = no_grad::multinomial_once(probabilities);

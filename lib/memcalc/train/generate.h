@@ -18,6 +18,7 @@ struct SpecialTokens {
   bool begins = true;              // bos_token_id
   bool ends = true;                // eos_token_id: one
   bool has_decoder_start = false;  // decoder_start_token_id
+  bool forces_end = false;         // forced_eos_token_id: the last token is the end
 };
 
 /// What the configuration class of a model type gives where config.json says nothing (configuration_*.py).
@@ -81,7 +82,7 @@ class Generation {
   [[nodiscard]] ModelOutput decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs);
   void update_model_kwargs(std::int64_t added);
   [[nodiscard]] static Tensor last_logits(const ModelOutput& outputs);
-  [[nodiscard]] Tensor process_logits(const Tensor& scores) const;
+  [[nodiscard]] Tensor process_logits(const Tensor& scores, const ExecutedToken& token) const;
   /// stopping_criteria: whether each row of `input_ids` is done.
   [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;
   [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;
@@ -95,7 +96,7 @@ class Generation {
   GenerationCall call_;
   SpecialTokens tokens_;
   std::int64_t most_layer_tokens_;
-  Tensor bos_, eos_, pad_, decoder_start_, has_right_padding_;
+  Tensor bos_, eos_, pad_, decoder_start_, forced_eos_, has_right_padding_;
   Tensor input_ids_;  // as the loop goes on
   Tensor attention_mask_, position_ids_, encoder_outputs_;
   EncoderDecoderCache cache_;

@@ -43,9 +43,10 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
 void zero_grad(const Model& model);
 
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `reference`: the model beside it with
-/// which a trainer of TRL compares, or null. Returns the steps of --lengths, else none.
+/// which a trainer of TRL compares, or null. `tokens`: with which an evaluation generates. Returns the steps of
+/// --lengths, else none.
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
-                           Model* reference = nullptr);
+                           Model* reference = nullptr, const SpecialTokens& tokens = {});
 
 /// What inference leaves.
 struct InferenceCalls {

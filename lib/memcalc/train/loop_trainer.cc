@@ -70,6 +70,8 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
       return model.forward(batch);
     }();
     if (dtype && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    Tensor& encoded = outputs.encoder_last_hidden_state;
+    if (dtype && encoded.defined() && is_half(encoded.dtype())) encoded = to_dtype(encoded, DType::kFloat32);
     for (std::size_t i = 0; dtype && i + outputs.cached < outputs.others.size(); ++i) {
       if (is_half(outputs.others[i].dtype())) outputs.others[i] = to_dtype(outputs.others[i], DType::kFloat32);
     }
@@ -101,16 +103,20 @@ std::vector<Shape> whole_shapes_of(const ParallelWrapper* wrapper) {
 
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
+/// Of a batch's generation (train/generate.h, executed_tokens): there are several in an evaluation.
+constexpr std::int64_t kMostLayerTokensOfEvaluation = 3072;
 
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
-  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference)
+  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference,
+              const SpecialTokens& tokens)
       : tape_(tape),
         model_(model),
         run_(run),
         wrapper_(wrapper),
         reference_(reference),
+        tokens_(tokens),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps),
         sentence_loss_(model) {
@@ -151,6 +157,7 @@ class TrainerLoop {
     Tensor loss, logits, labels;
   };
   [[nodiscard]] Prediction prediction_step(Batch& inputs);
+  [[nodiscard]] Prediction generated_prediction(const Batch& inputs);
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
@@ -171,6 +178,7 @@ class TrainerLoop {
   const RunSpec& run_;
   ParallelWrapper* wrapper_;
   Model* reference_;
+  SpecialTokens tokens_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
   Tensor total_loss_;
@@ -333,6 +341,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
     result.loss = mean(loss, 0, false);  // loss.detach().mean()
     return result;
   }
+  if (run_.training().evaluation->new_tokens > 0) return generated_prediction(inputs);
   Tensor items;
   if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
   inputs.number_of_items = items;
@@ -346,6 +355,33 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
     result.labels = inputs.labels;
   }
   inputs.number_of_items.reset();
+  return result;
+}
+
+/// trainer_seq2seq.py, _pad_tensors_to_max_len: up to the default max_length of the model's generation_config, whatever
+/// the evaluation's own is.
+Tensor padded_prediction(const Tensor& tokens) {
+  constexpr std::int64_t kMaxLength = 20;
+  if (tokens.size(tokens.rank() - 1) >= kMaxLength) return tokens;
+  return no_grad::multiply(no_grad::ones(tokens.tape(), {tokens.size(0), kMaxLength}, DType::kInt64));
+}
+
+/// trainer_seq2seq.py, prediction_step with predict_with_generate: the tokens, and then the loss of the labels. The
+/// encoder is called by itself, outside of what accelerate wraps in autocast.
+TrainerLoop::Prediction TrainerLoop::generated_prediction(const Batch& inputs) {
+  const Evaluation& evaluation = *run_.training().evaluation;
+  GenerationCall call{.new_tokens = evaluation.new_tokens, .beams = evaluation.beams, .at_least = false};
+  call.evaluates = true;
+  // Adapters' generate() is the base model's, whose forward nothing wraps.
+  if (!run_.fine_tuning.lora) call.forward = trl_models(true).policy;
+  Prediction result;
+  {
+    Generation generation(tape_, model_, std::move(call), tokens_, kMostLayerTokensOfEvaluation);
+    result.logits = padded_prediction(generation.run(inputs));
+  }
+  const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs, true);
+  result.loss = mean(outputs.loss, 0, false);
+  result.labels = padded_prediction(inputs.labels);
   return result;
 }
 
@@ -443,7 +479,8 @@ void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
 
 }  // namespace
 
-DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference) {
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference,
+                           const SpecialTokens& tokens) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);
@@ -452,7 +489,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     begin_stage(tape, run, Phase::kPrepare);
     wrapper->wrap(model);
   }
-  TrainerLoop loop(tape, model, run, wrapper, reference);
+  TrainerLoop loop(tape, model, run, wrapper, reference, tokens);
   tape.kernels.recording = true;
   tape.moment.step = 0;
   const int without_padding = steps_without_padding(run);

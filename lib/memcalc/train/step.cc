@@ -227,7 +227,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
-      result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get());
+      result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get(),
+                                           special_tokens_of(spec.model_type));
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }

@@ -1,7 +1,7 @@
-"""Training jobs as trainers run them: drawn at random, predicted by memcalc, measured on a card, compared. What the rows of
-../jobs/rows.jsonl were made with is lost; this does the same again. A job is a line {"name", "config", "arguments"}: the
-model's config.json (or no config and --model NAME of memcalc's) and memcalc's arguments, "lengths" where the data has them.
-What runs stands in jobs_run.py, each job in a forked process of its own.
+"""Training jobs as trainers run them: drawn at random, predicted by memcalc, measured on a card, compared. What the rows
+of ../jobs/rows.jsonl were made with is lost; this does the same again. A job is a line {"name", "config", "arguments"}:
+the model's config.json (or no config and --model NAME of memcalc's) and memcalc's arguments, "lengths" where the data
+has them. What runs stands in jobs_run.py, each job in a forked process of its own.
 
 usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
        jobs.py predict MEMCALC JOBS OUT
@@ -56,8 +56,8 @@ REFERENCED = ("dpo", "kto", "grpo", "rloo", "online-dpo")  # trainers with a ref
 
 def common(r, job, precisions=("amp-bf16",), dtypes=("fp32", "bf16"), adapters=0.5):
     dtype = r.choice(dtypes)
-    job += ["--precision", r.choice(precisions), "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]),
-            "--accum", r.choice("1124"),
+    job += ["--precision", r.choice(precisions), "--weights-dtype", dtype,
+            "--checkpointing", r.choice(["full", "none"]), "--accum", r.choice("1124"),
             "--optimizer", r.choice(["sgd", "adamw_torch", "adamw_torch_fused", "adamw_torch_fused", "adafactor"])]
     if r.random() < adapters: job += ["--lora", r.choice(["8", "16", "32"])]
     return "--lora" in job
@@ -69,7 +69,8 @@ def answers(r, job, shortest):
 
 
 def evaluated(r, job, share=0.4):
-    if r.random() < share: job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20", "33", "48"])]
+    if r.random() < share:
+        job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20", "33", "48"])]
 
 
 def real_lengths(r, rows):
@@ -155,12 +156,19 @@ def predict_job(memcalc, job, folder):
         path = os.path.join(folder, "config.json" if key == "config" else "lengths.txt")
         with open(path, "w") as out: out.write(text)
         arguments += [option, path]
-    done = subprocess.run([memcalc, *arguments, "--gpu", "h200-sxm", "--format", "json"], capture_output=True, text=True)
+
+    def ask(*more):
+        command = [memcalc, *arguments, *more, "--gpu", "h200-sxm", "--format", "json"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    done = ask()
     if done.returncode > 1: return dict(name=job["name"], error=done.stderr.strip()[:300])
     report = json.loads(done.stdout)
     of = next((rank for rank in report.get("ranks", []) if rank["rank"] == 0), report["memory"])  # rank 0 is measured
     said = dict(name=job["name"], allocated=of["peak_allocated_bytes"], reserved=of["peak_reserved_bytes"])
-    for phase in report.get("phases", []): said.setdefault("phases", {})[phase.get("name")] = phase.get("peak_allocated_bytes")
+    if "--eval-bs" in arguments and "--gpus" not in arguments:
+        stages = {stage["name"]: stage for stage in json.loads(ask("--stages", "all").stdout)["stages"]}
+        said["evaluation"] = stages["evaluate"]["peak_allocated_bytes"]
     seconds = (report.get("time") or {}).get("step_seconds")
     if seconds is not None: said["step_s"] = seconds
     return said
@@ -236,9 +244,12 @@ def compare(a):
             continue
         errors = {kind: 100 * (p[kind] / m[kind] - 1) for kind in off}
         for kind in off: off[kind].append(abs(errors[kind]))
+        if "evaluation" in p and "evaluation" in m:
+            errors["evaluation"] = 100 * (p["evaluation"] / m["evaluation"] - 1)
+        evaluated = f"evaluation {errors['evaluation']:+8.3f} %   " if "evaluation" in errors else ""
         seconds = f"{100 * (p['step_s'] / m['step_s'] - 1):+6.0f} % time" if p.get("step_s") and m.get("step_s") else ""
         print(f"{job['name']:40} allocated {m['allocated']:>12} {errors['allocated']:+8.3f} %   "
-              f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {seconds}")
+              f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {evaluated}{seconds}")
         rows.append(dict(job, allocated=m["allocated"], reserved=m["reserved"],
                          blind={kind: p[kind] for kind in off}))
     for kind, errors in off.items():

@@ -145,7 +145,8 @@ def arguments_of(job):
               gradient_accumulation_steps=job.accum, save_strategy="no", logging_strategy="no", disable_tqdm=True,
               bf16=job.precision == "amp-bf16", fp16=job.precision == "amp-fp16")
     if ON_CPU: kw["use_cpu"] = True
-    if "--checkpointing" in o or not job.loop.startswith("trl-"): kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
+    if "--checkpointing" in o or not job.loop.startswith("trl-"):
+        kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
     if "--optimizer" in o: kw["optim"] = OPTIMIZERS.get(o["--optimizer"], o["--optimizer"])
     if "--max-grad-norm" in o: kw["max_grad_norm"] = float(o["--max-grad-norm"])
     if "--eval-bs" in o:
@@ -205,8 +206,6 @@ def plain_trainer(job):
         # max_length counts the start of the decoder's ids.
         keywords.update(predict_with_generate=True, generation_max_length=job.number("--eval-generate", 20) + 1,
                         generation_num_beams=job.number("--eval-beams", 1))
-        more["processing_class"] = tokenizer()
-        model.generation_config.eos_token_id = 1  # seldom drawn among random weights' words
     if "--eval-logits" in o or "--eval-generate" in o: more["compute_metrics"] = lambda prediction: {}
     held = data[-job.eval_samples:] if job.eval_samples and not job.lengths else None
     return Trainer(model=model, args=Arguments(**keywords), train_dataset=data[:len(data) - job.eval_samples],
@@ -220,7 +219,8 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     r = random.Random(1)
     data = [sample(r, i) for i in range(job.train_samples if job.lengths is None else len(job.lengths))]
     model = make_model(job, task, labels=1)
-    if getattr(model, "generation_config", None) is not None: model.generation_config.eos_token_id = 1  # the tokenizer's
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.eos_token_id = 1  # the tokenizer's
     if (adapters := lora(job)) is not None: more["peft_config"] = adapters
     if own_reference: more["ref_model"] = make_model(job, task)
     if job.eval_samples:
@@ -341,9 +341,11 @@ def run(job):
 
     class Clock(tf.TrainerCallback):
         def mark(self, what):
-            if not ON_CPU: cuda.synchronize()
-            peaks = (0, 0) if ON_CPU else (cuda.max_memory_allocated() - base, cuda.max_memory_reserved())
-            marks.append([what, *peaks])
+            """The peaks since the last mark."""
+            if ON_CPU: return marks.append([what, 0, 0])
+            cuda.synchronize()
+            marks.append([what, cuda.max_memory_allocated() - base, cuda.max_memory_reserved()])
+            cuda.reset_peak_memory_stats()
 
         def on_train_begin(self, *unused, **more):
             if job.gpus > 1 and not ON_CPU: cuda.reset_peak_memory_stats()  # what wraps the module is no step
@@ -370,13 +372,15 @@ def run(job):
         os.makedirs(events, exist_ok=True)
         cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=4000000)
     trainer.train()
+    Clock().mark("end")
     seconds = sorted(b - a for a, b in zip(stamps[2::2], stamps[3::2]))  # without the first step
-    result.update(allocated=0, reserved=0, step_s=seconds[len(seconds) // 2] if seconds else None, marks=marks,
-                  steps=trainer.state.global_step, parameters=sum(p.numel() for p in trainer.model.parameters()),
+    result.update(allocated=max(peak for _, peak, _ in marks), reserved=max(peak for _, _, peak in marks), marks=marks,
+                  step_s=seconds[len(seconds) // 2] if seconds else None, steps=trainer.state.global_step,
+                  parameters=sum(p.numel() for p in trainer.model.parameters()),
                   trainable=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
                   optimizer=str(trainer.args.optim), checkpointing=bool(trainer.args.gradient_checkpointing))
-    if not ON_CPU:
-        result.update(allocated=cuda.max_memory_allocated() - base, reserved=cuda.max_memory_reserved(),
-                      retries=cuda.memory_stats()["num_alloc_retries"])
+    evaluations = [peak for what, peak, _ in marks if what == "evaluation"]
+    if evaluations: result["evaluation"] = max(evaluations)
+    if not ON_CPU: result["retries"] = cuda.memory_stats()["num_alloc_retries"]
     if events: jobs_card.write_events(os.path.join(events, job.name + ".tsv.gz"))
     return result

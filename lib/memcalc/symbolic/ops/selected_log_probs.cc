@@ -14,8 +14,7 @@ constexpr Operator kForwardKernel{"trl::_forward_kernel"}, kBackwardKernel{"trl:
 
 void add_kernel(const Operator& op, const Tensor& logits, std::int64_t passes) {
   logits.tape().kernels.add(op, OperatorClass::kElementwise, logits.dtype(),
-                            8.0 * static_cast<double>(logits.elements()),
-                            static_cast<double>(passes * logits.bytes()));
+                            8.0 * static_cast<double>(logits.elements()), static_cast<double>(passes * logits.bytes()));
 }
 
 void log_probs_backward(BackwardCall& call) {  // saved: logits, index, log_z, expected_logit

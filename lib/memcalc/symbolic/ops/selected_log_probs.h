@@ -6,8 +6,8 @@
 
 namespace memcalc {
 
-/// logits [batch, tokens, classes], which are read where they lie, index [batch, tokens] int64: [batch, tokens] float32.
-/// The gradient of the logits is made row-major. The entropy, which the kernel makes as well, is dropped.
+/// logits [batch, tokens, classes], which are read where they lie, index [batch, tokens] int64: [batch, tokens]
+/// float32. The gradient of the logits is made row-major. The entropy, which the kernel makes as well, is dropped.
 [[nodiscard]] Tensor selected_log_probs(const Tensor& logits, const Tensor& index);
 
 }  // namespace memcalc

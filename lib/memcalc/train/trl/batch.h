@@ -15,7 +15,8 @@ enum PreferencePlace : std::size_t { kRefChosenLogps, kRefRejectedLogps };
 /// desirable.
 enum UnpairedPlace : std::size_t { kKlInputIds, kKlAttentionMask, kKlCompletionMask, kLabel, kRefLogps, kRefKlLogps };
 
-/// DPODataCollatorWithPadding (experimental/utils.py) of ORPOTrainer: each answer behind its prompt, and the prompt alone.
+/// DPODataCollatorWithPadding (experimental/utils.py) of ORPOTrainer: each answer behind its prompt, and the prompt
+/// alone.
 enum AnswersPlace : std::size_t {
   kChosenIds,
   kChosenMask,
