@@ -190,17 +190,17 @@ std::int64_t asked_in_evaluation(const char* model, const RunOptions& options, B
 
 RunOptions predicting(std::int64_t tokens, std::int64_t beams = 1) {
   return {.batch_size = 2,
-          .sequence_length = 40,
+          .sequence_length = 44,
           .target_sequence_length = 30,
           .loop = Loop::kTrainer,
-          .eval_batch_size = 3,
-          .eval_samples = 6,
+          .eval_batch_size = 7,
+          .eval_samples = 14,
           .eval_new_tokens = tokens,
           .eval_beams = beams};
 }
 
 TEST(PredictWithGenerate, EachTokenHasScoresOfTheWholeVocabularyInFloat32) {
-  constexpr Bytes kScores = 3 * 32128 * 4;  // of a batch's samples, t5-base
+  constexpr Bytes kScores = 7 * 32128 * 4;  // of a batch's samples, t5-base
   const auto scores = [](std::int64_t tokens) { return asked_in_evaluation("t5-base", predicting(tokens), kScores); };
   EXPECT_EQ(scores(9) - scores(5), 2 * 4 * 2) << "a head's and its copy, of four tokens more, in two batches";
 }
@@ -208,17 +208,17 @@ TEST(PredictWithGenerate, EachTokenHasScoresOfTheWholeVocabularyInFloat32) {
 TEST(PredictWithGenerate, PredictionsAreJoinedOverTheSet) {
   const auto tokens_of = [](std::int64_t rows, std::int64_t length) { return rows * length * 8; };
   // generation_max_length counts the decoder's start.
-  EXPECT_GT(asked_in_evaluation("t5-base", predicting(24), tokens_of(6, 25)), 0);
-  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(26), tokens_of(6, 25)), 0);
+  EXPECT_GT(asked_in_evaluation("t5-base", predicting(24), tokens_of(14, 25)), 0);
+  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(26), tokens_of(14, 25)), 0);
 }
 
 TEST(PredictWithGenerate, ShortPredictionsArePaddedToTwentyTokens) {
-  EXPECT_GT(asked_in_evaluation("t5-base", predicting(5), 6 * 20 * 8), 0);
-  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(24), 6 * 20 * 8), 0);
+  EXPECT_GT(asked_in_evaluation("t5-base", predicting(5), 14 * 20 * 8), 0);
+  EXPECT_EQ(asked_in_evaluation("t5-base", predicting(24), 14 * 20 * 8), 0);
 }
 
 TEST(PredictWithGenerate, BeamsMultiplyTheCachesAndBartsLastTokenIsForced) {
-  constexpr Bytes kScores = 3 * 4 * 32128 * 4;
+  constexpr Bytes kScores = 7 * 4 * 32128 * 4;
   EXPECT_GT(asked_in_evaluation("t5-base", predicting(6, 4), kScores), 0);
   EXPECT_EQ(asked_in_evaluation("t5-base", predicting(6), kScores), 0);
   EXPECT_TRUE(special_tokens_of("bart").forces_end);

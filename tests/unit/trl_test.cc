@@ -136,8 +136,8 @@ TEST(Trl, OnlineDpoGeneratesForEachMicroBatchByItself) {
   const auto cache = [](std::int64_t accumulation) {
     const Simulated run = simulated({.batch_size = 2,
                                      .loop = Loop::kTrlOnlineDpo,
-                                     .accumulation_steps = accumulation,
                                      .checkpointing = Checkpointing::kNone,
+                                     .accumulation_steps = accumulation,
                                      .completion_length = 8});
     return asked_for(run.symbolic.trace, Category::kKeyValueCache);
   };

@@ -305,10 +305,10 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Hidden states",
        .concerns = [](const RuleQuestion& q) { return q.run.task == Task::kFeatures; },
        .rules = kFeatures},
+      {.title = "Generation in evaluation", .concerns = generates_in_evaluation, .rules = kGeneratedPredictions},
       {.title = "Evaluation",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).evaluation.has_value(); },
        .rules = kEvaluation},
-      {.title = "Generation in evaluation", .concerns = generates_in_evaluation, .rules = kGeneratedPredictions},
       {.title = "Beams in evaluation",
        .concerns =
            [](const RuleQuestion& q) {

@@ -265,7 +265,8 @@ const Field kFields[] = {
 
     // --- Training ---
     row("--loop", "loop", G::kTraining, K::kName, "LOOP",
-        "trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo,\n-reward, sentence-transformer, cross-encoder [trainer]",
+        "trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo,\n-reward, -orpo, -online-dpo, sentence-transformer,\n"
+        "cross-encoder [trainer]",
         {.names = kLoopNames, .set = put<&R::loop>, .get = take<&N::loop>, .exists = trains, .belongs_to = kTraining}),
     row("--optimizer", "optimizer", G::kTraining, K::kText, "OPT", "name (docs/cli.md) or HF Trainer's optim [by loop]",
         {.names = kOptimizerNames,

@@ -126,7 +126,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
   const Tensor mask = keep(no_grad::greater_equal(first, second));
   const Tensor batch_range = keep(no_grad::arange(tape, samples));
   const auto indices = [&](const Tensor& other) {
-    return keep(no_grad::add(batch_range, no_grad::multiply(no_grad::to(other, DType::kInt64))));
+    return keep(no_grad::add(batch_range, no_grad::multiply(other, DType::kInt64)));
   };
   const Tensor chosen_indices = indices(no_grad::bitwise_not(mask)), rejected_indices = indices(mask);
   const Tensor cr_indices = keep(no_grad::cat(chosen_indices, rejected_indices, 0));

@@ -30,9 +30,7 @@ struct BothAnswers {
 };
 
 /// cross_entropy_loss: of every token of the chosen answers and their prompts.
-Tensor chosen_loss(const Tensor& all_logits, const BothAnswers& both, std::int64_t samples) {
-  Tensor labels = no_grad::clone(both.input_ids);
-  labels = where(no_grad::equal(both.attention_mask), labels);
+Tensor chosen_loss(const Tensor& all_logits, const Tensor& labels, std::int64_t samples) {
   const std::int64_t tokens = all_logits.size(1) - 1, words = all_logits.size(2);
   const Tensor logits = contiguous(slice(slice(all_logits, 0, 0, samples), 1, 0, tokens));
   const Tensor targets = no_grad::clone(no_grad::slice(no_grad::slice(labels, 0, 0, samples), 1, 1, tokens));
@@ -111,7 +109,9 @@ Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
     batch.padded = false;
     const ModelOutput outputs = models.policy(batch);
     all_logits = outputs.logits;
-    nll_loss = chosen_loss(all_logits, both, samples);
+    Tensor labels = no_grad::clone(both.input_ids);
+    labels = where(no_grad::equal(both.attention_mask), labels);
+    nll_loss = chosen_loss(all_logits, labels, samples);
     all_logps = mean_log_probs(all_logits, both.labels);
   }
   const Tensor chosen = slice(all_logps, 0, 0, samples), rejected = slice(all_logps, 0, samples, samples);
