@@ -46,8 +46,8 @@ class RunOptions(TypedDict, total=False):
     weights_dtype: str | None
     """`--weights-dtype`: fp32, fp16 or bf16 [of the precision, else as stored]"""
     loop: str | None
-    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward, sentence-transformer, cross-
-    encoder [trainer]"""
+    """`--loop`: trainer, bare, trl-sft, -dpo, -kto, -grpo, -rloo, -reward, -orpo, -online-dpo, sentence-
+    transformer, cross-encoder [trainer]"""
     optimizer: str | None
     """`--optimizer`: name (docs/cli.md) or HF Trainer's optim [by loop]"""
     accumulation_steps: int | None
@@ -98,6 +98,10 @@ class RunOptions(TypedDict, total=False):
     """`--eval-logits`: with compute_metrics: logits of the whole set stay"""
     eval_accumulation_steps: int | None
     """`--eval-accum`: batches after which they are moved to the host [all]"""
+    eval_generate: int | None
+    """`--eval-generate`: predict_with_generate: N tokens a sample [none]"""
+    eval_beams: int | None
+    """`--eval-beams`: beams of that generation [1]"""
     skipped_steps: int | None
     """`--skipped-steps`: first steps that the fp16 loss scaler skips [0]"""
     loss_in_loop: bool | None
