@@ -225,5 +225,21 @@ TEST(PredictWithGenerate, BeamsMultiplyTheCachesAndBartsLastTokenIsForced) {
   EXPECT_FALSE(special_tokens_of("t5").forces_end);
 }
 
+TEST(PredictWithGenerate, CheckpointingSwitchesT5sCacheOffInTrainingAlone) {
+  const ModelSpec& spec = registry().model("t5-base");
+  RunOptions options = predicting(5);
+  options.eval_new_tokens.reset();
+  options.checkpointing = Checkpointing::kFull;
+  const Trace trace = run_symbolically(spec, resolve(spec, options).run, registry().device("h200-sxm")).trace;
+  const auto caches = [&](bool in_evaluation) {
+    return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
+      return event.kind == EventKind::kAllocate && (event.phase == Phase::kEvaluation) == in_evaluation &&
+             trace.blocks[static_cast<std::size_t>(event.block)].category == Category::kKeyValueCache;
+    });
+  };
+  EXPECT_GT(caches(true), 0);
+  EXPECT_EQ(caches(false), 0);
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -336,9 +336,11 @@ class T5ForConditionalGeneration : public Model {
   }
 
  private:
-  // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before.
+  // The Trainer sets config.use_cache = False, but the decoder has a copy of the configuration that was made before;
+  // checkpointing switches that off in training alone.
   [[nodiscard]] EncoderDecoderCache* decoder_cache(const Batch& batch, ModelOutput& output) const {
-    const bool trainer = run_.uses_trainer() && run_.checkpointing() == Checkpointing::kNone;
+    const bool recomputes = run_.checkpointing() != Checkpointing::kNone && shared_.weight.tape().modes.training;
+    const bool trainer = run_.uses_trainer() && !recomputes;
     if (trainer && batch.past_key_values == nullptr) return &output.past_key_values;
     return cache_of(run_, batch, output);
   }

@@ -62,7 +62,7 @@ Tensor Generation::run(const Batch& batch) {
     position_ids_ = position_ids_for(attention_mask_);
     input_ids_ = batch.input_ids;
   }
-  if (call_.beams > 1) expand_inputs();
+  if (call_.beams > 1) expand_inputs(batch);
   if (tokens_.forces_end) forced_eos_ = no_grad::from_list(tape_, {1});
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
@@ -70,7 +70,7 @@ Tensor Generation::run(const Batch& batch) {
   cache_size_ = cache_.size();
   drop(input_ids_, attention_mask_, position_ids_);
   drop(bos_, pad_, decoder_start_);  // generation_config; the end's tensor is a processor's, too
-  drop(attention_mask, position_ids, encoder_outputs_);
+  drop(attention_mask, position_ids, encoder_outputs_, labels_);
   cache_.clear();
   drop(has_right_padding_, input_ids, eos_, forced_eos_);
   return result;
@@ -130,11 +130,12 @@ Tensor Generation::decoder_start(std::int64_t batch_size) const {
 
 /// _expand_inputs_for_generation: a copy of every tensor for each beam. The arguments live until the call returns; the
 /// encoder's output is replaced in place.
-void Generation::expand_inputs() {
+void Generation::expand_inputs(const Batch& batch) {
   const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, call_.beams); };
   Tensor input_ids = repeated(input_ids_);
   Tensor attention_mask = attention_mask_.defined() ? repeated(attention_mask_) : Tensor();
   Tensor position_ids = position_ids_.defined() ? repeated(position_ids_) : Tensor();
+  if (batch.labels.defined()) labels_ = repeated(batch.labels);  // an evaluation hands them over, too
   if (encoder_outputs_.defined()) encoder_outputs_ = repeated(encoder_outputs_);
   input_ids_ = std::move(input_ids);
   attention_mask_ = std::move(attention_mask);

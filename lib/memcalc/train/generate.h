@@ -71,7 +71,7 @@ class Generation {
   [[nodiscard]] Tensor attention_mask_for(const Tensor& input_ids) const;
   [[nodiscard]] static Tensor position_ids_for(const Tensor& attention_mask);
   [[nodiscard]] Tensor decoder_start(std::int64_t batch_size) const;
-  void expand_inputs();
+  void expand_inputs(const Batch& batch);
 
   // shared by both decoding methods
   /// The key under which model_inputs has the ids.
@@ -98,7 +98,7 @@ class Generation {
   std::int64_t most_layer_tokens_;
   Tensor bos_, eos_, pad_, decoder_start_, forced_eos_, has_right_padding_;
   Tensor input_ids_;  // as the loop goes on
-  Tensor attention_mask_, position_ids_, encoder_outputs_;
+  Tensor attention_mask_, position_ids_, encoder_outputs_, labels_;
   EncoderDecoderCache cache_;
   KeyValueCacheSize cache_size_;
 };
