@@ -504,6 +504,17 @@ TEST(CommandLines, OfTheTrainersArguments) {
             "--model gpt2 --loop trainer --bs 4 --precision amp-bf16 --checkpointing full");
 }
 
+TEST(CommandLines, PredictionsThatAreGeneratedAreOfTheEvaluation) {
+  const std::vector<std::string> script = {
+      "python", "run_summarization.py",   "--model_name_or_path", "t5-base", "--num_beams",
+      "4",      "--predict_with_generate"};
+  EXPECT_THAT(options_of(script), Not(HasSubstr("--eval"))) << "it evaluates after the training";
+  std::vector<std::string> evaluates = script;
+  evaluates.insert(evaluates.end(), {"--eval_strategy", "steps", "--generation_max_length", "65"});
+  EXPECT_THAT(options_of(evaluates), HasSubstr("--eval-bs 8"));
+  EXPECT_THAT(options_of(evaluates), HasSubstr("--eval-generate 64 --eval-beams 4")) << "without the decoder's start";
+}
+
 TEST(CommandLines, OfTorchrunSayHowManyGpus) {
   const std::string options = options_of({"OMP_NUM_THREADS=4", "torchrun", "--nnodes", "2", "--nproc-per-node=4",
                                           "run_clm.py", "--model_name_or_path", "gpt2", "--do_train"});

@@ -2,7 +2,10 @@
 // run_mlm.py, run_glue.py, run_summarization.py), whose HfArgumentParser reads such files and command lines.
 #include <fmt/core.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "memcalc/spec/config_files/trainer.h"
 
@@ -26,13 +29,38 @@ constexpr KeyRow kRows[] = {
     {"dataset_name dataset_config_name train_file validation_file test_file task_name line_by_line mlm_probability "
      "preprocessing_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
      "max_train_samples max_eval_samples max_predict_samples pad_to_max_length text_column summary_column lang "
-     "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token num_beams val_max_target_length "
+     "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token "
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
      "text_column_delimiter do_regression metric_name remove_splits remove_columns shuffle_train_dataset shuffle_seed",
      U::kIrrelevant, "the data"},
-    {"sortish_sampler generation_max_length generation_num_beams generation_config", U::kIrrelevant, "of evaluation"},
-    {"predict_with_generate", U::kUsed},
+    {"sortish_sampler generation_config", U::kIrrelevant, "of evaluation"},
+    {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length", U::kUsed},
 };
+
+/// run_summarization.py, run_translation.py: generation_max_length counts the start of the decoder's ids; what the
+/// scripts' own arguments say comes first for beams and last for the length.
+void read_generation(Section& section) {
+  constexpr std::string_view kLengths[] = {"generation_max_length", "val_max_target_length", "max_target_length"};
+  constexpr std::string_view kBeams[] = {"num_beams", "generation_num_beams"};
+  if (!section.on("predict_with_generate") || !section.account().is_set("--eval-bs")) {
+    for (const std::string_view key : {kLengths[0], kLengths[1], kBeams[0], kBeams[1]}) {
+      if (section.has(key)) section.irrelevant(key, "of an evaluation that generates, which this one does not");
+    }
+    return;
+  }
+  std::optional<std::int64_t> length, beams;
+  for (const std::string_view key : kLengths) {
+    const auto given = section.whole(key);
+    if (!length) length = given;
+  }
+  for (const std::string_view key : kBeams) {
+    const auto given = section.whole(key);
+    if (!beams) beams = given;
+  }
+  constexpr std::int64_t kMaxTargetLength = 128;
+  section.set("predict_with_generate", "--eval-generate", std::to_string(length.value_or(kMaxTargetLength) - 1));
+  if (beams) section.set("predict_with_generate", "--eval-beams", std::to_string(*beams));
+}
 
 }  // namespace
 
@@ -53,9 +81,7 @@ void read_training_arguments(Account& account, const JsonNode& root) {
     if (type == "float16") section.set(key, "--weights-dtype", "fp16");
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
-  if (section.on("predict_with_generate") && account.is_set("--eval-bs")) {
-    section.refuse("predict_with_generate", "evaluation that generates text is not modelled");
-  }
+  read_generation(section);
   section.done();
 }
 
