@@ -379,7 +379,7 @@ TrainerLoop::Prediction TrainerLoop::generated_prediction(const Batch& inputs) {
     Generation generation(tape_, model_, std::move(call), tokens_, kMostLayerTokensOfEvaluation);
     result.logits = padded_prediction(generation.run(inputs));
   }
-  const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs, true);
+  const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), inputs, true);
   result.loss = mean(outputs.loss, 0, false);
   result.labels = padded_prediction(inputs.labels);
   return result;
