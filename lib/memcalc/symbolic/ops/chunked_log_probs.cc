@@ -85,7 +85,9 @@ void fold(Tape& tape, const Operator& op, DType dtype, const Tensor& bias, const
 void log_probs_backward(
     BackwardCall& call) {  // saved: hidden, weight, bias where there is one, targets, log_z, entropy
   Tape& tape = call.tape;
-  const auto [dtype, has_bias] = call.payload<Payload>();
+  const Payload payload = call.payload<Payload>();
+  const DType dtype = payload.compute_dtype;  // clang 14: no lambda takes a structured binding
+  const bool has_bias = payload.has_bias;
   const Tensor &hidden = call.saved(0), &weight = call.saved(1);
   const Tensor bias = has_bias ? call.saved(2) : Tensor();
   const bool of_hidden = call.needs(0), of_weight = call.needs(1), of_bias = has_bias && call.needs(2);
