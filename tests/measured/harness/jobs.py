@@ -51,7 +51,8 @@ MODELS = {
 }
 DECODERS = ("llama", "llama-untied", "gpt_neox", "qwen3", "mistral", "gpt2", "opt", "qwen2")
 ENCODERS = ("bert", "distilbert", "roberta")
-REFERENCED = ("dpo", "kto", "grpo", "rloo", "online-dpo")  # trainers with a reference model
+GENERATE = ("grpo", "rloo", "grpo-vllm", "rloo-vllm")
+REFERENCED = ("dpo", "kto", "online-dpo") + GENERATE  # trainers with a reference model
 
 
 def common(r, job, precisions=("amp-bf16",), dtypes=("fp32", "bf16"), adapters=0.5):
@@ -87,7 +88,8 @@ def draw_job(r, kind):
     else:
         model = r.choice(DECODERS)
     loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
-            "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft"}.get(kind, "trl-" + kind)
+            "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
+            "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo"}.get(kind, "trl-" + kind)
     job, lengths = ["--loop", loop], None
     if kind in ("glue", "sft-lengths", "packed"):
         bs, steps = r.choice([2, 3, 4, 8] + ([16, 32] if kind == "glue" else [])), r.choice([4, 6, 8])
@@ -124,10 +126,13 @@ def draw_job(r, kind):
         if kind == "reward" and with_lora: job += ["--lora-head"]
         if kind in REFERENCED:
             choices = ["adapters"] if with_lora else ["own"]
-            if kind in ("grpo", "rloo"): choices.append("none")
+            if kind in GENERATE: choices.append("none")
             if kind in ("dpo", "kto"): choices.append("precomputed")
             job += ["--ref-model", r.choice(choices)]
-        if kind not in ("grpo", "rloo", "online-dpo"): evaluated(r, job, .3)
+        if kind not in GENERATE + ("online-dpo",): evaluated(r, job, .3)
+        if kind.endswith("-vllm"):  # memcalc runs three steps, and a server's streams are new in each
+            job += ["--vllm", r.choice(["colocate", "colocate", "server"])]
+            job += ["--vllm-sleep"] if job[-1] == "colocate" and r.random() < .5 else []
         if kind == "trainer" and "--eval-bs" in job and r.random() < .4: job.append("--eval-logits")
     return model, job, lengths
 

@@ -6,8 +6,10 @@ Chosen, where the arguments do not say: samples are words of a tokenizer that is
 answers of DPO, KTO, ORPO and of a reward model end with the end's token, so --completion N is N - 1 words. Rewards come
 from a function. A reference model is a second one beside the first: made on the card for DPO and KTO, read by from_pretrained
 of a saved checkpoint for GRPO and RLOO, a copy (TRL's own default) for online DPO. Adapters: lora_alpha 16 (no bytes).
+--vllm colocate|server: vllm_stand_in/ in the place of vLLM, which takes no memory: the trainer's own requests.
 --gpus N --parallel ddp|fsdp1|fsdp2|ds-zeroN: rank 0 alone in torch's fake process group, the model made in host memory."""
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -19,7 +21,7 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
-FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16")
+FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -42,6 +44,7 @@ OPTIMIZERS = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused", "adamw
 
 def import_all():
     """Before any fork; nothing of it starts CUDA."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
     import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
@@ -65,7 +68,7 @@ class Job:
         known = ("--loop --task --model --bs --seq --target-seq --precision --weights-dtype --checkpointing --accum "
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
-                 "--gpus --parallel --max-grad-norm").split()
+                 "--gpus --parallel --max-grad-norm --vllm").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -74,7 +77,9 @@ class Job:
         self.lengths = [int(n) for n in job["lengths"].split()] if "lengths" in job else None
         self.loop = self.options.get("--loop", "trainer")
         self.seq, self.bs, self.accum = self.number("--seq", 0), self.number("--bs", 1), self.number("--accum", 1)
-        self.steps, self.completion = self.number("--steps", STEPS), self.number("--completion", 0)
+        # Of a server's: as many as memcalc runs, since each takes streams of its own.
+        self.steps = self.number("--steps", 3 if self.options.get("--vllm") == "server" else STEPS)
+        self.completion = self.number("--completion", 0)
         self.precision = self.options.get("--precision", "amp-bf16" if self.loop.startswith("trl-") else "fp32")
         self.gpus, self.parallel = self.number("--gpus", 1), self.options.get("--parallel", "ddp")
         if ON_CPU:
@@ -283,11 +288,39 @@ def constant_reward(prompts, completions, **unused): return [float(len(each) % 7
 def prompt(job): return lambda r, i: dict(prompt=words(r, job.seq - job.completion))
 
 
+class NoServer:
+    """TRL's VLLMClient without a server: weights are packed as for one."""
+    def __init__(self, **unused): self.engine = __import__("vllm").LLM()
+    def init_communicator(self, **unused): pass
+    def get_server_info(self): return dict(model_config=dict(logprobs_mode="processed_logprobs"))
+    def reset_prefix_cache(self): pass
+
+    def update_named_params(self, metadata, named_params):
+        from vllm.distributed.weight_transfer.packed_tensor import packed_nccl_broadcast_producer
+        packed_nccl_broadcast_producer(named_params, group=None, src=0, post_iter_func=lambda item: item[1])
+
+    def generate(self, prompts, n=1, max_tokens=16, logprobs=None, **unused):
+        tokens = [self.engine.tokens(max_tokens) for _ in range(len(prompts) * n)]
+        scores = None if logprobs is None else [[[-7.6] for _ in row] for row in tokens]
+        return dict(prompt_ids=prompts, completion_ids=tokens, logprobs=scores, logprob_token_ids=None)
+
+
+def of_vllm(job):
+    """Keywords of the configuration. Pre: vllm_stand_in/ was on the path before TRL's trainers were imported."""
+    mode = job.options.get("--vllm", "none")
+    if mode == "none": return {}
+    if mode == "server":
+        import trl.generation.vllm_generation as generation
+        generation.VLLMClient = NoServer
+    return dict(use_vllm=True, vllm_mode=mode, vllm_enable_sleep_mode="--vllm-sleep" in job.options)
+
+
 def generated(job, Config, Trainer):
     rows = job.bs * job.accum * job.gpus
     reference = job.options.get("--ref-model", "none")
     keywords = dict(max_completion_length=job.completion, beta=0.0 if reference == "none" else 0.04,
-                    num_generations=next(n for n in range(2, rows + 1) if rows % n == 0), remove_unused_columns=False)
+                    num_generations=next(n for n in range(2, rows + 1) if rows % n == 0), remove_unused_columns=False,
+                    **of_vllm(job))
 
     class WithReference(Trainer):  # TRL reads it from a checkpoint of the model
         def __init__(self, model, **more):

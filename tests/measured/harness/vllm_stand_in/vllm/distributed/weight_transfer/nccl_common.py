@@ -1,0 +1,1 @@
+def trainer_init(info): return None
