@@ -50,7 +50,7 @@ Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpe
   ReplayResult memory = replay(symbolic.trace, options);                            // what the allocator makes of it
   const std::optional<StepTime> time = time_of(symbolic, run, device);              // how long it takes
   Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
-  if (!report.fits() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
+  if (!report.fits() && report.starts() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   if (report.epoch && report.full_card && report.full_card->runs) {
     report.epoch->retrying_steps = retrying_steps(report.full_card->steps);
   } else if (report.epoch && report.fits()) {

@@ -70,6 +70,14 @@ class RunOptions(TypedDict, total=False):
     """`--completion`: TRL: tokens of --seq that are the answer [half]"""
     ref_model: str | None
     """`--ref-model`: TRL: none, own, adapters or precomputed [TRL's own]"""
+    vllm: str | None
+    """`--vllm`: vLLM generates: none, colocate, server [none]"""
+    vllm_utilization: float | None
+    """`--vllm-utilization`: share of the card's memory that vLLM asks for [0.3]"""
+    vllm_sleep: bool | None
+    """`--vllm-sleep`: vLLM gives its memory back while the model trains"""
+    vllm_max_length: int | None
+    """`--vllm-max-length`: longest sequence that vLLM takes [model's context]"""
     lengths: str | None
     """`--lengths`: tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX"""
     steps: int | None

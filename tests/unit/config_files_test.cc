@@ -428,7 +428,22 @@ TEST(ConfigFiles, TrainersThatGenerateHavePromptsAndCompletions) {
   EXPECT_THAT(text_of(rloo.options), HasSubstr("--loop trl-rloo"));
   EXPECT_THAT(text_of(rloo.options), HasSubstr("--completion 512 --seq 540"));
   EXPECT_THAT(text_of(Written("num_generations: 8\nbeta: 0.1\n").read().options), HasSubstr("--ref-model own"));
-  EXPECT_THAT(Written("num_generations: 8\nuse_vllm: true\n").refusal(), HasSubstr("/use_vllm: vLLM beside"));
+}
+
+TEST(ConfigFiles, TrlsVllmIsReadByItsMode) {
+  const ConfigFile beside = Written(
+                                "num_generations: 8\nuse_vllm: true\nvllm_enable_sleep_mode: true\n"
+                                "vllm_gpu_memory_utilization: 0.45\nvllm_max_model_length: 4096\n")
+                                .read();
+  EXPECT_THAT(text_of(beside.options), HasSubstr("--vllm colocate --vllm-utilization 0.45 --vllm-sleep "
+                                                 "--vllm-max-length 4096"));
+  const ConfigFile server =
+      Written("num_generations: 8\nuse_vllm: true\nvllm_mode: server\nvllm_server_port: 8000\n").read();
+  EXPECT_THAT(text_of(server.options), HasSubstr("--vllm server"));
+  EXPECT_THAT(text_of(server.options), Not(HasSubstr("--vllm-utilization")));
+  EXPECT_THAT(text_of(Written("num_generations: 8\nvllm_mode: server\n").read().options), Not(HasSubstr("--vllm")));
+  EXPECT_THAT(Written("num_generations: 8\nuse_vllm: true\nvllm_tensor_parallel_size: 2\n").refusal(),
+              HasSubstr("/vllm_tensor_parallel_size: vLLM over several cards"));
 }
 
 TEST(ConfigFiles, RewardModelsAreTrlsAndAxolotls) {

@@ -14,6 +14,7 @@ const RunOptions kKto{.batch_size = 2, .loop = Loop::kTrlKto};
 const RunOptions kGrpo{.loop = Loop::kTrlGrpo};
 const RunOptions kOrpo{.loop = Loop::kTrlOrpo};
 const RunOptions kOnlineDpo{.loop = Loop::kTrlOnlineDpo};
+const RunOptions kVllm{.loop = Loop::kTrlGrpo, .vllm = VllmMode::kColocate, .lora_rank = 8};
 const RunOptions kEvaluates{.loop = Loop::kTrainer, .eval_batch_size = 2};
 const RunOptions kPredicts{.loop = Loop::kTrainer, .eval_batch_size = 2, .eval_new_tokens = 8};
 
@@ -59,6 +60,15 @@ const test::RuleCase kCases[] = {
     {"trl-kto-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kKto},
     {"trl-generates-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kPrecomputed; },
      kGrpo},
+    {"vllm-packed", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; }, kVllm},
+    {"vllm-max-length", "gpt2", [](RunSpec& run) { run.training().vllm.max_length = run.sequence_length - 1; }, kVllm},
+    {"vllm-context", "gpt2", [](RunSpec& run) { run.training().vllm.max_length = 1025; }, kVllm},
+    {"vllm-expandable", "gpt2",
+     [](RunSpec& run) {
+       run.training().vllm.sleeps = true;
+       run.expandable_segments = true;
+     },
+     kVllm},
     {"trl-generates-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kGrpo},
     {"evaluation-in-the-trainer", "gpt2", [](RunSpec& run) { run.training().loop = Loop::kBare; }, kEvaluates},
     {"evaluation-parallel", "gpt2",

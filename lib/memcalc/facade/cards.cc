@@ -28,13 +28,22 @@ FitRow row_of(const Report& report) { return {.needed_bytes = report.needed(), .
 std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::span<const DeviceSpec> devices) {
   std::vector<FitRow> rows;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    std::size_t twin = 0;
+    std::size_t twin = run.shares_card_with_vllm() ? i : 0;  // whose share is one of the card's size
     while (twin < i && !behaves_alike(devices[twin], devices[i])) ++twin;
-    FitRow row = twin < i ? rows[twin] : row_of(estimate(model, run, devices[i]));
+    FitRow row;
+    bool starts = true;
+    if (twin < i) {
+      row = rows[twin];
+    } else {
+      const Report report = estimate(model, run, devices[i]);
+      row = row_of(report);
+      starts = report.starts();
+    }
     row.gpu = devices[i].name;
     row.memory_bytes = devices[i].memory_bytes;
     row.headroom_bytes = devices[i].usable_bytes() - row.needed_bytes;
     row.verdict = verdict_of(row.needed_bytes, row.needed_error, devices[i].usable_bytes());
+    if (!starts) row.verdict = Verdict::kDoesNotFit;
     rows.push_back(std::move(row));
   }
   return rows;

@@ -273,7 +273,9 @@ class Climb {
     const std::optional<Set> set = added(base, i);
     if (!set) return;
     const Outcome& outcome = tried_.at(*set).outcome();
-    const bool helps = outcome.answered() && (technique.required || outcome.needed < at(base).outcome().needed);
+    const Outcome& before = at(base).outcome();
+    const bool spares = outcome.starts == before.starts ? outcome.needed < before.needed : outcome.starts;
+    const bool helps = outcome.answered() && (technique.required || spares);
     steps_.push_back({i, *set, helps});
     // What stands on a set that fits is not needed; it may do without that set.
     if (helps) standing_[static_cast<std::size_t>(technique.to)] = *set;

@@ -36,6 +36,7 @@ Outcome outcome_of(const Report& report) {
                   .needed = report.needed(),
                   .error = report.needed_error,
                   .verdict = report.verdict,
+                  .starts = report.starts(),
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak,
                   .host = report.host_memory.total};

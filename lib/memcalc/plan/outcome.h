@@ -42,6 +42,7 @@ struct Outcome {
   Bytes headroom = 0;  // memory of the card less `needed`; negative where it does not fit
   Bytes error = 0;     // how far `needed` may be off, either way
   Verdict verdict = Verdict::kDoesNotFit;
+  bool starts = true;        // Report::starts()
   bool built_whole = false;  // the peak is the whole model at its construction, before it is sharded
   std::array<Bytes, kCategoryCount> categories{};  // at the peak of allocated
   Bytes slack = 0;                                 // the rest of it

@@ -86,8 +86,9 @@ Outcome extended(const Report& few, const Report& more, const Line& line, Bytes 
 /// Of an optimizer that moves to the host what the card has no room for, it matters that the card is full.
 bool is_paged(const RunSpec& run) { return run.trains() && name_of(run.training().optimizer).starts_with("paged"); }
 
+/// vLLM's share is one of the card's size.
 DeviceSpec endless(DeviceSpec device, const RunSpec& run) {
-  if (!is_paged(run)) device.memory_bytes = kEndless;
+  if (!is_paged(run) && !run.shares_card_with_vllm()) device.memory_bytes = kEndless;
   return device;
 }
 
@@ -95,7 +96,7 @@ DeviceSpec endless(DeviceSpec device, const RunSpec& run) {
 Outcome on_card(Outcome outcome, Bytes usable) {
   if (!outcome.answered()) return outcome;
   outcome.headroom = usable - outcome.needed;
-  outcome.verdict = verdict_of(outcome.needed, outcome.error, usable);
+  outcome.verdict = outcome.starts ? verdict_of(outcome.needed, outcome.error, usable) : Verdict::kDoesNotFit;
   return outcome;
 }
 
@@ -104,7 +105,7 @@ Outcome on_card(Outcome outcome, Bytes usable) {
 std::optional<ShortLengths> short_lengths_of(const ModelSpec& model, const RunSpec& run) {
   const std::optional<std::int64_t> layers = shared_sizes(model).layers;
   const std::int64_t period = period_of(model);
-  if (!layers || period == 0) return std::nullopt;
+  if (!layers || period == 0 || run.shares_card_with_vllm()) return std::nullopt;  // what vLLM caches is not linear
   const Parallel& parallel = run.parallel;
   const std::int64_t chunks = parallel.pipeline * parallel.virtual_stages;
   const std::int64_t step = std::lcm(std::lcm(chunks, period), run.trains() ? run.training().checkpoint_every : 1);

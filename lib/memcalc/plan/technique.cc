@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "memcalc/spec/lit_config.h"
@@ -124,6 +125,36 @@ bool fuse_loss(RunSpec& run, const Q& q, int /*grade*/) {
   if (!run.trains() || run.fine_tuning.liger || !runs_triton(q.device)) return false;
   run.fine_tuning.liger = true;
   return true;
+}
+
+/// Without a length of its own vLLM must be able to hold the model's whole context.
+bool shorten_vllm(RunSpec& run, const Q& q, int /*grade*/) {
+  if (!run.shares_card_with_vllm() || run.training().vllm.max_length > 0) return false;
+  if (trained_context(q.model) <= run.sequence_length) return false;
+  run.training().vllm.max_length = run.sequence_length;
+  return true;
+}
+
+bool put_vllm_to_sleep(RunSpec& run, const Q& /*question*/, int /*grade*/) {
+  if (!run.shares_card_with_vllm() || run.training().vllm.sleeps) return false;
+  run.training().vllm.sleeps = true;
+  return true;
+}
+
+/// By halves, in steps of 0.01.
+bool divide_share(RunSpec& run, const Q& /*question*/, int grade) {
+  if (!run.shares_card_with_vllm()) return false;
+  double& share = run.training().vllm.utilization;
+  for (int i = 0; i < grade; ++i) {
+    const double half = std::ceil(share * 50 - 1e-6) / 100;
+    if (half >= share) return false;
+    share = half;
+  }
+  return true;
+}
+
+std::string share_of(const RunSpec& run) {
+  return fmt::format("{} of the card for vLLM", run.training().vllm.utilization);
 }
 
 /// Autocast computes in 16 bits anyway, and a frozen weight is never updated.
@@ -280,6 +311,7 @@ std::string price_of_offloaded_optimizer(const RunSpec& /*run*/, const Q& q) {
 
 bool offload_by_deepspeed(RunSpec& run, const Q& q, int /*grade*/) {
   if (!trains_in_torch(run) || run.parallel.is_parallel() || is_quantized(run)) return false;
+  if (run.generates()) return false;  // a plain loop would be another job
   Training& training = run.training();
   training.optimizer = torch_optimizer(run, q);
   training.loop = Loop::kBare;  // DeepSpeed inside of the Trainer is not modelled
@@ -346,6 +378,7 @@ bool add_cards(RunSpec& run, const Q& q, int grade) {
   // accelerate makes parameters float32 there, whatever they were loaded in (loaded_dtype.cc).
   if (run.uses_trainer() && is_autocast(run.precision)) run.weights_dtype.reset();
   if (run.uses_trainer() && broken_rule(q.model, run) != nullptr) {
+    if (run.generates()) return false;  // a plain loop would be another job
     run.training().loop = Loop::kBare;
     run.weights_dtype = held;
   }
@@ -403,6 +436,14 @@ constexpr Technique kTechniques[] = {
      .price = "none: autocast computes in it anyway",
      .apply = store_frozen_in_half,
      .figure = weights_of},
+    {.name = "vLLM's longest sequence as long as --seq",
+     .price = "none: none is longer",
+     .apply = shorten_vllm,
+     .required = true},  // else it may not start with any share
+    {.name = "{}", .price = "fewer sequences at a time", .apply = divide_share, .figure = share_of, .graded = true},
+    {.name = "vLLM sleeps while the model trains",
+     .price = "its weights are mapped and sent anew in each step",
+     .apply = put_vllm_to_sleep},
     {.name = "fused loss and kernels (Liger)", .price = "none: faster", .apply = fuse_loss},
     {.name = "{}", .price = "", .apply = divide_batch, .figure = batch_of, .beside = price_of_batch, .graded = true},
     {.name = "selective checkpointing",

@@ -25,6 +25,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/stages.h"
 #include "memcalc/report/throughput.h"
+#include "memcalc/report/vllm_on_card.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
@@ -228,8 +229,14 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
   report.managed_on_device_bytes =
       managed_on_device(report.device, report.managed_bytes, report.device_used_bytes.value_or(reserved));
   if (report.device_used_bytes) *report.device_used_bytes += report.managed_on_device_bytes;
+  if (report.run.shares_card_with_vllm()) {
+    report.vllm = vllm_on_card(report.model, report.run, report.device, symbolic,
+                               {.at_peak = report.needed(), .memory = report.memory});
+    if (report.device_used_bytes) *report.device_used_bytes += report.vllm->beside_trainer;
+  }
   report.needed_error = error_of(report.model, report.run, report.device, reserved, use.error);
   report.verdict = verdict_of(report.needed(), report.needed_error, report.device.usable_bytes());
+  if (!report.starts()) report.verdict = Verdict::kDoesNotFit;
   tell_what_is_assumed(report);
   if (!report.device.validated) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
@@ -263,6 +270,17 @@ void say_what_is_left_out_between_steps(const RunSpec& run, std::vector<std::str
   std::vector<std::string_view> left_out;
   if (!run.training().evaluation) left_out.emplace_back("evaluation");
   if (!run.generates()) left_out.emplace_back("generation");
+  if (run.uses_vllm()) {
+    if (run.shares_card_with_vllm())
+      not_modelled.emplace_back(
+          "vLLM's CUDA graphs and libraries, which it counts into what it asks for, and which stay while it sleeps");
+    if (run.training().vllm.mode == VllmMode::kServer) {
+      not_modelled.emplace_back(
+          "steps after the third: each sends its weights on new streams, whose buffers PyTorch keeps for streams that "
+          "come again after 16 steps, so that reserved memory grows until the card is full");
+    }
+    not_modelled.emplace_back("the time in which vLLM generates: the time of a step lacks it");
+  }
   if (run.training().saving == ModelSaving::kNone) left_out.emplace_back("checkpoint saving");
   if (left_out.empty()) return;
   std::string text(left_out.front());

@@ -92,7 +92,9 @@ std::vector<PhasePeak> phase_peaks(const Report& report) {
   if (report.run.trains()) {
     std::vector<PhasePeak> peaks = {peak_of(Phase::kForward, "forward"), peak_of(Phase::kBackward, "backward"),
                                     peak_of(Phase::kOptimizer, "optimizer")};
-    if (report.run.generates()) peaks.insert(peaks.begin(), peak_of(Phase::kDecode, "decode"));
+    if (report.run.generates() && !report.run.uses_vllm()) {
+      peaks.insert(peaks.begin(), peak_of(Phase::kDecode, "decode"));
+    }
     if (report.run.counts_construction()) {
       PhasePeak construction = peak_of(Phase::kBuild, "construction");
       construction.bytes = std::max(construction.bytes, peak_of(Phase::kPrepare, {}).bytes);
@@ -137,6 +139,7 @@ std::string verdict_text(const Report& report) {
     return "Too close to call on " + report.device.name + figures + "give or take " +
            format_bytes(report.needed_error) + ".";
   }
+  if (!report.starts()) return "Does NOT run on " + report.device.name + ": " + report.vllm->notes.front() + ".";
   const std::string verdict =
       "Does NOT fit on " + report.device.name + figures + format_bytes(needed - usable) + " short.";
   if (!report.full_card || !report.full_card->runs) return verdict;

@@ -64,6 +64,19 @@ void write_memory(const Report& report, Csv& csv) {
   csv.bytes("memory", "peak_reserved", memory.peak_reserved);
   if (report.device_used_bytes) csv.bytes("memory", "device_used", *report.device_used_bytes);
   csv.bytes("memory", "managed", report.managed_bytes);
+  if (report.vllm) {
+    const VllmMemory& vllm = *report.vllm;
+    csv.bytes("vllm", "requested", vllm.requested);
+    csv.bytes("vllm", "weights", vllm.weights);
+    csv.bytes("vllm", "activations", vllm.activations);
+    csv.bytes("vllm", "cache", vllm.cache);
+    csv.bytes("vllm", "while_generating", vllm.while_generating);
+    csv.bytes("vllm", "while_training", vllm.while_training);
+    csv.number("vllm", "least_utilization", vllm.utilization.least, "");
+    csv.number("vllm", "least_utilization_for_all", vllm.utilization.least_for_all, "");
+    csv.number("vllm", "most_utilization", vllm.utilization.most, "");
+    for (const std::string& each : vllm.notes) csv.text("vllm", "note", each);
+  }
   csv.bytes("memory", "exact_lower_bound", memory.exact_peak);
   csv.bytes("memory", "fragmentation", fragmentation_bytes(report));
   for (const CategoryShare& share : category_shares(report)) csv.bytes("category", share.name, share.bytes);

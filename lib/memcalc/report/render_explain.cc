@@ -119,6 +119,11 @@ class Explanation {
     }
     if (report_.device_used_bytes && device.context_bytes) {
       Bytes known = *device.context_bytes + report_.memory.peak_reserved + report_.managed_on_device_bytes;
+      if (report_.vllm) {
+        term("vLLM", format_bytes(report_.vllm->beside_trainer),
+             "at the larger of two instants, while it generates and while the model trains (not validated)");
+        known += report_.vllm->beside_trainer;
+      }
       if (report_.run.parallel.is_parallel() && device.nccl) {
         const std::int64_t rank = report_.ranks.empty() ? 0 : report_.ranks[report_.largest_rank].first;
         const Communication communication = communication_of(report_.run.parallel, rank);

@@ -159,6 +159,29 @@ Json cache_json(const KeyValueCacheSize& cache) {
           {"windowed_layers", cache.windowed}};
 }
 
+Json vllm_json(const VllmMemory& vllm) {
+  return {{"validated", false},
+          {"requested_bytes", vllm.requested},
+          {"weights_bytes", vllm.weights},
+          {"activations_bytes", vllm.activations},
+          {"cache_bytes", vllm.cache},
+          {"cached_tokens", vllm.cached_tokens},
+          {"cache_bytes_per_token", vllm.cache_per_token},
+          {"max_length", vllm.max_length},
+          {"cache_bytes_of_longest", vllm.cache_of_longest},
+          {"sequences", vllm.sequences},
+          {"cache_bytes_of_all", vllm.cache_of_all},
+          {"taken_before_bytes", vllm.taken_before},
+          {"while_generating_bytes", vllm.while_generating},
+          {"while_training_bytes", vllm.while_training},
+          {"starts", vllm.starts},
+          {"utilization",
+           {{"least", vllm.utilization.least},
+            {"least_for_all", vllm.utilization.least_for_all},
+            {"most", vllm.utilization.most}}},
+          {"notes", vllm.notes}};
+}
+
 Json memory_json(const Report& report, const RenderOptions& options) {
   const ReplayResult& memory = report.memory;
   Json json = {{"peak_allocated_bytes", memory.peak_allocated}, {"peak_reserved_bytes", memory.peak_reserved}};
@@ -174,9 +197,10 @@ Json memory_json(const Report& report, const RenderOptions& options) {
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
     json["phases"][std::string(name_of(phase))]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(phase)];
   }
-  if (!report.run.trains() || report.run.generates()) {
+  if (!report.run.trains() || (report.run.generates() && !report.run.uses_vllm())) {
     json["phases"]["decode"]["peak_bytes"] = memory.phase_peaks[static_cast<std::size_t>(Phase::kDecode)];
   }
+  if (report.vllm) json["vllm"] = vllm_json(*report.vllm);
   if (report.kv_cache) json["kv_cache"] = cache_json(*report.kv_cache);
   json["peak"] = {
       {"phase", name_of(report.peak_phase)}, {"step", report.peak_step}, {"operator", report.peak_operator}};

@@ -6,6 +6,7 @@
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/report/vllm_on_card.h"
 
 namespace memcalc {
 namespace {
@@ -31,6 +32,7 @@ class TextRenderer {
     write_weights();
     write_categories();
     write_totals();
+    write_vllm();
     write_ranks();
     write_phases();
     write_stages();
@@ -158,6 +160,7 @@ class TextRenderer {
       std::string note = "nvidia-smi: reserved + context + kernels";
       if (!report_.ranks.empty()) note += " + NCCL";
       if (report_.managed_bytes > 0) note += " + paged states";
+      if (report_.vllm) note += " + vLLM";
       total("device in use", *report_.device_used_bytes, note);
     }
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
@@ -166,6 +169,29 @@ class TextRenderer {
               format_percent(static_cast<double>(fragmentation_bytes(report_)),
                              static_cast<double>(memory.peak_reserved)) +
               ")");
+  }
+
+  // Of vLLM beside the model that trains.
+  void write_vllm() {
+    if (!report_.vllm) return;
+    const VllmMemory& vllm = *report_.vllm;
+    title("vLLM on the same card", "not validated");
+    total("asks for", vllm.requested, "--vllm-utilization " + format_share(report_.run.training().vllm.utilization));
+    total("weights", vllm.weights, "its own, in 16 bits");
+    total("activations", vllm.activations, "of a batch of 4,096 tokens, estimated");
+    total("KV cache", vllm.cache,
+          format_count(vllm.cached_tokens) + " tokens, " + format_bytes(vllm.cache_per_token) + " each");
+    total("generating", vllm.while_generating, "of the card: the trainer and vLLM");
+    total("training", vllm.while_training,
+          report_.run.training().vllm.sleeps ? "of the card: vLLM sleeps" : "of the card: the trainer and vLLM");
+    const UtilizationRange& range = vllm.utilization;
+    if (range.least <= range.most) {
+      write_items({"--vllm-utilization from " + format_share(range.least) + " (one sequence of " +
+                   format_count(vllm.max_length) + " tokens) to " + format_share(range.most) + " lets both run; " +
+                   format_share(range.least_for_all) + " holds " + format_counted(vllm.sequences, "completion") +
+                   " at once"});
+    }
+    write_items(vllm.notes);
   }
 
   // Which rank all of this is of, and what the others need.

@@ -12,6 +12,7 @@
 #include "memcalc/cost/step_time.h"
 #include "memcalc/report/remedy.h"
 #include "memcalc/report/verdict.h"
+#include "memcalc/report/vllm_memory.h"
 #include "memcalc/report/weights_comparison.h"
 #include "memcalc/spec/config_files/config_file.h"
 #include "memcalc/spec/device_spec.h"
@@ -178,7 +179,7 @@ struct Report {
   ReplayResult memory;
   Bytes managed_bytes = 0;                 // paged optimizer states: managed memory, outside PyTorch's allocator
   Bytes managed_on_device_bytes = 0;       // what of it lies on the card: all, in the driver's steps, if there is room
-  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels + NCCL (as far as used) + managed
+  std::optional<Bytes> device_used_bytes;  // reserved + context + kernels + NCCL (as far as used) + managed + vLLM
   Bytes needed_error = 0;                  // how far needed() may be off, either way (report/verdict.h)
   Verdict verdict = Verdict::kDoesNotFit;  // of needed() on the device
   std::optional<FullCard> full_card;       // where it does not fit so; not with expandable segments
@@ -187,6 +188,7 @@ struct Report {
   int peak_step = 0;
   std::vector<PeakContributor> contributors;  // sorted by total_bytes, descending; sums to the categories at the peak
 
+  std::optional<VllmMemory> vllm;                    // where it shares the card with the model that trains
   std::optional<KeyValueCacheSize> kv_cache;         // of inference
   std::optional<std::int64_t> concurrent_sequences;  // the largest batch that the named card takes (plan/largest.h)
 
@@ -211,7 +213,11 @@ struct Report {
   std::vector<std::string> not_modelled;
 
   /// What the run needs of the card: device_used_bytes, or reserved where the card's context is not even assumed.
-  [[nodiscard]] Bytes needed() const { return device_used_bytes.value_or(memory.peak_reserved); }
+  [[nodiscard]] Bytes needed() const {
+    return device_used_bytes.value_or(memory.peak_reserved + (vllm ? vllm->beside_trainer : 0));
+  }
+  /// False: vLLM refuses its share of the card, whatever is needed.
+  [[nodiscard]] bool starts() const { return !vllm || vllm->starts; }
   [[nodiscard]] bool fits() const { return verdict == Verdict::kFits; }
 };
 

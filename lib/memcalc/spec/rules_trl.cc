@@ -140,6 +140,35 @@ constexpr Rule kGenerates[] = {
      .broken = [](const RuleQuestion& q) { return training_of(q).evaluation.has_value(); }},
 };
 
+constexpr Rule kVllm[] = {
+    {.id = "vllm-packed",
+     .options = "--vllm --quantize",
+     .message = "vllm: merging adapters into packed weights for it is not modelled",
+     .accepted = "no --quantize, or no --vllm",
+     .broken = quantizes},
+    {.id = "vllm-max-length",
+     .options = "--vllm-max-length --seq",
+     .message = "vllm: a prompt and its completion are longer than the {} tokens that it takes",
+     .accepted = "--vllm-max-length of at least --seq",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t most = training_of(q).vllm.max_length;
+           return most > 0 && q.run.sequence_length > most;
+         },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", training_of(q).vllm.max_length); }},
+    {.id = "vllm-context",
+     .options = "--vllm-max-length --model",
+     .message = "vllm: {model} has positions for {} tokens, and vLLM refuses to take more",
+     .accepted = "--vllm-max-length of at most the model's context",
+     .broken = [](const RuleQuestion& q) { return training_of(q).vllm.max_length > trained_context(q.model); },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", trained_context(q.model)); }},
+    {.id = "vllm-expandable",
+     .options = "--vllm-sleep --expandable",
+     .message = "vllm: with expandable segments its sleep is not modelled",
+     .accepted = "one of --vllm-sleep and --expandable",
+     .broken = [](const RuleQuestion& q) { return training_of(q).vllm.sleeps && q.run.expandable_segments; }},
+};
+
 constexpr Rule kEvaluation[] = {
     {.id = "evaluation-in-the-trainer",
      .options = "--eval-bs --loop",
@@ -296,6 +325,7 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Trainers that generate",
        .concerns = [](const RuleQuestion& q) { return q.run.generates(); },
        .rules = kGenerates},
+      {.title = "vLLM", .concerns = [](const RuleQuestion& q) { return q.run.uses_vllm(); }, .rules = kVllm},
       {.title = "Trainers on answers of the data set",
        .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers() && !q.run.generates(); },
        .rules = kPairs},

@@ -24,6 +24,7 @@ constexpr Names names_of(std::type_identity<Task> /*of*/) { return kTaskNames; }
 constexpr Names names_of(std::type_identity<Precision> /*of*/) { return kPrecisionNames; }
 constexpr Names names_of(std::type_identity<Loop> /*of*/) { return kLoopNames; }
 constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferenceNames; }
+constexpr Names names_of(std::type_identity<VllmMode> /*of*/) { return kVllmModeNames; }
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }
 constexpr Names names_of(std::type_identity<PackingStrategy> /*of*/) { return kPackingNames; }
 constexpr Names names_of(std::type_identity<ContrastiveLoss> /*of*/) { return kContrastiveLossNames; }

@@ -15,6 +15,8 @@ bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training()
 bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
 bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
 bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
+bool generates(const RunRecord& r) { return r.run.generates(); }
+bool has_vllm(const RunRecord& r) { return r.run.shares_card_with_vllm(); }
 bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
 bool embeds(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kSentenceTransformer; }
 bool caches_embeddings(const RunRecord& r) {
@@ -45,6 +47,13 @@ std::optional<FieldValue> take_of_sentences(const RunRecord& r) {
   return fields::read(r.run.training().sentences.*kMember);
 }
 
+template <auto kMember>
+std::optional<FieldValue> take_of_vllm(const RunRecord& r) {
+  if (!has_vllm(r)) return std::nullopt;
+  return fields::read(r.run.training().vllm.*kMember);
+}
+
+constexpr std::string_view kColocated = "vLLM on the same card (--vllm colocate)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
 constexpr std::string_view kPacks = "TRL's SFTTrainer on real lengths (--loop trl-sft --lengths FILE)";
@@ -64,6 +73,38 @@ const Field kFields[] = {
          .get = take<&N::reference>,
          .exists = on_answers,
          .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+    row("--vllm", "vllm", G::kJob, K::kName, "V", "vLLM generates: none, colocate, server [none]",
+        {.names = kVllmModeNames,
+         .set = put<&R::vllm>,
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!r.run.uses_vllm()) return std::nullopt;
+                                             return std::string(name_of(r.run.training().vllm.mode));
+                                           },
+         .exists = generates,
+         .belongs_to = "trainers that generate (--loop trl-grpo, trl-rloo)"}),
+    row("--vllm-utilization", "vllm_utilization", G::kJob, K::kNumber, "U",
+        "share of the card's memory that vLLM asks for [0.3]",
+        {.least = 0.01,
+         .most = 1,
+         .set = put<&R::vllm_utilization>,
+         .get = take_of_vllm<&Vllm::utilization>,
+         .exists = has_vllm,
+         .belongs_to = kColocated}),
+    row("--vllm-sleep", "vllm_sleep", G::kJob, K::kFlag, "", "vLLM gives its memory back while the model trains",
+        {.set = put<&R::vllm_sleep>, .get = take_of_vllm<&Vllm::sleeps>, .exists = has_vllm, .belongs_to = kColocated}),
+    row("--vllm-max-length", "vllm_max_length", G::kJob, K::kWhole, "N",
+        "longest sequence that vLLM takes [model's context]",
+        {.unit = "tokens",
+         .set = put<&R::vllm_max_length>,
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!has_vllm(r) || r.run.training().vllm.max_length == 0)
+                                               return std::nullopt;
+                                             return r.run.training().vllm.max_length;
+                                           },
+         .exists = has_vllm,
+         .belongs_to = kColocated}),
     row("--lengths", "lengths", G::kJob, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
         {.set = put<&R::lengths>,
          .get = [](const RunRecord& r) -> std::optional<FieldValue> {

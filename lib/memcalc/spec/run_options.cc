@@ -309,6 +309,20 @@ Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<st
   return Reference::kModel;
 }
 
+Vllm resolve_vllm(const RunOptions& options, std::vector<std::string>& assumptions) {
+  Vllm vllm;
+  vllm.mode = options.vllm.value_or(VllmMode::kNone);
+  if (vllm.mode != VllmMode::kColocate) return vllm;
+  vllm.utilization = options.vllm_utilization.value_or(vllm.utilization);
+  if (!options.vllm_utilization) {
+    assumptions.push_back(
+        fmt::format("vLLM asks for {} of the card, TRL's default (--vllm-utilization)", vllm.utilization));
+  }
+  vllm.sleeps = options.vllm_sleep;
+  vllm.max_length = options.vllm_max_length.value_or(0);
+  return vllm;
+}
+
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
   Training& training = run.purpose.emplace<Training>();
@@ -332,6 +346,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   }
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (run.generates()) {
+    training.vllm = resolve_vllm(options, assumptions);
     assumptions.emplace_back(
         "prompts are equally long and completions reach --completion; step times of such trainers were 20 to 45 % too "
         "low on an H200 (docs/jobs.md)");

@@ -46,6 +46,10 @@ struct RunOptions {
   std::optional<double> dropout;                  // default: the model's own
   std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
   std::optional<Reference> reference;             // default: TRL's
+  std::optional<VllmMode> vllm;                   // of trainers that generate; default: transformers generates
+  std::optional<double> vllm_utilization;         // colocated; default 0.3
+  bool vllm_sleep = false;                        // colocated
+  std::optional<std::int64_t> vllm_max_length;    // colocated; default: the model's context
   Stages stages = Stages::kTrain;
   std::optional<ModelLoading> loading;  // default config; of a packed base device-map
   ModelSaving saving = ModelSaving::kNone;

@@ -70,6 +70,10 @@ struct RunSpec {
   [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
   [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }
+  [[nodiscard]] bool uses_vllm() const { return generates() && training().vllm.mode != VllmMode::kNone; }
+  [[nodiscard]] bool shares_card_with_vllm() const {
+    return generates() && training().vllm.mode == VllmMode::kColocate;
+  }
   /// --completion of each sequence is the answer.
   [[nodiscard]] bool trains_on_answers() const { return trains() && has_completions(training().loop); }
   [[nodiscard]] bool trains_on_pairs() const { return trains() && memcalc::trains_on_pairs(training().loop); }

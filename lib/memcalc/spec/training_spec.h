@@ -106,6 +106,18 @@ inline constexpr std::size_t kOptimizerCount = 33;
 /// adapters; numbers that were computed before the first step.
 enum class Reference : std::uint8_t { kNone, kModel, kAdapters, kPrecomputed };
 
+/// --vllm, what writes the completions of a trainer that generates: transformers' generate(); vLLM in the same process
+/// and on the same card; vLLM as a server on other cards.
+enum class VllmMode : std::uint8_t { kNone, kColocate, kServer };
+
+/// What TRL's configurations say of vLLM (use_vllm, vllm_mode, vllm_*).
+struct Vllm {
+  VllmMode mode = VllmMode::kNone;
+  double utilization = 0.3;     // share of the card's whole memory, vllm_gpu_memory_utilization; --vllm-utilization
+  bool sleeps = false;          // vllm_enable_sleep_mode: gives its memory back while the model trains; --vllm-sleep
+  std::int64_t max_length = 0;  // vllm_max_model_length; 0: the model's whole context; --vllm-max-length
+};
+
 /// --stages: what of a job counts for its peak: its steps (and evaluations), or all that it does: loading the model,
 /// preparing it, training, evaluating, merging and saving.
 enum class Stages : std::uint8_t { kTrain, kAll };
@@ -175,6 +187,7 @@ struct Training {
   bool offload_gradients = false;                // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;            // of a sequence's tokens those that answer; which --completion says
   Reference reference = Reference::kNone;        // of TRL's trainers on preferences and rewards; --ref-model
+  Vllm vllm;                                     // of trainers that generate
   SentencePairs sentences;                       // of SentenceTransformerTrainer
   std::optional<DataLengths> lengths;            // absent: every sequence has --seq tokens
   Stages stages = Stages::kTrain;                // of one GPU

@@ -272,6 +272,7 @@ inline constexpr AtenOperator kMseLoss{
     {"aten::mse_loss"}, {"MseLossBackward0"}, AutocastList::kFloat32, CompileRule::kMseLoss};
 inline constexpr AtenOperator kMseLossBackward{{"aten::mse_loss_backward"}};
 inline constexpr AtenOperator kMul{{"aten::mul"}, {"MulBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
+inline constexpr AtenOperator kNanToNum{{"aten::nan_to_num"}};
 inline constexpr AtenOperator kNativeBatchNorm{
     {"aten::native_batch_norm"}, {"NativeBatchNormBackward0"}, AutocastList::kNone, CompileRule::kBatchNorm};
 inline constexpr AtenOperator kNativeBatchNormBackward{{"aten::native_batch_norm_backward"}};

@@ -90,6 +90,11 @@ inline constexpr std::size_t kStreamCount = 7;
   return static_cast<CudaStream>(static_cast<std::int64_t>(kStreamCount) + (root - 1) * kStreamsOfRoot + place);
 }
 
+/// vLLM's packed broadcast makes two streams for each update of a server's weights; one of the `update`-th.
+[[nodiscard]] constexpr CudaStream stream_of_update(std::int64_t update, std::int64_t buffer) {
+  return static_cast<CudaStream>(static_cast<std::int64_t>(kStreamCount) + 2 * update + buffer);
+}
+
 /// kReturn: other streams are done with a block that was freed before (Block::waits_for_streams).
 enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache, kReturn };
 

@@ -9,6 +9,7 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/train/loading.h"
 
@@ -86,6 +87,17 @@ void merge_adapters(Tape& tape, Model& model) {
     const Tensor* weight = weight_of(model, *layer);
     if (weight == nullptr) throw Error(ErrorCode::kInternal, "merge_adapters: no weight of " + layer->name);
     merge_packed(tape, *layer, *weight, layer->quantized);
+  }
+}
+
+void unmerge_adapters(Tape& tape, const Model& model) {
+  const NoGrad no_grad(tape.modes);
+  for (const auto& layer : model.linear_layers) {
+    if (!layer->lora_a.defined()) continue;
+    const Tensor* weight = weight_of(model, *layer);
+    if (weight == nullptr) throw Error(ErrorCode::kInternal, "unmerge_adapters: no weight of " + layer->name);
+    const Tensor delta = delta_weight(*layer);
+    const Tensor in_type_of_weight = no_grad::to(delta, weight->dtype());  // delta_weight.to(orig_dtype)
   }
 }
 

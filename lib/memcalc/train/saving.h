@@ -16,6 +16,9 @@ namespace memcalc {
 /// holds the adapters' parameters.
 void merge_adapters(Tape& tape, Model& model);
 
+/// unmerge_adapter() of what merge_adapter() merged into weights that are not packed: each adapter is taken out again.
+void unmerge_adapters(Tape& tape, const Model& model);
+
 /// save_pretrained(): of the whole model, or of its adapters alone. What the card needs for it; the tensors are written
 /// from copies on the host.
 void save_model(Tape& tape, const Model& model, bool adapters_alone);

@@ -59,7 +59,11 @@ constexpr KeyRow kReward[] = {
 constexpr KeyRow kGenerating[] = {
     {"max_completion_length max_prompt_length beta disable_dropout generation_batch_size steps_per_generation",
      U::kUsed},
-    {"use_vllm", U::kRefused, "vLLM beside the model that trains is not modelled"},
+    {"use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode vllm_max_model_length", U::kUsed},
+    {"vllm_tensor_parallel_size", U::kRefused, "vLLM over several cards is not modelled", "", "1"},
+    {"vllm_importance_sampling_correction", U::kRefused, "GRPO with vLLM and without the correction is not modelled",
+     "", "true"},
+    {"vllm_importance_sampling_mode", U::kRefused, "this importance sampling is not modelled", "", "sequence_mask"},
     {"num_iterations", U::kRefused, "several passes over the same completions are not modelled", "", "1"},
     {"cast_lm_head_to_fp32 use_transformers_paged use_transformers_continuous_batching "
      "transformers_continuous_batching_config reward_model_name_or_path off_policy_mask_threshold",
@@ -78,12 +82,10 @@ constexpr KeyRow kGenerating[] = {
     {"shuffle_dataset", U::kIrrelevant, "the data"},
     {"log_completions log_multimodal num_completions_to_print log_unique_prompts log_completions_hub_repo",
      U::kIrrelevant, "logs"},
-    {"vllm_mode vllm_model_impl vllm_enable_sleep_mode vllm_structured_outputs_regex vllm_server_base_url "
-     "vllm_server_host vllm_server_port vllm_server_timeout vllm_group_port vllm_gpu_memory_utilization "
-     "vllm_max_model_length vllm_tensor_parallel_size vllm_importance_sampling_correction "
-     "vllm_importance_sampling_mode vllm_importance_sampling_cap vllm_importance_sampling_clip_max "
+    {"vllm_model_impl vllm_structured_outputs_regex vllm_server_base_url vllm_server_host vllm_server_port "
+     "vllm_server_timeout vllm_group_port vllm_importance_sampling_cap vllm_importance_sampling_clip_max "
      "vllm_importance_sampling_clip_min",
-     U::kIrrelevant, "of vLLM, which is not in use"},
+     U::kIrrelevant, "where vLLM is, which tokens it generates, and numbers of the loss"},
 };
 
 KeyTable keys_of_trainer(std::string_view trainer) {
@@ -133,6 +135,21 @@ void read_length(Section& section) {
       fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
 }
 
+/// vLLM in the place of transformers' generate().
+void read_vllm(Section& section) {
+  if (!section.on("use_vllm")) return;
+  const std::string mode = section.text("vllm_mode").value_or("colocate");
+  if (mode != "colocate" && mode != "server") section.wrong("vllm_mode", "colocate or server");
+  section.set("use_vllm", "--vllm", mode);
+  if (mode == "server") return;
+  section.set("vllm_gpu_memory_utilization", "--vllm-utilization",
+              section.text("vllm_gpu_memory_utilization").value_or("0.3"));
+  if (section.on("vllm_enable_sleep_mode")) section.set("vllm_enable_sleep_mode", "--vllm-sleep");
+  if (const auto tokens = section.whole("vllm_max_model_length")) {
+    section.set("vllm_max_model_length", "--vllm-max-length", std::to_string(*tokens));
+  }
+}
+
 /// grpo_trainer.py, rloo_trainer.py: a prompt and max_completion_length tokens; what is generated at once is a batch of
 /// every micro-batch of a step.
 void read_generation(Section& section, std::string_view trainer) {
@@ -170,6 +187,7 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   read_trainer(section, {.batch_size = 8, .checkpointing = true, .bf16 = true});
   if (trainer == "grpo" || trainer == "rloo") {
     read_generation(section, trainer);
+    read_vllm(section);
   } else {
     read_length(section);
   }

@@ -15,6 +15,7 @@
 #include "memcalc/train/gather.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/trl/metrics.h"
+#include "memcalc/train/trl/vllm.h"
 
 namespace memcalc {
 
@@ -107,20 +108,63 @@ Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_i
       .log_probs;
 }
 
+/// vllm_importance_sampling_correction, mode "sequence_mask": how much likelier a completion is for the model than it
+/// was for vLLM, 0 where that is beyond the limits. What lives until the completions are scored stays in it.
+struct SamplingCorrection {
+  Tensor per_token_logps_diff, per_sequence_logps_diff, invalid_mis_mask;
+
+  void compute(Tape& tape, ScoredCompletions& result) {
+    per_token_logps_diff = no_grad::multiply(
+        no_grad::subtract(result.old_per_token_logps, result.sampling_per_token_logps), result.completion_mask);
+    per_token_logps_diff = tape.empty(per_token_logps_diff.shape(), per_token_logps_diff.dtype(), aten::kNanToNum);
+    per_sequence_logps_diff = sum(per_token_logps_diff, 0b10, true);
+    result.importance_sampling_ratio = no_grad::exponential(per_sequence_logps_diff);
+    const Tensor& ratio = result.importance_sampling_ratio;
+    invalid_mis_mask = no_grad::bitwise_or(no_grad::less(ratio), no_grad::greater(ratio));
+    result.importance_sampling_ratio = no_grad::masked_fill(ratio, invalid_mis_mask);
+  }
+
+  /// The metrics of it.
+  static void look(Tape& tape, const ScoredCompletions& result) {
+    Tensor delta = no_grad::absolute(no_grad::subtract(result.old_per_token_logps, result.sampling_per_token_logps));
+    const Tensor mask = no_grad::to(result.completion_mask, DType::kBool);
+    delta =
+        masked_select(delta, no_grad::bitwise_and(mask, no_grad::bitwise_not(no_grad::isnan(delta))), delta.elements());
+    look_at(delta);
+    no_grad::max(delta).reset();
+    for (int i = 0; i < 3; ++i) look_at(result.importance_sampling_ratio);  // min, mean, max
+    tape.kernels.synchronize(aten::kItem);
+  }
+};
+
 ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
   const NoGrad no_grad(tape.modes);
   const std::int64_t rows = run.batch_size * run.accumulation_steps();
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
-  generate(tape, model, run, models, rows);
+  const bool by_vllm = run.uses_vllm();
+  if (by_vllm) {
+    generate_by_vllm(tape, model, run);
+  } else {
+    generate(tape, model, run, models, rows);
+  }
   ScoredCompletions result;
   result.prompt_ids = moved(tape, {rows, prompt}, DType::kInt64);
   result.prompt_mask = moved(tape, {rows, prompt}, DType::kInt64);
   result.completion_ids = moved(tape, {rows, completion}, DType::kInt64);
   result.completion_mask = moved(tape, {rows, completion}, DType::kInt64);
   const bool is_grpo = run.training().loop == Loop::kTrlGrpo;
+  const bool corrects = is_grpo && by_vllm;
+  if (corrects) result.sampling_per_token_logps = moved(tape, {rows, completion}, DType::kFloat32);
   if (is_grpo) result.number_of_items = gathered_sum(result.completion_mask);
   const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
   const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
+  SamplingCorrection correction;
+  if (corrects) {
+    result.old_per_token_logps =
+        per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false, models.trainer_model)
+            .log_probs;
+    correction.compute(tape, result);
+  }
   if (!is_grpo) {
     const Tensor old = per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false,
                                  models.trainer_model)
@@ -136,13 +180,20 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   // Of numbers that Python functions return, on all processes, this one's.
   result.advantages = slice(gathered(moved(tape, {rows}, DType::kFloat32)), 0, 0, rows);
   tape.kernels.synchronize(aten::kItem);
+  if (corrects) SamplingCorrection::look(tape, result);
   return result;
 }
 
 /// Tensors whose first dimension is the completion.
-constexpr std::array kOfEachCompletion = {&ScoredCompletions::prompt_ids,     &ScoredCompletions::prompt_mask,
-                                          &ScoredCompletions::completion_ids, &ScoredCompletions::completion_mask,
-                                          &ScoredCompletions::advantages,     &ScoredCompletions::ref_per_token_logps,
+constexpr std::array kOfEachCompletion = {&ScoredCompletions::prompt_ids,
+                                          &ScoredCompletions::prompt_mask,
+                                          &ScoredCompletions::completion_ids,
+                                          &ScoredCompletions::completion_mask,
+                                          &ScoredCompletions::advantages,
+                                          &ScoredCompletions::old_per_token_logps,
+                                          &ScoredCompletions::importance_sampling_ratio,
+                                          &ScoredCompletions::sampling_per_token_logps,
+                                          &ScoredCompletions::ref_per_token_logps,
                                           &ScoredCompletions::old_logps};
 
 }  // namespace
@@ -217,7 +268,8 @@ Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
 Tensor grpo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
   const Tensor& mask = inputs.completion_mask;
   const Tensor advantages = unsqueeze(inputs.advantages, 1);
-  const Tensor old_log_probs = tape.detach(policy.log_probs);
+  const Tensor old_log_probs =
+      inputs.old_per_token_logps.defined() ? inputs.old_per_token_logps : tape.detach(policy.log_probs);
   const Tensor log_ratio = subtract(policy.log_probs, old_log_probs);
   const Tensor ratio = exponential(log_ratio);
   Tensor per_token_kl;
@@ -227,6 +279,9 @@ Tensor grpo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
         add_scalar(subtract(exponential(subtract(reference, policy.log_probs)), subtract(reference, policy.log_probs)));
   }
   Tensor per_token_loss = clipped(ratio, advantages);
+  if (inputs.importance_sampling_ratio.defined()) {
+    per_token_loss = multiply(per_token_loss, inputs.importance_sampling_ratio);
+  }
   if (per_token_kl.defined()) per_token_loss = add(per_token_loss, multiply_scalar(per_token_kl));
   const Tensor normalizer = no_grad::multiply(no_grad::divide(no_grad::clamp(inputs.number_of_items)));
   Tensor loss = divide(sum(multiply(per_token_loss, mask), 0b11, false), normalizer);

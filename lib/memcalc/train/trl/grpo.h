@@ -18,16 +18,19 @@ struct ScoredCompletions {
   Tensor completion_ids, completion_mask;  // [rows, completion] int64
   Tensor advantages;                       // [rows] float32
   Tensor number_of_items;                  // GRPO: one int64
+  Tensor old_per_token_logps;              // GRPO with vLLM: [rows, completion] float32
+  Tensor importance_sampling_ratio;        // likewise: [rows, 1] float32
+  Tensor sampling_per_token_logps;         // likewise: [rows, completion] float32
   Tensor ref_per_token_logps;              // GRPO with a reference: [rows, completion] float32
   Tensor old_logps;                        // RLOO: [rows] float32
   void clear() {
-    drop(prompt_ids, prompt_mask, completion_ids, completion_mask, advantages, number_of_items, ref_per_token_logps,
-         old_logps);
+    drop(prompt_ids, prompt_mask, completion_ids, completion_mask, advantages, number_of_items, old_per_token_logps,
+         importance_sampling_ratio, sampling_per_token_logps, ref_per_token_logps, old_logps);
   }
 };
 
-/// _prepare_inputs where it generates: --bs times --accum completions by transformers, scored by functions on the host,
-/// shuffled, and cut into micro-batches.
+/// _prepare_inputs where it generates: --bs times --accum completions by transformers or vLLM, scored by functions on
+/// the host, shuffled, and cut into micro-batches.
 [[nodiscard]] std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, const RunSpec& run,
                                                                 const TrlModels& models);
 
