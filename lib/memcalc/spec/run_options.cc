@@ -367,7 +367,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     if (training.evaluation->new_tokens > 0) {
       assumptions.emplace_back(
           "the evaluation generates as Seq2SeqTrainer does with predict_with_generate, to the last token of "
-          "--eval-generate (generation_max_length is one more); not validated");
+          "--eval-generate (generation_max_length is one more)");
     }
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);

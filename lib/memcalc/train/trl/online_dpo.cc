@@ -63,7 +63,7 @@ Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlMode
   call.caches = run.checkpointing() == Checkpointing::kNone;
   call.has_temperature = true;
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
-  if (!run.fine_tuning.lora) call.forward = models.policy;
+  if (!run.fine_tuning.lora) call.forward = models.trainer_model;
   Batch inputs;
   inputs.input_ids = prompts.ids;
   inputs.attention_mask = prompts.mask;
@@ -73,10 +73,13 @@ Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlMode
   return truncate_right(tape, no_grad::slice(output, 1, prompt, completion));
 }
 
-/// _forward: [2 * prompts, completion]. Of the logits only the completions' log-probabilities outlive it.
-Tensor log_probs_of(const Prompts& prompts, const Completions& completions, const CallModel& model) {
+/// _forward: [2 * prompts, completion]. Of the logits only the completions' log-probabilities outlive it. `caches`: the
+/// model's configuration has use_cache, and the output a cache of its own.
+Tensor log_probs_of(const Prompts& prompts, const Completions& completions, const CallModel& model, bool caches) {
   const std::int64_t prompt = prompts.ids.size(1), completion = completions.ids.size(1);
+  EncoderDecoderCache cache;
   Batch batch;
+  if (caches) batch.past_key_values = &cache;
   batch.input_ids = no_grad::cat(prompts.ids, completions.ids, 1);
   batch.attention_mask = no_grad::cat(prompts.mask, completions.mask, 1);
   batch.padded = false;
@@ -112,13 +115,16 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
   const Prompts prompts{prompt_ids_, prompt_mask_};
   const Completions completions{completion_ids_, completion_mask_};
   keep(no_grad::any(no_grad::isin(completion_ids_, no_grad::from_list(tape, {1})), 1));  // contain_eos_token
-  const Tensor logprobs = keep(log_probs_of(prompts, completions, models.policy));
+  const Tensor logprobs = keep(log_probs_of(prompts, completions, models.policy, false));
   Tensor ref_logprobs;
   {
     const NoGrad no_grad(tape.modes);
     const bool has_model = static_cast<bool>(models.reference);
     const Scoped adapters(tape.modes.adapters_disabled, !has_model);
-    ref_logprobs = keep(log_probs_of(prompts, completions, has_model ? models.reference : models.policy));
+    // Gradient checkpointing switches use_cache off before the model is copied, the Trainer afterwards.
+    const bool caches = has_model && run.checkpointing() == Checkpointing::kNone;
+    ref_logprobs =
+        keep(log_probs_of(prompts, completions, has_model ? models.reference : models.trainer_model, caches));
   }
   tape.kernels.synchronize(aten::kToCopy);  // completions are decoded
   const Tensor rewards = keep(rewards_of(tape, 2 * samples));
