@@ -38,7 +38,9 @@ DType weights_dtype(const RunSpec& run) {
 }
 
 /// TRL's own: a copy of the model as it was loaded. Trainers that generate read it from the checkpoint themselves
-/// (create_model_from_path); the others, where they are given none beside a model that was read.
+/// (create_model_from_path); the others, where they are given none beside a model that was read. Online DPO copies the
+/// model on the card (experimental/utils.py, create_reference_model), and its copy does not train, so that autocast
+/// keeps no casts of it.
 struct ReferenceModel {
   std::unique_ptr<Model> model;
   BlockId warm_up = kNoBlock;  // of its reading
@@ -46,11 +48,15 @@ struct ReferenceModel {
 
 ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& run) {
   if (!run.uses_trl() || run.training().reference != Reference::kModel) return {};
-  const bool is_read = run.generates() || loads_later(run);
+  const bool is_copied = run.training().loop == Loop::kTrlOnlineDpo;
+  const bool is_read = !is_copied && (run.generates() || loads_later(run));
   RunSpec of_reference = run;
   of_reference.fine_tuning = {};
   of_reference.training().loading = is_read ? ModelLoading::kDeviceMap : ModelLoading::kConfig;
   ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(run))};
+  if (is_copied) {
+    for (const Parameter& each : reference.model->parameters) tape.autograd.set_trainable(each.tensor, false);
+  }
   if (!is_read) return reference;
   if (tape.processes > 1) {
     move_to_card(tape, *reference.model);  // device_map=None
@@ -227,8 +233,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
-      result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get(),
-                                           special_tokens_of(spec.model_type));
+      result.data_steps =
+          run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get(), special_tokens_of(spec.model_type));
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }

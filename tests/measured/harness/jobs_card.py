@@ -43,5 +43,5 @@ def write_events(path):
             address = (event["action"].startswith("segment"), event.get("addr", 0))
             if event["action"] in ("alloc", "segment_alloc"): numbers[address] = made = made + 1
             frames = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])
-                      if f["filename"].endswith(".py") and "/torch/" not in f["filename"]]
+                      if f["filename"].endswith(".py") and "-packages/torch/" not in f["filename"]]
             out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(frames[:5])}\n")

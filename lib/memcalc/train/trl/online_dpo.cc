@@ -85,7 +85,8 @@ Tensor log_probs_of(const Prompts& prompts, const Completions& completions, cons
   batch.padded = false;
   const ModelOutput output = model(batch);
   const Tensor log_probs = log_softmax(slice(output.logits, 1, prompt - 1, completion));
-  return squeeze(gather(log_probs, no_grad::unsqueeze(completions.ids, 2)), 2);
+  const Tensor index = no_grad::remainder(no_grad::unsqueeze(completions.ids, 2));  // take_along_dim's own
+  return squeeze(gather(log_probs, index), 2);
 }
 
 /// _calculate_rewards_from_functions: numbers that a Python function returns, weighted and added up.
