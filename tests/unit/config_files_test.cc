@@ -419,6 +419,14 @@ TEST(ConfigFiles, TrlsPackingIsAnOptionBesideLengths) {
   EXPECT_THAT(text_of(real.options), HasSubstr("--packing bfd --padding-free"));
 }
 
+TEST(ConfigFiles, TheOrderOfSamplesIsAnOptionBesideLengths) {
+  const Written file("model_name_or_path: gpt2\nuse_peft: true\ntrain_sampling_strategy: group_by_length\n");
+  EXPECT_THAT(text_of(config_beside(file.read(), {}).options), Not(HasSubstr("--group-by-length")));
+  const ConfigFile real =
+      config_beside(file.read(), std::vector<ConfigOption>{{"--lengths", "lognormal:200,0.6,1024", ""}});
+  EXPECT_THAT(text_of(real.options), HasSubstr("--group-by-length"));
+}
+
 TEST(ConfigFiles, TrainersThatGenerateHavePromptsAndCompletions) {
   const ConfigFile grpo = Written("model_name_or_path: gpt2\nnum_generations: 8\nmax_completion_length: 100\n").read();
   EXPECT_EQ(grpo.format, "trl-grpo");

@@ -59,5 +59,32 @@ TEST(DataSteps, StepsThatWereAskedForGoOnInTheNextEpoch) {
   EXPECT_EQ(steps.simulated.size(), 20U);
 }
 
+std::int64_t padded_tokens(const RunOptions& asked) {
+  RunOptions options = asked;
+  options.batch_size = 8;
+  options.loop = Loop::kTrainer;
+  options.lengths = "lognormal:60,0.8,512,400";
+  std::int64_t sum = 0;
+  for (const DataStep& step : data_steps(resolve(test::model_of("gpt2"), options).run).simulated) {
+    sum += step.largest().rows * step.largest().columns;
+  }
+  return sum;
+}
+
+TEST(DataSteps, GroupedByLengthBatchesHaveLessPadding) {
+  EXPECT_LT(padded_tokens({.group_by_length = true}), padded_tokens({}) * 3 / 4);
+}
+
+TEST(DataSteps, ColumnsAreRoundedUpToAMultiple) {
+  RunOptions options{.batch_size = 8, .loop = Loop::kTrainer};
+  options.lengths = "lognormal:60,0.8,500,100";
+  options.pad_to_multiple_of = 64;
+  for (const DataStep& step : data_steps(resolve(test::model_of("gpt2"), options).run).simulated) {
+    EXPECT_EQ(step.largest().columns % 64, 0);
+  }
+}
+
+TEST(DataSteps, AnotherSeedGivesAnotherOrder) { EXPECT_NE(padded_tokens({.seed = 1}), padded_tokens({})); }
+
 }  // namespace
 }  // namespace memcalc

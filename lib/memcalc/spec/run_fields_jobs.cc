@@ -56,6 +56,7 @@ std::optional<FieldValue> take_of_vllm(const RunRecord& r) {
 constexpr std::string_view kColocated = "vLLM on the same card (--vllm colocate)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
+constexpr std::string_view kRealLengths = "batches of real lengths (--lengths FILE)";
 constexpr std::string_view kPacks = "TRL's SFTTrainer on real lengths (--loop trl-sft --lengths FILE)";
 constexpr std::string_view kBiEncoder = "bi-encoders (--loop sentence-transformer)";
 constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
@@ -76,11 +77,10 @@ const Field kFields[] = {
     row("--vllm", "vllm", G::kJob, K::kName, "V", "vLLM generates: none, colocate, server [none]",
         {.names = kVllmModeNames,
          .set = put<&R::vllm>,
-         .get = [](const RunRecord& r) -> std::
-                                           optional<FieldValue> {
-                                             if (!r.run.uses_vllm()) return std::nullopt;
-                                             return std::string(name_of(r.run.training().vllm.mode));
-                                           },
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!r.run.uses_vllm()) return std::nullopt;
+           return std::string(name_of(r.run.training().vllm.mode));
+         },
          .exists = generates,
          .belongs_to = "trainers that generate (--loop trl-grpo, trl-rloo)"}),
     row("--vllm-utilization", "vllm_utilization", G::kJob, K::kNumber, "U",
@@ -97,12 +97,10 @@ const Field kFields[] = {
         "longest sequence that vLLM takes [model's context]",
         {.unit = "tokens",
          .set = put<&R::vllm_max_length>,
-         .get = [](const RunRecord& r) -> std::
-                                           optional<FieldValue> {
-                                             if (!has_vllm(r) || r.run.training().vllm.max_length == 0)
-                                               return std::nullopt;
-                                             return r.run.training().vllm.max_length;
-                                           },
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!has_vllm(r) || r.run.training().vllm.max_length == 0) return std::nullopt;
+           return r.run.training().vllm.max_length;
+         },
          .exists = has_vllm,
          .belongs_to = kColocated}),
     row("--lengths", "lengths", G::kJob, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
@@ -122,7 +120,7 @@ const Field kFields[] = {
            return r.run.training().lengths->steps;
          },
          .exists = has_lengths,
-         .belongs_to = "batches of real lengths (--lengths FILE)"}),
+         .belongs_to = kRealLengths}),
     row("--packing", "packing", G::kJob, K::kName, "P", "bfd, bfd_split or wrapped: rows of --seq tokens [none]",
         {.names = kPackingNames,
          .set = put<&R::packing>,
@@ -135,6 +133,25 @@ const Field kFields[] = {
          .get = take_of_lengths<&DataLengths::padding_free>,
          .exists = packs,
          .belongs_to = kPacks}),
+    row("--group-by-length", "group_by_length", G::kJob, K::kFlag, "", "samples of about one length stand together",
+        {.set = put<&R::group_by_length>,
+         .get = take_of_lengths<&DataLengths::grouped>,
+         .exists = has_lengths,
+         .belongs_to = kRealLengths}),
+    row("--pad-to-multiple", "pad_to_multiple_of", G::kJob, K::kWhole, "N", "the collator's pad_to_multiple_of [1]",
+        {.unit = "tokens",
+         .most = 4096,
+         .set = put<&R::pad_to_multiple_of>,
+         .get = take_of_lengths<&DataLengths::pad_to_multiple_of>,
+         .exists = has_lengths,
+         .belongs_to = kRealLengths}),
+    row("--seed", "seed", G::kJob, K::kWhole, "N", "of the order in which samples come [42]",
+        {.least = 0,
+         .most = 4294967295,
+         .set = put<&R::seed>,
+         .get = take_of_lengths<&DataLengths::seed>,
+         .exists = has_lengths,
+         .belongs_to = kRealLengths}),
     row("--contrastive-loss", "contrastive_loss", G::kJob, K::kName, "L",
         "mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]",
         {.names = kContrastiveLossNames,
@@ -200,8 +217,7 @@ const Field kFields[] = {
          .get = take_of_evaluation<&Evaluation::move_to_host>,
          .exists = evaluates,
          .belongs_to = kEvaluation}),
-    row("--eval-generate", "eval_generate", G::kJob, K::kWhole, "N",
-        "predict_with_generate: N tokens a sample [none]",
+    row("--eval-generate", "eval_generate", G::kJob, K::kWhole, "N", "predict_with_generate: N tokens a sample [none]",
         {.unit = "tokens",
          .least = 0,
          .set = put<&R::eval_new_tokens>,

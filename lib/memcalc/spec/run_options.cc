@@ -256,7 +256,12 @@ std::int64_t resolve_row(const RunOptions& options, std::vector<std::string>& as
 void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
   SampleLengths lengths = read_lengths(*options.lengths);
   if (!lengths.assumption.empty()) assumptions.push_back(lengths.assumption);
-  DataLengths data{.argument = *options.lengths, .steps = options.steps.value_or(0), .packing = options.packing};
+  DataLengths data{.argument = *options.lengths,
+                   .steps = options.steps.value_or(0),
+                   .packing = options.packing,
+                   .grouped = options.group_by_length,
+                   .pad_to_multiple_of = options.pad_to_multiple_of.value_or(1),
+                   .seed = options.seed.value_or(42)};
   // sft_trainer.py: rows of several samples have no padding, but those whose samples are not told apart.
   const bool tells_samples = data.packing && *data.packing != PackingStrategy::kWrapped;
   data.padding_free = options.padding_free || tells_samples;
@@ -272,8 +277,9 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
   std::string_view laid_out = "padded to the longest of their batch";
   if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
-  assumptions.push_back(fmt::format("{} are taken in the Trainer's order of seed 42, and {}",
-                                    data.packing ? "rows" : "samples", laid_out));
+  assumptions.push_back(fmt::format("{} are taken in the Trainer's order of seed {}{}, and {}",
+                                    data.packing ? "rows" : "samples", data.seed,
+                                    data.grouped ? ", grouped by length" : "", laid_out));
   if (data.packing) {
     assumptions.push_back(
         fmt::format("rows of {} tokens are packed by TRL's strategy {}", run.sequence_length, name_of(*data.packing)));

@@ -57,6 +57,9 @@ struct RunOptions {
   std::optional<std::int64_t> steps;                // beside lengths; default: one epoch
   std::optional<PackingStrategy> packing;           // beside lengths; default: a row is a sample
   bool padding_free = false;                        // beside lengths
+  bool group_by_length = false;                     // beside lengths
+  std::optional<std::int64_t> pad_to_multiple_of;   // beside lengths; default: 1
+  std::optional<std::int64_t> seed;                 // beside lengths; default: 42
   std::optional<ContrastiveLoss> contrastive_loss;  // of SentenceTransformerTrainer; default mnrl
   std::optional<std::int64_t> mini_batch_size;      // of cached-mnrl; default 32
   std::optional<std::int64_t> hard_negatives;       // of SentenceTransformerTrainer; default 0

@@ -156,6 +156,9 @@ struct DataLengths {
   std::int64_t steps = 0;                        // --steps; 0: one epoch
   std::optional<PackingStrategy> packing{};      // rows of --seq tokens, each of several samples; --packing
   bool padding_free = false;                     // all sequences of a batch in one row; --padding-free
+  bool grouped = false;                          // samples of one length together; --group-by-length
+  std::int64_t pad_to_multiple_of = 1;           // of a batch's columns; --pad-to-multiple
+  std::int64_t seed = 42;                        // TrainingArguments.seed; --seed
 };
 
 /// --contrastive-loss, of sentence-transformers: MultipleNegativesRankingLoss, or the cached one, which embeds its

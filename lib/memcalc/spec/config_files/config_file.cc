@@ -277,6 +277,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     drop(file, "--packing",
          "each row is packed full: as sequences of max_length tokens that attend as one each (--lengths)");
     drop(file, "--padding-free", "rows are taken to be full: nothing is padded (--lengths)");
+    drop(file, "--group-by-length", "every sequence is as long as the others (--lengths)");
   }
   if (gpus == 1 || mode != "fsdp2") {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--quant-storage"; });

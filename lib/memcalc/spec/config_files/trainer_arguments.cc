@@ -54,7 +54,7 @@ constexpr KeyRow kRows[] = {
     {"dataloader_drop_last dataloader_persistent_workers dataloader_multiprocessing_context dataloader_in_order "
      "remove_unused_columns length_column_name accelerator_config dispatch_batches split_batches",
      U::kIrrelevant, "how batches are fetched"},
-    {"train_sampling_strategy group_by_length", U::kIrrelevant, "the order of samples; every sequence is full here"},
+    {"train_sampling_strategy group_by_length", U::kUsed},
     {"ddp_backend ddp_timeout ddp_broadcast_buffers local_rank", U::kIrrelevant, "how processes find each other"},
     {"fsdp_transformer_layer_cls_to_wrap", U::kIrrelevant, "the model's own layers"},
     {"fsdp_min_num_params", U::kRefused, "units by the number of parameters are not modelled"},
@@ -179,6 +179,11 @@ void read_trainer(Section& section, const TrainerDefaults& defaults) {
     if (*workers > 0 && ahead) section.set("dataloader_prefetch_factor", "--prefetch-factor", std::to_string(*ahead));
   }
   if (!section.flag("do_train").value_or(true)) section.refuse("do_train", "it does not train");
+  // Beside --lengths alone: config_beside().
+  const std::string order = section.text("train_sampling_strategy").value_or("random");
+  if (order == "group_by_length") section.set("train_sampling_strategy", "--group-by-length");
+  if (order == "sequential") section.approximate("train_sampling_strategy", "samples are taken in a random order");
+  if (section.on("group_by_length")) section.set("group_by_length", "--group-by-length");
   read_evaluation(section);
   // `fsdp: ""`, or words: training_args.py, _apply_legacy_fsdp_to_config.
   const std::vector<std::string> fsdp = section.texts("fsdp");

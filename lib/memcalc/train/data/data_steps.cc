@@ -18,13 +18,19 @@ class Epochs {
   Epochs(const RunSpec& run, std::int64_t processes, std::int64_t process)
       : lengths_of_run_(*run.training().lengths),
         loader_{.batch_size = run.batch_size, .processes = processes, .rank = process},
-        collator_{.padding_free = run.is_padding_free(), .labels = labels_of(run)},
+        collator_{.pad_to_multiple_of = lengths_of_run_.pad_to_multiple_of,
+                  .padding_free = run.is_padding_free(),
+                  .labels = labels_of(run)},
         lengths_(lengths_of_run_.samples->tokens) {
     if (lengths_of_run_.packing) {
       rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
       lengths_ = row_lengths(rows_);
     }
-    sampler_.emplace(lengths_, SamplerOptions{});
+    const bool grouped = lengths_of_run_.grouped;
+    sampler_.emplace(lengths_,
+                     SamplerOptions{.strategy = grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom,
+                                    .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
+                                    .group_size = run.batch_size * run.training().accumulation_steps});
   }
 
   [[nodiscard]] std::vector<BatchShape> next() {

@@ -160,9 +160,9 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
   SamplingCorrection correction;
   if (corrects) {
-    result.old_per_token_logps =
-        per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false, models.trainer_model)
-            .log_probs;
+    result.old_per_token_logps = per_token(run, prompt_completion_ids, attention_mask, run.batch_size,
+                                           {.entropy = true}, false, models.trainer_model)
+                                     .log_probs;
     correction.compute(tape, result);
   }
   if (!is_grpo) {
