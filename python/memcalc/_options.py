@@ -66,6 +66,12 @@ class RunOptions(TypedDict, total=False):
     """`--attn`: sdpa, eager or flash [sdpa]"""
     dropout: float | None
     """`--dropout`: every dropout probability [the model's own]"""
+    skipped_steps: int | None
+    """`--skipped-steps`: first steps that the fp16 loss scaler skips [0]"""
+    loss_in_loop: bool | None
+    """`--loss-in-loop`: a plain loop computes the loss from the logits"""
+    use_cache: bool | None
+    """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     completion_length: int | None
     """`--completion`: TRL: tokens of --seq that are the answer [half]"""
     ref_model: str | None
@@ -86,6 +92,12 @@ class RunOptions(TypedDict, total=False):
     """`--packing`: bfd, bfd_split or wrapped: rows of --seq tokens [none]"""
     padding_free: bool | None
     """`--padding-free`: all sequences of a batch in one row [as --packing says]"""
+    group_by_length: bool | None
+    """`--group-by-length`: samples of about one length stand together"""
+    pad_to_multiple_of: int | None
+    """`--pad-to-multiple`: the collator's pad_to_multiple_of [1]"""
+    seed: int | None
+    """`--seed`: of the order in which samples come [42]"""
     contrastive_loss: str | None
     """`--contrastive-loss`: mnrl or cached-mnrl (MultipleNegativesRanking) [mnrl]"""
     mini_batch_size: int | None
@@ -110,12 +122,6 @@ class RunOptions(TypedDict, total=False):
     """`--eval-generate`: predict_with_generate: N tokens a sample [none]"""
     eval_beams: int | None
     """`--eval-beams`: beams of that generation [1]"""
-    skipped_steps: int | None
-    """`--skipped-steps`: first steps that the fp16 loss scaler skips [0]"""
-    loss_in_loop: bool | None
-    """`--loss-in-loop`: a plain loop computes the loss from the logits"""
-    use_cache: bool | None
-    """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     lora: int | None
     """`--lora`: peft adapters of this rank on a frozen base"""
     lora_targets: Sequence[str] | None

@@ -153,5 +153,30 @@ TEST(Trl, DropoutIsSwitchedOffWhereItIsAModule) {
   EXPECT_EQ(dropout("gpt2", Loop::kTrlGrpo), std::nullopt);
 }
 
+std::int64_t gathers(const RunOptions& options) {
+  const SymbolicRun symbolic = simulated(options).symbolic;
+  return std::count_if(symbolic.kernels.begin(), symbolic.kernels.end(), [](const Kernel& kernel) {
+    const auto* moved = std::get_if<work::Communication>(&kernel.work);
+    return moved != nullptr && moved->kind == Collective::kAllGather;
+  });
+}
+
+TEST(Trl, OnSeveralGpusWhatIsLoggedIsGatheredFromAllProcesses) {
+  RunOptions sft{.loop = Loop::kTrlSft};
+  EXPECT_EQ(gathers(sft), 0);
+  sft.parallel.gpus = 2;
+  sft.parallel.data_parallel = DataParallel::kDdp;
+  // The labels' count before the step; tokens, entropy, correct ones and the tokens of the mask in it.
+  EXPECT_EQ(gathers(sft), 5);
+}
+
+TEST(Trl, AReferenceIsReadWhereTheTrainerReadsIt) {
+  EXPECT_EQ(simulated({.loop = Loop::kTrlDpo}).symbolic.warm_up, kNoBlock);
+  EXPECT_NE(simulated({.loop = Loop::kTrlDpo, .loading = ModelLoading::kDeviceMap}).symbolic.warm_up, kNoBlock);
+  EXPECT_NE(
+      simulated({.loop = Loop::kTrlGrpo, .completion_length = 8, .reference = Reference::kModel}).symbolic.warm_up,
+      kNoBlock);
+}
+
 }  // namespace
 }  // namespace memcalc
