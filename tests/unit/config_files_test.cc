@@ -141,18 +141,18 @@ const std::vector<Case>& cases() {
       {"axolotl-fft-8b-liger-fsdp.yml",
        "",
        eight,
-       "--model NousResearch/Meta-Llama-3.1-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 2 "
-       "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --liger "
-       "--parallel fsdp2 --offload-parameters host",
-       {"sample_packing", "val_set_size"}},
+       "--model NousResearch/Meta-Llama-3.1-8B --optimizer adamw_torch_fused --task causal --loop "
+       "trainer --bs 2 --accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 "
+       "--attn flash --checkpointing full --liger --parallel fsdp2 --offload-parameters host",
+       {"sample_packing"}},
       {"axolotl-qlora-fsdp-qwen3-8b.yml",
        "",
        eight,
-       "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 1 --accum 4 --seq 2048 "
-       "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 --lora-dropout 0.05 "
-       "--lora-targets all-linear --quantize nf4 --quant-storage bf16 --no-prepare-kbit --parallel fsdp2 "
-       "--offload-parameters host",
-       {"sample_packing", "val_set_size"}},
+       "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 1 --accum "
+       "4 --seq 2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing "
+       "full --lora 32 --lora-dropout 0.05 --lora-targets all-linear --quantize nf4 --quant-storage "
+       "bf16 --no-prepare-kbit --parallel fsdp2 --offload-parameters host",
+       {"sample_packing"}},
       {"axolotl-dpo-lora-8b.yml",
        "",
        {},
@@ -595,7 +595,7 @@ TEST(CommandLines, WhatIsNoneIsRefusedInOneLine) {
   EXPECT_THAT(refusal({"ls", "-la"}), HasSubstr("'ls' is no program that is known"));
   EXPECT_THAT(refusal({"python", "train.py"}), HasSubstr("it has no arguments"));
   EXPECT_THAT(refusal({"torchrun", "--nproc_per_node", "many", "train.py"}), HasSubstr("a number of processes"));
-  EXPECT_THAT(refusal({"trl", "reward", "--x", "1"}), HasSubstr("of TRL's trainers sft, dpo"));
+  EXPECT_THAT(refusal({"trl", "ppo", "--x", "1"}), HasSubstr("of TRL's trainers sft, dpo"));
   EXPECT_THAT(refusal({"python", "train.py", "--bf16", "--", "x"}), HasSubstr("'--' is no option"));
   EXPECT_THAT(refusal({"torchrun", "--=", "train.py"}), HasSubstr("'--' is no option"));
   EXPECT_THAT(refusal({"python", "train.py", "here"}), HasSubstr("unexpected word 'here'"));

@@ -18,6 +18,7 @@
 #include "memcalc/train/parallel/zero1.h"
 #include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
+#include "support/paths.h"
 #include "support/small_llama.h"
 
 namespace memcalc {
@@ -310,12 +311,13 @@ TEST(DataParallelModule, HoldsEverythingOnItsFirstGpu) {
   EXPECT_EQ(of(other, Category::kOptimizerStates), 0);
 }
 
+std::vector<std::string> names(const RunSpec& run) {
+  std::vector<std::string> result;
+  for (const RankGroup& each : distinct_ranks(small_llama(), run, device())) result.push_back(each.name);
+  return result;
+}
+
 TEST(DistinctRanks, AreThoseThatHoldOtherSizes) {
-  const auto names = [](const RunSpec& run) {
-    std::vector<std::string> result;
-    for (const RankGroup& each : distinct_ranks(small_llama(), run, device())) result.push_back(each.name);
-    return result;
-  };
   EXPECT_THAT(names(run_on(4, DataParallel::kDdp)), ElementsAre("all 4 ranks"));
   // 48, 24 and 100 rows are even over 2 ranks, 101 are not.
   EXPECT_THAT(names(run_on(2, DataParallel::kFsdp2)), ElementsAre("rank 0", "rank 1"));
@@ -346,6 +348,14 @@ TEST(DistinctRanks, ThatAreNoNeighboursAreNamedUpTo64) {
   const std::vector<RankGroup> groups = distinct_ranks(small_llama(), run, device());
   EXPECT_THAT(groups.back().name, testing::AllOf(testing::StartsWith("ranks 10"), testing::EndsWith(" more")));
   EXPECT_LT(groups.back().name.size(), 500U);
+}
+
+TEST(DistinctRanks, AreAllWhereBatchesAreAsLongAsTheDataMakesThem) {
+  RunOptions options{.batch_size = 2, .loop = Loop::kTrainer};
+  options.lengths = "lognormal:8,0.5,16,60";
+  options.gpus = 3;
+  options.parallel.data_parallel = DataParallel::kDdp;
+  EXPECT_THAT(names(resolve(small_llama(), options).run), ElementsAre("rank 0", "rank 1", "rank 2"));
 }
 
 TEST(Ddp, FillsBucketsUntilTheyReachTheirLimit) {
@@ -411,6 +421,19 @@ TEST(Ddp, SearchesForUnusedParametersWhereAdaptersAreRecomputed) {
     const std::vector<Bytes> clones = requests_of(run, "aten::clone", 2);
     EXPECT_EQ(std::count(clones.begin(), clones.end(), logits), adapts ? 1 : 0);
   }
+}
+
+// T5's decoder keeps its cache in the Trainer: keys and values are among the module's outputs, and no windows of them.
+TEST(Ddp, ClonesTheCacheThatAModuleReturns) {
+  const SpecRegistry registry(test::specs_dir());
+  RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kTrainer};
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kDdp;
+  const ModelSpec& model = registry.model("t5-small");
+  const SymbolicRun run = run_symbolically(model, resolve(model, options).run, device());
+  const std::vector<Bytes> clones = requests_of(run, "aten::clone", 2);
+  const Bytes keys = 2 * 16 * 512 * size_of(DType::kFloat32);
+  EXPECT_GE(std::count(clones.begin(), clones.end(), keys), 6 * 4) << "keys and values of six layers' two attentions";
 }
 
 TEST(Zero1, GivesTheLargestToTheRankThatHasLeast) {

@@ -41,6 +41,7 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) {
        run.training().reference = Reference::kModel;
        run.parallel.data_parallel = DataParallel::kDsZero2;
+       run.parallel.layout = DeepSpeedZero{};
        run.parallel.gpus = 2;
      },
      kDpo},

@@ -164,7 +164,7 @@ std::int64_t gathers(const RunOptions& options) {
 TEST(Trl, OnSeveralGpusWhatIsLoggedIsGatheredFromAllProcesses) {
   RunOptions sft{.loop = Loop::kTrlSft};
   EXPECT_EQ(gathers(sft), 0);
-  sft.parallel.gpus = 2;
+  sft.gpus = 2;
   sft.parallel.data_parallel = DataParallel::kDdp;
   // The labels' count before the step; tokens, entropy, correct ones and the tokens of the mask in it.
   EXPECT_EQ(gathers(sft), 5);

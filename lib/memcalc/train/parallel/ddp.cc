@@ -179,7 +179,7 @@ ModelOutput Ddp::through_sink(ModelOutput output) {
   }
   // A node each, of which the model's other results keep nothing alive.
   const auto cloned = [&](const Tensor& tensor) {
-    if (!tensor.requires_grad()) return tensor;
+    if (!tensor.defined() || !tensor.requires_grad()) return tensor;
     const Tensor* const source[] = {&tensor};
     Node* node = tape.autograd.record(kSinkBackward, &Ddp::sink_backward, source, 1);
     Tensor copy = tape.empty_strided(tensor.shape(), tensor.strides(), tensor.dtype(), aten::kClone);

@@ -99,7 +99,7 @@ ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& ba
   if (run.fine_tuning.lora) tape.modes.layer_hooks = this;
   ModelOutput output = module(batch);
   if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
-  if (!output.loss.requires_grad()) return output;
+  if (!output.loss.defined() || !output.loss.requires_grad()) return output;
   tape.autograd.before_backward_of(output.loss, [this] {
     in_backward_ = true;
     for (std::size_t i = 0; i + 1 < outer_.size(); ++i) coordinator_->fetch(outer_[i], true);
