@@ -27,6 +27,8 @@ ANSWERS = (
     ("report", ("--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),  # does not fit: with what would
     ("report", ("--model", "llama-3-70b", "--gpu", "t4")),  # nothing would
     ("report", ("--config", ROOT / "tests/config_files/axolotl-lora-1b.yml", "--config-without", "val_set_size")),
+    ("report", (*GPT2, "--loop", "trl-grpo", "--completion", "32", "--vllm", "colocate", "--gpu", "h100-sxm")),
+    ("report", (*GPT2, "--loop", "trainer", "--lengths", "lognormal:20,0.5,60,50", "--gpu", "t4")),
     ("answer", ("ladder", "--model", "gpt2-xl", "--bs", "8", "--gpu", "t4")),
     ("answer", ("max-batch", *GPT2, "--gpu", "t4", "--multiple-of", "64")),
     ("answer", ("max-seq", "--model", "gpt2", "--layers", "2", "--gpu", "t4", "--multiple-of", "256")),

@@ -95,6 +95,9 @@ OFF = {
     "v24-21-grpo-vllm-llama": (0, 0.03),
     "g81-05-kto-opt": (0.001, 5.388),
     "g81-23-dpo-llama": (0.016, 1.801),
+    "g91-00-trainer-llama-untied": (0.163, 10.308),
+    "g91-06-trainer-llama-untied": (0.1, 0),
+    "g91-09-sft-lengths-llama": (0.001, 0.09),
 }
 
 
