@@ -98,6 +98,16 @@ OFF = {
     "g91-00-trainer-llama-untied": (0.163, 10.308),
     "g91-06-trainer-llama-untied": (0.1, 0),
     "g91-09-sft-lengths-llama": (0.001, 0.09),
+    "j101-00-sft-qwen3": (0, 0.995),
+    "j101-03-orpo-qwen3": (0.017, 0),
+    "j101-05-generate-t5": (0.084, 0),
+    "j101-09-packed-llama": (0, 0.016),
+    "j101-11-reward-qwen2": (0, 0.034),
+    "j101-17-generate-bart": (0.102, 0),
+    "j101-25-dpo-opt": (0, 3.502),
+    "j101-26-grpo-vllm-gpt2": (0.105, 0),
+    "j101-27-orpo-qwen3": (0, 0.059),
+    "j101-29-generate-t5": (0.2, 0.281),
 }
 
 

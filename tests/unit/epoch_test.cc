@@ -48,10 +48,8 @@ TEST(Epoch, AStepRetriesWhereTheAllocatorsCountGrows) {
 TEST(Epoch, OnACardThatRunsFullSomeStepsRetry) {
   const SpecRegistry registry(test::specs_dir());
   const ModelSpec& model = registry.model("bert-base");
-  RunOptions options{.batch_size = 32,
-                     .task = Task::kSequenceClassification,
-                     .precision = Precision::kAmpBf16,
-                     .loop = Loop::kTrainer};
+  RunOptions options{.batch_size = 32, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
+  options.task = Task::kSequenceClassification;
   options.lengths = "lognormal:60,0.6,512,4000";
   const ResolvedRun run = resolve(model, options);
   DeviceSpec card = registry.device("h200-sxm");
