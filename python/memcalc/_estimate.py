@@ -39,8 +39,8 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
         gpu = described if gpu is None else gpu
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
     if not isinstance(model, Model):
-        return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None)
-    return _core.Question(model._spec, device, {**model._options, **options}, gpu is None)
+        return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None, registry())
+    return _core.Question(model._spec, device, {**model._options, **options}, gpu is None, registry())
 
 
 def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[str] | None = None,

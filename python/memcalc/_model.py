@@ -130,7 +130,8 @@ class Model:
     def parameters(self, **options: Any) -> list[Parameter]:
         """Every parameter in the order of `named_parameters()`. Options as of `memcalc.estimate`: the task decides the
         head, `lora` adds adapters, `precision` sets the dtype."""
-        question = _core.Question(self._spec, device_spec(ANY_CARD), {**self._options, **options}, False)
+        question = _core.Question(self._spec, device_spec(ANY_CARD), {**self._options, **options}, False,
+                                  registry())
         return [Parameter(*row) for row in question.parameters()]
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ def task_of(class_name: str, model_type: str) -> str | None:
 
 def parameters_of(spec: _core.ModelSpec, options: dict[str, Any]) -> Shapes:
     """Names and shapes of the family's own parameters."""
-    table = _core.Question(spec, device_spec(ANY_CARD), options, False).parameters()
+    table = _core.Question(spec, device_spec(ANY_CARD), options, False, registry()).parameters()
     return [(name, shape) for name, shape, _, _ in table]
 
 

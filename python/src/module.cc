@@ -114,7 +114,8 @@ auto of_memory(Member member) {
 
 void add_estimate(py::module_& m) {
   py::class_<Question>(m, "Question")
-      .def(py::init(&ask), py::arg("model"), py::arg("device"), py::arg("keywords"), py::arg("device_assumed"))
+      .def(py::init(&ask), py::arg("model"), py::arg("device"), py::arg("keywords"), py::arg("device_assumed"),
+           py::arg("registry"))
       .def("estimate", &answer_unlocked)
       .def("trace", &event_stream, py::arg("all_steps"))
       .def("parameters", &parameters_of);

@@ -7,8 +7,9 @@ namespace py = pybind11;
 namespace memcalc::python {
 
 Question ask(const std::shared_ptr<const ModelSpec>& model, const std::shared_ptr<const DeviceSpec>& device,
-             const py::dict& keywords, bool device_assumed) {
-  const RunRequest request = read_options(keywords);
+             const py::dict& keywords, bool device_assumed, const SpecRegistry& registry) {
+  RunRequest request = read_options(keywords);
+  take_versions(request, registry);
   Question question{*model, resolve_request(*model, request), with_card_options(*device, request.card), device_assumed,
                     request.time};
   if (device_assumed) {

@@ -80,7 +80,7 @@ constexpr Choice kChoices[] = {
        o.lora_rank = 4;
        o.quantization = Quantization::kNf4;
        o.packs_head = true;
-       o.bitsandbytes = "0.41.1";
+       o.profile.behaviors.keeps_packed_inputs = true;
      }},
     {"lora that trains the head",
      [](RunOptions& o) {

@@ -124,7 +124,7 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
     packed.lora_in_base_dtype = true;
     packed.quantization = Quantization::kNf4;
     packed.prepares_for_kbit = false;
-    packed.bitsandbytes = keeps ? "0.41.1" : "0.43.2";
+    packed.profile.behaviors.keeps_packed_inputs = keeps;
     const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = layers});
     return estimate(model, resolve(model, packed), device_)
         .memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)];

@@ -124,7 +124,7 @@ TEST(LitGpt, AdaptsQueryAndValueWhereNothingElseIsSaid) {
 TEST(LitGpt, APackedHeadIsUnpackedTwice) {
   RunOptions run = options();
   run.quantization = Quantization::kNf4;
-  run.bitsandbytes = "0.41.1";
+  run.profile.behaviors.keeps_packed_inputs = true;
   const auto peak = [&](std::int64_t vocabulary) {
     const std::string size = R"("padded_vocab_size": )";
     return report_of(replaced(llama_config(), size + "32000", size + std::to_string(vocabulary)), run)

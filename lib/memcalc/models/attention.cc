@@ -67,6 +67,8 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
   Tensor attention_mask = mask;
   if (position_bias.defined()) {
     attention_mask = position_bias_mask(position_bias, mask, sdpa.causal, query, key);
+    if (query.tape().behaviors.t5_attention == T5Attention::kSdpaContiguous)
+      attention_mask = contiguous(attention_mask);
     sdpa.causal = false;
   }
   Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, attention_mask, sdpa);
@@ -130,6 +132,10 @@ RotaryAngles::RotaryAngles(const Tensor& inverse_frequencies, const Tensor& posi
   const std::int64_t batch = position_ids.size(0);
   const std::int64_t sequence = position_ids.size(1);
   const std::int64_t count = inverse_frequencies.size(0);
+  if (!tape.behaviors.rotary_by_matmul) {  // position_ids[..., None].float() * inv_freq
+    freqs = to_dtype(view(position_ids, {batch, sequence, 1}), DType::kFloat32) * inverse_frequencies;
+    return;
+  }
   const Tensor expanded = expand(view(inverse_frequencies, {1, count, 1}), {batch, count, 1});
   positions = to_dtype(position_ids, DType::kFloat32);
   freqs = transpose(matmul(expanded, view(positions, {batch, 1, sequence})), 1, 2);
@@ -157,7 +163,8 @@ void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& s
 }
 
 Tensor make_position_ids(Tape& tape, std::int64_t sequence) {
-  return unsqueeze(no_grad::add(no_grad::arange(tape, sequence)), 0);
+  Tensor positions = no_grad::arange(tape, sequence);
+  return unsqueeze(tape.behaviors.cache_positions ? positions : no_grad::add(std::move(positions)), 0);
 }
 
 Tensor position_ids_of(const Batch& batch, const Tensor& inputs_embeds) {

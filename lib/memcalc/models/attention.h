@@ -74,6 +74,16 @@ struct PastTokens {
 [[nodiscard]] Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
                                         const PastTokens& past,
                                         std::optional<std::int64_t> sliding_window = std::nullopt);
+/// Of encoders before transformers 5.0: where no mask was passed they made one of ones, which lives as long as their
+/// forward pass. Else the batch's own. The batch that comes back is to be cleared at its end.
+[[nodiscard]] Batch with_mask_of_ones(const Batch& batch, DType dtype = DType::kFloat32);
+
+/// PreTrainedModel.warn_if_padding_and_no_attention_mask: `pad_token_id in input_ids[:, [-1, 0]]`.
+void warn_if_padding(const Tensor& input_ids);
+
+/// _create_4d_causal_attention_mask of transformers 4.57.6, and what padding adds to it: numbers.
+[[nodiscard]] Tensor create_4d_causal_mask(const Tensor& inputs_embeds, const Batch& batch);
+
 /// create_bidirectional_mask: undefined without padding. `encoder_hidden_states`: of a decoder, what `inputs_embeds`
 /// attends to; the batch's mask is as long as they are.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,

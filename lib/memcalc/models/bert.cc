@@ -5,6 +5,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -44,15 +45,16 @@ struct Embeddings {
     const std::int64_t sequence = input_ids.size(1);
     Tensor positions = is_roberta ? roberta_positions(input_ids) : slice(position_ids, 1, 0, sequence);
     Tensor token_types = own_token_types;
+    const bool is_old = input_ids.tape().behaviors.masks_of_ones;  // 4.57.6
     if (!token_types.defined()) {
-      token_types = no_grad::gather(token_type_ids, positions);
+      token_types = is_old ? slice(token_type_ids, 1, 0, sequence) : no_grad::gather(token_type_ids, positions);
       token_types = expand(token_types, {batch, sequence});
     }
     Tensor inputs_embeds = word_embeddings(input_ids);
     Tensor type_embeds = token_type_embeddings(token_types);
     Tensor embeddings = inputs_embeds + type_embeds;
     Tensor position_embeds = position_embeddings(positions);
-    embeddings = embeddings + position_embeds;
+    embeddings = is_old ? add_in_place(embeddings, position_embeds) : embeddings + position_embeds;
     embeddings = layer_norm(embeddings);
     embeddings = dropout(embeddings, dropout_p);
     drop(positions, inputs_embeds, token_types, type_embeds, position_embeds);  // arguments first
@@ -267,9 +269,12 @@ void BertModel::build_generator(ModuleBuilder& b) {
 
 BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Encoded outputs;
+  const bool warns = batch.input_ids.tape().behaviors.masks_of_ones && !batch.attention_mask.defined();
+  if (warns) warn_if_padding(batch.input_ids);
   Tensor embedding_output = embeddings_[0].forward(batch.input_ids, batch.token_type_ids);
   if (embeddings_project_.weight.defined()) embedding_output = embeddings_project_(embedding_output);
-  Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);
+  Batch masked = with_mask_of_ones(batch);
+  Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, masked);
   outputs.sequence = embedding_output;
   for (const Layer& layer : layers_) {
     outputs.sequence = checkpointed(run_, {outputs.sequence, attention_mask}, {},
@@ -279,6 +284,7 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
     outputs.pooled = dense_(select(outputs.sequence, 1));
     outputs.pooled = tanh(outputs.pooled);
   }
+  masked.clear();
   drop(attention_mask, embedding_output);
   return outputs;
 }

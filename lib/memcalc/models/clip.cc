@@ -149,7 +149,9 @@ struct TextModel {
       drop(inputs_embeds, position_embeddings);
     }
     constexpr bool kNoPositions = true;  // none are passed, so nobody looks for packed sequences
-    Tensor mask = create_causal_mask(run, hidden_states, batch, PastTokens(kNoPositions));
+    const bool always = hidden_states.tape().behaviors.clip_text_mask;
+    Tensor mask = always ? create_4d_causal_mask(hidden_states, batch)
+                         : create_causal_mask(run, hidden_states, batch, PastTokens(kNoPositions));
     Pooled output;
     output.last_hidden_state = encoder[0].forward(run, hidden_states, mask);
     output.last_hidden_state = final_layer_norm(output.last_hidden_state);

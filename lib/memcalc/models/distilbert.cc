@@ -130,8 +130,10 @@ class DistilBertModel : public Model {
 
  private:
   [[nodiscard]] Tensor encode(const Batch& batch) const {
+    const bool warns = batch.input_ids.tape().behaviors.masks_of_ones && !batch.attention_mask.defined();
+    if (warns) warn_if_padding(batch.input_ids);
     Tensor embeddings = embeddings_[0].forward(batch.input_ids);
-    Tensor attention_mask = create_bidirectional_mask(run_, embeddings, batch);
+    Tensor attention_mask = create_bidirectional_mask(run_, embeddings, with_mask_of_ones(batch));
     Tensor hidden_states = embeddings;
     for (const TransformerBlock& layer : layers_) {
       hidden_states = checkpointed(run_, {hidden_states, attention_mask}, {},

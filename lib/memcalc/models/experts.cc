@@ -20,7 +20,8 @@ Tensor grouped_linear(const Tensor& input, const Tensor& weight, const Tensor& o
                       bool is_transposed) {
   const Tensor operand = to_dtype(input, weight.dtype());
   Tensor out = grouped_mm(operand, is_transposed ? weight : transpose(weight, 1, 2), offsets);
-  if (bias.defined()) out = add_in_place(out, bias);
+  if (bias.defined())
+    out = input.tape().behaviors.experts == ExpertForm::kArgsort ? out + bias : add_in_place(out, bias);
   return out;
 }
 
@@ -141,39 +142,69 @@ Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, 
   return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights), ranks());
 }
 
+namespace {
+
+bool by_argsort(const Tape& tape) { return tape.behaviors.experts == ExpertForm::kArgsort; }
+
+/// arange(num_tokens).unsqueeze(1).expand(-1, num_top_k).reshape(-1)
+Tensor token_indices(std::int64_t tokens, const Tensor& top_k_index) {
+  const Tensor range = no_grad::arange(top_k_index.tape(), tokens);
+  return no_grad::view(no_grad::clone(no_grad::expand(no_grad::view(range, {tokens, 1}), top_k_index.shape())), {-1});
+}
+
+}  // namespace
+
 SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
                            std::int64_t num_experts)
-    : sample_weights(reshape(top_k_weights, {-1})), expert_ids(reshape(top_k_index, {-1})), sorted(sort(expert_ids)) {
-  selected_hidden_states_g = index_rows(hidden_states, pointwise(aten::kFloorDivide, {&perm}, 1));
-  sample_weights_g = index_rows(sample_weights, perm);
+    : token_idx(by_argsort(hidden_states.tape()) ? token_indices(hidden_states.size(0), top_k_index) : Tensor()),
+      sample_weights(reshape(top_k_weights, {-1})),
+      expert_ids(reshape(top_k_index, {-1})),
+      sorted(sort(expert_ids)) {
+  if (token_idx.defined()) {  // argsort: its values die
+    expert_ids_g.reset();
+    inv_perm = inverse_permutation(perm);
+    expert_ids_g = index_rows(expert_ids, perm);
+    sample_weights_g = index_rows(sample_weights, perm);
+    selected_hidden_states_g = index_rows(hidden_states, index_rows(token_idx, perm));
+  } else {
+    selected_hidden_states_g = index_rows(hidden_states, pointwise(aten::kFloorDivide, {&perm}, 1));
+    sample_weights_g = index_rows(sample_weights, perm);
+  }
   histc_input = to_dtype(expert_ids_g, DType::kInt32);
   tokens_per_expert = count_values(histc_input, num_experts);
   offsets = cumulative_sum(tokens_per_expert, 0, DType::kInt32);
+  const ExpertForm form = hidden_states.tape().behaviors.experts;
+  if (form != ExpertForm::kMaskedInPlace && form != ExpertForm::kMaskedByCopies) return;
   sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 }
 
 Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
                                 const Tensor& top_k_weights) const {
   SortedTokens tokens(hidden_states, top_k_index, top_k_weights, gate_up_proj.size(0));
-  auto& [sample_weights, expert_ids, sorted, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
-         histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
-  Tensor selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states;
-  const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
-                      histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases, proj_out, weighted_out,
-                      inv_perm, final_hidden_states);
+  auto& [token_idx, sample_weights, expert_ids, sorted, expert_ids_g, perm, inv_perm, selected_hidden_states_g,
+         sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
+  Tensor selected_biases, proj_out, weighted_out, final_hidden_states;
+  const Locals locals(token_idx, sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g,
+                      sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases,
+                      proj_out, weighted_out, inv_perm, final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
+  const ExpertForm form = hidden_states.tape().behaviors.experts;
+  const auto copy_masked = [&](const Tensor& x) {
+    return form == ExpertForm::kMaskedByCopies ? masked_fill(x, sentinel_mask) : x;
+  };
 
   if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);
-  selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);
+  if (sentinel_mask.defined()) selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);
   proj_out = grouped_linear(selected_hidden_states_g, gate_up_proj, offsets, selected_biases, options.is_transposed);
-  proj_out = masked_fill(proj_out, sentinel_mask);
+  proj_out = copy_masked(proj_out);
   proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
   if (options.has_bias) selected_biases = index_rows(down_proj_bias, expert_ids_g);
   proj_out = grouped_linear(proj_out, down_proj, offsets, selected_biases, options.is_transposed);
-  proj_out = masked_fill(proj_out, sentinel_mask);
+  proj_out = copy_masked(proj_out);
 
   weighted_out = proj_out * unsqueeze(sample_weights_g, -1);
-  inv_perm = inverse_permutation(perm);
+  if (form == ExpertForm::kMaskedInPlace) weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
+  if (!inv_perm.defined()) inv_perm = inverse_permutation(perm);
   weighted_out = index_rows(weighted_out, inv_perm);
   final_hidden_states =
       sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);

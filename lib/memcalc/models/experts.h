@@ -30,10 +30,12 @@ struct Routing {
 /// The beginning of every grouped_mm forward: tokens, each as often as it has experts, sorted by expert. Its members
 /// are the locals of that function.
 struct SortedTokens {
+  Tensor token_idx;  // 5.0 to 5.5
   Tensor sample_weights, expert_ids;
   Selection sorted;
   Tensor& expert_ids_g = sorted.values;
   Tensor& perm = sorted.indices;
+  Tensor inv_perm;  // 5.0 to 5.5; later it is made after the products
   Tensor selected_hidden_states_g, sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask;
 
   SortedTokens(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,

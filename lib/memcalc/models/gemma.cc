@@ -30,17 +30,24 @@ struct GemmaRmsNorm {
   [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
 };
 
-/// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer.
+/// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer. Before 5.5 Gemma and Gemma 2
+/// (`kScaledLateOnce`) had a plain nn.Embedding and multiplied by a number of the host, after their masks.
+template <bool kScaledLateOnce>
 struct ScaledWordEmbedding : Embedding {
   Tensor embed_scale;
   bool product_requires_grad = false;  // enable_input_require_grads hooks this module, not what it inherits
   ScaledWordEmbedding() = default;
   ScaledWordEmbedding(ModuleBuilder& b, std::string_view name, std::int64_t rows, std::int64_t width)
-      : Embedding(b, name, rows, width),
-        embed_scale(b.buffer({}, b.dtype)),
-        product_requires_grad(std::exchange(output_requires_grad, false)) {}
+      : Embedding(b, name, rows, width) {
+    if (kScaledLateOnce && b.tape.behaviors.gemma_scales_late) return;
+    embed_scale = b.buffer({}, b.dtype);
+    product_requires_grad = std::exchange(output_requires_grad, false);
+  }
+
+  [[nodiscard]] bool is_scaled_late() const { return !embed_scale.defined(); }
 
   [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
+    if (is_scaled_late()) return Embedding::operator()(input_ids);
     return hooked_module(*this, {&weight}, input_ids, [this](const Tensor& hooked_ids) { return scaled(hooked_ids); });
   }
 
@@ -134,12 +141,13 @@ struct FourNormLayer {
 template <typename Spec, typename Layer>
 struct Gemma : RotaryFamily<Spec, Layer> {
   using Norm = GemmaRmsNorm;
-  using WordEmbedding = ScaledWordEmbedding;
+  using WordEmbedding = ScaledWordEmbedding<true>;
 };
 
 /// Gemma 2 and 3 make both masks, whatever their layers are.
 template <typename Spec, typename Layer>
 struct AlternatingGemma : Gemma<Spec, Layer> {
+  static constexpr bool kTrainedWithoutCacheOnce = true;
   [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) {
     return {.full = true, .sliding = true, .mapping = true, .sliding_layers = spec.sliding_layers};
   }
@@ -149,6 +157,7 @@ struct AlternatingGemma : Gemma<Spec, Layer> {
 using Gemma1 = Gemma<GemmaSpec, PreNormLayer<GemmaSpec, GemmaAttention, GemmaRmsNorm>>;
 using Gemma2 = AlternatingGemma<Gemma2Spec, FourNormLayer<Gemma2Spec, GemmaAttention>>;
 struct Gemma3 : AlternatingGemma<Gemma3Spec, FourNormLayer<Gemma3Spec, Gemma3Attention>> {
+  using WordEmbedding = ScaledWordEmbedding<false>;
   static constexpr bool kRotaryByLayerType = true;
 };
 

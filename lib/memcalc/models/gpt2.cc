@@ -10,8 +10,21 @@ namespace memcalc {
 
 namespace {
 
+/// GPT2Attention's buffers before 5.0: a causal mask of all positions and, before it, a number.
+struct CausalBuffers {
+  Tensor bias, masked_bias;
+
+  CausalBuffers(ModuleBuilder& b, std::int64_t n_positions) {
+    const Gpt2Buffers kind = b.tape.behaviors.gpt2_buffers;
+    if (kind == Gpt2Buffers::kNone) return;
+    bias = b.buffer({n_positions, n_positions}, DType::kBool);
+    if (kind == Gpt2Buffers::kMaskAndScalar) masked_bias = b.buffer({}, DType::kFloat32);
+  }
+};
+
 struct Block {
   LayerNorm ln_1;
+  CausalBuffers causal;
   Conv1D c_attn, attn_c_proj;
   LayerNorm ln_2;
   Conv1D c_fc, mlp_c_proj;
@@ -22,6 +35,7 @@ struct Block {
 
   Block(ModuleBuilder& b, const Gpt2Spec& spec, const RunSpec& run, const AttentionOptions& options)
       : ln_1(b, "ln_1", spec.n_embd),
+        causal(b, spec.n_positions),
         c_attn(b, "attn.c_attn", spec.n_embd, 3 * spec.n_embd),
         attn_c_proj(b, "attn.c_proj", spec.n_embd, spec.n_embd),
         ln_2(b, "ln_2", spec.n_embd),
@@ -70,12 +84,6 @@ struct Block {
   }
 };
 
-/// warn_if_padding_and_no_attention_mask, where a pad_token_id is set: `pad_token_id in input_ids[:, [-1, 0]]`.
-void warn_if_padding(const Tensor& input_ids) {
-  const Tensor ends = no_grad::index(input_ids, {{1, no_grad::from_list(input_ids.tape(), {2})}});
-  no_grad::any(no_grad::equal(ends)).reset();
-}
-
 class Gpt2LmHeadModel : public Model {
  public:
   Gpt2LmHeadModel(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -122,8 +130,12 @@ class Gpt2LmHeadModel : public Model {
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     hidden_states = dropout(hidden_states, embd_pdrop_);
     for (const Block& block : h_) {
+      // 4.57.6 passes cache_position by its place, too.
+      const bool by_place = hidden_states.tape().behaviors.cache_positions;
       hidden_states = checkpointed(
-          run_, {hidden_states, causal_mask}, {position_ids},
+          run_,
+          by_place ? KeptTensors{hidden_states, causal_mask, position_ids} : KeptTensors{hidden_states, causal_mask},
+          by_place ? KeptTensors{} : KeptTensors{position_ids},
           [&block, cache](const KeptTensors& kept) { return block.forward(kept[0], kept[1], cache); }, cache);
     }
     hidden_states = ln_f_(hidden_states);

@@ -19,7 +19,7 @@ Tensor positions_of_caller(Tape& tape, std::int64_t batch, std::int64_t sequence
 }
 
 /// find_packed_sequence_indices: the number of each token's sequence in its row, as positions that restart tell it;
-/// undefined where none does. Looking takes memory in any case, and Python waits for the answer: `if
+/// undefined where none does (4.57.6: never). Looking takes memory in any case, and Python waits for the answer: `if
 /// (packed_sequence_mask[:, -1] == 0).all()`.
 Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
   Tape& tape = position_ids.tape();
@@ -31,13 +31,20 @@ Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
     position_diff = no_grad::subtract(no_grad::slice(joined, 1, 1, sequence), no_grad::slice(joined, 1, 0, sequence));
   }
   Tensor packed_sequence_mask = no_grad::cumsum(no_grad::not_equal(position_diff), 1);
-  {
+  const bool asks = !tape.behaviors.packed_check_keeps_mask;
+  if (asks) {
     const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
     if (tape.modes.capture == nullptr) tape.kernels.synchronize(aten::kAll);
   }
   drop(first_dummy_value, position_diff);
-  if (!restart) packed_sequence_mask.reset();
+  if (asks && !restart) packed_sequence_mask.reset();
   return packed_sequence_mask;
+}
+
+/// mask.all(), which Python waits for.
+void wait_for_all(const Tensor& mask) {
+  const Tensor whole = no_grad::all(mask);
+  mask.tape().kernels.synchronize(aten::kAll);
 }
 
 /// fast_all: mask.sum() == mask.numel(), which Python waits for.
@@ -46,21 +53,27 @@ void fast_all(const Tensor& mask) {
   mask.tape().kernels.synchronize(aten::kEq);
 }
 
-/// arange(length) + offset
-Tensor shifted_range(Tape& tape, std::int64_t length) { return no_grad::add(no_grad::arange(tape, length)); }
+/// arange(length) + offset; before 5.0 the offset was added in place.
+Tensor shifted_range(Tape& tape, std::int64_t length) {
+  Tensor range = no_grad::arange(tape, length);
+  return tape.behaviors.masks_by_vmap ? range : no_grad::add(std::move(range));
+}
 
 /// Which keys a query may look at, before padding.
 enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow };
 
-/// What a mask's functions are called with: q_idx [1, 1, Q, 1], kv_idx [1, 1, 1, K].
+/// What a mask's functions are called with: q_idx [1, 1, Q, 1], kv_idx [1, 1, 1, K]. Before 5.0 torch.vmap calls them
+/// with numbers, and its batched tensors have no dimension of size 1: [Q, 1], [1, K], and of a new_ones(()) [Q].
 struct Places {
   Tensor queries, keys;
+  Shape of_scalar{};
 };
 
 /// and_masks: starts from a single true and combines one function's mask after the other.
 class Conjunction {
  public:
-  explicit Conjunction(Tape& tape) : mask_(no_grad::new_ones(tape, {}, DType::kBool)) {}
+  explicit Conjunction(const Places& places)
+      : mask_(no_grad::new_ones(places.queries.tape(), places.of_scalar, DType::kBool)) {}
 
   void combine(Tensor other) { mask_ = no_grad::bitwise_and(mask_, std::move(other)); }
   [[nodiscard]] Tensor take() { return std::move(mask_); }
@@ -75,7 +88,7 @@ Tensor pattern_mask(Pattern pattern, const Places& places) {
     case Pattern::kCausal: return no_grad::less_equal(places.keys, places.queries);  // causal_mask_function
     case Pattern::kSlidingWindow: break;
   }
-  Conjunction all(places.queries.tape());  // sliding_window_causal_mask_function
+  Conjunction all(places);  // sliding_window_causal_mask_function
   all.combine(no_grad::greater(places.keys, no_grad::subtract(places.queries)));
   all.combine(no_grad::less_equal(places.keys, places.queries));
   return all.take();
@@ -88,9 +101,69 @@ Tensor same_sequence(const Tensor& packed, const Tensor& batch_range, const Plac
   return no_grad::equal(of_queries, no_grad::index(packed, {{0, rows}, {1, places.keys}}));
 }
 
+/// padding_mask_function: padding[batch index, key index]
+Tensor is_token(const Tensor& padding, const Tensor& batch_range, const Places& places) {
+  const std::int64_t batch = batch_range.size(0);
+  return no_grad::index(padding, {{0, no_grad::view(batch_range, {batch, 1, 1, 1})}, {1, places.keys}});
+}
+
+/// The same under torch.vmap: [batch, queries, keys].
+Tensor same_sequence_by_vmap(const Tensor& packed, const Places& places) {
+  const std::int64_t batch = packed.size(0), queries = places.queries.size(0), keys = places.keys.size(1);
+  const auto of = [&](std::int64_t length) {
+    const OnMetaDevice there(packed.tape().memory);
+    return no_grad::arange(packed.tape(), length);
+  };
+  const Tensor rows = no_grad::view(of(batch), {batch, 1});
+  const Tensor of_queries = no_grad::index(packed, {{0, rows}, {1, of(queries)}});
+  const Tensor of_keys = no_grad::index(packed, {{0, rows}, {1, of(keys)}});
+  return no_grad::equal(no_grad::view(of_queries, {batch, queries, 1}), no_grad::view(of_keys, {batch, 1, keys}));
+}
+
+/// and_masks of the pattern and of what else there is.
+template <typename Other>
+Tensor both(Pattern pattern, const Places& places, Other other) {
+  Conjunction all(places);
+  all.combine(pattern_mask(pattern, places));
+  all.combine(other());
+  return all.take();
+}
+
+/// _vmap_for_bhqkv (4.57.6): the caller's cache_position are the queries' places.
+Tensor boolean_mask_by_vmap(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding,
+                            const Tensor& packed) {
+  const std::int64_t batch = shape[0], queries = shape[2], keys = shape[3];
+  Tensor key_range = shifted_range(tape, keys);
+  Tensor batch_range = no_grad::arange(tape, batch);
+  Tensor head_range = no_grad::arange(tape, 1);
+  Tensor cache_position;
+  {
+    const OnMetaDevice there(tape.memory);
+    cache_position = no_grad::arange(tape, queries);
+  }
+  Tensor mask;
+  {
+    const Places places{no_grad::view(cache_position, {queries, 1}), no_grad::view(key_range, {1, keys}), {queries}};
+    if (packed.defined()) {
+      mask = both(pattern, places, [&] { return same_sequence_by_vmap(packed, places); });
+    } else if (padding.defined()) {
+      mask = both(pattern, places, [&] {
+        const Tensor rows = no_grad::view(batch_range, {batch, 1});
+        return no_grad::view(no_grad::index(padding, {{0, rows}, {1, key_range}}), {batch, 1, keys});
+      });
+    } else {
+      mask = pattern_mask(pattern, places);
+    }
+  }
+  drop(key_range, batch_range, head_range);
+  mask = no_grad::view(mask, {mask.rank() == 3 ? batch : 1, 1, queries, keys});
+  return expand(mask, shape);
+}
+
 /// sdpa_mask: the pattern and, where there is `padding`, the tokens that are none, or where a row is `packed` those of
 /// the same sequence; [batch, 1, queries, keys].
 Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding, const Tensor& packed = {}) {
+  if (tape.behaviors.masks_by_vmap) return boolean_mask_by_vmap(tape, shape, pattern, padding, packed);
   const std::int64_t batch = shape[0], queries = shape[2], keys = shape[3];
   Tensor batch_range = no_grad::arange(tape, batch);
   Tensor head_range = no_grad::arange(tape, 1);
@@ -100,16 +173,9 @@ Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tenso
   {
     const Places places{no_grad::view(query_range, {1, 1, queries, 1}), no_grad::view(key_range, {1, 1, 1, keys})};
     if (packed.defined()) {
-      Conjunction all(tape);
-      all.combine(pattern_mask(pattern, places));
-      all.combine(same_sequence(packed, batch_range, places));
-      mask = all.take();
+      mask = both(pattern, places, [&] { return same_sequence(packed, batch_range, places); });
     } else if (padding.defined()) {
-      Conjunction all(tape);
-      all.combine(pattern_mask(pattern, places));
-      // padding_mask_function: padding[batch index, key index]
-      all.combine(no_grad::index(padding, {{0, no_grad::view(batch_range, {batch, 1, 1, 1})}, {1, places.keys}}));
-      mask = all.take();
+      mask = both(pattern, places, [&] { return is_token(padding, batch_range, places); });
     } else {
       mask = pattern_mask(pattern, places);
     }
@@ -148,11 +214,12 @@ bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t quer
   }
   bool ignored = false;
   if (!window || keys < *window) {
+    const bool by_sum = padding.defined() && padding.tape().behaviors.all_by_sum;
     if (queries == 1 || keys == queries) {
-      if (padding.defined()) fast_all(padding_mask);
+      if (padding.defined()) by_sum ? fast_all(padding_mask) : wait_for_all(padding_mask);
       ignored = !padding.defined() || !inputs.padded;
     }
-    if (!ignored && past.seen == 0 && padding.defined()) fast_all(padding_mask);
+    if (by_sum && !ignored && past.seen == 0) fast_all(padding_mask);
   }
   drop(padding_mask, mask_indices);
   return ignored;
@@ -183,11 +250,79 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
+namespace {
+
+/// transformers 4.57.6 modeling_attn_mask_utils.py: _prepare_4d_attention_mask_for_sdpa, and of eager attention
+/// ModuleUtilsMixin.get_extended_attention_mask.
+Tensor prepared_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, std::int64_t queries) {
+  const Tensor& mask = inputs.attention_mask;
+  const std::int64_t batch = mask.size(0), keys = mask.size(1);
+  const DType dtype = inputs_embeds.dtype();
+  if (run.attention == Attention::kEager) {
+    Tensor extended = no_grad::to(no_grad::view(mask, {batch, 1, 1, keys}), dtype);
+    extended = no_grad::multiply(no_grad::subtract(std::move(extended)));
+    return extended;
+  }
+  wait_for_all(no_grad::equal(mask));
+  if (!inputs.padded) return {};
+  const Shape shape{batch, 1, queries, keys};
+  Tensor expanded = no_grad::copy_to(no_grad::expand(no_grad::view(mask, {batch, 1, 1, keys}), shape), dtype);
+  Tensor inverted;
+  {
+    const Tensor one = no_grad::scalar(mask.tape(), dtype);
+    inverted = no_grad::subtract(one, expanded);
+  }
+  Tensor result = no_grad::masked_fill(inverted, no_grad::to(inverted, DType::kBool));
+  drop(expanded, inverted);
+  return result;
+}
+
+}  // namespace
+
+Tensor create_4d_causal_mask(const Tensor& inputs_embeds, const Batch& batch) {
+  Tape& tape = inputs_embeds.tape();
+  const NoGrad no_grad(tape.modes);
+  const std::int64_t sequences = inputs_embeds.size(0), tokens = inputs_embeds.size(1);
+  Tensor causal = no_grad::full(tape, {tokens, tokens}, inputs_embeds.dtype());
+  {
+    const Tensor places = no_grad::arange(tape, tokens);
+    const Tensor next = no_grad::view(no_grad::add(places), {tokens, 1});
+    no_grad::less(no_grad::view(places, {1, tokens}), next).reset();  // masked_fill_ in place
+  }
+  const Shape shape{sequences, 1, tokens, tokens};
+  causal = no_grad::expand(no_grad::view(causal, {1, 1, tokens, tokens}), shape);
+  if (!batch.attention_mask.defined()) return causal;
+  const Tensor tokens_of = no_grad::view(batch.attention_mask, {sequences, 1, 1, tokens});
+  Tensor expanded = no_grad::copy_to(no_grad::expand(tokens_of, shape), inputs_embeds.dtype());
+  Tensor inverted = no_grad::subtract(expanded);
+  Tensor padding = no_grad::masked_fill(inverted, no_grad::to(inverted, DType::kBool));
+  drop(expanded, inverted);
+  return no_grad::add(padding, causal);
+}
+
+Batch with_mask_of_ones(const Batch& batch, DType dtype) {
+  Batch masked = batch;
+  Tape& tape = batch.input_ids.tape();
+  if (!tape.behaviors.masks_of_ones || batch.attention_mask.defined()) return masked;
+  masked.attention_mask = no_grad::ones(tape, batch.input_ids.shape(), dtype);
+  masked.padded = false;
+  return masked;
+}
+
+void warn_if_padding(const Tensor& input_ids) {
+  const Tensor ends = no_grad::index(input_ids, {{1, no_grad::from_list(input_ids.tape(), {2})}});
+  no_grad::any(no_grad::equal(ends)).reset();
+}
+
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
                                  const Tensor& encoder_hidden_states) {
   if (run.attention == Attention::kFlash) return {};
-  const Tensor padding = boolean_padding(inputs.attention_mask);
   Tape& tape = inputs_embeds.tape();
+  if (tape.behaviors.masks_of_ones && inputs.attention_mask.defined() && tape.modes.capture == nullptr) {
+    const NoGrad no_grad(tape.modes);
+    return prepared_mask(run, inputs_embeds, inputs, inputs_embeds.size(1));
+  }
+  const Tensor padding = boolean_padding(inputs.attention_mask);
   const bool tracing = tape.modes.capture != nullptr;
   if (!padding.defined() && !tracing) return {};
   const NoGrad no_grad(tape.modes);
@@ -195,8 +330,7 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
   if (!tracing) {
-    const Tensor whole = no_grad::all(padding);  // which Python waits for
-    tape.kernels.synchronize(aten::kAll);
+    wait_for_all(padding);
     if (!inputs.padded) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.

@@ -1,4 +1,5 @@
 // Mixtral: transformers models/mixtral/modeling_mixtral.py.
+#include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
@@ -47,8 +48,11 @@ struct MixtralSparseMoeBlock {
   }
 };
 
-struct Mixtral
-    : RotaryFamily<MixtralSpec, PreNormLayer<MixtralSpec, MixtralAttention, RmsNorm, MixtralSparseMoeBlock>> {
+struct MixtralMixture : FusedOrLoop<MixtralSparseMoeBlock> {
+  MixtralMixture(ModuleBuilder& b, const MixtralSpec& spec) : FusedOrLoop(b, spec, true, kMixtralExperts) {}
+};
+
+struct Mixtral : RotaryFamily<MixtralSpec, PreNormLayer<MixtralSpec, MixtralAttention, RmsNorm, MixtralMixture>> {
   static constexpr bool kPositionIdsFirst = true;
 };
 

@@ -182,8 +182,12 @@ template <typename Layer>
       !modes.grad_enabled) {
     return layer(positional);
   }
-  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default.
-  if (run.fine_tuning.prepares_for_kbit && !run.uses_trainer()) {
+  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default. What
+  // transformers passes by itself is a behaviour; TRL always says False.
+  const bool is_reentrant = run.uses_trainer()
+                                ? run.profile.behaviors.reentrant_checkpoints && !run.uses_trl()
+                                : run.profile.behaviors.reentrant_checkpoints || run.fine_tuning.prepares_for_kbit;
+  if (is_reentrant && run.checkpointing() == Checkpointing::kFull) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer), recomputes_of(run));

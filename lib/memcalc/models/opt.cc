@@ -136,7 +136,11 @@ class OptForCausalLm : public Model {
       masked.padded = false;
     }
     Tensor position_ids = batch.position_ids.defined() ? batch.position_ids : positions_of(masked.attention_mask);
-    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, masked, cache);
+    // From 5.18 on the mask that OPT makes itself only numbers the positions.
+    const bool reaches_mask = tape.behaviors.opt_mask_of_ones || batch.attention_mask.defined();
+    PastTokens past(cache);
+    past.cached |= !reaches_mask;  // no position ids are passed: nobody looks for packed sequences
+    Tensor causal_mask = create_causal_mask(run_, inputs_embeds, reaches_mask ? masked : batch, past);
     Tensor pos_embeds = learned_positions(position_ids);
     if (projects_) inputs_embeds = project_in_(inputs_embeds);
     Tensor hidden_states = inputs_embeds + pos_embeds;

@@ -19,9 +19,9 @@ namespace {}  // namespace
 Tensor Experts::forward_grouped_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
                                     const Tensor& top_k_weights) const {
   SortedTokens tokens(hidden_states, top_k_index, top_k_weights, num_experts);
-  auto& [sample_weights, expert_ids, sorted, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
-         histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
-  Tensor proj_out, weighted_out, inv_perm, final_hidden_states;
+  auto& [token_idx, sample_weights, expert_ids, sorted, expert_ids_g, perm, inv_perm, selected_hidden_states_g,
+         sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
+  Tensor proj_out, weighted_out, final_hidden_states;
   const Locals locals(sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g, sample_weights_g,
                       histc_input, tokens_per_expert, offsets, sentinel_mask, proj_out, weighted_out, inv_perm,
                       final_hidden_states);
@@ -30,8 +30,8 @@ Tensor Experts::forward_grouped_fp8(const Tensor& hidden_states, const Tensor& t
   proj_out = default_apply_gate(proj_out, act_fn);
   proj_out = block_fp8_grouped_mm(proj_out, packed->down_proj, tokens_per_expert);
   weighted_out = proj_out * unsqueeze(to_dtype(sample_weights_g, proj_out.dtype()), -1);
-  weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
-  inv_perm = inverse_permutation(perm);
+  if (sentinel_mask.defined()) weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
+  if (!inv_perm.defined()) inv_perm = inverse_permutation(perm);
   weighted_out = index_rows(weighted_out, inv_perm);
   final_hidden_states =
       sum_over(view(weighted_out, {hidden_states.size(0), num_top_k, hidden_states.size(1)}), 1, false);

@@ -1,4 +1,5 @@
 // Qwen3-MoE: transformers models/qwen3_moe/modeling_qwen3_moe.py.
+#include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
@@ -26,7 +27,9 @@ struct Qwen3MoeTopKRouter {
     if (norm_topk_prob) {
       router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
     }
-    router_top_value = to_dtype(router_top_value, router_logits.dtype());
+    if (!router_logits.tape().behaviors.qwen_routes_in_float32) {
+      router_top_value = to_dtype(router_top_value, router_logits.dtype());
+    }
     return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
   }
 };
@@ -48,13 +51,18 @@ struct Qwen3MoeSparseMoeBlock {
   }
 };
 
-using Qwen3MoeMlp = DenseOrMixture<Qwen3MoeSparseMoeBlock>;
+struct Qwen3MoeMixture : FusedOrLoop<Qwen3MoeSparseMoeBlock> {
+  Qwen3MoeMixture(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : FusedOrLoop(b, spec, spec.norm_topk_prob, kQwenExperts) {}
+};
+
+using Qwen3MoeMlp = DenseOrMixture<Qwen3MoeMixture>;
 
 struct Qwen3MoeLayer : PreNormLayer<Qwen3MoeSpec, NormedRotaryAttention, RmsNorm, Qwen3MoeMlp> {
   Qwen3MoeLayer(ModuleBuilder& b, const Qwen3MoeSpec& spec, const RunSpec& run, bool sliding, LayerIndex index)
       : PreNormLayer(b, spec, run, sliding, [&] {
           const bool dense = spec.dense_layers[static_cast<std::size_t>(index.value)];
-          return dense ? Qwen3MoeMlp{GatedMlp(b, spec)} : Qwen3MoeMlp{Qwen3MoeSparseMoeBlock(b, spec)};
+          return dense ? Qwen3MoeMlp{GatedMlp(b, spec)} : Qwen3MoeMlp{Qwen3MoeMixture(b, spec)};
         }) {}
 };
 

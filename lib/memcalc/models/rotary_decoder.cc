@@ -19,7 +19,9 @@ Tensor inverse(const Tensor& x) { return no_grad::multiply(no_grad::reciprocal(x
 
 /// 1 / theta ** (arange(0, D, 2) / D), as compute_default_rope_parameters takes its temporaries.
 Tensor default_rope_parameters(Tape& tape, std::int64_t half) {
-  const Tensor pos_freqs = powers(no_grad::arange(tape, half, DType::kFloat32));
+  const bool from_int = tape.behaviors.inverse_frequencies_from_int;
+  Tensor range = no_grad::arange(tape, half, from_int ? DType::kInt64 : DType::kFloat32);
+  const Tensor pos_freqs = powers(no_grad::to(std::move(range), DType::kFloat32));
   return inverse(pos_freqs);
 }
 
@@ -51,10 +53,12 @@ Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
 
 RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn)
     : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2, yarn))),
-      original_inverse_frequencies(b.buffer({rotary_dim / 2}, DType::kFloat32)),
+      original_inverse_frequencies(
+          b.tape.behaviors.two_inverse_frequencies ? b.buffer({rotary_dim / 2}, DType::kFloat32) : Tensor()),
       yarn(yarn) {}
 
 Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {
+  if (!b.tape.behaviors.two_inverse_frequencies) return {};  // 4.57.6 makes them once
   return rope_parameters(b.tape, inverse_frequencies.size(0), yarn);
 }
 

@@ -27,7 +27,7 @@ struct RotaryPositions {
   Tensor cos, sin;
 };
 
-/// LlamaRotaryEmbedding: two buffers of inverse frequencies.
+/// LlamaRotaryEmbedding: two buffers of inverse frequencies; before 5.0 one.
 struct RotaryEmbedding {
   Tensor inverse_frequencies, original_inverse_frequencies;
 
@@ -179,6 +179,7 @@ struct MaskPlan {
 ///   static MaskPlan mask_plan(const Spec&);
 ///   static bool final_softcap(const Spec&);
 ///   static std::int64_t rotary_dim(const Spec&);
+///   kTrainedWithoutCacheOnce: before 5.0 its training had no key-value cache;
 ///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast;
 ///   kPositionIdsFirst: the layers are called with position_ids before the positions.
 template <typename Family>
@@ -218,7 +219,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
+    KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
     Tensor hidden_states = decode(batch, cache);
     predict(classifier_, lm_head_, hidden_states, batch, output,
             {.softcaps = final_softcap_, .liger = run_.fine_tuning.liger});
@@ -311,6 +312,12 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
     return !sliding;
   }
 
+  [[nodiscard]] bool caches(const Batch& batch) const {
+    if (!Family::kTrainedWithoutCacheOnce) return true;
+    const Tape& tape = batch.input_ids.tape();
+    return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
+  }
+
   [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
     Tensor hidden_states = embed_tokens_(batch.input_ids);
     Tensor inputs_embeds = hidden_states;
@@ -326,6 +333,9 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
       if (!has_rotary(sliding)) continue;
       const std::optional<DType> dtype = Family::kFloat32Positions ? std::optional(DType::kFloat32) : std::nullopt;
       positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
+    }
+    if constexpr (requires { embed_tokens_.is_scaled_late(); }) {
+      if (embed_tokens_.is_scaled_late()) hidden_states = multiply_scalar(hidden_states);
     }
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
@@ -375,6 +385,7 @@ struct RotaryFamily {
   using Norm = RmsNorm;
   using WordEmbedding = Embedding;
   using Rotary = RotaryEmbedding;
+  static constexpr bool kTrainedWithoutCacheOnce = false;
   static constexpr bool kRotaryByLayerType = false;
   static constexpr bool kFloat32Positions = false;
   static constexpr bool kPositionIdsFirst = false;

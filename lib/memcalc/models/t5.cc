@@ -1,5 +1,6 @@
 // T5, FLAN-T5, mT5: transformers models/t5/modeling_t5.py, models/mt5/modeling_mt5.py.
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -171,11 +172,46 @@ struct T5Attention {
     return result;
   }
 
+  /// T5Attention before 5.15, which knew eager attention alone: the mask is added to the bias as the first layer makes
+  /// it, and the bias to the scores in place.
+  [[nodiscard]] AttentionResult attend_eagerly(const Tensor& hidden_states, const Tensor& mask,
+                                               const Tensor& key_value_states, Tensor& position_bias,
+                                               KeyValueCache* cache) const {
+    Tensor query_states = heads_of(q, hidden_states);
+    Tensor key_states, value_states;
+    if (key_value_states.defined() && cache != nullptr && cache->is_filled()) {
+      cache->read(key_states, value_states);
+    } else {
+      const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
+      key_states = heads_of(k, current_states);
+      value_states = heads_of(v, current_states);
+      if (cache != nullptr) cache->update(key_states, value_states);
+    }
+    Tensor scores = matmul(query_states, transpose(key_states, 2, 3));
+    if (!position_bias.defined()) {
+      position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
+                                                        : zero_bias(query_states, key_states.size(2));
+      if (mask.defined()) position_bias = position_bias + mask;
+    }
+    scores = add_in_place(scores, position_bias);
+    Tensor attn_weights = to_dtype(softmax(to_dtype(scores, DType::kFloat32)), scores.dtype());
+    attn_weights = dropout(attn_weights, dropout_p);
+    AttentionResult result;
+    result.output = contiguous(transpose(matmul(attn_weights, value_states), 1, 2));
+    result.output = view(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
+    result.output = o(result.output);
+    drop(query_states, key_states, value_states, scores, attn_weights);
+    return result;
+  }
+
   /// T5LayerSelfAttention, or with `key_value_states` T5LayerCrossAttention. `position_bias` is made where undefined.
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask, const Tensor& key_value_states,
                                         Tensor& position_bias, KeyValueCache* cache) const {
     Tensor normed_hidden_states = layer_norm(hidden_states);
-    AttentionResult result = attend(normed_hidden_states, mask, key_value_states, position_bias, cache);
+    const bool is_eager = hidden_states.tape().behaviors.t5_attention == memcalc::T5Attention::kEager;
+    AttentionResult result = is_eager
+                                 ? attend_eagerly(normed_hidden_states, mask, key_value_states, position_bias, cache)
+                                 : attend(normed_hidden_states, mask, key_value_states, position_bias, cache);
     if (key_value_states.defined()) {  // the sum has a variable of its own there
       Tensor attention_output = std::move(result.output);
       result.output = hidden_states + dropout(attention_output, dropout_p);
@@ -245,6 +281,68 @@ struct T5Block {
   }
 };
 
+/// What T5Stack.forward of transformers 4.57.6 makes for its masks and keeps to its end.
+struct OldMasks {
+  Tensor cache_position, ones, encoder_ones;
+
+  void make(const Tensor& inputs_embeds, const Batch& batch, const Tensor& encoder_hidden_states, Tensor& mask,
+            Tensor& encoder_mask) {
+    Tape& tape = inputs_embeds.tape();
+    const NoGrad no_grad(tape.modes);
+    const std::int64_t sequences = inputs_embeds.size(0), tokens = inputs_embeds.size(1);
+    const DType dtype = inputs_embeds.dtype();
+    cache_position = no_grad::arange(tape, tokens);
+    if (!encoder_hidden_states.defined()) {
+      Tensor of_tokens = batch.attention_mask;
+      if (!of_tokens.defined()) of_tokens = ones = no_grad::ones(tape, {sequences, tokens}, DType::kFloat32);
+      mask = inverted(of_tokens, dtype);
+      return;
+    }
+    ones = no_grad::ones(tape, {sequences, tokens}, DType::kFloat32);
+    mask = causal(sequences, tokens, dtype);
+    Tensor of_encoder = batch.attention_mask;
+    if (!of_encoder.defined()) {
+      const Shape shape{encoder_hidden_states.size(0), encoder_hidden_states.size(1)};
+      of_encoder = encoder_ones = no_grad::ones(tape, shape, DType::kInt64);
+    }
+    encoder_mask = inverted(of_encoder, dtype);
+  }
+
+  void clear() { drop(ones, encoder_ones, cache_position); }
+
+ private:
+  /// (1.0 - mask[:, None, None, :].to(dtype)) * lowest
+  [[nodiscard]] static Tensor inverted(const Tensor& mask, DType dtype) {
+    const Tensor expanded = no_grad::to(no_grad::view(mask, {mask.size(0), 1, 1, mask.size(1)}), dtype);
+    return no_grad::multiply(no_grad::subtract(expanded));
+  }
+
+  /// _prepare_4d_causal_attention_mask_with_cache_position
+  [[nodiscard]] Tensor causal(std::int64_t sequences, std::int64_t tokens, DType dtype) const {
+    Tape& tape = cache_position.tape();
+    Tensor lower;
+    {
+      const Tensor whole = no_grad::full(tape, {tokens, tokens}, dtype);
+      lower = no_grad::clone(whole);  // triu
+    }
+    {
+      const Tensor range = no_grad::arange(tape, tokens);
+      const Tensor later =
+          no_grad::greater(no_grad::view(range, {1, tokens}), no_grad::view(cache_position, {tokens, 1}));
+    }
+    const Shape shape{sequences, 1, tokens, tokens};
+    Tensor result = no_grad::clone(no_grad::expand(no_grad::view(lower, {1, 1, tokens, tokens}), shape));
+    lower.reset();
+    Tensor padding;
+    {
+      const Tensor sum = no_grad::add(result, no_grad::view(ones, {sequences, 1, 1, tokens}));
+      padding = no_grad::equal(sum);
+    }
+    no_grad::masked_fill(result, padding).reset();
+    return result;
+  }
+};
+
 struct T5Stack {
   std::vector<T5Block> block;
   T5LayerNorm final_layer_norm;
@@ -266,7 +364,10 @@ struct T5Stack {
                                EncoderDecoderCache* cache) const {
     Tensor inputs_embeds = embed_tokens(input_ids);
     Tensor attention_mask, encoder_extended_attention_mask;
-    if (encoder_hidden_states.defined()) {
+    OldMasks made;
+    if (inputs_embeds.tape().behaviors.t5_masks_of_ones) {
+      made.make(inputs_embeds, batch, encoder_hidden_states, attention_mask, encoder_extended_attention_mask);
+    } else if (encoder_hidden_states.defined()) {
       PastTokens past(cache != nullptr ? &cache->self_attention : nullptr);
       past.cached = true;  // no position ids are passed, so nobody looks for packed sequences either way
       attention_mask = create_causal_mask(run, inputs_embeds, unmasked(), past);
@@ -292,6 +393,7 @@ struct T5Stack {
     }
     hidden_states = final_layer_norm(hidden_states);
     hidden_states = dropout(hidden_states, dropout_p);
+    made.clear();
     drop(attention_mask, inputs_embeds, encoder_extended_attention_mask, biases.position_bias,
          biases.cross_position_bias);
     return hidden_states;

@@ -28,9 +28,12 @@ struct SelfAttention {
   }
 
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask) const {
-    Tensor query_states = heads(q_proj, hidden_states);
-    Tensor key_states = heads(k_proj, hidden_states);
-    Tensor value_states = heads(v_proj, hidden_states);
+    Tensor query_states, key_states, value_states;
+    const bool query_last = hidden_states.tape().behaviors.vit_keeps_locals;
+    if (!query_last) query_states = heads(q_proj, hidden_states);
+    key_states = heads(k_proj, hidden_states);
+    value_states = heads(v_proj, hidden_states);
+    if (query_last) query_states = heads(q_proj, hidden_states);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, hidden_states.shape());
     result.output = o_proj(result.output);
@@ -62,7 +65,21 @@ struct Layer {
     return hidden_states;
   }
 
+  /// Before 5.9: each half's tensors live to the layer's end.
+  [[nodiscard]] Tensor forward_with_locals(const Tensor& input, const Tensor& mask) const {
+    Tensor hidden_states_norm = layernorm_before(input);
+    Tensor attention_output = attention.forward(hidden_states_norm, mask).output;
+    attention_output = dropout(attention_output, dropout_p);
+    Tensor hidden_states = attention_output + input;
+    Tensor layer_output = layernorm_after(hidden_states);
+    layer_output = activation_function(hidden_act, fc1(layer_output));
+    layer_output = dropout(fc2(layer_output), dropout_p) + hidden_states;
+    drop(hidden_states, hidden_states_norm, attention_output);
+    return layer_output;
+  }
+
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask) const {
+    if (input.tape().behaviors.vit_keeps_locals) return forward_with_locals(input, mask);
     Tensor hidden_states = input;
     Tensor residual = hidden_states;
     hidden_states = layernorm_before(hidden_states);

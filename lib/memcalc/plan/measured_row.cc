@@ -47,7 +47,9 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry, co
       .model = configs.has(request.model) ? configs.model(request.model, request.changes) : model_of(request, registry),
       .time = request.time};
   if (!request.changes.tie) tie_head_as_transformers(question.model);
-  question.run = resolve_request(question.model, request);
+  RunRequest asked = request;
+  take_versions(asked, registry);
+  question.run = resolve_request(question.model, asked);
   question.device = device_of(request, registry);
   question.device_assumed = question.device.reference.empty();
   return question;

@@ -25,6 +25,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/stages.h"
 #include "memcalc/report/throughput.h"
+#include "memcalc/report/versions_used.h"
 #include "memcalc/report/vllm_on_card.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/parallel.h"
@@ -35,7 +36,6 @@ namespace memcalc {
 namespace {
 
 // The framework whose behaviour the symbolic step reproduces.
-constexpr std::string_view kProfileName = "pytorch-2.11 / transformers-5.17";
 
 // Of blocks that are alike. Names are compared by address, so no string is built per block.
 struct LiveBlocks {
@@ -321,7 +321,8 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
 Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
                 ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
-  report.profile = symbolic.profile.empty() ? std::string(kProfileName) : symbolic.profile;
+  if (symbolic.profile.empty()) report.versions = versions_used(model, run);
+  report.profile = symbolic.profile.empty() ? versions_text(report.versions) : symbolic.profile;
   report.assumptions = notes_on_packed_weights(symbolic, model, run, device);
   report.leading_assumptions = static_cast<std::int64_t>(report.assumptions.size());
   report.assumptions.insert(report.assumptions.end(), symbolic.assumptions.begin(), symbolic.assumptions.end());

@@ -318,6 +318,12 @@ Json host_memory_json(const HostMemory& host) {
   return {{"total_bytes", host.total}, {"pinned_bytes", host.pinned}, {"rows", std::move(rows)}};
 }
 
+Json versions_json(const Report& report) {
+  Json versions = Json::object();
+  for (const auto& [software, version] : report.versions) versions[software] = version;
+  return versions;
+}
+
 // A path given by the user may hold bytes that are not UTF-8: they are replaced, not refused.
 std::string dumped(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -326,6 +332,7 @@ std::string dumped(const Json& json) { return json.dump(2, ' ', false, Json::err
 std::string render_json(const Report& report, const RenderOptions& options) {
   Json json = {{"schema_version", kJsonSchemaVersion},
                {"profile", report.profile},
+               {"versions", versions_json(report)},
                {"model", model_json(report)},
                {"run", run_json(report)},
                {"device", device_json(report)},

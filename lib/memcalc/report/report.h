@@ -207,7 +207,8 @@ struct Report {
 
   std::optional<ConfigFile> config;  // where another tool's file or command line said what runs
 
-  std::string profile;  // "pytorch-2.11 / transformers-5.17"
+  std::string profile;  // "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0": what this run touches
+  std::vector<std::pair<std::string, std::string>> versions;  // the same by software; empty: Megatron's
   std::vector<std::string> assumptions;
   std::int64_t leading_assumptions = 0;  // the first of them: what the run's own are to stand after
   std::vector<std::string> not_modelled;

@@ -44,23 +44,14 @@ struct Lora {
 struct FineTuning {
   std::optional<Lora> lora;
   Quantization quantization = Quantization::kNone;
-  std::int64_t group_size = 128;            // --group-size: GPTQ and AWQ: numbers of a column that share a scale
-  bool packs_head = false;                  // --quantize-head: the output head is packed, too; transformers leaves it
-  bool keeps_packed_inputs = false;         // bitsandbytes before 0.43.2: a 4-bit product keeps its input for backward
-  std::optional<std::string> bitsandbytes;  // its version, where one was given; --bitsandbytes
-  std::optional<DType> quant_storage;       // bnb_4bit_quant_storage; absent: bytes; --quant-storage
-  bool prepares_for_kbit = false;           // --prepare-kbit: peft's prepare_model_for_kbit_training
-  std::vector<std::string> frozen;          // --freeze: parameters whose names contain one of these get no gradient
-  bool liger = false;                       // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
+  std::int64_t group_size = 128;       // --group-size: GPTQ and AWQ: numbers of a column that share a scale
+  bool packs_head = false;             // --quantize-head: the output head is packed, too; transformers leaves it
+  std::optional<DType> quant_storage;  // bnb_4bit_quant_storage; absent: bytes; --quant-storage
+  bool prepares_for_kbit = false;      // --prepare-kbit: peft's prepare_model_for_kbit_training
+  std::vector<std::string> frozen;     // --freeze: parameters whose names contain one of these get no gradient
+  bool liger = false;                  // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
 
   [[nodiscard]] bool replaces_linear_layers() const { return lora.has_value() || quantization != Quantization::kNone; }
 };
-
-/// Whether a text is a version of bitsandbytes that has NF4: from 0.39.0 on.
-[[nodiscard]] bool has_nf4(std::string_view bitsandbytes);
-
-/// Of what changed between its versions one thing is modelled: 0.43.2 no longer keeps the inputs of 4-bit products (its
-/// pull request 1270).
-[[nodiscard]] bool keeps_packed_inputs(std::string_view bitsandbytes);
 
 }  // namespace memcalc

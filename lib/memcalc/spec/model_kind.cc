@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <variant>
 
+#include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
 
@@ -62,6 +63,18 @@ bool is_contrastive(const ModelSpec& model) { return std::holds_alternative<Clip
 bool is_custom(const ModelSpec& model) { return std::holds_alternative<CustomSpec>(model.architecture); }
 
 bool is_program(const ModelSpec& model) { return std::holds_alternative<ProgramSpec>(model.architecture); }
+
+bool is_eager_in(const ModelSpec& model, const Behaviors& behaviors) {
+  if (has_eager_attention_only(model)) return true;
+  if (const auto* bert = std::get_if<BertSpec>(&model.architecture)) return bert->is_electra && behaviors.electra_eager;
+  if (std::holds_alternative<Gemma2Spec>(model.architecture)) return behaviors.gemma2_eager;
+  return std::holds_alternative<T5Spec>(model.architecture) && behaviors.t5_attention == T5Attention::kEager;
+}
+
+bool is_of_transformers(const ModelSpec& model) {
+  return !is_program(model) && !is_custom(model) && model.model_type != kLitGptType &&
+         !std::holds_alternative<TorchvisionSpec>(model.architecture);
+}
 
 bool takes_labels(const ModelSpec& model) {
   if (!is_program(model)) return !is_custom(model);

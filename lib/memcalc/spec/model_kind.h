@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "memcalc/spec/behaviors.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 
@@ -31,6 +32,10 @@ namespace memcalc {
 
 /// A recorded program, of whatever module.
 [[nodiscard]] bool is_program(const ModelSpec& model);
+/// Families for which transformers has no other attention than eager, with these behaviours.
+[[nodiscard]] bool is_eager_in(const ModelSpec& model, const Behaviors& behaviors);
+/// A family that follows transformers' modeling files, so that its versions matter.
+[[nodiscard]] bool is_of_transformers(const ModelSpec& model);
 /// Whether its module takes `labels` and returns a loss, as models of transformers do: their Trainer can train it.
 [[nodiscard]] bool takes_labels(const ModelSpec& model);
 

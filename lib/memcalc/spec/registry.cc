@@ -410,6 +410,12 @@ DeviceSpec SpecRegistry::with_assumptions(DeviceSpec device) const {
   return device;
 }
 
+Profiles SpecRegistry::profiles() const {
+  const auto path = file_of(directories_, "profiles/named.json");
+  if (!path) throw Error(ErrorCode::kInput, "specs/profiles: not found beside the specs of models and cards");
+  return Profiles(path->substr(0, path->rfind('/')));
+}
+
 DeviceSpec SpecRegistry::device(const std::string& reference) const {
   DeviceSpec device = with_assumptions(find_device(reference));
   device.reference = reference;

@@ -12,6 +12,7 @@
 #include "memcalc/spec/architecture_changes.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/profiles.h"
 
 namespace memcalc {
 
@@ -66,6 +67,9 @@ class SpecRegistry {
 
   /// The rates of the card that was measured first: what others are predicted with, and what a fit begins with.
   [[nodiscard]] DeviceRates measured_rates() const;
+
+  /// The releases of the frameworks. Throws Error(kInput) where no directory has them.
+  [[nodiscard]] Profiles profiles() const;
 
   /// All entries, sorted by name.
   [[nodiscard]] std::vector<ModelListing> models() const;

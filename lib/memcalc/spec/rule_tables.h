@@ -20,8 +20,11 @@ namespace memcalc {
 [[nodiscard]] std::span<const RuleGroup> rules_of_trl();     // TRL's trainers, evaluation
 [[nodiscard]] std::span<const RuleGroup> rules_of_stages();  // loading and saving
 
-inline constexpr std::array<std::span<const RuleGroup> (*)(), 11> kRuleTables = {
-    rules_of_models,    rules_of_fine_tuning, rules_of_inference, rules_of_training, rules_of_sizes, rules_of_megatron,
-    rules_of_deepspeed, rules_of_torch,       rules_of_compile,   rules_of_trl,      rules_of_stages};
+[[nodiscard]] std::span<const RuleGroup> rules_of_versions();
+
+inline constexpr std::array<std::span<const RuleGroup> (*)(), 12> kRuleTables = {
+    rules_of_models,  rules_of_fine_tuning, rules_of_inference, rules_of_training,
+    rules_of_sizes,   rules_of_megatron,    rules_of_deepspeed, rules_of_torch,
+    rules_of_compile, rules_of_trl,         rules_of_stages,    rules_of_versions};
 
 }  // namespace memcalc

@@ -189,7 +189,11 @@ std::vector<RecordedField> shortest(const std::vector<RecordedField>& whole, con
     std::vector<RecordedField> less = said;
     less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
     try {
-      const RunSpec run = resolve_request(ran.model, request_of(less)).run;
+      RunRequest asked = request_of(less);
+      for (std::size_t of = 0; of < kSoftwareCount; ++of) {
+        if (asked.versions.asked[of]) take_software(asked.run.profile, static_cast<Software>(of), ran.run.profile);
+      }
+      const RunSpec run = resolve_request(ran.model, asked).run;
       if (same(whole, record_of(RunRecord{ran.model, run, ran.device, ran.time, ran.device_assumed})))
         said = std::move(less);
     } catch (const Error&) {  // it has to be said
@@ -219,6 +223,7 @@ std::string_view title_of(FieldGroup group) {
     case FieldGroup::kParallel: return "Several GPUs";
     case FieldGroup::kMegatron: return "In --megatron";
     case FieldGroup::kDeepSpeed: return "In --deepspeed";
+    case FieldGroup::kVersions: return "Versions";
     case FieldGroup::kCard: return "Card and data files";
     case FieldGroup::kTime: return "Time";
   }

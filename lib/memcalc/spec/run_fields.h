@@ -35,6 +35,7 @@ enum class FieldGroup : std::uint8_t {
   kParallel,
   kMegatron,
   kDeepSpeed,
+  kVersions,
   kCard,
   kTime,
 };
@@ -87,9 +88,10 @@ struct Field {
 
 /// All rows; those of a group stand together.
 [[nodiscard]] std::span<const Field> run_fields();
-[[nodiscard]] std::span<const Field> fields_of_runs();   // run_fields_table.cc
-[[nodiscard]] std::span<const Field> fields_of_jobs();   // run_fields_jobs.cc
-[[nodiscard]] std::span<const Field> fields_of_lists();  // run_fields_lists.cc
+[[nodiscard]] std::span<const Field> fields_of_runs();      // run_fields_table.cc
+[[nodiscard]] std::span<const Field> fields_of_jobs();      // run_fields_jobs.cc
+[[nodiscard]] std::span<const Field> fields_of_lists();     // run_fields_lists.cc
+[[nodiscard]] std::span<const Field> fields_of_versions();  // run_fields_versions.cc
 
 /// By "--bs", "--no-tie" or "batch_size" or "bs"; null: there is none. Not those of lists.
 [[nodiscard]] const Field* find_field(std::string_view name);

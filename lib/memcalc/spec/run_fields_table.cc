@@ -143,11 +143,6 @@ std::optional<FieldValue> take_lora_dtype(const RunRecord& r) {
   return std::string(kAdapterDTypeNames[r.run.fine_tuning.lora->in_base_dtype ? 1 : 0]);
 }
 
-bool put_bitsandbytes(RunRequest& request, const FieldValue& value) {
-  request.run.bitsandbytes = std::get<std::string>(value);
-  return has_nf4(*request.run.bitsandbytes);
-}
-
 std::optional<FieldValue> take_inference(const RunRecord& r) { return infers(r); }
 
 bool put_data_parallel(RunRequest& request, const FieldValue& value) {
@@ -379,13 +374,6 @@ const Field kFields[] = {
          .get = take<&T::quant_storage>,
          .exists = shards_nf4,
          .belongs_to = "4-bit bases under FSDP2 (--quantize nf4 or nf4-double with --parallel fsdp2)"}),
-    row("--bitsandbytes", "bitsandbytes", G::kFineTuning, K::kText, "V",
-        "its version; inputs kept before 0.43.2 [0.50]",
-        {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2",
-         .set = put_bitsandbytes,
-         .get = take<&T::bitsandbytes>,
-         .exists = packs_nf4,
-         .belongs_to = "4-bit bases, in which its versions differ (--quantize nf4 or nf4-double)"}),
     row("--group-size", "group_size", G::kFineTuning, K::kWhole, "N",
         "of gptq4, awq4: numbers that share a scale [128]",
         {.unit = "numbers",
@@ -638,7 +626,7 @@ std::span<const Field> fields_of_runs() { return kFields; }
 std::span<const Field> run_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> rows;
-    for (const auto part : {fields_of_runs(), fields_of_jobs(), fields_of_lists()}) {
+    for (const auto part : {fields_of_runs(), fields_of_jobs(), fields_of_lists(), fields_of_versions()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Field& a, const Field& b) { return a.group < b.group; });

@@ -154,7 +154,12 @@ Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<st
 
 Attention resolve_attention(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.attention) return *options.attention;
-  if (!has_eager_attention_only(model)) return Attention::kSdpa;
+  if (!is_eager_in(model, options.profile.behaviors)) return Attention::kSdpa;
+  if (!has_eager_attention_only(model)) {
+    assumptions.push_back("attention is eager: transformers " +
+                          text_of(options.profile.version(Software::kTransformers)) + " has no other for this model");
+    return Attention::kEager;
+  }
   assumptions.push_back("attention is eager: transformers has no other with attention sinks, which " +
                         model.model_type + " needs");
   return Attention::kEager;
@@ -226,8 +231,6 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   tuning.group_size = options.group_size.value_or(tuning.group_size);
   tuning.packs_head = options.packs_head;
   tuning.quant_storage = options.quant_storage;
-  tuning.bitsandbytes = options.bitsandbytes;
-  tuning.keeps_packed_inputs = options.bitsandbytes && keeps_packed_inputs(*options.bitsandbytes);
   if (is_marlin(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
@@ -377,6 +380,10 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     }
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
+  // Before transformers 5.0 the Trainer left config.use_cache as it is: true.
+  const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
+  const bool has_cache = is_decoder(model) || is_encoder_decoder(model);
+  if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
@@ -480,6 +487,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   auto& assumptions = resolved.assumptions;
   const RunOptions options = with_sentence_transformers_defaults(
       with_trl_defaults(model, with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions));
+  run.profile = options.profile;
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);
   if (is_custom(model)) {

@@ -80,9 +80,8 @@ struct RunOptions {
   std::optional<std::int64_t> group_size;    // default 128; GPTQ and AWQ only
   bool packs_head = false;
   std::optional<DType> quant_storage;
-  std::optional<std::string> bitsandbytes;  // its version; default 0.50
-  std::optional<bool> prepares_for_kbit;    // default: where a quantised base gets adapters
-  std::vector<std::string> frozen;          // default: nothing
+  std::optional<bool> prepares_for_kbit;  // default: where a quantised base gets adapters
+  std::vector<std::string> frozen;        // default: nothing
   bool liger = false;
   std::optional<Inference> inference;  // default: training
 
@@ -94,6 +93,8 @@ struct RunOptions {
   DeepSpeedZero deepspeed;             // --deepspeed
   DeepSpeedSizes deepspeed_sizes;      // and of it what has other defaults in the Trainer
   MegatronLayout megatron;             // --megatron
+
+  Profile profile;  // Profiles::choose() of what was asked
 };
 
 /// A default sequence is never longer: nobody fine-tunes at 131072 tokens by accident.

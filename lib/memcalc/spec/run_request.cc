@@ -53,6 +53,12 @@ void check_loop(const RunRequest& request, const RunSpec& run) {
 
 }  // namespace
 
+void take_versions(RunRequest& request, const SpecRegistry& registry) {
+  if (request.versions.empty()) return;
+  request.version_notes.clear();
+  request.run.profile = registry.profiles().choose(request.versions, request.version_notes);
+}
+
 ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   check_precision(request);
   RunOptions options = request.run;
@@ -61,6 +67,7 @@ ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   check_loop(request, resolved.run);
   check_effect(request, RunRecord{model, resolved.run, nullptr, &request.time});
   note_clipping(request, resolved.run, resolved.assumptions);
+  resolved.assumptions.insert(resolved.assumptions.end(), request.version_notes.begin(), request.version_notes.end());
   return resolved;
 }
 
@@ -113,7 +120,9 @@ DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry) {
 Question question_of(const RunRequest& request, const SpecRegistry& registry) {
   Question question{model_of(request, registry), {}, device_of(request, registry), false, request.time};
   question.device_assumed = question.device.reference.empty();
-  question.run = resolve_request(question.model, request);
+  RunRequest asked = request;
+  take_versions(asked, registry);
+  question.run = resolve_request(question.model, asked);
   if (question.device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + question.device.name + ": none was named (--gpu)");
   } else {

@@ -34,8 +34,14 @@ struct RunRequest {
   std::string gpu;              // registry name or path; empty: the assumed card; --gpu
   CardOptions card;
   TimeOptions time;
-  std::vector<std::size_t> given;  // rows of run_fields() that were set to more than what holds anyway
+  VersionOptions versions;                 // take_versions() makes the profile of `run` of them
+  std::vector<std::string> version_notes;  // of take_versions()
+  std::vector<std::size_t> given;          // rows of run_fields() that were set to more than what holds anyway
 };
+
+/// Makes the profile of the versions that are asked for; what is not known of them becomes a note. Throws
+/// Error(kUsage).
+void take_versions(RunRequest& request, const SpecRegistry& registry);
 
 /// Fills the defaults, as resolve() of RunOptions does, and refuses what was given and does not exist in the run, so
 /// that nothing is ignored in silence. Throws Error(kUsage, kUnsupported).

@@ -9,6 +9,7 @@
 #include "memcalc/spec/fine_tuning.h"
 #include "memcalc/spec/inference_spec.h"
 #include "memcalc/spec/parallel_spec.h"
+#include "memcalc/spec/profile.h"
 #include "memcalc/spec/training_spec.h"
 
 namespace memcalc {
@@ -52,6 +53,7 @@ struct RunSpec {
   std::optional<double> dropout;              // every dropout probability of the model; --dropout
   std::variant<Training, Inference> purpose;  // what the model is run for; --infer: the second
   Parallel parallel;                          // --gpus, --parallel, --tp, …
+  Profile profile;                            // the frameworks' versions; --profile, --torch, --transformers, …
 
   [[nodiscard]] bool trains() const { return std::holds_alternative<Training>(purpose); }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr Operator kParameter{"parameter"};
 }  // namespace
 
-Tape::Tape(const DeviceSpec& device) : device(device) {}
+Tape::Tape(const DeviceSpec& device, const Behaviors& behaviors) : device(device), behaviors(behaviors) {}
 
 Tape::~Tape() {
   // Members hold tensors that point back here; what dies from now on is no event of the run.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/spec/behaviors.h"
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/symbolic/autograd.h"
 #include "memcalc/symbolic/kernel_log.h"
@@ -22,7 +23,7 @@ namespace memcalc {
 
 class Tape {
  public:
-  explicit Tape(const DeviceSpec& device);
+  explicit Tape(const DeviceSpec& device, const Behaviors& behaviors = {});
   ~Tape();
   Tape(const Tape&) = delete;  // tensors point back to their tape
   Tape& operator=(const Tape&) = delete;
@@ -57,6 +58,7 @@ class Tape {
   [[nodiscard]] Tensor from_host(const Tensor& copy);
 
   const DeviceSpec& device;
+  const Behaviors behaviors;  // of the frameworks' versions
   /// Of torch.distributed's default process group: those that accelerate's gather() collects from, and which this is.
   std::int64_t processes = 1;
   std::int64_t process_index = 0;

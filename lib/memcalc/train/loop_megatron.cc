@@ -255,7 +255,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
   const std::int64_t stage = pipeline_stage(run.parallel, rank);
   const Pipeline asked = pipeline_of(run.parallel, run.training().accumulation_steps);
   SymbolicRun result;
-  Tape tape(device);
+  Tape tape(device, run.profile.behaviors);
   {
     MegatronMemory memory(tape);
     memory.tensor_parallel = run.parallel.tensor;

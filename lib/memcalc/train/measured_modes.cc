@@ -26,7 +26,7 @@ constexpr Mode kModes[] = {
     {"quantize nf4-double", &packs<Quantization::kNf4Double, false>, true},
     {"quantize int8", &packs<Quantization::kInt8, false>, true},
     {"quantize head", [](const RunSpec& r) { return r.fine_tuning.packs_head; }, true},
-    {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.fine_tuning.keeps_packed_inputs; }, false},
+    {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.profile.behaviors.keeps_packed_inputs; }, false},
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},

@@ -114,7 +114,7 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
     const bool is_head = is_output_embedding(layer->name);
     if (is_head && !run.fine_tuning.packs_head) continue;  // get_keys_to_not_convert
     has_head = has_head || is_head;
-    layer->quantized.keeps_input = run.fine_tuning.keeps_packed_inputs;
+    layer->quantized.keeps_input = run.profile.behaviors.keeps_packed_inputs;
     layer->quantized.kind = run.fine_tuning.quantization;
     layer->quantized.out_features = layer->out_features;
     layer->quantized.in_features = layer->in_features;

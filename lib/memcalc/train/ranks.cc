@@ -198,7 +198,7 @@ std::vector<RankGroup> ranks_by_what_they_hold(const ModelSpec& spec, const RunS
   const bool shards = mode == DataParallel::kZero1 || mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2 ||
                       mode == DataParallel::kDsZero1 || mode == DataParallel::kDsZero2;
   if (shards) {
-    Tape tape(device);
+    Tape tape(device, run.profile.behaviors);
     const bool unties = run.parallel.sequence_parallel && run.parallel.tensor > 1;
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype_of(run));
     apply_fine_tuning(tape, *model, run);

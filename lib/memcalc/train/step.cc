@@ -72,6 +72,12 @@ Bytes bytes_of(const Model& model) {
   return sum;
 }
 
+/// "2.11"
+std::string torch_of(const Profile& profile) {
+  const Version& torch = profile.version(Software::kTorch);
+  return std::to_string(torch.major) + "." + std::to_string(torch.minor);
+}
+
 /// Which attention kernel SDPA took, as the kernels of the run show.
 void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, SymbolicRun& result) {
   if (run.attention == Attention::kFlash) {
@@ -86,7 +92,8 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
     if (kernel.kind == KernelKind::kFlashAttention) chosen = "the flash";
     if (kernel.kind == KernelKind::kEfficientAttention) chosen = "the memory-efficient";
   }
-  result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch 2.11 does on " + device.name +
+  result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch " + torch_of(run.profile) +
+                               " does on " + device.name +
                                (device.validated ? "" : " by its rules (not validated on this card)"));
 }
 
@@ -184,7 +191,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     return executed(spec, dequantized(run), device, rank);
   }
   if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
-  Tape tape(device);
+  Tape tape(device, run.profile.behaviors);
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
   tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();

@@ -302,6 +302,19 @@ SdpaBackend choose_for_rocm(const Tensor& query, const Tensor& key, const Tensor
   return !options.grouped_heads && aligned && dim <= 256 ? SdpaBackend::kEfficient : SdpaBackend::kMath;
 }
 
+namespace {
+
+/// check_prefer_cudnn_attention
+bool tries_cudnn_first(const Tape& tape) {
+  const int major = tape.device.compute_capability_major, minor = tape.device.compute_capability_minor;
+  const CudnnAttention where = tape.behaviors.cudnn_attention;
+  if (where == CudnnAttention::kNowhere) return false;
+  return ((major == 9 || major == 10) && minor == 0) ||
+         (where == CudnnAttention::kAndB300 && major == 10 && minor == 3);
+}
+
+}  // namespace
+
 SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                 const SdpaOptions& options) {
   if (options.broadcast_heads) return SdpaBackend::kMath;  // check_batch_size_and_num_heads_dense
@@ -310,8 +323,7 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
   const DeviceSpec& device = query.tape().device;
   const std::int64_t dim = query.size(3);
   const bool half = is_half(query.dtype());
-  const bool prefers_cudnn = (device.compute_capability_major == 9 || device.compute_capability_major == 10) &&
-                             device.compute_capability_minor == 0;
+  const bool prefers_cudnn = tries_cudnn_first(query.tape());
   const std::int64_t cudnn_limit = device.compute_capability_major == 9 ? 256 : 128;
   const bool learns_mask = mask.defined() && mask.requires_grad();  // whose gradient only the memory-efficient one has
   if (prefers_cudnn && !learns_mask && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1)

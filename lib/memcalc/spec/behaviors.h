@@ -1,0 +1,92 @@
+// Behaviors: what differs between versions of the frameworks, each choice with a name. Rules fork on a behaviour, never
+// on a version; which release has which is data (specs/profiles/, profiles.h). What a member holds here is the
+// behaviour of the versions that memcalc answers for where none is named: torch 2.11.0, transformers 5.17.0,
+// accelerate 1.15.0, peft 0.21.2, trl 1.16.0, bitsandbytes 0.50.2. docs/studies/versions.md: where each stands in the
+// sources. Covered by tests/unit/profiles_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace memcalc {
+
+/// Whose versions a profile knows.
+enum class Software : std::uint8_t { kTorch, kTransformers, kAccelerate, kPeft, kTrl, kBitsandbytes };
+inline constexpr std::size_t kSoftwareCount = 6;
+/// As pip calls them: "torch", "transformers", …
+inline constexpr std::string_view kSoftwareNames[] = {"torch", "transformers", "accelerate",
+                                                      "peft",  "trl",          "bitsandbytes"};
+
+/// On which cards scaled_dot_product_attention tries cuDNN before the flash kernel.
+/// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention
+enum class CudnnAttention : std::uint8_t { kNowhere, kHopperAndB200, kAndB300 };
+
+/// How a layer of experts multiplies. transformers/integrations/moe.py, grouped_mm_experts_forward; before 5.0
+/// each model's own loop over nn.Linear modules.
+enum class ExpertForm : std::uint8_t { kLoop, kArgsort, kMaskedInPlace, kMaskedByCopies, kUnmasked };
+
+/// What GPT2Attention registers beside its weights. transformers/models/gpt2/modeling_gpt2.py
+enum class Gpt2Buffers : std::uint8_t { kNone, kMask, kMaskAndScalar };
+
+/// T5Attention. transformers/models/t5/modeling_t5.py, integrations/sdpa_attention.py (create_position_bias_mask)
+enum class T5Attention : std::uint8_t { kEager, kSdpa, kSdpaContiguous };
+
+struct Behaviors {
+  // torch
+  CudnnAttention cudnn_attention = CudnnAttention::kHopperAndB200;
+
+  // transformers
+  bool packed_check_keeps_mask = false;
+  bool masks_by_vmap = false;
+  bool cache_positions = false;
+  bool all_by_sum = true;
+  bool masks_of_ones = false;
+  bool reentrant_checkpoints = false;
+  bool gemma_caches_in_training = true;
+  bool gemma_scales_late = false;
+  bool gemma2_eager = false;
+  bool gemma3_rotates_per_layer = false;
+  bool two_inverse_frequencies = true;
+  bool inverse_frequencies_from_int = false;
+  bool rotary_by_matmul = true;
+  bool opt_mask_of_ones = true;
+  bool vit_keeps_locals = false;
+  bool clip_text_mask = false;
+  bool electra_eager = false;
+  bool t5_masks_of_ones = false;
+  T5Attention t5_attention = T5Attention::kSdpa;
+  ExpertForm experts = ExpertForm::kMaskedByCopies;
+  bool qwen_routes_in_float32 = false;
+  Gpt2Buffers gpt2_buffers = Gpt2Buffers::kNone;
+  bool decoding_packs_queries = false;
+  bool trainer_keeps_use_cache = false;
+  bool loads_in_float32 = false;
+  bool loss_sum_anew = false;
+
+  // accelerate
+  // peft
+  // trl
+  bool sft_chunked_loss = true;
+  bool sets_non_reentrant = true;
+
+  // bitsandbytes
+  bool keeps_packed_inputs = false;
+
+  friend constexpr bool operator==(const Behaviors&, const Behaviors&) = default;
+};
+
+/// A row a behaviour.
+struct Behavior {
+  std::string_view name;  // "masks.packed-check-keeps-mask": in specs/profiles, in `memcalc upgrade`
+  Software software = Software::kTorch;
+  std::string_view meaning;                  // one line: what holds where the value is the last of `values`
+  std::span<const std::string_view> values;  // in the order of the enumeration; "no", "yes" of a flag
+  std::uint8_t (*get)(const Behaviors& behaviors) = nullptr;
+  void (*set)(Behaviors& behaviors, std::uint8_t value) = nullptr;
+};
+
+/// All of them, those of a software together.
+[[nodiscard]] std::span<const Behavior> behavior_table();
+
+}  // namespace memcalc

@@ -1,0 +1,179 @@
+#include "memcalc/spec/profiles.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "memcalc/base/error.h"
+#include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/names.h"
+
+namespace memcalc {
+namespace {
+
+std::size_t behavior_named(const JsonObject& changes, const std::string& name, Software of) {
+  const std::span<const Behavior> table = behavior_table();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].name == name && table[i].software == of) return i;
+  }
+  throw changes.error(name, fmt::format("no behaviour of {} has this name", name_of(of)));
+}
+
+Version required_version(const JsonObject& row, std::string_view key) {
+  if (const auto version = version_of(row.required_string(key))) return *version;
+  throw row.error_found(key, "a version such as 5.17.0");
+}
+
+Version optional_version(const JsonObject& row, std::string_view key) {
+  return row.has(key) ? required_version(row, key) : Version{};
+}
+
+std::vector<std::pair<std::size_t, std::uint8_t>> changes_of(const JsonObject& row, Software of) {
+  std::vector<std::pair<std::size_t, std::uint8_t>> changes;
+  if (!row.has("behaviors")) return changes;
+  const JsonObject object = row.required_object("behaviors");
+  for (const std::string& name : object.keys()) {
+    const std::size_t i = behavior_named(object, name, of);
+    const std::span<const std::string_view> values = behavior_table()[i].values;
+    const std::string value = object.required_choice(name, values);
+    const auto found = std::find(values.begin(), values.end(), value);
+    changes.emplace_back(i, static_cast<std::uint8_t>(found - values.begin()));
+  }
+  return changes;
+}
+
+/// "2.11.0+cu128": CUDA 12.8.
+std::optional<Version> cuda_of(std::string_view torch) {
+  const std::size_t at = torch.find("+cu");
+  if (at == std::string_view::npos || torch.size() < at + 6) return std::nullopt;
+  const std::string digits(torch.substr(at + 3));
+  return version_of(fmt::format("{}.{}", digits.substr(0, digits.size() - 1), digits.back()));
+}
+
+/// The release whose behaviours a version has; null: it is older than all.
+const Release* release_before(const std::vector<Release>& releases, const Version& version) {
+  const Release* found = nullptr;
+  for (const Release& each : releases) {
+    if (each.version <= version) found = &each;
+  }
+  return found;
+}
+
+}  // namespace
+
+Profiles::Profiles(const std::string& directory) {
+  for (std::size_t i = 0; i < kSoftwareCount; ++i) {
+    read_releases(fmt::format("{}/{}.json", directory, kSoftwareNames[i]), static_cast<Software>(i));
+  }
+  read_named(directory + "/named.json");
+}
+
+void Profiles::read_releases(const std::string& path, Software of) {
+  constexpr std::array<std::string_view, 3> kKeys = {"description", "source", "releases"};
+  constexpr std::array<std::string_view, 8> kReleaseKeys = {"version",   "date", "behaviors", "source",
+                                                            "validated", "cuda", "cudnn",     "nccl"};
+  const JsonDocument document = JsonDocument::read_file(path);
+  document.root().refuse_unknown_keys(kKeys);
+  std::vector<Release>& releases = releases_[static_cast<std::size_t>(of)];
+  for (const JsonObject& row : document.root().optional_objects("releases")) {
+    row.refuse_unknown_keys(kReleaseKeys);
+    Release release{.version = required_version(row, "version"),
+                    .date = row.optional_string("date").value_or(""),
+                    .changes = changes_of(row, of),
+                    .validated = row.optional_string("validated").value_or(""),
+                    .cuda = optional_version(row, "cuda"),
+                    .cudnn = optional_version(row, "cudnn"),
+                    .nccl = optional_version(row, "nccl")};
+    if (!releases.empty() && release.version <= releases.back().version) {
+      throw row.error("version", "releases stand in ascending order");
+    }
+    releases.push_back(std::move(release));
+  }
+  if (releases.empty()) throw document.root().error("releases", "at least one release is needed");
+}
+
+void Profiles::read_named(const std::string& path) {
+  constexpr std::array<std::string_view, 2> kKeys = {"description", "profiles"};
+  constexpr std::array<std::string_view, 5> kProfileKeys = {"name", "description", "parent", "versions", "validated"};
+  const JsonDocument document = JsonDocument::read_file(path);
+  document.root().refuse_unknown_keys(kKeys);
+  for (const JsonObject& row : document.root().optional_objects("profiles")) {
+    row.refuse_unknown_keys(kProfileKeys);
+    NamedProfile named{.name = row.required_string("name"),
+                       .description = row.required_string("description"),
+                       .validated = row.optional_string("validated").value_or("")};
+    if (const auto parent = row.optional_string("parent")) {
+      const auto found =
+          std::find_if(named_.begin(), named_.end(), [&](const NamedProfile& each) { return each.name == *parent; });
+      if (found == named_.end()) throw row.error_found("parent", "a profile that stands before it");
+      named.profile = found->profile;
+    }
+    std::vector<std::string> notes;
+    for (const auto& [software, version] : row.required_object("versions").string_members()) {
+      const auto found = std::find(std::begin(kSoftwareNames), std::end(kSoftwareNames), software);
+      if (found == std::end(kSoftwareNames)) throw row.error("versions", "no versions of " + software + " are known");
+      set_version(named.profile, static_cast<Software>(found - std::begin(kSoftwareNames)), version, notes);
+    }
+    named_.push_back(std::move(named));
+  }
+}
+
+void Profiles::set_version(Profile& profile, Software of, const std::string& text,
+                           std::vector<std::string>& notes) const {
+  const std::string option = fmt::format("--{}", name_of(of));
+  const std::vector<Release>& known = releases(of);
+  const auto version = version_of(text);
+  const std::string accepted =
+      fmt::format("a version from {}, such as {}", text_of(known.front().version), text_of(known.back().version));
+  if (!version) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: expected {}, found {}", option, accepted, one_line(text)), option);
+  }
+  const Release* release = release_before(known, *version);
+  if (release == nullptr) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} {}: what releases before {} do is not known; accepted: {}", option, one_line(text),
+                            text_of(known.front().version), accepted),
+                option, "version-not-known");
+  }
+  profile.version(of) = *version;
+  for (const Release& each : known) {
+    if (each.version > release->version) break;
+    for (const auto& [row, value] : each.changes) behavior_table()[row].set(profile.behaviors, value);
+    if (each.cuda.known()) profile.cuda = each.cuda;
+    if (each.cudnn.known()) profile.cudnn = each.cudnn;
+    if (each.nccl.known()) profile.nccl = each.nccl;
+  }
+  if (of == Software::kTorch) {
+    const Version cuda = cuda_of(text).value_or(profile.cuda);
+    profile.other_cuda = cuda != profile.cuda;
+    profile.cuda = cuda;
+  }
+  const bool is_patch = version->major == release->version.major && version->minor == release->version.minor;
+  if (!is_patch) {
+    notes.push_back(fmt::format("{} {} behaves as {} does: its own sources were not read", name_of(of),
+                                text_of(*version), text_of(release->version)));
+  }
+}
+
+Profile Profiles::choose(const VersionOptions& asked, std::vector<std::string>& notes) const {
+  Profile profile;
+  if (asked.profile) {
+    const std::string name = ascii_lower(*asked.profile);
+    const auto found =
+        std::find_if(named_.begin(), named_.end(), [&](const NamedProfile& p) { return p.name == name; });
+    if (found == named_.end()) {
+      std::string names;
+      for (const NamedProfile& each : named_) names += (names.empty() ? "" : ", ") + each.name;
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--profile: expected one of {}, found {}", names, one_line(*asked.profile)), "--profile");
+    }
+    profile = found->profile;
+  }
+  for (std::size_t i = 0; i < kSoftwareCount; ++i) {
+    if (asked.asked[i]) set_version(profile, static_cast<Software>(i), *asked.asked[i], notes);
+  }
+  return profile;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,55 @@
+// Profiles: the releases that memcalc knows, of specs/profiles/: a file a software, in which each release says how it
+// differs from the one before it; and named combinations of releases. Covered by tests/unit/profiles_test.cc.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memcalc/spec/profile.h"
+
+namespace memcalc {
+
+/// A release as its file gives it.
+struct Release {
+  Version version;
+  std::string date;                                           // "2026-09-09"; empty: not looked up
+  std::vector<std::pair<std::size_t, std::uint8_t>> changes;  // rows of behavior_table() and their values from here on
+  std::string validated;                                      // runs that were compared under it; empty: none
+  Version cuda, cudnn, nccl;                                  // of torch
+};
+
+/// A combination that many people have.
+struct NamedProfile {
+  std::string name;         // "p3"
+  std::string description;  // "torch 2.9 + transformers 4.57.6"
+  Profile profile;
+  std::string validated;
+};
+
+class Profiles {
+ public:
+  /// Reads the files of a folder profiles/. Throws Error(kInput) for one that is wrong.
+  explicit Profiles(const std::string& directory);
+
+  /// The profile that is asked for: the named one or today's, with the versions that are said. `notes`: a sentence for
+  /// each version that is not among the releases. Throws Error(kUsage) for an unknown name, a text that is no version,
+  /// a version before the first release.
+  [[nodiscard]] Profile choose(const VersionOptions& asked, std::vector<std::string>& notes) const;
+
+  [[nodiscard]] const std::vector<NamedProfile>& named() const { return named_; }
+  [[nodiscard]] const std::vector<Release>& releases(Software of) const {
+    return releases_[static_cast<std::size_t>(of)];
+  }
+
+ private:
+  void read_releases(const std::string& path, Software of);
+  void read_named(const std::string& path);
+  void set_version(Profile& profile, Software of, const std::string& text, std::vector<std::string>& notes) const;
+
+  std::array<std::vector<Release>, kSoftwareCount> releases_;  // ascending
+  std::vector<NamedProfile> named_;
+};
+
+}  // namespace memcalc

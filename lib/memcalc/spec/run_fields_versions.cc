@@ -1,0 +1,76 @@
+// The rows of versions: which releases of the frameworks a run is answered for (profiles.h).
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/run_field_access.h"
+
+namespace memcalc {
+namespace {
+
+using fields::row, fields::nothing;
+using G = FieldGroup;
+using K = FieldType;
+
+constexpr std::string_view kVersion = "a version such as 5.17.0";
+
+bool put_profile(RunRequest& request, const FieldValue& value) {
+  request.versions.profile = std::get<std::string>(value);
+  return !request.versions.profile->empty();
+}
+
+template <Software kOf>
+bool put_version(RunRequest& request, const FieldValue& value) {
+  const std::string& text = std::get<std::string>(value);
+  request.versions.asked[static_cast<std::size_t>(kOf)] = text;
+  return version_of(text).has_value();
+}
+
+template <Software kOf>
+std::optional<FieldValue> take_version(const RunRecord& r) {
+  return wheel_of(r.run.profile, kOf);
+}
+
+bool is_megatron(const RunRecord& r) { return r.run.parallel.framework() == Framework::kMegatron; }
+bool runs_on_torch(const RunRecord& r) { return !is_megatron(r); }
+bool asks_transformers(const RunRecord& r) {
+  return r.run.uses_trainer() || (!is_megatron(r) && is_of_transformers(r.model));
+}
+bool asks_trl(const RunRecord& r) { return r.run.uses_trl(); }
+bool packs_nf4(const RunRecord& r) {
+  const Quantization kind = r.run.fine_tuning.quantization;
+  return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
+}
+
+const Field kFields[] = {
+    row("--profile", "profile", G::kVersions, K::kText, "NAME", "versions that go together: memcalc profiles [p1]",
+        {.set = put_profile, .get = nothing}),
+    row("--torch", "torch", G::kVersions, K::kText, "V", "PyTorch, as 2.10.0 or 2.11.0+cu128 [2.11.0]",
+        {.accepted = kVersion,
+         .set = put_version<Software::kTorch>,
+         .get = take_version<Software::kTorch>,
+         .exists = runs_on_torch,
+         .belongs_to = "torch's and DeepSpeed's runs, not to Megatron's"}),
+    row("--transformers", "transformers", G::kVersions, K::kText, "V", "transformers, as 4.57.6 or 5.23 [5.17.0]",
+        {.accepted = kVersion,
+         .set = put_version<Software::kTransformers>,
+         .get = take_version<Software::kTransformers>,
+         .exists = asks_transformers,
+         .belongs_to = "models of transformers and its Trainer"}),
+    row("--trl", "trl", G::kVersions, K::kText, "V", "TRL, as 0.27 or 1.16.0 [1.16.0]",
+        {.accepted = kVersion,
+         .set = put_version<Software::kTrl>,
+         .get = take_version<Software::kTrl>,
+         .exists = asks_trl,
+         .belongs_to = "TRL's trainers (--loop trl-sft and others)"}),
+    row("--bitsandbytes", "bitsandbytes", G::kVersions, K::kText, "V",
+        "its version; inputs kept before 0.43.2 [0.50.2]",
+        {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2",
+         .set = put_version<Software::kBitsandbytes>,
+         .get = take_version<Software::kBitsandbytes>,
+         .exists = packs_nf4,
+         .belongs_to = "4-bit bases, in which its versions differ (--quantize nf4 or nf4-double)"}),
+};
+
+}  // namespace
+
+std::span<const Field> fields_of_versions() { return kFields; }
+
+}  // namespace memcalc
