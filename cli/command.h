@@ -32,6 +32,8 @@ struct Command {
 [[nodiscard]] Command add_models(CLI::App& root);
 [[nodiscard]] Command add_gpus(CLI::App& root);
 [[nodiscard]] Command add_programs(CLI::App& root);
+[[nodiscard]] Command add_upgrade(CLI::App& root);
+[[nodiscard]] Command add_profiles(CLI::App& root);
 [[nodiscard]] Command add_utilization(CLI::App& root);
 [[nodiscard]] Command add_check(CLI::App& root);
 [[nodiscard]] Command add_calibrate(CLI::App& root);

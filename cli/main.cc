@@ -160,15 +160,14 @@ struct Entry {
 };
 
 // In the order of --help.
-constexpr Entry kCommands[] = {{"estimate", add_estimate},    {"max-batch", add_max_batch},
-                               {"max-seq", add_max_seq},      {"max-model", add_max_model},
-                               {"sweep", add_sweep},          {"compare", add_compare},
-                               {"ladder", add_ladder},        {"plan", add_plan},
-                               {"trace", add_trace},          {"weights", add_weights},
-                               {"models", add_models},        {"gpus", add_gpus},
-                               {"programs", add_programs},    {"calibrate", add_calibrate},
-                               {"check", add_check},          {"utilization", add_utilization},
-                               {"completion", add_completion}};
+constexpr Entry kCommands[] = {
+    {"estimate", add_estimate},       {"max-batch", add_max_batch}, {"max-seq", add_max_seq},
+    {"max-model", add_max_model},     {"sweep", add_sweep},         {"compare", add_compare},
+    {"ladder", add_ladder},           {"plan", add_plan},           {"trace", add_trace},
+    {"weights", add_weights},         {"models", add_models},       {"gpus", add_gpus},
+    {"programs", add_programs},       {"calibrate", add_calibrate}, {"check", add_check},
+    {"utilization", add_utilization}, {"upgrade", add_upgrade},     {"profiles", add_profiles},
+    {"completion", add_completion}};
 
 bool asks_about_all(const std::string& first) { return first == "--help" || first == "-h" || first == "completion"; }
 

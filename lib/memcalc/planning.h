@@ -13,6 +13,7 @@
 #include "memcalc/plan/plan.h"
 #include "memcalc/plan/search_control.h"
 #include "memcalc/plan/sweep.h"
+#include "memcalc/plan/upgrade.h"
 #include "memcalc/plan/utilization.h"
 #include "memcalc/report/answer.h"
 #include "memcalc/spec/hosts.h"

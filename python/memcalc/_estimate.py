@@ -1,6 +1,8 @@
 """estimate() and its relatives."""
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import json
 import os
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
@@ -20,6 +22,29 @@ ASSUMED_GPU = "h100-sxm"
 _SIZES = frozenset(_core.size_keywords())
 
 
+# Whose versions matter, as pip calls them.
+_PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes")
+
+
+@functools.lru_cache(maxsize=1)
+def installed_versions() -> str:
+    """What is installed beside this Python: "torch==2.11.0,transformers==5.17.0"; empty: nothing of it."""
+    found = []
+    for package in _PACKAGES:
+        try:
+            found.append(f"{package}=={importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ",".join(found)
+
+
+def _with_installed_versions(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where nobody says a version, those that are installed; the report says so."""
+    if any(options.get(name) is not None for name in ("versions", "profile", *_PACKAGES)): return options
+    installed = installed_versions()
+    return {**options, "versions": installed} if installed else options
+
+
 def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
               options: Mapping[str, Any]) -> _core.Question:
     sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
@@ -37,6 +62,7 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
             error.part = "card"
             raise error
         gpu = described if gpu is None else gpu
+    options = _with_installed_versions(options)
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
     if not isinstance(model, Model):
         return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None, registry())
@@ -49,7 +75,8 @@ def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[st
 
     `model`: a name (`memcalc.models()`), a hub id, the path of a config.json, of a directory with one or of weights, or
     a `Model`. `gpu`: a name (`memcalc.gpus()`) or a file of ours; without one the H100's behaviour is assumed. All other
-    keywords are those of `RunOptions`; also as the command line spells them (`bs` for `batch_size`).
+    keywords are those of `RunOptions`; also as the command line spells them (`bs` for `batch_size`). Versions that nobody
+    says are those that are installed beside this Python.
 
     Raises `UsageError` (unknown name or keyword, value out of range), `InputError` (a wrong file), `UnsupportedError`
     (a combination that is not modelled). That a run does not fit is an answer: `Report.fits`. The GIL is released.

@@ -140,7 +140,7 @@ class Report:
 
     @property
     def profile(self) -> str:
-        """The versions whose behaviour this is: "pytorch-2.11 / transformers-5.17"."""
+        """The versions whose behaviour this is: "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0"."""
         return self._core.profile
 
     def to_dict(self) -> dict[str, Any]:

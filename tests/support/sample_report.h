@@ -59,7 +59,8 @@ namespace memcalc::test {
                    {OperatorClass::kElementwise, 2e9, 4e9, 0, 0, 6e9},
                    {OperatorClass::kMovement, 0, 0, 0, 0, 1e9},
                    {OperatorClass::kOptimizer, 0, 0, 0, 5e9, 9.5e9}}};
-  report.profile = "pytorch-2.11 / transformers-5.17";
+  report.profile = "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0";
+  report.versions = {{"torch", "2.11.0"}, {"cuda", "13.0"}, {"cudnn", "9.19"}, {"transformers", "5.17.0"}};
   report.assumptions = {"sequence length 512: the model's trained context (--seq)",
                         "the loop is transformers' Trainer with its defaults: no KV cache, outputs die before the "
                         "backward pass (--loop bare for a plain loop)"};

@@ -134,8 +134,6 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
   const Bytes added =
       (forward_peak(6, true) - forward_peak(5, true)) - (forward_peak(6, false) - forward_peak(5, false));
   EXPECT_NEAR(static_cast<double>(added) / (4 * 1024 * (2048 + 5632) * 2), 1, 0.02) << "but for slack";
-  for (const char* text : {"0.12", "newest", "0.", "0.43.2.1", "1..2", ""}) EXPECT_FALSE(has_nf4(text)) << text;
-  for (const char* text : {"0.39", "0.39.0", "0.43.2", "1.0"}) EXPECT_TRUE(has_nf4(text)) << text;
 }
 
 TEST_F(FineTuningTest, RefusesWhatTheLibrariesRefuse) {

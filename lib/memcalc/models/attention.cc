@@ -57,6 +57,16 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
   // use_gqa_in_sdpa: without a mask the kernel shares key heads itself, with one they are copied.
   Tensor key_states = key;
   Tensor value_states = value;
+  const Tape& tape = query.tape();
+  const bool decodes = query.size(2) == 1 && tape.modes.capture == nullptr && !position_bias.defined();
+  if (mask.defined() && decodes && key.size(1) < query.size(1) && tape.behaviors.decoding_packs_queries) {
+    // pack_gqa: the queries of a group stand where the tokens were, so that keys and values serve as they are.
+    const std::int64_t batch = query.size(0), heads = query.size(1), dim = query.size(3);
+    const Tensor packed = reshape(query, {batch, key.size(1), heads / key.size(1), dim});
+    Tensor attn_output = scaled_dot_product_attention(packed, key, value, mask, {});
+    attn_output = reshape(attn_output, {batch, heads, 1, value.size(3)});
+    return {contiguous(transpose(attn_output, 1, 2)), {}};
+  }
   if (mask.defined()) {
     const std::int64_t groups = query.size(1) / key.size(1);
     key_states = repeat_kv(key, groups);

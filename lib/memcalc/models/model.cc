@@ -127,11 +127,33 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
 
 }  // namespace
 
+namespace {
+
+/// Whether forward() of transformers 4.57.6 takes further keywords, so that the Trainer counts labels for its loss:
+/// decoders' language models do, and of their classifiers those that GenericForSequenceClassification makes; so does
+/// ViT.
+bool took_loss_kwargs(const ModelSpec& spec, const RunSpec& run) {
+  if (is_vision(spec)) return true;
+  if (!is_decoder(spec)) return false;
+  const bool has_own_classifier =
+      std::holds_alternative<Gpt2Spec>(spec.architecture) || std::holds_alternative<OptSpec>(spec.architecture);
+  return run.task != Task::kSequenceClassification || !has_own_classifier;
+}
+
+}  // namespace
+
 std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
-  if (!run.gives_one_score()) return build_as_said(spec, run, tape, dtype);
-  ModelSpec scoring = spec;
-  set_labels(scoring, 1);
-  return build_as_said(scoring, run, tape, dtype);
+  std::unique_ptr<Model> model;
+  if (run.gives_one_score()) {
+    ModelSpec scoring = spec;
+    set_labels(scoring, 1);
+    model = build_as_said(scoring, run, tape, dtype);
+  } else {
+    model = build_as_said(spec, run, tape, dtype);
+  }
+  const bool counts_less = tape.behaviors.decoders_alone_take_counts && is_of_transformers(spec);
+  if (counts_less && !took_loss_kwargs(spec, run)) model->accepts_loss_kwargs = false;
+  return model;
 }
 
 }  // namespace memcalc

@@ -312,6 +312,13 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
     return !sliding;
   }
 
+  [[nodiscard]] std::int64_t layers_of(bool sliding) const {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      count += masks_.is_sliding(static_cast<std::int64_t>(i)) == sliding;
+    return count;
+  }
+
   [[nodiscard]] bool caches(const Batch& batch) const {
     if (!Family::kTrainedWithoutCacheOnce) return true;
     const Tape& tape = batch.input_ids.tape();
@@ -333,6 +340,10 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
       if (!has_rotary(sliding)) continue;
       const std::optional<DType> dtype = Family::kFloat32Positions ? std::optional(DType::kFloat32) : std::nullopt;
       positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
+      if (!Family::kRotaryByLayerType || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
+      for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
+        positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
+      }
     }
     if constexpr (requires { embed_tokens_.is_scaled_late(); }) {
       if (embed_tokens_.is_scaled_late()) hidden_states = multiply_scalar(hidden_states);

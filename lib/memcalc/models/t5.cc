@@ -408,7 +408,8 @@ class T5ForConditionalGeneration : public Model {
     is_encoder_decoder = true;
     encoder_.push_back(b.scope("encoder", [&] { return T5Stack(b, spec, run, shared_.weight, false); }));
     decoder_.push_back(b.scope("decoder", [&] { return T5Stack(b, spec, run, shared_.weight, true); }));
-    if (spec.tie_word_embeddings) {
+    const bool follows_config = spec.tied_by_transformers && !b.tape.behaviors.t5_ties_head;
+    if (spec.tie_word_embeddings && !follows_config) {
       Tensor replaced = replaced_by(b, shared_.weight);
       lm_head_.weight = shared_.weight;
     } else {

@@ -9,6 +9,7 @@ constexpr std::string_view kNoYes[] = {"no", "yes"};
 constexpr std::string_view kCudnnAttention[] = {"nowhere", "9.0-10.0", "9.0-10.0-10.3"};
 constexpr std::string_view kExpertForms[] = {"loop", "argsort", "masked-in-place", "masked-by-copies", "unmasked"};
 constexpr std::string_view kGpt2Buffers[] = {"none", "mask", "mask-and-scalar"};
+constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainable"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 
 template <auto kMember>
@@ -30,7 +31,7 @@ constexpr Behavior kTable[] = {
     row<&B::cudnn_attention>("sdpa.prefers-cudnn", S::kTorch, "SDPA tries cuDNN first on cards of this capability",
                              kCudnnAttention),
 
-    row<&B::packed_check_keeps_mask>("masks.packed-check-keeps-mask", S::kTransformers,
+    row<&B::packed_check_keeps_mask>("masks.packed-check", S::kTransformers,
                                      "without mask and cache the check for packed rows always makes a mask"),
     row<&B::masks_by_vmap>("masks.by-vmap", S::kTransformers, "masks are made by torch.vmap, not by broadcasting"),
     row<&B::cache_positions>("masks.cache-positions", S::kTransformers,
@@ -57,10 +58,12 @@ constexpr Behavior kTable[] = {
     row<&B::electra_eager>("electra.eager", S::kTransformers, "ELECTRA has no SDPA: eager attention"),
     row<&B::t5_masks_of_ones>("t5.masks-of-ones", S::kTransformers,
                               "T5 makes masks of ones and adds them to the position bias"),
+    row<&B::t5_ties_head>("t5.ties-head", S::kTransformers,
+                          "T5's head shares the embedding's weight whatever config.json says"),
     row<&B::t5_attention>("t5.attention", S::kTransformers, "T5's attention, and whether its bias is contiguous",
                           kT5Attention),
     row<&B::experts>("experts.form", S::kTransformers, "how a layer of experts multiplies", kExpertForms),
-    row<&B::qwen_routes_in_float32>("experts.qwen-routes-in-float32", S::kTransformers,
+    row<&B::qwen_routes_in_float32>("experts.qwen-float32", S::kTransformers,
                                     "Qwen's mixtures keep routing weights in float32"),
     row<&B::gpt2_buffers>("gpt2.buffers", S::kTransformers, "what GPT-2's attention registers beside its weights",
                           kGpt2Buffers),
@@ -69,11 +72,17 @@ constexpr Behavior kTable[] = {
     row<&B::trainer_keeps_use_cache>("trainer.keeps-use-cache", S::kTransformers,
                                      "the Trainer leaves config.use_cache on"),
     row<&B::loads_in_float32>("load.float32", S::kTransformers, "from_pretrained loads in float32 by default"),
-    row<&B::loss_sum_anew>("trainer.loss-sum-anew", S::kTransformers,
-                           "the Trainer's sum of losses is a new tensor in each step"),
+    row<&B::counts_shifted_labels>("trainer.shifted-counts", S::kTransformers,
+                                   "the Trainer counts labels without the first of each row where the loss shifts"),
+    row<&B::decoders_alone_take_counts>("trainer.decoder-counts", S::kTransformers,
+                                        "the Trainer counts labels for decoders' losses alone"),
+
+    row<&B::fsdp2_upcasts>("fsdp2.upcasts", S::kAccelerate, "what FSDP2 with mixed precision turns into float32",
+                           kFsdp2Upcasts),
+    row<&B::fsdp2_wraps_ends>("fsdp2.wraps-ends", S::kAccelerate,
+                              "embedding, and final norm with the head, are FSDP2 units of their own"),
 
     row<&B::sft_chunked_loss>("sft.chunked-loss", S::kTrl, "SFTTrainer computes its loss in chunks"),
-    row<&B::sets_non_reentrant>("trl.sets-non-reentrant", S::kTrl, "TRL's checkpointing is never reentrant"),
 
     row<&B::keeps_packed_inputs>("nf4.keeps-inputs", S::kBitsandbytes,
                                  "4-bit products keep their input until the backward pass"),

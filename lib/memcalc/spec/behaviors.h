@@ -32,6 +32,11 @@ enum class Gpt2Buffers : std::uint8_t { kNone, kMask, kMaskAndScalar };
 /// T5Attention. transformers/models/t5/modeling_t5.py, integrations/sdpa_attention.py (create_position_bias_mask)
 enum class T5Attention : std::uint8_t { kEager, kSdpa, kSdpaContiguous };
 
+/// What turns float32 in FSDP2 with mixed precision: accelerate/utils/fsdp_utils.py, end of fsdp2_prepare_model (1.12:
+/// the whole sharded model; 1.13: nothing, `param = param.to(…)` binds a local name; from 1.14 on what trains, before
+/// it is sharded).
+enum class Fsdp2Upcast : std::uint8_t { kAllShards, kNothing, kTrainable };
+
 struct Behaviors {
   // torch
   CudnnAttention cudnn_attention = CudnnAttention::kHopperAndB200;
@@ -55,6 +60,7 @@ struct Behaviors {
   bool clip_text_mask = false;
   bool electra_eager = false;
   bool t5_masks_of_ones = false;
+  bool t5_ties_head = true;
   T5Attention t5_attention = T5Attention::kSdpa;
   ExpertForm experts = ExpertForm::kMaskedByCopies;
   bool qwen_routes_in_float32 = false;
@@ -62,13 +68,15 @@ struct Behaviors {
   bool decoding_packs_queries = false;
   bool trainer_keeps_use_cache = false;
   bool loads_in_float32 = false;
-  bool loss_sum_anew = false;
+  bool counts_shifted_labels = true;
+  bool decoders_alone_take_counts = false;
 
   // accelerate
-  // peft
+  Fsdp2Upcast fsdp2_upcasts = Fsdp2Upcast::kTrainable;
+  bool fsdp2_wraps_ends = true;
+
   // trl
   bool sft_chunked_loss = true;
-  bool sets_non_reentrant = true;
 
   // bitsandbytes
   bool keeps_packed_inputs = false;
@@ -78,7 +86,7 @@ struct Behaviors {
 
 /// A row a behaviour.
 struct Behavior {
-  std::string_view name;  // "masks.packed-check-keeps-mask": in specs/profiles, in `memcalc upgrade`
+  std::string_view name;  // "masks.packed-check": in specs/profiles, in `memcalc upgrade`
   Software software = Software::kTorch;
   std::string_view meaning;                  // one line: what holds where the value is the last of `values`
   std::span<const std::string_view> values;  // in the order of the enumeration; "no", "yes" of a flag

@@ -214,6 +214,7 @@ void tie_head_as_transformers(ModelSpec& model) {
   T5Spec* const t5 = std::get_if<T5Spec>(&model.architecture);
   if (t5 == nullptr || t5->tie_word_embeddings) return;
   t5->tie_word_embeddings = true;
+  t5->tied_by_transformers = true;
   model.assumptions.emplace_back(
       "the head shares the embedding's weight, which is what transformers 5.17 makes of this config.json whatever it "
       "says of tie_word_embeddings; a checkpoint with a head of its own (FLAN-T5, mT5) keeps it: --no-tie");

@@ -121,6 +121,8 @@ Architecture t5(HfReader& config) {
 Architecture mt5(HfReader& config) {
   T5Spec spec = t5_block(
       config, {.vocab_size = 250112, .d_ff = 1024, .num_layers = 8, .num_heads = 6, .feed_forward_proj = "gated-gelu"});
+  // MT5Config ties in every case from 5.0 on; before, it did not where config.json is silent.
+  if (!config.flag("tie_word_embeddings", false)) spec.tied_by_transformers = true;
   spec.scale_decoder_outputs = false;
   return spec;
 }

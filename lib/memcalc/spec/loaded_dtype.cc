@@ -36,6 +36,8 @@ const char* sharded_in_float32(const RunOptions& options, std::optional<Precisio
   const DataParallel mode = options.parallel.data_parallel;
   const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
   const bool is_frozen = in_trainer && mode == DataParallel::kFsdp2 && options.lora_rank;
+  const bool upcasts_none = options.profile.behaviors.fsdp2_upcasts == Fsdp2Upcast::kNothing;  // accelerate 1.13
+  if (upcasts_none && in_trainer && mode == DataParallel::kFsdp2) return nullptr;
   const bool mixes = options.torch.fsdp_param_dtype || (precision && is_autocast(*precision));
   return sharded && !is_frozen && mixes ? "FSDP with mixed precision shards float32 weights" : nullptr;
 }

@@ -245,6 +245,7 @@ struct T5Spec {
   double dropout_rate = 0;
   bool scale_decoder_outputs = true;  // T5 1.0: before the head
   bool tie_word_embeddings = true;
+  bool tied_by_transformers = false;  // the config says otherwise; releases before 5.0 followed it
 };
 
 /// ViT and DeiT for image classification (models/vit, models/deit).

@@ -8,6 +8,8 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
+#include "memcalc/spec/version_file.h"
 
 namespace memcalc {
 namespace {
@@ -49,6 +51,14 @@ std::optional<Version> cuda_of(std::string_view torch) {
   if (at == std::string_view::npos || torch.size() < at + 6) return std::nullopt;
   const std::string digits(torch.substr(at + 3));
   return version_of(fmt::format("{}.{}", digits.substr(0, digits.size() - 1), digits.back()));
+}
+
+constexpr std::string_view kAcceptedFile = "requirements.txt, what pip freeze prints, or a uv.lock";
+constexpr std::int64_t kMostBytes = std::int64_t{64} << 20U;
+
+/// What stands in a file; a text that names versions itself stands for itself.
+std::string text_of_file(const std::string& written) {
+  return written.find("==") != std::string::npos ? written : read_user_file(written, kAcceptedFile, kMostBytes);
 }
 
 /// The release whose behaviours a version has; null: it is older than all.
@@ -119,8 +129,8 @@ void Profiles::read_named(const std::string& path) {
   }
 }
 
-void Profiles::set_version(Profile& profile, Software of, const std::string& text,
-                           std::vector<std::string>& notes) const {
+void Profiles::set_version(Profile& profile, Software of, const std::string& text, std::vector<std::string>& notes,
+                           bool lenient) const {
   const std::string option = fmt::format("--{}", name_of(of));
   const std::vector<Release>& known = releases(of);
   const auto version = version_of(text);
@@ -130,6 +140,11 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
     throw Error(ErrorCode::kUsage, fmt::format("{}: expected {}, found {}", option, accepted, one_line(text)), option);
   }
   const Release* release = release_before(known, *version);
+  if (release == nullptr && lenient) {
+    release = &known.front();
+    notes.push_back(fmt::format("{} {} is answered as {}: what earlier releases do is not known", name_of(of),
+                                one_line(text), text_of(release->version)));
+  }
   if (release == nullptr) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} {}: what releases before {} do is not known; accepted: {}", option, one_line(text),
@@ -150,13 +165,13 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
     profile.cuda = cuda;
   }
   const bool is_patch = version->major == release->version.major && version->minor == release->version.minor;
-  if (!is_patch) {
+  if (!is_patch && release->version < *version) {
     notes.push_back(fmt::format("{} {} behaves as {} does: its own sources were not read", name_of(of),
                                 text_of(*version), text_of(release->version)));
   }
 }
 
-Profile Profiles::choose(const VersionOptions& asked, std::vector<std::string>& notes) const {
+Profile Profiles::choose(const VersionOptions& asked, const std::string& file, std::vector<std::string>& notes) const {
   Profile profile;
   if (asked.profile) {
     const std::string name = ascii_lower(*asked.profile);
@@ -169,6 +184,25 @@ Profile Profiles::choose(const VersionOptions& asked, std::vector<std::string>& 
                   fmt::format("--profile: expected one of {}, found {}", names, one_line(*asked.profile)), "--profile");
     }
     profile = found->profile;
+  }
+  if (!file.empty()) {
+    const WrittenVersions written = versions_in(text_of_file(file));
+    for (const WrittenVersion& each : written.found) {
+      if (!asked.asked[static_cast<std::size_t>(each.of)]) set_version(profile, each.of, each.version, notes, true);
+    }
+    std::string taken;
+    for (const WrittenVersion& each : written.found) {
+      taken += fmt::format("{}{} {}", taken.empty() ? "" : ", ", name_of(each.of), one_line(each.version));
+    }
+    if (!taken.empty()) notes.push_back("versions as they are written down or installed: " + taken);
+    notes.insert(notes.end(), written.notes.begin(), written.notes.end());
+    if (written.found.empty()) {
+      throw Error(ErrorCode::kInput,
+                  fmt::format("--versions {}: found none of torch, transformers, accelerate, peft, trl, bitsandbytes; "
+                              "accepted: requirements.txt, pip freeze, uv.lock, or torch==2.11.0,transformers==5.17.0",
+                              one_line(file)),
+                  "--versions");
+    }
   }
   for (std::size_t i = 0; i < kSoftwareCount; ++i) {
     if (asked.asked[i]) set_version(profile, static_cast<Software>(i), *asked.asked[i], notes);

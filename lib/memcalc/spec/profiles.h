@@ -33,10 +33,11 @@ class Profiles {
   /// Reads the files of a folder profiles/. Throws Error(kInput) for one that is wrong.
   explicit Profiles(const std::string& directory);
 
-  /// The profile that is asked for: the named one or today's, with the versions that are said. `notes`: a sentence for
-  /// each version that is not among the releases. Throws Error(kUsage) for an unknown name, a text that is no version,
-  /// a version before the first release.
-  [[nodiscard]] Profile choose(const VersionOptions& asked, std::vector<std::string>& notes) const;
+  /// The profile that is asked for, of a file of versions what no option says: the named one or today's, with the
+  /// versions that are said. `notes`: a sentence for each version that is not among the releases. Throws Error(kUsage)
+  /// for an unknown name, a text that is no version, a version before the first release.
+  [[nodiscard]] Profile choose(const VersionOptions& asked, const std::string& file,
+                               std::vector<std::string>& notes) const;
 
   [[nodiscard]] const std::vector<NamedProfile>& named() const { return named_; }
   [[nodiscard]] const std::vector<Release>& releases(Software of) const {
@@ -46,7 +47,9 @@ class Profiles {
  private:
   void read_releases(const std::string& path, Software of);
   void read_named(const std::string& path);
-  void set_version(Profile& profile, Software of, const std::string& text, std::vector<std::string>& notes) const;
+  /// `lenient`: a version before the first release becomes that one, with a note.
+  void set_version(Profile& profile, Software of, const std::string& text, std::vector<std::string>& notes,
+                   bool lenient = false) const;
 
   std::array<std::vector<Release>, kSoftwareCount> releases_;  // ascending
   std::vector<NamedProfile> named_;

@@ -68,29 +68,54 @@ constexpr Rule kModels[] = {
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "loading-of-version",
-     .options = "--load --transformers",
-     .message = "--load: how transformers {} reads a checkpoint is not modelled",
-     .accepted = "--load config, or --transformers 5.0.0 or later",
+     .options = "--load --stages --transformers",
+     .message = "--load, --stages: how transformers {} reads a checkpoint is not modelled",
+     .accepted = "--load config, --stages train, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return trains(q) && behaviors(q).loads_in_float32 && training_of(q).loading != ModelLoading::kConfig;
+           if (!trains(q) || !behaviors(q).loads_in_float32) return false;
+           const bool packs = q.run.fine_tuning.quantization != Quantization::kNone;  // which has no other way
+           if (packs) return training_of(q).stages == Stages::kAll;
+           return training_of(q).loading != ModelLoading::kConfig;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
 };
 
-constexpr Rule kPrograms[] = {
-    {.id = "version-of-program",
-     .options = "--transformers --model",
-     .message = "{model}: a recorded program is one version's model, and it was not recorded under transformers {}",
-     .accepted = "no --transformers, or a program that was recorded under it (memcalc.record)",
-     .broken = [](const RuleQuestion& q) { return is_program(q.model) && differs_in(q, Software::kTransformers); },
-     .detail = asked_transformers},
+constexpr Rule kWrappers[] = {
+    {.id = "fsdp2-upcast-of-version",
+     .options = "--accelerate --parallel --weights-dtype",
+     .message =
+         "accelerate {}: it turns the shards of 16-bit weights into float32 after FSDP2 has made them, which is not "
+         "modelled",
+     .accepted = "--weights-dtype fp32, or --accelerate 1.13.0 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool shards = q.run.uses_trainer() && q.parallel.data_parallel == DataParallel::kFsdp2;
+           return shards && behaviors(q).fsdp2_upcasts == Fsdp2Upcast::kAllShards && is_autocast(q.run.precision) &&
+                  q.run.weights_dtype && is_half(*q.run.weights_dtype);
+         },
+     .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kAccelerate)); },
+     .code = ErrorCode::kUnsupported},
+};
+
+constexpr Rule kTrainers[] = {
+    {.id = "trainer-of-version",
+     .options = "--trl --loop",
+     .message = "{--loop}: of TRL {} only the SFTTrainer was read",
+     .accepted = "--trl 1.16.0, or --loop trl-sft",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && differs_in(q, Software::kTrl);
+         },
+     .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); },
+     .code = ErrorCode::kUnsupported},
 };
 
 constexpr RuleGroup kGroups[] = {
     {.title = "Versions: transformers' models", .concerns = [](const RuleQuestion&) { return true; }, .rules = kModels},
-    {.title = "Versions: recorded programs", .concerns = [](const RuleQuestion&) { return true; }, .rules = kPrograms},
+    {.title = "Versions: accelerate", .concerns = [](const RuleQuestion&) { return true; }, .rules = kWrappers},
+    {.title = "Versions: TRL", .concerns = [](const RuleQuestion&) { return true; }, .rules = kTrainers},
 };
 
 }  // namespace

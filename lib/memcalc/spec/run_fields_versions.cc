@@ -16,6 +16,11 @@ bool put_profile(RunRequest& request, const FieldValue& value) {
   return !request.versions.profile->empty();
 }
 
+bool put_written(RunRequest& request, const FieldValue& value) {
+  request.version_file = std::get<std::string>(value);
+  return !request.version_file.empty();
+}
+
 template <Software kOf>
 bool put_version(RunRequest& request, const FieldValue& value) {
   const std::string& text = std::get<std::string>(value);
@@ -42,6 +47,8 @@ bool packs_nf4(const RunRecord& r) {
 const Field kFields[] = {
     row("--profile", "profile", G::kVersions, K::kText, "NAME", "versions that go together: memcalc profiles [p1]",
         {.set = put_profile, .get = nothing}),
+    row("--versions", "versions", G::kVersions, K::kText, "FILE", "requirements.txt, pip freeze or uv.lock",
+        {.set = put_written, .get = nothing}),
     row("--torch", "torch", G::kVersions, K::kText, "V", "PyTorch, as 2.10.0 or 2.11.0+cu128 [2.11.0]",
         {.accepted = kVersion,
          .set = put_version<Software::kTorch>,
@@ -54,6 +61,12 @@ const Field kFields[] = {
          .get = take_version<Software::kTransformers>,
          .exists = asks_transformers,
          .belongs_to = "models of transformers and its Trainer"}),
+    row("--accelerate", "accelerate", G::kVersions, K::kText, "V", "accelerate, as 1.13.0 [1.15.0]",
+        {.accepted = kVersion,
+         .set = put_version<Software::kAccelerate>,
+         .get = take_version<Software::kAccelerate>,
+         .exists = [](const RunRecord& r) { return r.run.uses_trainer(); },
+         .belongs_to = "the loops of the Trainer (every --loop but bare)"}),
     row("--trl", "trl", G::kVersions, K::kText, "V", "TRL, as 0.27 or 1.16.0 [1.16.0]",
         {.accepted = kVersion,
          .set = put_version<Software::kTrl>,

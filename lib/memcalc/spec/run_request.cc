@@ -54,9 +54,9 @@ void check_loop(const RunRequest& request, const RunSpec& run) {
 }  // namespace
 
 void take_versions(RunRequest& request, const SpecRegistry& registry) {
-  if (request.versions.empty()) return;
+  if (request.versions.empty() && request.version_file.empty()) return;
   request.version_notes.clear();
-  request.run.profile = registry.profiles().choose(request.versions, request.version_notes);
+  request.run.profile = registry.profiles().choose(request.versions, request.version_file, request.version_notes);
 }
 
 ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {

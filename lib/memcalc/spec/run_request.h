@@ -35,6 +35,7 @@ struct RunRequest {
   CardOptions card;
   TimeOptions time;
   VersionOptions versions;                 // take_versions() makes the profile of `run` of them
+  std::string version_file;                // or a text that names versions itself; --versions
   std::vector<std::string> version_notes;  // of take_versions()
   std::vector<std::size_t> given;          // rows of run_fields() that were set to more than what holds anyway
 };

@@ -36,6 +36,7 @@ namespace {
 /// the labels, without the first of each row.
 Tensor number_of_items(const std::vector<Batch>& batches, bool shifted) {
   Tensor total;
+  shifted = shifted && batches.front().labels.tape().behaviors.counts_shifted_labels;
   for (const Batch& batch : batches) {
     const int last = batch.labels.rank() - 1;
     const Tensor labels = shifted ? no_grad::slice(batch.labels, last, 1, batch.labels.size(last) - 1) : batch.labels;

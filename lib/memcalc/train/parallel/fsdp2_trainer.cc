@@ -58,8 +58,8 @@ void Fsdp2::move_to_host(Model& model) {
   tape.memory.empty_cache();
   const OnMetaDevice on_meta(tape.memory);
   for (const Parameter& parameter : model.parameters) {
-    const bool upcasts = param_dtype_ && parameter.tensor.requires_grad();
-    if (upcasts) tape.convert(parameter.tensor, DType::kFloat32, aten::kToCopy);
+    const bool upcasts = tape.behaviors.fsdp2_upcasts == Fsdp2Upcast::kTrainable && parameter.tensor.requires_grad();
+    if (param_dtype_ && upcasts) tape.convert(parameter.tensor, DType::kFloat32, aten::kToCopy);
   }
 }
 
@@ -143,7 +143,9 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   const bool is_on_card = quantized_ && !packs_on_host(run);
   const Bytes whole_on_host = packs_on_host(run) ? note_packed_on_host(model) : 0;
   std::vector<Parameter*> embedding, norm, head, rest;
-  for (Parameter* each : units.rest) {
+  const bool wraps_ends = tape.behaviors.fsdp2_wraps_ends;
+  if (!wraps_ends) rest = units.rest;  // accelerate before 1.14
+  for (Parameter* each : wraps_ends ? units.rest : std::vector<Parameter*>()) {
     const bool is_input = embedding.empty() && each->is_embedding;
     std::vector<Parameter*>& unit = is_input                    ? embedding
                                     : is_head(*each)            ? head
@@ -156,7 +158,7 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   std::vector<Parameter*> tail = norm;
   if (is_tied) tail.insert(tail.end(), embedding.begin(), embedding.end());
   tail.insert(tail.end(), head.begin(), head.end());
-  groups_.resize(layers_ + (is_tied ? 2 : 3));
+  groups_.resize(layers_ + (!wraps_ends ? 1 : is_tied ? 2 : 3));
   if (!quantized_) move_to_host(model);
   for (std::size_t i = 0; i < layers_; ++i) {
     leave_out_packed_bytes(units.layers[i]);
@@ -174,13 +176,15 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
     shard(group, parameters, false);
     return &group;
   };
-  if (!is_tied) {
+  if (wraps_ends && !is_tied) {
     embedding_ = make_unit(groups_[layers_ + 1], embedding);
     embedding_->modules = 1;
   }
-  tail_ = make_unit(groups_[layers_], tail);
-  tail_->modules = 1 + (norm.empty() ? 0 : 1) + (is_tied ? 1 : 0);
-  tail_->reshards_after_forward = false;
+  if (wraps_ends) {
+    tail_ = make_unit(groups_[layers_], tail);
+    tail_->modules = 1 + (norm.empty() ? 0 : 1) + (is_tied ? 1 : 0);
+    tail_->reshards_after_forward = false;
+  }
   order_children_first(rest);
   move_to_card(rest);
   for (const Tensor& buffer : model.buffers) {
@@ -190,10 +194,12 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   }
   shard(groups_.back(), rest, false);
   for (Tensor& each : whole) each.reset();
-  groups_.back().reshards_after_forward = false;
+  groups_.back().reshards_after_forward = !wraps_ends;  // accelerate before 1.14 says True of the root, too
   assumptions.emplace_back(
-      is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
-              : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
+      !wraps_ends
+          ? "accelerate before 1.14 shards the layers, and all that is outside of them as one unit (not validated)"
+      : is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
+                : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
   if (!quantized_) {
     assumptions.emplace_back(
         "each rank has the whole model in host memory, from which the units move to the card one by one");

@@ -1,13 +1,81 @@
+#include <algorithm>
+#include <vector>
+
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
 
 namespace memcalc {
 
+namespace {
+
+/// trainer/utils.py, entropy_from_logits: 128 rows at a time.
+Tensor entropy_from_logits(const Tensor& logits) {
+  constexpr std::int64_t kChunk = 128;
+  const std::int64_t words = logits.size(-1);
+  const Tensor flat = reshape(logits, {-1, words});
+  const std::int64_t rows = flat.size(0);
+  std::vector<Tensor> entropies;
+  Tensor logps, chunk_entropy;
+  for (std::int64_t first = 0; first < rows; first += kChunk) {
+    logps = log_softmax(slice(flat, 0, first, std::min(kChunk, rows - first)));
+    {
+      const Tensor product = multiply(exponential(logps), logps);
+      chunk_entropy = negate(sum(product, 0b10, false));
+    }
+    entropies.push_back(chunk_entropy);
+  }
+  drop(logps, chunk_entropy);
+  Tensor whole = concatenate(entropies, 0);
+  for (Tensor& each : entropies) each.reset();
+  return whole;
+}
+
+/// TRL before 1.7: the model's own loss, and metrics of its logits.
+Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) {
+  ModelOutput outputs = models.policy(inputs);
+  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  const NoGrad no_grad(tape.modes);
+  const Tensor logits = tape.detach(outputs.logits);
+  const std::int64_t rows = inputs.labels.size(0), columns = inputs.labels.size(1);
+  Tensor per_token_entropy = no_grad::view(entropy_from_logits(logits), {rows, columns});
+  Tensor entropy;
+  if (inputs.attention_mask.defined()) {
+    const Tensor total = sum_all(multiply(per_token_entropy, inputs.attention_mask));
+    entropy = divide(total, no_grad::sum(inputs.attention_mask));
+  } else {
+    entropy = mean(view(per_token_entropy, {-1}), 1, false);
+  }
+  look_at(entropy);
+  Tensor local_num_tokens;
+  if (tape.modes.training) {
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
+  Tensor shift_logits = contiguous(slice(logits, 1, 0, columns - 1));
+  Tensor shift_labels = no_grad::clone(no_grad::slice(inputs.labels, 1, 1, columns - 1));
+  Tensor predictions = no_grad::argmax_last(shift_logits);
+  Tensor mask = no_grad::not_equal(shift_labels);
+  Tensor correct_predictions = no_grad::bitwise_and(no_grad::equal(predictions, shift_labels), mask);
+  Tensor total_tokens = gathered_sum(mask), correct_tokens = gathered_sum(correct_predictions);
+  look_at_mean(correct_tokens, total_tokens);
+  outputs.clear();
+  drop(per_token_entropy, entropy, local_num_tokens, shift_logits, shift_labels, predictions, mask);
+  drop(correct_predictions, total_tokens, correct_tokens);
+  return loss;
+}
+
+}  // namespace
+
 Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
+  if (!tape.behaviors.sft_chunked_loss) return loss_of_logits(tape, inputs, models);
   Batch batch = inputs;
   const std::int64_t rows = inputs.input_ids.size(0), columns = inputs.input_ids.size(1);
   // The first label of each row is nobody's next token. Where several sequences stand in it, it has none.

@@ -1,0 +1,106 @@
+// memcalc upgrade, memcalc profiles: what the frameworks' versions change.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "answer_arguments.h"
+#include "arguments.h"
+#include "combinations.h"
+#include "command.h"
+#include "run_arguments.h"
+#include "spec_path.h"
+
+namespace memcalc::cli {
+namespace {
+
+constexpr const char* kUpgradeExamples =
+    "Examples:\n"
+    "  memcalc upgrade --from p3 --to p4 --model llama-3.2-1b --bs 4 --seq 2048 --bf16\n"
+    "  memcalc upgrade --from transformers=4.57.6 --to transformers=5.23 --model t5-base\n"
+    "\n"
+    "Exit status: 0 answered; 1 what fitted before does not fit after; 2 wrong input; 3 a bug.\n";
+
+struct UpgradeArguments {
+  RunArguments run;
+  AnswerArguments answer;
+  std::string from = "p3", to = "p1";
+};
+
+struct ProfilesArguments {
+  std::string specs;
+  AnswerArguments answer;
+};
+
+/// "p3", or "torch=2.10,transformers=4.57.6" on top of today's, or "p3,torch=2.8".
+VersionOptions versions_of(const char* option, const std::string& text) {
+  VersionOptions versions;
+  for (const std::string& part : values_of(option, text)) {
+    const std::size_t at = part.find('=');
+    if (at == std::string::npos) {
+      versions.profile = part;
+      continue;
+    }
+    const std::string name = part.substr(0, at);
+    const auto found = std::find(std::begin(kSoftwareNames), std::end(kSoftwareNames), name);
+    if (found == std::end(kSoftwareNames)) {
+      throw UsageError(std::string(option) +
+                       ": expected a profile or one of torch, transformers, accelerate, peft, trl, "
+                       "bitsandbytes with its version, as torch=2.10, found '" +
+                       one_line(part) + "'");
+    }
+    versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))] = part.substr(at + 1);
+  }
+  return versions;
+}
+
+ExitStatus run_upgrade(const UpgradeArguments& arguments) {
+  AnswerOutput output(arguments.answer);
+  const SpecRegistry registry(find_specs(arguments.run.specs));
+  const Profiles profiles = registry.profiles();
+  std::vector<std::string> notes;
+  const Profile from = profiles.choose(versions_of("--from", arguments.from), "", notes);
+  const Profile to = profiles.choose(versions_of("--to", arguments.to), "", notes);
+  const RunRequest request = request_of(arguments.run.typed());
+  const ModelSpec model = model_of(request, registry);
+  const Upgrade upgrade = compare_versions(model, request, device_of(request, registry), from, to);
+  Answer answer = answer_of(upgrade);
+  answer.notes.insert(answer.notes.end(), notes.begin(), notes.end());
+  output.write(answer);
+  const bool broke = upgrade.before.report->fits() && !(upgrade.after.report && upgrade.after.report->fits());
+  return broke ? kAnsweredNo : kAnswered;
+}
+
+ExitStatus run_profiles(const ProfilesArguments& arguments) {
+  AnswerOutput output(arguments.answer);
+  output.write(answer_of(SpecRegistry(find_specs(arguments.specs)).profiles()));
+  return kAnswered;
+}
+
+}  // namespace
+
+Command add_upgrade(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("upgrade", "what other versions of the frameworks change for a run");
+  auto arguments = std::make_shared<UpgradeArguments>();
+  app->add_option("--from", arguments->from, "versions before: a profile, torch=2.10, … [p3]")
+      ->type_name("V")
+      ->group("Upgrade");
+  app->add_option("--to", arguments->to, "versions after [p1, what memcalc assumes]")->type_name("V")->group("Upgrade");
+  add_run_options(*app, arguments->run);
+  add_answer_options(*app, arguments->answer);
+  app->footer(kUpgradeExamples);
+  return {app, [arguments] { return run_upgrade(*arguments); }, &arguments->run};
+}
+
+Command add_profiles(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("profiles", "the versions that --profile knows by name");
+  auto arguments = std::make_shared<ProfilesArguments>();
+  app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
+      ->type_name("DIR")
+      ->group("Answer");
+  add_answer_options(*app, arguments->answer);
+  app->footer("Examples:\n  memcalc profiles\n  memcalc profiles --format json\n");
+  return {app, [arguments] { return run_profiles(*arguments); }};
+}
+
+}  // namespace memcalc::cli

@@ -1,0 +1,96 @@
+// plan/upgrade: what other versions change for a run.
+#include "memcalc/plan/upgrade.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "memcalc/base/error.h"
+#include "memcalc/memcalc.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using testing::HasSubstr;
+
+class UpgradeTest : public testing::Test {
+ protected:
+  [[nodiscard]] Profile profile(const std::string& name) const {
+    std::vector<std::string> notes;
+    return registry_.profiles().choose({.profile = name}, "", notes);
+  }
+  [[nodiscard]] Upgrade between(const char* model, const RunOptions& options, const Profile& from,
+                                const Profile& to) const {
+    RunRequest request;
+    request.run = options;
+    return compare_versions(registry_.model(model), request, registry_.device("h200-sxm"), from, to);
+  }
+  static const BehaviorEffect* effect_of(const Upgrade& upgrade, std::string_view name) {
+    const auto found = std::find_if(upgrade.effects.begin(), upgrade.effects.end(),
+                                    [&](const BehaviorEffect& each) { return each.behavior->name == name; });
+    return found == upgrade.effects.end() ? nullptr : &*found;
+  }
+
+  SpecRegistry registry_{test::specs_dir().string()};
+};
+
+TEST_F(UpgradeTest, EachBehaviourAloneAndAllTogether) {
+  const RunOptions options{.batch_size = 2, .sequence_length = 256, .loop = Loop::kBare};
+  const Upgrade upgrade = between("gpt2", options, profile("p3"), profile("p1"));
+  ASSERT_TRUE(upgrade.after.report);
+  const BehaviorEffect* buffers = effect_of(upgrade, "gpt2.buffers");
+  ASSERT_NE(buffers, nullptr);
+  EXPECT_EQ(buffers->before, "mask-and-scalar");
+  EXPECT_EQ(buffers->after, "none");
+  EXPECT_TRUE(upgrade.matters(*buffers));
+  const Bytes before = upgrade.before.report->memory.exact_peak;
+  // A mask of 1024 x 1024 bytes and a number for each of 12 layers.
+  EXPECT_EQ(buffers->figures.report->memory.exact_peak, before - 12 * (kMiB + 512));
+  const BehaviorEffect* t5 = effect_of(upgrade, "t5.attention");
+  ASSERT_NE(t5, nullptr);
+  EXPECT_FALSE(upgrade.matters(*t5));
+  const std::string text = render(answer_of(upgrade), Format::kText);
+  EXPECT_THAT(text, HasSubstr("gpt2.buffers"));
+  EXPECT_THAT(text, HasSubstr("all together"));
+  EXPECT_THAT(text, HasSubstr("without effect on this run"));
+}
+
+TEST_F(UpgradeTest, ARunThatIsRefusedAfterwardsIsSaid) {
+  const RunOptions options{.batch_size = 2, .sequence_length = 64, .loop = Loop::kBare, .attention = Attention::kSdpa};
+  const Upgrade upgrade = between("gemma-2-2b", options, profile("p1"), profile("p4"));
+  EXPECT_FALSE(upgrade.after.report);
+  EXPECT_THAT(upgrade.after.refusal, HasSubstr("eager attention alone"));
+  EXPECT_THAT(render(answer_of(upgrade), Format::kText), HasSubstr("not answered"));
+  const BehaviorEffect* eager = effect_of(upgrade, "gemma2.eager");
+  ASSERT_NE(eager, nullptr);
+  EXPECT_TRUE(upgrade.matters(*eager));
+}
+
+TEST_F(UpgradeTest, EqualVersionsDifferInNothing) {
+  const Upgrade upgrade = between("gpt2", {.loop = Loop::kBare}, Profile{}, Profile{});
+  EXPECT_TRUE(upgrade.effects.empty());
+  EXPECT_EQ(upgrade.after.report->memory.peak_reserved, upgrade.before.report->memory.peak_reserved);
+}
+
+TEST_F(UpgradeTest, ARunThatIsNotAnsweredBeforeIsAnError) {
+  const RunOptions options{.loop = Loop::kTrlDpo, .lora_rank = 8};
+  try {
+    (void)between("gpt2", options, profile("p3"), profile("p1"));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--from: "));
+  }
+}
+
+TEST_F(UpgradeTest, ProfilesAreListedWithTheirVersions) {
+  const std::string text = render(answer_of(registry_.profiles()), Format::kText);
+  EXPECT_THAT(text, HasSubstr("p3"));
+  EXPECT_THAT(text, HasSubstr("4.57.6"));
+  EXPECT_THAT(text, HasSubstr("by sources"));
+}
+
+}  // namespace
+}  // namespace memcalc
