@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 
 from . import _core
 from ._module import ANY_CARD, _plain, known_family
-from ._specs import device_spec, model_spec, spec_directory
+from ._specs import device_spec, model_spec, registry, spec_directory
 
 if TYPE_CHECKING:
     import torch

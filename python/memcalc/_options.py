@@ -138,8 +138,6 @@ class RunOptions(TypedDict, total=False):
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
     quant_storage: str | None
     """`--quant-storage`: bnb_4bit_quant_storage: bf16 is sharded [bytes: whole]"""
-    bitsandbytes: str | None
-    """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50]"""
     group_size: int | None
     """`--group-size`: of gptq4, awq4: numbers that share a scale [128]"""
     prepare_kbit: bool | None
@@ -218,6 +216,20 @@ class RunOptions(TypedDict, total=False):
     """`--offload-states`: host or nvme: sharded states and gradients"""
     offload_parameters: str | None
     """`--offload-parameters`: host or nvme: parameters (--infer: host)"""
+    profile: str | None
+    """`--profile`: versions that go together: memcalc profiles [p1]"""
+    versions: str | None
+    """`--versions`: requirements.txt, pip freeze or uv.lock"""
+    torch: str | None
+    """`--torch`: PyTorch, as 2.10.0 or 2.11.0+cu128 [2.11.0]"""
+    transformers: str | None
+    """`--transformers`: transformers, as 4.57.6 or 5.23 [5.17.0]"""
+    accelerate: str | None
+    """`--accelerate`: accelerate, as 1.13.0 [1.15.0]"""
+    trl: str | None
+    """`--trl`: TRL, as 0.27 or 1.16.0 [1.16.0]"""
+    bitsandbytes: str | None
+    """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50.2]"""
     card: str | None
     """`--card`: in place of --gpu: mine,24GB,sm89,1008GB/s,165TFLOPS"""
     memory_gib: float | None

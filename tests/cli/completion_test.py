@@ -14,7 +14,7 @@ import memcalc_cli
 from memcalc_cli import run
 
 COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
-            "utilization", "check", "calibrate", "models", "gpus", "completion")
+            "utilization", "upgrade", "profiles", "check", "calibrate", "models", "gpus", "completion")
 
 # What is typed, one of the completions, and one that is none.
 CASES = [

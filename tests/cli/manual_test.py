@@ -11,11 +11,12 @@ from memcalc_cli import ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
 COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
-            "utilization", "check", "calibrate", "models", "gpus", "completion")
+            "utilization", "upgrade", "profiles", "check", "calibrate", "models", "gpus", "completion")
 
 
 # What the examples read.
 FILES = {
+    "requirements.txt": "torch==2.10.0\ntransformers==5.5.4\n",
     "trace.json": '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet_sm90", "ts": 1, "dur": 2}]}',
     "train.log": "{'train_runtime': 10.0, 'train_samples_per_second': 8.0}",
     "axolotl.yml": "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 512\n",

@@ -38,6 +38,8 @@ ANSWERS = (
     ("answer", ("ladder", *GPT2, "--gpu", "t4", "--all")),
     ("answer", ("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--simulate", "4")),
     ("answer", ("utilization", "--achieved", "100e12", "--peak", "312e12")),
+    ("answer", ("upgrade", *GPT2, "--from", "p3", "--to", "p4")),
+    ("answer", ("profiles",)),
     ("models", ("models",)),
     ("gpus", ("gpus",)),
 )

@@ -81,7 +81,7 @@ std::vector<Example> examples() {
   RunOptions head = packed(Quantization::kNf4);
   head.packs_head = true;
   RunOptions old = packed(Quantization::kNf4);
-  old.bitsandbytes = "0.41.1";
+  old.profile.behaviors.keeps_packed_inputs = true;
   RunOptions offloaded{.inference = Inference{}};
   offloaded.parallel.offload_parameters = OffloadTo::kHost;
   return {

@@ -199,6 +199,18 @@ def check_covered_by(path, text, root):
         elif not any(name.startswith("tests/") for name in names): yield f"{path}:{line}: covered by no test"
 
 
+MIRROR = re.compile(r'// MIRRORS\([a-z_]+, "[\w./+-]+\.(?:py|cpp|cu|cuh|h)", "\d+\.\d+\.\d+"\)')
+
+
+def check_mirrors(path, text):
+    """What scripts/reread reads; a family of transformers has at least one."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if "MIRRORS(" in line and not MIRROR.fullmatch(line):
+            yield f'{path}:{number}: expected // MIRRORS(framework, "file", "1.2.3") on a line of its own'
+    if path.startswith("lib/memcalc/models/") and re.search(r"^//.*transformers models/", text, re.MULTILINE) and "MIRRORS(" not in text:
+        yield f"{path}: a family names the source that it mirrors: MIRRORS(transformers, …)"
+
+
 def check_tree(root):
     files = dict(sources_of(root))
     violations = [line for path, text in files.items() for line in check_file(path, text, root)]
@@ -206,6 +218,8 @@ def check_tree(root):
         violations += check_references(path, text, root)
         if path.endswith((".md", ".md.in")): violations += check_links(path, text, root)
         if path in files: violations += check_covered_by(path, text, root)
+    for path, text in files.items():
+        if path.startswith("lib/"): violations += check_mirrors(path, text)
     return violations + list(check_lists(root, files)) + list(check_cmake(root))
 
 
@@ -280,6 +294,8 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("docs/c.md", "```sh\n# comment\n```\n[c](#comment)\n", "this page has no heading #comment"),
     ("README.md", "scripts/gone --check\n", "there is no scripts/gone"),
     ("scripts/a", 'ROOT / "tests/gone.jsonl"\n', "there is no tests/gone.jsonl"),
+    ("lib/memcalc/memcalc.cc", '// MIRRORS(torch, "a.py")\n', "expected // MIRRORS(framework"),
+    ("lib/memcalc/memcalc.cc", 'int x;  // MIRRORS(torch, "a.py", "2.11.0")\n', "expected // MIRRORS(framework"),
     ("specs/a.json", '{"source": "docs/gone/b.md"}\n', "there is no docs/gone/b.md"),
 ]
 

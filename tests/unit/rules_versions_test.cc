@@ -12,12 +12,13 @@ const test::RuleCase kCases[] = {
     {"attention-of-version", "gemma-2-2b", [](RunSpec& run) { run.profile.behaviors.gemma2_eager = true; }, kBare},
     {"experts-of-version", "deepseek-v2-lite", [](RunSpec& run) { run.profile.behaviors.experts = ExpertForm::kLoop; },
      kBare},
-    {"expert-parallel-of-version", "qwen3-30b-a3b",
+    {"expert-parallel-of-version",
+     "qwen3-30b-a3b",
      [](RunSpec& run) {
        run.profile.behaviors.experts = ExpertForm::kLoop;
        run.parallel.gpus = run.parallel.expert = 2;
      },
-     kBare},
+     {.loop = Loop::kBare, .optimizer = Optimizer::kAdamWForLoop}},
     {"reentrant-position-bias", "t5-small",
      [](RunSpec& run) {
        run.profile.behaviors.reentrant_checkpoints = true;

@@ -48,7 +48,7 @@ TEST_F(UpgradeTest, EachBehaviourAloneAndAllTogether) {
   EXPECT_TRUE(upgrade.matters(*buffers));
   const Bytes before = upgrade.before.report->memory.exact_peak;
   // A mask of 1024 x 1024 bytes and a number for each of 12 layers.
-  EXPECT_EQ(buffers->figures.report->memory.exact_peak, before - 12 * (kMiB + 512));
+  EXPECT_EQ(buffers->figures.report->memory.exact_peak, before - 12 * (kMiB + 4));
   const BehaviorEffect* t5 = effect_of(upgrade, "t5.attention");
   ASSERT_NE(t5, nullptr);
   EXPECT_FALSE(upgrade.matters(*t5));

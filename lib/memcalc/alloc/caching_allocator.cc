@@ -1,3 +1,4 @@
+// MIRRORS(torch, "CUDACachingAllocator.cpp", "2.11.0")
 #include "memcalc/alloc/caching_allocator.h"
 
 #include <limits>

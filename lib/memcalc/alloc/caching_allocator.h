@@ -2,6 +2,7 @@
 // two pools for each stream, segments. docs/allocator.md states the rules and what is left out.
 // Covered by tests/unit/alloc_test.cc (each rule; agreement with a simple reference on random traces) and
 // tests/measured/history_replay_test.cc (every address of 13 logged runs).
+// MIRRORS(torch, "c10/cuda/CUDACachingAllocator.cpp", "2.11.0")
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 // range of addresses for each pool of each stream, of which pages are mapped as they are needed and unmapped by
 // empty_cache. With the interface of CachingAllocator. docs/allocator.md states the rules. Covered by
 // tests/unit/expandable_allocator_test.cc.
+// MIRRORS(torch, "c10/cuda/CUDACachingAllocator.cpp", "2.11.0")
 #pragma once
 
 #include <array>

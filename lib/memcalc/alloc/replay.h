@@ -1,6 +1,7 @@
 // Replays a Trace on PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp; the rules and their check
 // against 170,000 logged events are in docs/allocator.md) and beside it on an exact allocator, the lower bound.
 // Covered by tests/unit/alloc_test.cc and tests/measured/history_replay_test.cc.
+// MIRRORS(torch, "c10/cuda/CUDACachingAllocator.cpp", "2.11.0")
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // transformers 5.17, modeling_utils.py, caching_allocator_warmup: before weights are read onto the card, one request
 // for all of them, less what the process has reserved and does not use. Covered by tests/unit/warm_up_test.cc.
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
 #pragma once
 
 #include "memcalc/alloc/replay.h"

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "aten/src/ATen/native/TensorFactories.cpp", "2.11.0")
 #include "memcalc/base/torch_generator.h"
 
 #include <cstddef>

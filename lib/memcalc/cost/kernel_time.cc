@@ -1,3 +1,5 @@
+// MIRRORS(torch, "cuda/Embedding.cu", "2.11.0")
+// MIRRORS(torch, "cuda/SoftMax.cu", "2.11.0")
 #include "memcalc/cost/kernel_time.h"
 
 #include <algorithm>

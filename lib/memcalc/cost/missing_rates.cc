@@ -1,3 +1,6 @@
+// MIRRORS(torch, "aten/src/ATen/native/Convolution.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/__init__.py", "2.11.0")
+// MIRRORS(transformers, "utils/import_utils.py", "5.17.0")
 #include "memcalc/cost/missing_rates.h"
 
 #include <fmt/core.h>

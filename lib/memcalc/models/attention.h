@@ -1,5 +1,6 @@
 // What transformers' attention layers share: the attention interface, the KV cache of a plain loop, rotary positions,
 // and the masks of masking_utils.py.
+// MIRRORS(transformers, "masking_utils.py", "5.17.0")
 #pragma once
 
 #include <utility>

@@ -1,4 +1,5 @@
 // BART: transformers models/bart/modeling_bart.py.
+// MIRRORS(transformers, "models/bart/modeling_bart.py", "5.17.0")
 #include "memcalc/models/encoder_decoder.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"

@@ -1,5 +1,8 @@
 // BERT, RoBERTa and ELECTRA: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py,
 // models/electra/modeling_electra.py.
+// MIRRORS(transformers, "models/bert/modeling_bert.py", "5.17.0")
+// MIRRORS(transformers, "models/electra/modeling_electra.py", "5.17.0")
+// MIRRORS(transformers, "models/roberta/modeling_roberta.py", "5.17.0")
 #include <algorithm>
 
 #include "memcalc/models/attention.h"

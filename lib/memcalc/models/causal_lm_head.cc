@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include "memcalc/models/causal_lm_head.h"
 
 #include <utility>

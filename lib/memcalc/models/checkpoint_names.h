@@ -1,5 +1,6 @@
 // What the tensors of published checkpoints are called where transformers calls its parameters otherwise.
 // Covered by tests/unit/weights_comparison_test.cc.
+// MIRRORS(transformers, "conversion_mapping.py", "5.17.0")
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
 // CLIP: transformers models/clip/modeling_clip.py, CLIPModel with return_loss.
+// MIRRORS(transformers, "models/clip/modeling_clip.py", "5.17.0")
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -1,5 +1,6 @@
 // ConvNeXt: torchvision models/convnext.py. Behind the stem every image went through permute, so its strides are
 // channels-last and cuDNN computes in that layout.
+// MIRRORS(torchvision, "models/convnext.py", "0.26.0")
 #include <algorithm>
 #include <array>
 

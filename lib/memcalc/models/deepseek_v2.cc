@@ -1,4 +1,5 @@
 // DeepSeek-V2: transformers models/deepseek_v2/modeling_deepseek_v2.py.
+// MIRRORS(transformers, "models/deepseek_v2/modeling_deepseek_v2.py", "5.17.0")
 #include "memcalc/models/deepseek.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/complex.h"

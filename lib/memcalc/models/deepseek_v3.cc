@@ -1,5 +1,6 @@
 // DeepSeek-V3 and R1: transformers models/deepseek_v3/modeling_deepseek_v3.py. Its multi-token-prediction module is
 // used in generation only.
+// MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
 #include "memcalc/models/deepseek.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"

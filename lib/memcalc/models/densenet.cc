@@ -1,4 +1,5 @@
 // DenseNet: torchvision models/densenet.py, with memory_efficient = False.
+// MIRRORS(torchvision, "models/densenet.py", "0.26.0")
 #include <array>
 #include <string>
 #include <utility>

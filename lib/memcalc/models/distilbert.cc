@@ -1,4 +1,5 @@
 // DistilBERT: transformers models/distilbert/modeling_distilbert.py.
+// MIRRORS(transformers, "models/distilbert/modeling_distilbert.py", "5.17.0")
 #include "memcalc/models/attention.h"
 #include "memcalc/models/model.h"
 #include "memcalc/symbolic/ops/integer.h"

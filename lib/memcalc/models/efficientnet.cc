@@ -1,4 +1,5 @@
 // EfficientNet v1 and v2: torchvision models/efficientnet.py.
+// MIRRORS(torchvision, "models/efficientnet.py", "0.26.0")
 #include <algorithm>
 #include <cmath>
 #include <span>

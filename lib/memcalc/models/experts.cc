@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "distributed/tensor_parallel.py", "5.17.0")
 #include "memcalc/models/experts.h"
 
 #include "memcalc/symbolic/aten.h"

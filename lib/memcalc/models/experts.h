@@ -1,5 +1,6 @@
 // What transformers' mixtures of experts share: the weights of all experts of a layer in one tensor each, and the
 // forward pass over them of integrations/moe.py.
+// MIRRORS(transformers, "integrations/moe.py", "5.17.0")
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "distributed/tensor/_redistribute.py", "2.11.0")
 #include "memcalc/models/fine_tuned_linear.h"
 
 #include <utility>

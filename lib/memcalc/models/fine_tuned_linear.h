@@ -1,6 +1,9 @@
 // A linear layer whose weight ranks share (tensor parallel), or whose weight bitsandbytes stores quantised, or to which
 // peft adds a low-rank adapter, or both: peft tuners/lora/layer.py and bnb.py. train/ makes weights and adapters; until
 // then the layer computes as any other.
+// MIRRORS(peft, "tuners/lora/layer.py", "0.21.2")
+// MIRRORS(peft, "tuners/lora/model.py", "0.21.2")
+// MIRRORS(torch, "distributed/tensor/parallel/style.py", "2.11.0")
 #pragma once
 
 #include <cstddef>

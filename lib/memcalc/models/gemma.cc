@@ -1,5 +1,8 @@
 // Gemma 1, 2 and 3 (text): transformers models/gemma/modeling_gemma.py, models/gemma2/modeling_gemma2.py,
 // models/gemma3/modeling_gemma3.py.
+// MIRRORS(transformers, "models/gemma/modeling_gemma.py", "5.17.0")
+// MIRRORS(transformers, "models/gemma2/modeling_gemma2.py", "5.17.0")
+// MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
 #include <utility>
 
 #include "memcalc/models/hooked_module.h"

@@ -1,4 +1,5 @@
 // GPT-2: transformers models/gpt2/modeling_gpt2.py.
+// MIRRORS(transformers, "models/gpt2/modeling_gpt2.py", "5.17.0")
 #include "memcalc/models/attention.h"
 #include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"

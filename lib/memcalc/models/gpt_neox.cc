@@ -1,4 +1,5 @@
 // GPT-NeoX and Pythia: transformers models/gpt_neox/modeling_gpt_neox.py.
+// MIRRORS(transformers, "models/gpt_neox/modeling_gpt_neox.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 

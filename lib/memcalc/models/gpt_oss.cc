@@ -1,4 +1,6 @@
 // gpt-oss: transformers models/gpt_oss/modeling_gpt_oss.py.
+// MIRRORS(transformers, "integrations/mxfp4.py", "5.17.0")
+// MIRRORS(transformers, "models/gpt_oss/modeling_gpt_oss.py", "5.17.0")
 #include <cstdint>
 #include <tuple>
 #include <utility>

@@ -1,5 +1,6 @@
 // The keys and values that attention layers keep between forward passes: transformers/cache_utils.py, DynamicCache and
 // EncoderDecoderCache. Covered by tests/unit/kv_cache_test.cc.
+// MIRRORS(transformers, "cache_utils.py", "5.17.0")
 #pragma once
 
 #include <cstddef>

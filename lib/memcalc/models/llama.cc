@@ -1,4 +1,6 @@
 // LLaMA and Mistral: transformers models/llama/modeling_llama.py, models/mistral/modeling_mistral.py.
+// MIRRORS(transformers, "models/llama/modeling_llama.py", "5.17.0")
+// MIRRORS(transformers, "models/mistral/modeling_mistral.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 
 namespace memcalc {

@@ -1,5 +1,7 @@
 // Attention masks as transformers/masking_utils.py makes them: booleans for SDPA, numbers for eager attention. That
 // the batch holds padding is what --padding says; the framework looks at the data.
+// MIRRORS(transformers, "masking_utils.py", "5.17.0")
+// MIRRORS(transformers, "modeling_attn_mask_utils.py", "5.17.0")
 #include <algorithm>
 #include <utility>
 

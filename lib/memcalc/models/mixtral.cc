@@ -1,4 +1,5 @@
 // Mixtral: transformers models/mixtral/modeling_mixtral.py.
+// MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "5.17.0")
 #include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/symbolic/ops/reduce.h"

@@ -1,4 +1,5 @@
 // MobileNet v2 and v3: torchvision models/mobilenetv2.py, mobilenetv3.py.
+// MIRRORS(torchvision, "models/mobilenetv2.py", "0.26.0")
 #include <array>
 #include <span>
 

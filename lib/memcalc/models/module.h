@@ -1,4 +1,5 @@
 // Modules: parameters with names, in the order in which the framework's constructors make them.
+// MIRRORS(transformers, "activations.py", "5.17.0")
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // OLMo 2: transformers models/olmo2/modeling_olmo2.py.
+// MIRRORS(transformers, "models/olmo2/modeling_olmo2.py", "5.17.0")
 #include "memcalc/models/float32_rms_norm.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/reduce.h"

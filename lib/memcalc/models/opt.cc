@@ -1,4 +1,5 @@
 // OPT: transformers models/opt/modeling_opt.py.
+// MIRRORS(transformers, "models/opt/modeling_opt.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"

@@ -1,5 +1,6 @@
 // transformers 5.17: integrations/finegrained_fp8.py, fp8_grouped_mm_experts_forward and
 // fp8_batched_mm_experts_forward.
+// MIRRORS(transformers, "integrations/finegrained_fp8.py", "5.17.0")
 #include "memcalc/models/packed_experts.h"
 
 #include "memcalc/models/experts.h"

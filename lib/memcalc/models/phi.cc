@@ -1,4 +1,5 @@
 // Phi-1, 1.5 and 2: transformers models/phi/modeling_phi.py.
+// MIRRORS(transformers, "models/phi/modeling_phi.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 

@@ -1,4 +1,5 @@
 // Phi-3 and Phi-4: transformers models/phi3/modeling_phi3.py.
+// MIRRORS(transformers, "models/phi3/modeling_phi3.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 

@@ -1,4 +1,5 @@
 // Regions of torch.utils.checkpoint inside a program's module: what they save is computed again in backward.
+// MIRRORS(torch, "_higher_order_ops/wrap.py", "2.11.0")
 #include <fmt/core.h>
 
 #include <memory>

@@ -1,4 +1,5 @@
 // What of a program torch.compile cannot make one graph of, or would make another graph of than its recording is.
+// MIRRORS(transformers, "masking_utils.py", "5.17.0")
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Custom autograd.Functions of a program (torch/csrc/autograd/python_function.cpp): the forward runs without gradients,
 // what ctx holds stays with the node, and the recorded calls of backward are made where the node's turn is.
+// MIRRORS(torch, "torch/csrc/autograd/python_function.cpp", "2.11.0")
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // Qwen2, Qwen2.5 and Qwen3: transformers models/qwen2/modeling_qwen2.py, models/qwen3/modeling_qwen3.py.
+// MIRRORS(transformers, "models/qwen2/modeling_qwen2.py", "5.17.0")
+// MIRRORS(transformers, "models/qwen3/modeling_qwen3.py", "5.17.0")
 #include <algorithm>
 
 #include "memcalc/models/rotary_decoder.h"

@@ -1,4 +1,5 @@
 // Qwen3-MoE: transformers models/qwen3_moe/modeling_qwen3_moe.py.
+// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
 #include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/symbolic/ops/reduce.h"

@@ -1,4 +1,5 @@
 // ResNet, Wide ResNet and ResNeXt: torchvision models/resnet.py.
+// MIRRORS(torchvision, "models/resnet.py", "0.26.0")
 #include <algorithm>
 #include <array>
 

@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "modeling_rope_utils.py", "5.17.0")
 #include "memcalc/models/rotary_decoder.h"
 
 #include <tuple>

@@ -1,5 +1,6 @@
 // The classifier that stands on a decoder in place of its language-model head: transformers modeling_layers.py,
 // GenericForSequenceClassification, which GPT-2, OPT and GPT-NeoX spell out in their own files.
+// MIRRORS(transformers, "modeling_layers.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // Swin Transformer (v1): torchvision models/swin_transformer.py.
+// MIRRORS(torchvision, "models/swin_transformer.py", "0.26.0")
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,6 @@
 // T5, FLAN-T5, mT5: transformers models/t5/modeling_t5.py, models/mt5/modeling_mt5.py.
+// MIRRORS(transformers, "models/mt5/modeling_mt5.py", "5.17.0")
+// MIRRORS(transformers, "models/t5/modeling_t5.py", "5.17.0")
 #include "memcalc/models/encoder_decoder.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"

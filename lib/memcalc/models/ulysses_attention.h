@@ -1,6 +1,7 @@
 // UlyssesSPAttentionHF, which DeepSpeed puts in the place of an attention function of transformers (deepspeed 0.19.8,
 // deepspeed/runtime/sequence_parallel/ulysses_sp.py): each rank has a part of every sequence; attention runs over whole
 // sequences of a part of the heads. Covered by tests/unit/ulysses_test.cc and tests/measured/parallel_rows_test.cc.
+// MIRRORS(deepspeed, "runtime/sequence_parallel/ulysses_sp.py", "0.19.8")
 #pragma once
 
 #include <functional>

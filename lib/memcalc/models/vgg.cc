@@ -1,4 +1,5 @@
 // VGG 11 to 19, with and without batch norm: torchvision models/vgg.py.
+// MIRRORS(torchvision, "models/vgg.py", "0.26.0")
 #include "memcalc/models/vision.h"
 
 namespace memcalc {

@@ -1,4 +1,6 @@
 // ViT and DeiT for image classification: transformers models/vit/modeling_vit.py, models/deit/modeling_deit.py.
+// MIRRORS(transformers, "models/deit/modeling_deit.py", "5.17.0")
+// MIRRORS(transformers, "models/vit/modeling_vit.py", "5.17.0")
 #include <algorithm>
 
 #include "memcalc/models/attention.h"

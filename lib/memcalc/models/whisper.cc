@@ -1,4 +1,5 @@
 // Whisper: transformers models/whisper/modeling_whisper.py.
+// MIRRORS(transformers, "models/whisper/modeling_whisper.py", "5.17.0")
 #include "memcalc/models/encoder_decoder.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/index.h"

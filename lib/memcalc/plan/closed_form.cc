@@ -1,3 +1,4 @@
+// MIRRORS(torch, "distributed/pipelining/stage.py", "2.11.0")
 #include "memcalc/plan/closed_form.h"
 
 #include <algorithm>

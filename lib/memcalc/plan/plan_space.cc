@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include "memcalc/plan/plan_space.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// MIRRORS(deepspeed, "runtime/zero/config.py", "0.19.8")
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include "memcalc/plan/settings.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// MIRRORS(deepspeed, "runtime/sequence_parallel/ulysses_sp.py", "0.19.8")
+// MIRRORS(deepspeed, "utils/groups.py", "0.19.8")
 #include "memcalc/report/nccl_memory.h"
 
 #include <algorithm>

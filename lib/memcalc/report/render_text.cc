@@ -52,7 +52,7 @@ class TextRenderer {
     write_list("Assumed", report_.assumptions);
     write_list("Not modelled", report_.not_modelled);
     line();
-    line("Profile: " + report_.profile);
+    for (const std::string& part : wrap("Profile: " + report_.profile, options_.columns)) line(part);
     return std::move(out_);
   }
 

@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
 #include "memcalc/report/stages.h"
 
 #include <algorithm>

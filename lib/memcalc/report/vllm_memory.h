@@ -3,6 +3,7 @@
 // (v1/worker/utils.py, request_memory; v1/worker/gpu_worker.py, determine_available_memory; utils/mem_utils.py;
 // v1/core/kv_cache_utils.py; device_allocator/cumem.py) and of trl 1.16 (generation/vllm_generation.py). No run with
 // vLLM was measured. Covered by tests/unit/vllm_test.cc.
+// MIRRORS(trl, "generation/vllm_generation.py", "1.16.0")
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,12 @@
 // behaviour of the versions that memcalc answers for where none is named: torch 2.11.0, transformers 5.17.0,
 // accelerate 1.15.0, peft 0.21.2, trl 1.16.0, bitsandbytes 0.50.2. docs/studies/versions.md: where each stands in the
 // sources. Covered by tests/unit/profiles_test.cc.
+// MIRRORS(accelerate, "utils/fsdp_utils.py", "1.15.0")
+// MIRRORS(torch, "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp", "2.11.0")
+// MIRRORS(transformers, "integrations/moe.py", "5.17.0")
+// MIRRORS(transformers, "integrations/sdpa_attention.py", "5.17.0")
+// MIRRORS(transformers, "models/gpt2/modeling_gpt2.py", "5.17.0")
+// MIRRORS(transformers, "models/t5/modeling_t5.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // What a DeepSpeed run is told beside its ZeRO stage: --deepspeed, a list of names of its configuration's
 // "zero_optimization" (deepspeed/runtime/zero/config.py, 0.19.8), as "reduce_bucket_size=5e7,overlap_comm=true".
 // Its rows in run_fields_table.cc read them. Covered by tests/unit/run_fields_test.cc.
+// MIRRORS(deepspeed, "runtime/zero/config.py", "0.19.8")
 #pragma once
 
 #include <cstdint>

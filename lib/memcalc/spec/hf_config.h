@@ -4,6 +4,9 @@
 // (models/*/configuration_*.py there), and every value so taken that decides a size is a line of
 // ModelSpec::assumptions. Keys that memcalc does not know are ignored: config.json files carry many.
 // Covered by tests/unit/spec_hf_config_test.cc.
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
+// MIRRORS(transformers, "models/mt5/configuration_mt5.py", "5.17.0")
+// MIRRORS(transformers, "models/t5/configuration_t5.py", "5.17.0")
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // config.json of DistilBERT: transformers models/distilbert/configuration_distilbert.py (5.17).
+// MIRRORS(transformers, "models/distilbert/configuration_distilbert.py", "5.17.0")
 #include "memcalc/spec/hf_families.h"
 
 namespace memcalc::hf {

@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "activations.py", "5.17.0")
 #include "memcalc/spec/hf_reader.h"
 
 #include <algorithm>

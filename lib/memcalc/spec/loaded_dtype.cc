@@ -1,3 +1,7 @@
+// MIRRORS(accelerate, "accelerator.py", "1.15.0")
+// MIRRORS(accelerate, "utils/fsdp_utils.py", "1.15.0")
+// MIRRORS(torch, "amp/grad_scaler.py", "2.11.0")
+// MIRRORS(torch, "aten/src/ATen/native/cuda/AmpKernels.cu", "2.11.0")
 #include "memcalc/spec/loaded_dtype.h"
 
 #include <fmt/core.h>

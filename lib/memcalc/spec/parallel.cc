@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "integrations/deepspeed.py", "5.17.0")
 #include "memcalc/spec/parallel.h"
 
 #include <fmt/core.h>

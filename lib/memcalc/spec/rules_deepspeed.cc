@@ -1,5 +1,7 @@
 // What DeepSpeed refuses, and what of it is modelled: ZeRO, its offload, and sequence parallelism by Ulysses.
 // Covered by tests/unit/rules_deepspeed_test.cc.
+// MIRRORS(deepspeed, "runtime/sequence_parallel/ulysses_sp.py", "0.19.8")
+// MIRRORS(peft, "utils/other.py", "0.21.2")
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"

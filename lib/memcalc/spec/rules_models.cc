@@ -1,5 +1,8 @@
 // What a model takes: its tasks, sequences, images, masks, caches, attention, data types.
 // Covered by tests/unit/rules_models_test.cc.
+// MIRRORS(torch, "AmpKernels.cu", "2.11.0")
+// MIRRORS(torch, "amp/grad_scaler.py", "2.11.0")
+// MIRRORS(torch, "autograd/graph.py", "2.11.0")
 #include <fmt/core.h>
 
 #include <algorithm>

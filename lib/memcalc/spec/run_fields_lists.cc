@@ -1,4 +1,5 @@
 // The rows of the table of a run that stand in --megatron's and --deepspeed's lists, by those programs' own names.
+// MIRRORS(deepspeed, "runtime/zero/config.py", "0.19.8")
 #include <string>
 
 #include "memcalc/spec/run_field_access.h"

@@ -28,6 +28,12 @@ bool put_version(RunRequest& request, const FieldValue& value) {
   return version_of(text).has_value();
 }
 
+// 0.39.0 brought NF4.
+bool put_bitsandbytes(RunRequest& request, const FieldValue& value) {
+  const auto version = version_of(std::get<std::string>(value));
+  return put_version<Software::kBitsandbytes>(request, value) && *version >= Version{0, 39, 0};
+}
+
 template <Software kOf>
 std::optional<FieldValue> take_version(const RunRecord& r) {
   return wheel_of(r.run.profile, kOf);
@@ -76,7 +82,7 @@ const Field kFields[] = {
     row("--bitsandbytes", "bitsandbytes", G::kVersions, K::kText, "V",
         "its version; inputs kept before 0.43.2 [0.50.2]",
         {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2",
-         .set = put_version<Software::kBitsandbytes>,
+         .set = put_bitsandbytes,
          .get = take_version<Software::kBitsandbytes>,
          .exists = packs_nf4,
          .belongs_to = "4-bit bases, in which its versions differ (--quantize nf4 or nf4-double)"}),

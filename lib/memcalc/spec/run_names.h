@@ -1,4 +1,5 @@
 // The spellings of RunSpec's enumerations: one table each, used by the command line, the JSON and Python alike.
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #pragma once
 
 #include <array>

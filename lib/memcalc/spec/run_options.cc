@@ -1,3 +1,12 @@
+// MIRRORS(transformers, "training_args.py", "5.17.0")
+// MIRRORS(trl, "experimental/online_dpo/online_dpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/base_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/sft_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include "memcalc/spec/run_options.h"
 
 #include <fmt/core.h>

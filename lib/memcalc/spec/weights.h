@@ -1,5 +1,6 @@
 // Weights on disk: one safetensors file, or the shards that an index names; described by their headers alone.
 // Covered by tests/unit/spec_weights_test.cc.
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

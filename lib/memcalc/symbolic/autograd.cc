@@ -1,5 +1,9 @@
 // The recording of nodes and the backward pass: torch/csrc/autograd/{engine,input_buffer}.cpp and
 // functions/accumulate_grad.h, as far as they decide when memory is taken and returned.
+// MIRRORS(torch, "accumulate_grad.cpp", "2.11.0")
+// MIRRORS(torch, "engine.cpp", "2.11.0")
+// MIRRORS(torch, "input_buffer.cpp", "2.11.0")
+// MIRRORS(torch, "saved_variable.cpp", "2.11.0")
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // Autograd: the graph of a symbolic run and its backward pass, as torch/csrc/autograd/engine.cpp runs it: a node's
 // gradients wait in its input buffer until all have arrived; of the ready nodes the one recorded last runs first.
 // Covered by tests/unit/tape_test.cc.
+// MIRRORS(torch, "torch/csrc/autograd/engine.cpp", "2.11.0")
 #pragma once
 
 #include <array>

@@ -1,6 +1,9 @@
 // GraphCapture: writes down the operators of a forward pass with what they read, save and make, as torch.compile's
 // tracers do. While a tape has one, nothing that it does is an event of the trace. Covered by
 // tests/unit/compile_test.cc.
+// MIRRORS(torch, "_higher_order_ops/wrap.py", "2.11.0")
+// MIRRORS(torch, "fx/experimental/proxy_tensor.py", "2.11.0")
+// MIRRORS(torch, "utils/checkpoint.py", "2.11.0")
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Channels last: torch.channels_last and channels_last_3d, the layouts in which the channels of an image lie innermost.
 // Operators over images ask Tensor::suggest_memory_format which of the two layouts they compute in. Covered by
 // tests/unit/images_test.cc.
+// MIRRORS(torch, "native/TensorShape.cpp", "2.11.0")
 #pragma once
 
 #include <initializer_list>

@@ -2,6 +2,7 @@
 // instead of tensors. The first unpack in a backward call runs the region again, stops at the last tensor that was
 // saved (early stop), and hands each tensor out once. A selective region keeps the outputs of some operators
 // (create_selective_checkpoint_contexts) and does not run those again.
+// MIRRORS(torch, "utils/checkpoint.py", "2.11.0")
 #pragma once
 
 #include <array>

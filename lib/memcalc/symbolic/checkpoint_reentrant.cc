@@ -1,5 +1,6 @@
 // torch/utils/checkpoint.py, CheckpointFunction (use_reentrant=True): the region runs without gradients; backward runs
 // it again with them and calls backward() inside of backward().
+// MIRRORS(torch, "utils/checkpoint.py", "2.11.0")
 #include <array>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // Work of the host alone: Python of loops and wrappers around the operators, which issues nothing to the card but takes
 // the time in which the card may run dry. HostRates (spec/device_rates.h) has the microseconds of each.
 // Covered by tests/unit/cost_test.cc.
+// MIRRORS(torch, "utils/checkpoint.py", "2.11.0")
 #pragma once
 
 #include <array>

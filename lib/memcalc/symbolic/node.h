@@ -1,4 +1,5 @@
 // Node: an operator's place in the autograd graph: what it saved, where its gradients go, which have arrived.
+// MIRRORS(torch, "distributed/pipelining/_backward.py", "2.11.0")
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // A backward pass in two halves, as zero-bubble schedules run it: torch/distributed/pipelining/_backward.py. The first
 // computes the gradient of a stage's input and keeps the graph, and the gradients that arrive where weights come in;
 // the second computes the weights' gradients from those. Covered by tests/measured/parallel_stream_test.cc.
+// MIRRORS(torch, "distributed/pipelining/_backward.py", "2.11.0")
 #include <algorithm>
 #include <unordered_map>
 #include <utility>

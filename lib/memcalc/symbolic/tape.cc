@@ -1,3 +1,5 @@
+// MIRRORS(torch, "Copy.cu", "2.11.0")
+// MIRRORS(torch, "TensorImpl.cpp", "2.11.0")
 #include "memcalc/symbolic/tape.h"
 
 #include <utility>

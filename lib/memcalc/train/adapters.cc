@@ -1,5 +1,8 @@
 // peft 0.21: tuners/tuners_utils.py (inject_adapter, cast_adapter_dtype), tuners/lora/layer.py (update_layer),
 // utils/other.py (ModulesToSaveWrapper).
+// MIRRORS(peft, "tuners/lora/layer.py", "0.21.2")
+// MIRRORS(peft, "tuners/tuners_utils.py", "0.21.2")
+// MIRRORS(peft, "utils/other.py", "0.21.2")
 #include <algorithm>
 #include <string>
 #include <string_view>

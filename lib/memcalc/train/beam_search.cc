@@ -1,5 +1,6 @@
 // generation/utils.py, _beam_search with its auxiliary functions, early_stopping=False: every beam of every sequence is
 // a row of the batch, and after each token the cache's rows are copied in the order of the surviving beams.
+// MIRRORS(transformers, "generation/utils.py", "5.17.0")
 #include <algorithm>
 #include <utility>
 

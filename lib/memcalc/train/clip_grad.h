@@ -1,4 +1,5 @@
 // torch/nn/utils/clip_grad.py
+// MIRRORS(torch, "nn/utils/clip_grad.py", "2.11.0")
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
 // accelerate's gather() (1.15, utils/operations.py) in a loop that runs on every rank of a data-parallel group. On one
 // process it gives what it was given. Covered by tests/unit/gather_test.cc.
+// MIRRORS(accelerate, "utils/operations.py", "1.15.0")
 #pragma once
 
 #include "memcalc/symbolic/tensor.h"

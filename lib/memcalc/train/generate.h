@@ -1,6 +1,7 @@
 // model.generate(**batch, max_new_tokens=N, …): transformers 5.17,
 // generation/utils.py. The order in which it takes and drops memory; the model's forward is models/'s.
 // Covered by tests/unit/generate_test.cc and tests/measured.
+// MIRRORS(transformers, "generation/utils.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

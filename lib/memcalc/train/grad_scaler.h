@@ -1,4 +1,5 @@
 // torch.amp.GradScaler: loss scaling for float16 (torch/amp/grad_scaler.py).
+// MIRRORS(torch, "amp/grad_scaler.py", "2.11.0")
 #pragma once
 
 #include <cstdint>

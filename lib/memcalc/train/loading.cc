@@ -1,5 +1,8 @@
 // transformers 5.17: modeling_utils.py (_load_pretrained_model, caching_allocator_warmup), core_model_loading.py
 // (convert_and_load_state_dict_in_model, MergeModulelist, Concatenate); torch nn/modules/module.py (_apply).
+// MIRRORS(torch, "nn/modules/module.py", "2.11.0")
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
 #include "memcalc/train/loading.h"
 
 #include <algorithm>

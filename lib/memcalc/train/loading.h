@@ -1,6 +1,8 @@
 // How a model comes to be on the card before it trains: from_pretrained of transformers 5.17, model.to("cuda"). What is
 // loaded packed stands in quantized_base.cc. Covered by tests/unit/model_loading_test.cc and
 // tests/measured/stages_test.py.
+// MIRRORS(transformers, "conversion_mapping.py", "5.17.0")
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // megatron/training/training.py, train_step, and core/pipeline_parallel/schedules.py (core_r0.14.0).
+// MIRRORS(torch, "distributed/pipelining/schedules.py", "2.11.0")
 #include "memcalc/train/loop_megatron.h"
 
 #include <memory>

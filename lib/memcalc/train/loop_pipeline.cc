@@ -1,4 +1,6 @@
 // torch/distributed/pipelining/schedules.py (_step_microbatches) and stage.py (forward_one_chunk, backward_one_chunk).
+// MIRRORS(torch, "distributed/pipelining/schedules.py", "2.11.0")
+// MIRRORS(torch, "distributed/pipelining/stage.py", "2.11.0")
 #include "memcalc/train/loop_pipeline.h"
 
 #include <algorithm>

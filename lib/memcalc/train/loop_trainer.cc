@@ -1,5 +1,10 @@
 // transformers/trainer.py (_inner_training_loop, training_step, compute_loss) and accelerate/accelerator.py
 // (prepare_model, backward, clip_grad_norm_): the order in which they take and drop memory.
+// MIRRORS(accelerate, "accelerator.py", "1.15.0")
+// MIRRORS(accelerate, "utils/deepspeed.py", "1.15.0")
+// MIRRORS(transformers, "trainer.py", "5.17.0")
+// MIRRORS(transformers, "trainer_callback.py", "5.17.0")
+// MIRRORS(transformers, "trainer_seq2seq.py", "5.17.0")
 #include <algorithm>
 #include <optional>
 #include <span>

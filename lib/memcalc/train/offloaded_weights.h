@@ -1,5 +1,7 @@
 // accelerate's cpu_offload(model): the weights of a model that infers stay on the host, and a module that holds
 // parameters itself has them on the card while it runs (accelerate 1.15: big_modeling.py, hooks.py AlignDevicesHook).
+// MIRRORS(accelerate, "big_modeling.py", "1.15.0")
+// MIRRORS(accelerate, "hooks.py", "1.15.0")
 #pragma once
 
 #include <span>

@@ -1,5 +1,10 @@
 // transformers 5.17: modeling_utils.py (caching_allocator_warmup), core_model_loading.py
 // (convert_and_load_state_dict_in_model), integrations/bitsandbytes.py; peft utils/other.py.
+// MIRRORS(peft, "utils/other.py", "0.21.2")
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
+// MIRRORS(transformers, "integrations/bitsandbytes.py", "5.17.0")
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
+// MIRRORS(transformers, "quantizers/quantizer_mxfp4.py", "5.17.0")
 #include <algorithm>
 #include <optional>
 #include <set>

@@ -1,6 +1,13 @@
 // peft 0.21: tuners/tuners_utils.py (_unload_and_optionally_merge), tuners/lora/layer.py and bnb.py (merge,
 // get_delta_weight), utils/integrations.py (dequantize_bnb_weight); bitsandbytes 0.50: nn/modules.py (_quantize);
 // transformers 5.17: modeling_utils.py (save_pretrained), core_model_loading.py (revert_weight_conversion).
+// MIRRORS(bitsandbytes, "functional.py", "0.50.2")
+// MIRRORS(bitsandbytes, "nn/modules.py", "0.50.2")
+// MIRRORS(peft, "tuners/lora/layer.py", "0.21.2")
+// MIRRORS(peft, "tuners/tuners_utils.py", "0.21.2")
+// MIRRORS(peft, "utils/integrations.py", "0.21.2")
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
 #include "memcalc/train/saving.h"
 
 #include <utility>

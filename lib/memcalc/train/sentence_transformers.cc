@@ -1,3 +1,7 @@
+// MIRRORS(sentence_transformers, "base/losses/gradcache.py", "6.2.0")
+// MIRRORS(sentence_transformers, "base/losses/merged_forward.py", "6.2.0")
+// MIRRORS(sentence_transformers, "cross_encoder/losses/binary_cross_entropy.py", "6.2.0")
+// MIRRORS(sentence_transformers, "util/similarity.py", "6.2.0")
 #include "memcalc/train/sentence_transformers.h"
 
 #include <algorithm>

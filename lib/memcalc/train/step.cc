@@ -1,3 +1,4 @@
+// MIRRORS(trl, "experimental/utils.py", "1.16.0")
 #include "memcalc/train/step.h"
 
 #include <memory>

@@ -1,5 +1,9 @@
 // accelerate 1.15: the YAML that `accelerate config` writes (commands/config/config_args.py, cluster.py) and the
 // arguments of `accelerate launch` (commands/launch.py), which have the same names.
+// MIRRORS(accelerate, "commands/config/cluster.py", "1.15.0")
+// MIRRORS(accelerate, "commands/config/config_args.py", "1.15.0")
+// MIRRORS(accelerate, "commands/launch.py", "1.15.0")
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include <fmt/core.h>
 
 #include <string>

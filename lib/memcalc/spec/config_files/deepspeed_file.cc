@@ -1,5 +1,9 @@
 // DeepSpeed's configuration (0.19.8, runtime/constants.py, zero/config.py, zero/offload_config.py), alone or as the
 // Trainer is given it: "auto" is filled in by transformers (integrations/deepspeed.py) with the Trainer's own values.
+// MIRRORS(deepspeed, "runtime/constants.py", "0.19.8")
+// MIRRORS(deepspeed, "runtime/zero/config.py", "0.19.8")
+// MIRRORS(deepspeed, "runtime/zero/offload_config.py", "0.19.8")
+// MIRRORS(transformers, "integrations/deepspeed.py", "5.17.0")
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // FSDP as accelerate 1.15 (utils/dataclasses.py, FullyShardedDataParallelPlugin) and transformers 5.17
 // (training_args.py, _process_fsdp_args) are told of it: the same keys, in accelerate's files with "fsdp_" in front.
+// MIRRORS(accelerate, "utils/dataclasses.py", "1.15.0")
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include <algorithm>
 #include <string>
 

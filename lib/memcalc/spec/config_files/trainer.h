@@ -1,4 +1,5 @@
 // Internal to spec/config_files: what the tools that stand on transformers' Trainer share.
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // transformers 5.17, src/transformers/training_args.py: a row for each of TrainingArguments, and what they ask.
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,16 @@
 // TRL 1.16: the dataclasses that `trl sft`, `trl dpo` and so on read from a YAML file (its scripts, TrlParser;
 // trainer/base_config.py, sft_config.py, dpo_config.py, model_config.py). bf16 and checkpoints are on by default, and
 // a model is loaded in float32.
+// MIRRORS(trl, "trainer/base_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/dpo_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/grpo_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/kto_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/model_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/reward_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/rloo_config.py", "1.16.0")
+// MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/sft_config.py", "1.16.0")
 #include <fmt/core.h>
 
 #include <string>

@@ -1,5 +1,6 @@
 // The autograd functions with which transformers' expert parallel modules sum over ranks (transformers 5.17,
 // distributed/tensor_parallel.py).
+// MIRRORS(transformers, "distributed/tensor_parallel.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

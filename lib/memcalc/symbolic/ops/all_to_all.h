@@ -1,4 +1,5 @@
 // The exchange of DeepSpeed's Ulysses (deepspeed 0.19.8, deepspeed/sequence/layer.py).
+// MIRRORS(deepspeed, "sequence/layer.py", "0.19.8")
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/as_strided.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// MIRRORS(torch, "attention_backward.cu", "2.11.0")
+// MIRRORS(torch, "native/transformers/attention.cpp", "2.11.0")
+// MIRRORS(torch, "native/transformers/cuda/attention.cu", "2.11.0")
+// MIRRORS(torch, "sdp_utils.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/attention.h"
 
 #include <algorithm>

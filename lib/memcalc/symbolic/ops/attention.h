@@ -1,4 +1,5 @@
 // F.scaled_dot_product_attention with its four backends.
+// MIRRORS(torch, "native/transformers/cuda/sdp_utils.cpp", "2.11.0")
 #pragma once
 
 #include <string_view>

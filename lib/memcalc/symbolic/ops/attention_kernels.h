@@ -1,5 +1,8 @@
 // The fused attention kernels outside of autograd: what one call asks for. attention.cc records them as operators,
 // ring_attention.cc calls them part by part.
+// MIRRORS(torch, "native/cudnn/MHA.cpp", "2.11.0")
+// MIRRORS(torch, "native/transformers/cuda/flash_attn/flash_api.cpp", "2.11.0")
+// MIRRORS(torch, "utils/flop_counter.py", "2.11.0")
 #pragma once
 
 #include <array>

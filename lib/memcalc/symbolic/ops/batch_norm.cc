@@ -1,3 +1,5 @@
+// MIRRORS(torch, "cuda/Normalization.cuh", "2.11.0")
+// MIRRORS(torch, "native/Normalization.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/batch_norm.h"
 
 #include <algorithm>

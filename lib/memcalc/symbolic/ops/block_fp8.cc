@@ -1,5 +1,7 @@
 // transformers 5.17: integrations/finegrained_fp8.py, core_model_loading.py. kernels-community/finegrained-fp8:
 // matmul.py, grouped.py, batched.py (their block_dynamic functions).
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
+// MIRRORS(transformers, "integrations/finegrained_fp8.py", "5.17.0")
 #include "memcalc/symbolic/ops/block_fp8.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -3,6 +3,8 @@
 // kernels-community/finegrained-fp8 (August 2026), which quantise activations inside. DeepGEMM, which transformers
 // prefers on Hopper where nvcc is installed, is not modelled.
 // Covered by tests/unit/native_formats_test.cc; rows: tests/measured/rows_native_formats_h200.jsonl.
+// MIRRORS(transformers, "core_model_loading.py", "5.17.0")
+// MIRRORS(transformers, "integrations/finegrained_fp8.py", "5.17.0")
 #pragma once
 
 #include "memcalc/symbolic/ops/expert_matrices.h"

@@ -1,6 +1,7 @@
 // TRL's language-model head that never holds the logits (trl 1.16, kernels/chunked_logprob.py, ChunkedLogProbFunction):
 // log-probabilities of the labels and what is measured of the distribution, tile by tile of the vocabulary. Covered by
 // tests/unit/chunked_log_probs_test.cc.
+// MIRRORS(trl, "kernels/chunked_logprob.py", "1.16.0")
 #pragma once
 
 #include "memcalc/symbolic/tensor.h"

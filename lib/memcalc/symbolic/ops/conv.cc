@@ -1,3 +1,5 @@
+// MIRRORS(torch, "Convolution.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/DepthwiseConv2d.cu", "2.11.0")
 #include "memcalc/symbolic/ops/conv.h"
 
 #include "memcalc/spec/built_rules.h"

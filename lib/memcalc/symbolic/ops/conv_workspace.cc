@@ -1,3 +1,4 @@
+// MIRRORS(torch, "native/Convolution.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/conv_workspace.h"
 
 #include <algorithm>

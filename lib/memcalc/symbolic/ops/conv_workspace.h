@@ -1,4 +1,5 @@
 // What cuDNN requests beside a convolution's result: layout copies, Winograd tiles, split-K partial sums.
+// MIRRORS(torch, "aten/src/ATen/native/Convolution.cpp", "2.11.0")
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // torch/csrc/autograd/functions/tensor.cpp, CopySlices: the in-place operator on a view becomes part of the history of
 // the tensor that is viewed.
+// MIRRORS(torch, "torch/csrc/autograd/functions/tensor.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/copy_slices.h"
 
 #include <utility>

@@ -1,6 +1,9 @@
 // What a DTensor's redistribute() allocates where a tensor's layout over tensor-parallel ranks changes (PyTorch 2.11,
 // torch/distributed/tensor/_redistribute.py, placement_types.py, _functional_collectives.py): a collective moves along
 // the first dimension, so that along another one there is a copy behind a gather and in front of a scatter.
+// MIRRORS(torch, "distributed/_functional_collectives.py", "2.11.0")
+// MIRRORS(torch, "distributed/tensor/_redistribute.py", "2.11.0")
+// MIRRORS(torch, "distributed/tensor/parallel/loss.py", "2.11.0")
 #pragma once
 
 #include <cstdint>

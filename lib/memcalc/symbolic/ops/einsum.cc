@@ -1,3 +1,4 @@
+// MIRRORS(torch, "Linear.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/einsum.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // torch.einsum of one or two tensors.
+// MIRRORS(torch, "native/Linear.cpp", "2.11.0")
 #pragma once
 
 #include <span>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "autocast_mode.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/elementwise.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "cuda/Embedding.cu", "2.11.0")
+// MIRRORS(torch, "cuda/EmbeddingBackwardKernel.cu", "2.11.0")
 #include "memcalc/symbolic/ops/embedding.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "cuda/Im2Col.cu", "2.11.0")
 #include "memcalc/symbolic/ops/fold.h"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "cuda/GroupMM.cu", "2.11.0")
+// MIRRORS(torch, "cuda/GroupedBlas.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/grouped_mm.h"
 
 #include <string>

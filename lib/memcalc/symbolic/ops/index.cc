@@ -1,3 +1,8 @@
+// MIRRORS(torch, "PadNd.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Indexing.cu", "2.11.0")
+// MIRRORS(torch, "cuda/Nonzero.cu", "2.11.0")
+// MIRRORS(torch, "cuda/TensorTransformations.cu", "2.11.0")
+// MIRRORS(torch, "native/TensorAdvancedIndexing.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/index.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "ReduceMinValuesKernel.cu", "2.11.0")
+// MIRRORS(torch, "native/TensorAdvancedIndexing.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/integer.h"
 
 #include <algorithm>

@@ -2,6 +2,9 @@
 // asks for what ATen's operator of the same name asks for. Autograd and a compiler's tracer do not see them. Nor does
 // the list of kernels: each works on some thousand numbers, and a step's time was fitted to measured steps without
 // them. Covered by tests/unit/integer_test.cc.
+// MIRRORS(torch, "native/Distributions.cpp", "2.11.0")
+// MIRRORS(torch, "native/Pow.cpp", "2.11.0")
+// MIRRORS(torch, "native/TensorCompare.cpp", "2.11.0")
 #pragma once
 
 #include <initializer_list>

@@ -1,3 +1,6 @@
+// MIRRORS(torch, "cuda/UpSampleNearest2d.cu", "2.11.0")
+// MIRRORS(torch, "native/PixelShuffle.cpp", "2.11.0")
+// MIRRORS(torch, "native/UpSampleNearest2d.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/interpolate.h"
 
 #include "memcalc/symbolic/aten.h"

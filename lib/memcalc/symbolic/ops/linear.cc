@@ -1,3 +1,7 @@
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
+// MIRRORS(torch, "Linear.cpp", "2.11.0")
+// MIRRORS(torch, "LinearAlgebra.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Blas.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/linear.h"
 
 #include "memcalc/symbolic/aten.h"

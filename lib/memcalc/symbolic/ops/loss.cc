@@ -1,3 +1,6 @@
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/LossCTC.cu", "2.11.0")
+// MIRRORS(torch, "native/Loss.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/loss.h"
 
 #include <array>

@@ -2,6 +2,7 @@
 // of them. transformers 5.17 integrations/mxfp4.py with the Triton kernels kernels-community/gpt-oss-triton-kernels
 // (August 2026).
 // Covered by tests/unit/native_formats_test.cc; rows: tests/measured/rows_native_formats_h200.jsonl.
+// MIRRORS(transformers, "integrations/mxfp4.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

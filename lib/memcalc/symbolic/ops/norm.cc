@@ -1,3 +1,8 @@
+// MIRRORS(torch, "cuda/SoftMax.cu", "2.11.0")
+// MIRRORS(torch, "cuda/group_norm_kernel.cu", "2.11.0")
+// MIRRORS(torch, "cuda/layer_norm_kernel.cu", "2.11.0")
+// MIRRORS(torch, "group_norm.cpp", "2.11.0")
+// MIRRORS(torch, "layer_norm.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/norm.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "native/TypeProperties.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/pointwise.h"
 
 #include "memcalc/symbolic/layout.h"

@@ -1,4 +1,6 @@
 // The bare element-wise kernel, without autograd: what the operators in this folder are made of.
+// MIRRORS(torch, "cuda/CUDALoops.cuh", "2.11.0")
+// MIRRORS(torch, "cuda/Copy.cu", "2.11.0")
 #pragma once
 
 #include <initializer_list>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "cuda/DilatedMaxPool2d.cu", "2.11.0")
 #include "memcalc/symbolic/ops/pool.h"
 
 #include <utility>

@@ -1,5 +1,9 @@
 // bitsandbytes 0.50: autograd/_functions.py (MatMul4Bit, MatMul8bitLt), functional.py (quantize_4bit,
 // dequantize_4bit), backends/cuda/ops.py, backends/default/ops.py.
+// MIRRORS(bitsandbytes, "autograd/_functions.py", "0.50.2")
+// MIRRORS(bitsandbytes, "backends/cuda/ops.py", "0.50.2")
+// MIRRORS(bitsandbytes, "backends/default/ops.py", "0.50.2")
+// MIRRORS(bitsandbytes, "functional.py", "0.50.2")
 #include "memcalc/symbolic/ops/quantized.h"
 
 #include "memcalc/symbolic/aten.h"

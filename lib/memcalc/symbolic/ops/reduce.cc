@@ -1,3 +1,5 @@
+// MIRRORS(torch, "ReduceLogicKernel.cu", "2.11.0")
+// MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/reduce.h"
 
 #include <algorithm>

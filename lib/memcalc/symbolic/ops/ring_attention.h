@@ -1,6 +1,7 @@
 // Attention whose queries, keys and values are split over ranks by position: torch.distributed.tensor.experimental
 // context_parallel (PyTorch 2.11, _context_parallel/_attention.py), with its head-tail load balancing.
 // Covered by tests/measured/parallel_rows_test.cc.
+// MIRRORS(torch, "distributed/tensor/experimental/_context_parallel/_attention.py", "2.11.0")
 #pragma once
 
 #include "memcalc/symbolic/ops/attention.h"

@@ -1,3 +1,6 @@
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/ScanKernels.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/ScanUtils.cuh", "2.11.0")
 #include "memcalc/symbolic/ops/scan.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/IndexKernel.cu", "2.11.0")
 #include "memcalc/symbolic/ops/scatter.h"
 
 #include <array>

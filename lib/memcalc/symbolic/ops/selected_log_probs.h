@@ -1,5 +1,6 @@
 // TRL's log-probability of one class a row (trl 1.16, kernels/logprob_entropy.py, _LogProbEntropyFunction): what
 // selective_log_softmax calls on a card. Covered by tests/unit/selected_log_probs_test.cc.
+// MIRRORS(trl, "kernels/logprob_entropy.py", "1.16.0")
 #pragma once
 
 #include "memcalc/symbolic/tensor.h"

@@ -1,3 +1,6 @@
+// MIRRORS(torch, "BatchLinearAlgebra.cpp", "2.11.0")
+// MIRRORS(torch, "FunctionsManual.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/linalg/BatchLinearAlgebraLib.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/solve.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,3 +1,6 @@
+// MIRRORS(torch, "cuda/Sort.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/SortStable.cu", "2.11.0")
+// MIRRORS(torch, "cuda/TensorTopK.cu", "2.11.0")
 #include "memcalc/symbolic/ops/sort.h"
 
 #include <algorithm>

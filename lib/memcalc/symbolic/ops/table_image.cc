@@ -1,4 +1,5 @@
 // Rows of the operator table over images, sequences of samples and volumes: convolutions, pooling, resizing.
+// MIRRORS(torch, "nn/functional.py", "2.11.0")
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,5 @@
 // Rows of the operator table that layers are made of: products, attention, losses.
+// MIRRORS(torch, "LossCTC.cpp", "2.11.0")
 #include <array>
 #include <string>
 

@@ -1,5 +1,6 @@
 // Rows of the operator table that go element by element. Derivatives: tools/autograd/derivatives.yaml and
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11; autocast's lists: aten/src/ATen/autocast_mode.h.
+// MIRRORS(torch, "torch/csrc/autograd/FunctionsManual.cpp", "2.11.0")
 #include <algorithm>
 #include <array>
 #include <vector>

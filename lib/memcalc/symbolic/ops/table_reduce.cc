@@ -1,5 +1,8 @@
 // Rows of the operator table that reduce, scan, select and order. Derivatives: tools/autograd/derivatives.yaml and
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11.
+// MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Sort.cpp", "2.11.0")
+// MIRRORS(torch, "torch/csrc/autograd/FunctionsManual.cpp", "2.11.0")
 #include <array>
 
 #include "memcalc/symbolic/aten.h"

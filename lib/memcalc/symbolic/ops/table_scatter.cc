@@ -1,4 +1,6 @@
 // Rows of the operator table that write at places of a tensor, count values, or look for them.
+// MIRRORS(torch, "TensorShape.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Unique.cu", "2.11.0")
 #include <array>
 
 #include "memcalc/symbolic/aten.h"

@@ -1,4 +1,7 @@
 // Rows of the operator table that look at a tensor in another way, or copy what they see.
+// MIRRORS(torch, "TensorShape.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Repeat.cu", "2.11.0")
+// MIRRORS(torch, "python_variable_indexing.cpp", "2.11.0")
 #include <fmt/core.h>
 
 #include <algorithm>

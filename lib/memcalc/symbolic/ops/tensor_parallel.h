@@ -1,5 +1,6 @@
 // Megatron-core's own operators around TransformerEngine's: what crosses tensor-parallel ranks, the embedding and the
 // head split by vocabulary, fused activations. megatron/core (core_r0.14.0): tensor_parallel/, fusions/.
+// MIRRORS(transformers, "activations.py", "5.17.0")
 #pragma once
 
 #include <utility>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/vectors.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "cuda/WeightNorm.cu", "2.11.0")
 #include "memcalc/symbolic/ops/weight_norm.h"
 
 #include "memcalc/symbolic/aten.h"

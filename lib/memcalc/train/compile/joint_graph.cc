@@ -1,3 +1,4 @@
+// MIRRORS(torch, "_functorch/partitioners.py", "2.11.0")
 #include "memcalc/train/compile/joint_graph.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "_functorch/_aot_autograd/runtime_wrappers.py", "2.11.0")
 #include "memcalc/train/compile/program.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // Decompositions: torch/_decomp/decompositions.py and torch/_inductor/decomposition.py. Derivatives: as autograd runs
 // them while AOTAutograd traces, decomposed likewise.
+// MIRRORS(torch, "_decomp/decompositions.py", "2.11.0")
+// MIRRORS(torch, "_inductor/decomposition.py", "2.11.0")
 #include "memcalc/train/compile/rules.h"
 
 #include <array>

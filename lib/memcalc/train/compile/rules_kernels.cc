@@ -1,4 +1,6 @@
 // Kernels of their own: products, convolutions, attention, gathers and scatters, and what has no other rule.
+// MIRRORS(torch, "_inductor/fx_passes/pad_mm.py", "2.11.0")
+// MIRRORS(torch, "_inductor/ir.py", "2.11.0")
 #include "memcalc/train/compile/rules_internal.h"
 
 #include <utility>

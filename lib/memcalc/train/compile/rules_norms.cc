@@ -1,4 +1,6 @@
 // Reductions, norms, softmax and loss: decomposed as torch/_decomp/decompositions.py does.
+// MIRRORS(torch, "_decomp/decompositions.py", "2.11.0")
+// MIRRORS(torch, "_inductor/lowering.py", "2.11.0")
 #include "memcalc/train/compile/rules_internal.h"
 
 #include <utility>

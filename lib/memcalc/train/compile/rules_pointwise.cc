@@ -1,4 +1,5 @@
 // Operators that work element by element.
+// MIRRORS(torch, "_decomp/decompositions.py", "2.11.0")
 #include "memcalc/train/compile/rules_internal.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 #include "memcalc/train/data/collator.h"
 
 #include <algorithm>

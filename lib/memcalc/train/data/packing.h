@@ -1,5 +1,6 @@
 // Rows that hold several samples: pack_dataset of TRL 1.16 (data_utils.py), and truncation.
 // Covered by tests/unit/packing_test.cc.
+// MIRRORS(trl, "data_utils.py", "1.16.0")
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,5 @@
+// MIRRORS(accelerate, "data_loader.py", "1.15.0")
+// MIRRORS(transformers, "trainer_pt_utils.py", "5.17.0")
 #include "memcalc/train/data/sampler.h"
 
 #include <algorithm>

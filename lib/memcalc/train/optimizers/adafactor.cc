@@ -1,5 +1,6 @@
 // transformers/optimization.py, class Adafactor, as the Trainer makes it (scale_parameter=False, relative_step=False)
 // and with its own defaults.
+// MIRRORS(transformers, "optimization.py", "5.17.0")
 #include <string_view>
 #include <utility>
 

@@ -1,4 +1,5 @@
 // torch/optim/_adafactor.py, whose default is the loop over parameters.
+// MIRRORS(torch, "optim/_adafactor.py", "2.11.0")
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"

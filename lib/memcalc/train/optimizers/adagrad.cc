@@ -1,4 +1,6 @@
 // torch/optim/adagrad.py
+// MIRRORS(accelerate, "optimizer.py", "1.15.0")
+// MIRRORS(torch, "optim/adagrad.py", "2.11.0")
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"

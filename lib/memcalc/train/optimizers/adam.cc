@@ -1,4 +1,5 @@
 // torch/optim/adam.py: Adam, and AdamW, which is Adam with a decoupled weight decay.
+// MIRRORS(torch, "optim/adam.py", "2.11.0")
 #include "memcalc/train/optimizers/adam.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,6 +1,8 @@
 // bitsandbytes/optim/optimizer.py (Optimizer1State, Optimizer2State) and ademamix.py of bitsandbytes 0.50. Updates are
 // in place, so there are states and no temporaries. 32-bit states are float32 whatever the weight's dtype; 8-bit ones
 // have a scale (absmax) for each block.
+// MIRRORS(bitsandbytes, "optim/ademamix.py", "0.50.2")
+// MIRRORS(bitsandbytes, "optim/optimizer.py", "0.50.2")
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/optimizers/lists.h"

@@ -1,4 +1,5 @@
 // torch/optim/_muon.py for the matrices; it takes nothing else, so what is left has AdamW.
+// MIRRORS(torch, "optim/_muon.py", "2.11.0")
 #include <algorithm>
 #include <utility>
 

@@ -1,4 +1,5 @@
 // torch/optim/sgd.py
+// MIRRORS(torch, "optim/sgd.py", "2.11.0")
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "_utils.py", "2.11.0")
+// MIRRORS(torch, "torch/csrc/cuda/comm.cpp", "2.11.0")
 #include "memcalc/train/parallel/data_parallel.h"
 
 #include <array>

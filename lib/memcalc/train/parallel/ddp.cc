@@ -1,3 +1,4 @@
+// MIRRORS(torch, "reducer.cpp", "2.11.0")
 #include "memcalc/train/parallel/ddp.h"
 
 #include <algorithm>

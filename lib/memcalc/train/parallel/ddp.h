@@ -2,6 +2,9 @@
 // (PyTorch 2.11). A plain loop leaves find_unused_parameters off; transformers' Trainer switches it on where nothing
 // is checkpointed (trainer.py, _build_accelerator_args). ZeroRedundancyOptimizer beside it: zero1.h.
 // Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+// MIRRORS(torch, "nn/parallel/distributed.py", "2.11.0")
+// MIRRORS(torch, "torch/csrc/distributed/c10d/reducer.cpp", "2.11.0")
+// MIRRORS(transformers, "trainer.py", "5.17.0")
 #pragma once
 
 #include <cstdint>

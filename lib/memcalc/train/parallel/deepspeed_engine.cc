@@ -1,3 +1,4 @@
+// MIRRORS(deepspeed, "runtime/utils.py", "0.19.8")
 #include "memcalc/train/parallel/deepspeed_engine.h"
 
 #include "memcalc/spec/parallel.h"

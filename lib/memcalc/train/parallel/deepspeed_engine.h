@@ -1,5 +1,6 @@
 // What DeepSpeed's ZeRO stages have in common: the engine's backward and step (deepspeed/runtime/engine.py, 0.19.8),
 // the check for overflow, the norm in float64, the optimizer that sees flat float32 partitions alone.
+// MIRRORS(deepspeed, "runtime/engine.py", "0.19.8")
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 // Parameters lie in one flat buffer; each rank has a float32 copy of its part, whose optimizer states are the only
 // ones; gradients pass through a bucket (IPG) and are kept for the rank's part. Covered by
 // tests/unit/deepspeed_test.cc.
+// MIRRORS(deepspeed, "runtime/zero/stage_1_and_2.py", "0.19.8")
 #pragma once
 
 #include <cstdint>

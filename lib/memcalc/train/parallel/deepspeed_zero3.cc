@@ -1,3 +1,4 @@
+// MIRRORS(deepspeed, "runtime/zero/partition_parameters.py", "0.19.8")
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
 #include <algorithm>

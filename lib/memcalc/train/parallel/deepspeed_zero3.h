@@ -2,6 +2,8 @@
 // partition_parameters.py, 0.19.8. Each rank keeps its part of every parameter; modules gather theirs before they run
 // (parameter_coordinator.h says which and when); gradients pass through a bucket and are kept in parts.
 // Covered by tests/unit/deepspeed_test.cc.
+// MIRRORS(deepspeed, "runtime/zero/partition_parameters.py", "0.19.8")
+// MIRRORS(deepspeed, "runtime/zero/stage3.py", "0.19.8")
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,8 @@
 // How ZeRO-3 comes to its parts: deepspeed/runtime/zero/partition_parameters.py (zero.Init) and the constructor of
 // DeepSpeedZeroOptimizer_Stage3 (stage3.py), 0.19.8; what of it transformers calls: modeling_utils.py.
+// MIRRORS(deepspeed, "runtime/zero/partition_parameters.py", "0.19.8")
+// MIRRORS(deepspeed, "runtime/zero/stage3.py", "0.19.8")
+// MIRRORS(transformers, "modeling_utils.py", "5.17.0")
 #include <algorithm>
 #include <string_view>
 #include <utility>

@@ -1,4 +1,5 @@
 // DeepSpeedZeroOptimizer_Stage3.step() (deepspeed/runtime/zero/stage3.py), and what a rank holds between steps.
+// MIRRORS(deepspeed, "runtime/zero/stage3.py", "0.19.8")
 #include <cstddef>
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 // what their experts make of them is summed. How many tokens an expert gets does not change what is allocated: the rows
 // of experts of other ranks are kept and masked. What runs then: models/experts.h. Covered by
 // tests/unit/parallel_test.cc.
+// MIRRORS(transformers, "distributed/tensor_parallel.py", "5.17.0")
 #pragma once
 
 #include "memcalc/train/parallel/wrapper.h"

@@ -1,3 +1,7 @@
+// MIRRORS(torch, "distributed/fsdp/_flat_param.py", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_init_utils.py", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_limiter_utils.py", "2.11.0")
+// MIRRORS(torch, "engine.cpp", "2.11.0")
 #include "memcalc/train/parallel/fsdp1.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// MIRRORS(torch, "distributed/fsdp/_fully_shard/_fsdp_common.py", "2.11.0")
+// MIRRORS(torch, "distributed/pipelining/stage.py", "2.11.0")
 #include "memcalc/train/parallel/fsdp2.h"
 
 #include <algorithm>

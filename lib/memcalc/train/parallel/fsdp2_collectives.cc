@@ -1,5 +1,9 @@
 // What a group of FSDP2 gathers and reduces, and on which streams: torch/distributed/fsdp/_fully_shard/
 // _fsdp_collectives.py and the methods of _fsdp_param_group.py that call it.
+// MIRRORS(accelerate, "utils/fsdp_utils.py", "1.15.0")
+// MIRRORS(torch, "aten/native/cuda/TensorShape.cu", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_fully_shard/_fsdp_collectives.py", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_fully_shard/_fsdp_param_group.py", "2.11.0")
 #include <algorithm>
 #include <cmath>
 #include <utility>

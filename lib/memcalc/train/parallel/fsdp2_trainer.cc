@@ -1,6 +1,7 @@
 // What accelerate makes of a model for the Trainer: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model (1.15). The
 // layers of _no_split_modules are units; so is an embedding whose weight is its own; final norm and head are one, with
 // the embedding in it where they share its weight; the root holds what is left.
+// MIRRORS(accelerate, "utils/fsdp_utils.py", "1.15.0")
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // deepspeed/runtime/zero/partitioned_param_coordinator.py (PartitionedParameterCoordinator, 0.19.8). The first forward
 // and backward pass gather what each module needs; they are recorded, and from then on parameters are also gathered
 // ahead. It counts elements and knows nothing of memory. Covered by tests/unit/parameter_coordinator_test.cc.
+// MIRRORS(deepspeed, "runtime/zero/partitioned_param_coordinator.py", "0.19.8")
 #pragma once
 
 #include <cstddef>

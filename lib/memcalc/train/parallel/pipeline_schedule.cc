@@ -1,3 +1,4 @@
+// MIRRORS(torch, "distributed/pipelining/schedules.py", "2.11.0")
 #include "memcalc/train/parallel/pipeline_schedule.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Which micro-batch a pipeline stage runs forward or backward, and when: the schedules of Megatron-core
 // (pipeline_parallel/schedules.py) and of torch.distributed.pipelining (schedules.py), which agree on them.
 // Covered by tests/unit/pipeline_schedule_test.cc.
+// MIRRORS(torch, "distributed/pipelining/schedules.py", "2.11.0")
 #pragma once
 
 #include <cstdint>

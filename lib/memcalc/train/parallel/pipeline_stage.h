@@ -1,6 +1,7 @@
 // torch.distributed.pipelining's PipelineStage on one rank (stage.py: forward_one_chunk, backward_one_chunk and what
 // they keep): buffers of what is received, outputs and gradients until they have been sent or used. Covered by
 // tests/measured/parallel_rows_test.cc and tests/measured/parallel_stream_test.cc.
+// MIRRORS(torch, "distributed/pipelining/stage.py", "2.11.0")
 #pragma once
 
 #include <array>

@@ -5,6 +5,7 @@
 // parameter a DTensor on both meshes), or DistributedDataParallel around the module, whose parameters are then the
 // local tensors of the DTensors (torch/distributed/tensor/parallel/ddp.py).
 // Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+// MIRRORS(torch, "distributed/tensor/parallel/ddp.py", "2.11.0")
 #pragma once
 
 #include <memory>

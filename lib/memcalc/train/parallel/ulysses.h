@@ -2,6 +2,8 @@
 // it (deepspeed 0.19.8, deepspeed/runtime/sequence_parallel/ulysses_sp.py), attention exchanges heads for positions
 // (models/ulysses_attention.h), the loss is the mean over all ranks' tokens as transformers 5.17 takes it
 // (transformers/integrations/deepspeed.py, deepspeed_sp_compute_loss). Gradients and states are shared by all ranks.
+// MIRRORS(deepspeed, "runtime/sequence_parallel/ulysses_sp.py", "0.19.8")
+// MIRRORS(transformers, "integrations/deepspeed.py", "5.17.0")
 #pragma once
 
 #include <memory>

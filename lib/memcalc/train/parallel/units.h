@@ -1,4 +1,5 @@
 // The units in which wrappers take a model apart: its layers, and what is left.
+// MIRRORS(torch, "distributed/fsdp/_fully_shard/_fsdp_init.py", "2.11.0")
 #pragma once
 
 #include <vector>

@@ -1,6 +1,9 @@
 // ParallelWrapper: what a run on several GPUs puts around the module and the optimizer on one rank, as the frameworks
 // do it: hooks, buffers, shards in the place of parameters. One file here for each mode. To add one, copy the nearest
 // neighbour and give it a line in wrapper.cc.
+// MIRRORS(accelerate, "utils/dataclasses.py", "1.15.0")
+// MIRRORS(torch, "distributed/fsdp/_fully_shard/_fsdp_state.py", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_runtime_utils.py", "2.11.0")
 #pragma once
 
 #include <cstdint>

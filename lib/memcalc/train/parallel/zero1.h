@@ -1,6 +1,7 @@
 // ZeroRedundancyOptimizer beside DDP: torch/distributed/optim/zero_redundancy_optimizer.py (PyTorch 2.11) with its
 // defaults. Parameters and gradients are whole on every rank; each rank has the states of some parameters, updates
 // these and broadcasts them. Covered by tests/unit/parallel_test.cc and tests/measured/parallel_rows_test.cc.
+// MIRRORS(torch, "distributed/optim/zero_redundancy_optimizer.py", "2.11.0")
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // What the collators of TRL's trainers on answers hand over (trl 1.16), in the order of their keys.
+// MIRRORS(trl, "experimental/utils.py", "1.16.0")
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // GRPOTrainer and RLOOTrainer (trl 1.16, trainer/grpo_trainer.py, rloo_trainer.py): a step begins with the generation
 // of its completions, which are scored and then trained on micro-batch by micro-batch. Covered by
 // tests/measured/jobs_test.py.
+// MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
 #pragma once
 
 #include <vector>

@@ -1,4 +1,8 @@
 // The losses of TRL's trainers (trl 1.16), which run in transformers' Trainer. Covered by tests/measured/jobs_test.py.
+// MIRRORS(trl, "experimental/orpo/orpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/dpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 // OnlineDPOTrainer (trl 1.16, experimental/online_dpo/online_dpo_trainer.py): each micro-batch begins with the
 // generation of two completions to each prompt, of which the one that a function rewards more is the chosen one.
 // Covered by tests/unit/trl_test.cc.
+// MIRRORS(trl, "experimental/online_dpo/online_dpo_trainer.py", "1.16.0")
 #pragma once
 
 #include <vector>

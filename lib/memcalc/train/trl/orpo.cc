@@ -1,5 +1,6 @@
 // trl 1.16, experimental/orpo/orpo_trainer.py: unlike TRL's other trainers this one holds the logits, of both answers
 // to every prompt and in float32.
+// MIRRORS(trl, "experimental/orpo/orpo_trainer.py", "1.16.0")
 #include <cstdint>
 #include <vector>
 

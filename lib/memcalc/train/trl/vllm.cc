@@ -1,3 +1,4 @@
+// MIRRORS(torch, "aten/src/ATen/cuda/CublasHandlePool.cpp", "2.11.0")
 #include "memcalc/train/trl/vllm.h"
 
 #include <array>

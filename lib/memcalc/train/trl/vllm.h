@@ -1,6 +1,7 @@
 // vLLM in the place of model.generate() in GRPOTrainer and RLOOTrainer (trl 1.16, generation/vllm_generation.py, with
 // vLLM 0.31.0): what it makes the trainer ask of its own allocator. What vLLM takes itself is report/vllm_memory.h's.
 // Covered by tests/unit/vllm_test.cc.
+// MIRRORS(trl, "generation/vllm_generation.py", "1.16.0")
 #pragma once
 
 #include "memcalc/models/model.h"
