@@ -23,24 +23,27 @@ _SIZES = frozenset(_core.size_keywords())
 
 
 # Whose versions matter, as pip calls them.
-_PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes")
+PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes")
+
+
+def installed_version(package: str) -> str | None:
+    """As pip says it; None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @functools.lru_cache(maxsize=1)
 def installed_versions() -> str:
     """What is installed beside this Python: "torch==2.11.0,transformers==5.17.0"; empty: nothing of it."""
-    found = []
-    for package in _PACKAGES:
-        try:
-            found.append(f"{package}=={importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ",".join(found)
+    found = ((package, installed_version(package)) for package in PACKAGES)
+    return ",".join(f"{package}=={version}" for package, version in found if version is not None)
 
 
 def _with_installed_versions(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where nobody says a version, those that are installed; the report says so."""
-    if any(options.get(name) is not None for name in ("versions", "profile", *_PACKAGES)): return options
+    if any(options.get(name) is not None for name in ("versions", "profile", *PACKAGES)): return options
     installed = installed_versions()
     return {**options, "versions": installed} if installed else options
 

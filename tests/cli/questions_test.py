@@ -57,7 +57,7 @@ ANSWERED = [
 REFUSED = [
     ("sentence-transformers' contrastive loss", "--model all-MiniLM-L6-v2 --task contrastive --bs 128 --seq 128", ["seqcls"]),
     ("my own nn.Module", "--model mymodule.py", ["from_module"]),
-    ("a V100 with torch 2.4", "--model gpt2 --gpu v100 --torch 2.4", ["torch 2.11", "check"]),
+    ("a V100 with torch 2.4", "--model gpt2 --gpu v100 --torch 2.4", ["releases before 2.8.0", "accepted"]),
     ("DPO with a reference model", "--model llama-3.1-8b --task dpo --bf16", ["--task causal", "twice the --bs"]),
     ("GRPO with vLLM", "--model llama-3.1-8b --grpo --bf16", ["--new-tokens"]),
     ("a LoRA of SDXL or Flux", "--model sdxl --lora 16", ["from_module"]),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _core
-from .._estimate import estimate
+from .._estimate import PACKAGES, estimate, installed_version
 from .._model import Model
 from .._report import Report, _size
 
@@ -83,6 +83,11 @@ def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, 
     only = {**_ONLY, "weights_dtype": {"bf16": "bf16", "fp16": "fp16"}.get(run["precision"], "fp32"),
             "pin_memory": run.get("loop") == "trainer"}
     for key, value in run.items():
+        if key in PACKAGES:
+            installed = installed_version(key)
+            if installed is not None and installed.split("+")[0] != value.split("+")[0]:
+                raise _refuse(key, f"measure runs what is installed, {installed}, not {value}")
+            continue
         if key in only and value != only[key]: raise _refuse(key, f"measure runs {only[key]} here, not {value}")
         if key not in only and key not in _KEPT | _ELSEWHERE and (value or key == "tie"):
             raise _refuse(key, "measure does not run this yet")
