@@ -19,7 +19,7 @@ constexpr const char* kUpgradeExamples =
     "  memcalc upgrade --from p3 --to p4 --model llama-3.2-1b --bs 4 --bf16\n"
     "  memcalc upgrade --from p2 --to transformers=5.23 --model t5-base\n"
     "\n"
-    "Exit status: 0 answered; 1 what fitted before does not fit after; 2 wrong input; 3 a bug.\n";
+    "Exit status: 0 answered; 1 no longer fits; 2 wrong input; 3 a bug.\n";
 
 struct UpgradeArguments {
   RunArguments run;
