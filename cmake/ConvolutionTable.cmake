@@ -1,5 +1,5 @@
-# cmake -DTABLE=specs/cudnn/FILE.txt -DOUTPUT=FILE.inc -P ConvolutionTable.cmake
-# The sections of a table of specs/cudnn as arrays of C++.
+# cmake -DTABLE=specs/measured/cudnn-9.19/FILE.txt -DOUTPUT=FILE.inc -P ConvolutionTable.cmake
+# The sections of such a table as arrays of C++.
 file(READ ${TABLE} text)
 string(REGEX REPLACE "^(#[^\n]*\n)+" "" text "${text}")
 string(REPLACE "[batches]\n{" "constexpr std::int64_t kBatches[] = {" text "${text}")

@@ -53,9 +53,6 @@ DeviceFile describe_device() {
   file.half_flops = half_flops_per_clock(file.major, file.minor) * file.multiprocessors * clock;
   file.tf32_flops = file.major >= 8 ? file.half_flops / 2 : 0;
   file.fp32_flops = fp32_flops_per_clock(file.major, file.minor) * file.multiprocessors * clock;
-  // ATen's CUDABlas.cpp and CuBLASWorkspace: 32 MiB on Hopper and later, 8 MiB + 128 KiB before; cuBLASLt 1 MiB.
-  file.cublas_workspace_bytes = file.major >= 9 ? std::int64_t{32} << 20 : (std::int64_t{8} << 20) + (128 << 10);
-  file.cublaslt_workspace_bytes = std::int64_t{1} << 20;
   return file;
 }
 
@@ -80,8 +77,6 @@ int write_device_file(const DeviceFile& file, const std::string& rows, const std
   device.multiprocessors = file.multiprocessors;
   device.max_threads_per_multiprocessor = file.threads_per_multiprocessor;
   if (file.context_bytes >= 0) device.context_bytes = file.context_bytes;
-  device.cublas_workspace_bytes = file.cublas_workspace_bytes;
-  device.cublaslt_workspace_bytes = file.cublaslt_workspace_bytes;
   Calibration calibration = calibrate_device(device, registry.measured_rates(), rows, "the probe's rows");
   calibration.rates.measured_on = file.name;
   calibration.rates.scaling = {};  // of the card that was measured first

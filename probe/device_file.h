@@ -12,8 +12,7 @@ struct DeviceFile {
   std::string description;  // as cudaGetDeviceProperties names it
   std::int64_t memory_bytes = 0;
   int major = 0, minor = 0, multiprocessors = 0, threads_per_multiprocessor = 0;
-  std::int64_t context_bytes = -1;  // -1: not known
-  std::int64_t cublas_workspace_bytes = 0, cublaslt_workspace_bytes = 0;
+  std::int64_t context_bytes = -1;                        // -1: not known
   double bandwidth = 0;                                   // of the memory's clock and width
   double half_flops = 0, tf32_flops = 0, fp32_flops = 0;  // of units and boost clock
 };

@@ -159,7 +159,9 @@ int measure(const MeasureOptions& options) {
   sweep.launches();
   sweep.memory();
   sweep.transfers();
-  sweep.products(static_cast<std::size_t>(file.cublas_workspace_bytes));
+  DeviceSpec chip;
+  chip.compute_capability_major = file.major;
+  sweep.products(static_cast<std::size_t>(cublas_workspaces(chip, {}).cublas));
   const std::string rows = sweep.rows() + measure_collectives();
   if (!options.rows_path.empty()) std::ofstream(options.rows_path) << rows;
   std::fprintf(stderr, "measured %s, %.1f s left of the budget\n", file.description.c_str(), sweep.left());

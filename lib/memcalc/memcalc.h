@@ -40,6 +40,7 @@
 #include "memcalc/spec/run_request.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/spec/weights.h"
+#include "memcalc/symbolic/cublas_workspaces.h"
 
 namespace memcalc {
 

@@ -20,7 +20,7 @@ namespace memcalc::test {
 
 class TapeBench {
  public:
-  explicit TapeBench(const DeviceSpec& device = h100()) : tape(device) {}
+  explicit TapeBench(const DeviceSpec& device = h100(), const Behaviors& behaviors = {}) : tape(device, behaviors) {}
 
   /// Takes the workspaces of both threads, so that they are no part of what is measured.
   void warm_up();

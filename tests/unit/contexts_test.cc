@@ -1,4 +1,4 @@
-// spec/contexts: what a process takes of a card that was not measured, from specs/contexts.json.
+// spec/contexts: what a process takes of a card that was not measured, from specs/measured/contexts.json.
 #include "memcalc/spec/contexts.h"
 
 #include <gtest/gtest.h>

@@ -13,13 +13,6 @@ namespace {
 
 constexpr Operator kEmpty{"aten::empty"}, kMm{"aten::mm"}, kNode{"MmBackward0"};
 
-DeviceSpec device() {
-  DeviceSpec device;
-  device.cublas_workspace_bytes = 1000;
-  device.cublaslt_workspace_bytes = 200;
-  return device;
-}
-
 class MemoryTest : public testing::Test {
  protected:
   /// Bytes of each request, negative for a free; 0 for what moves no block.
@@ -37,9 +30,8 @@ class MemoryTest : public testing::Test {
   }
   [[nodiscard]] const Block& block(BlockId id) const { return memory_.trace.blocks[static_cast<std::size_t>(id)]; }
 
-  DeviceSpec device_ = device();
   Moment moment_;
-  Memory memory_{device_, moment_};
+  Memory memory_{{.cublas = 1000, .cublaslt = 200}, moment_};
 };
 
 TEST_F(MemoryTest, ABlockIsFreedWhenItsLastOwnerLetsItGo) {

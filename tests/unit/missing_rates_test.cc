@@ -179,7 +179,6 @@ TEST(MissingRates, EmulatedTypesAreAssumptions) {
 
 TEST(MissingRates, ACardOfTheRequiredKeysHasNoTime) {
   const char* text = R"({"name": "own", "description": "own", "memory_bytes": 25757220864,
-    "cublas_workspace_bytes": 8519680, "cublaslt_workspace_bytes": 1048576,
     "memory_bandwidth_bytes_per_second": 1e12, "source": "test", "date": "2026-11"})";
   DeviceSpec device = read_device_file(JsonDocument::parse(text, "own").root()).device;
   device.rates = registry().device("h100-sxm").rates;
@@ -191,8 +190,8 @@ TEST(MissingRates, ACardOfTheRequiredKeysHasNoTime) {
 }
 
 TEST(MissingRates, ARateBelowOneIsRefused) {
-  const std::string text = R"({"name": "own", "description": "own", "memory_bytes": 1, "cublas_workspace_bytes": 0,
-    "cublaslt_workspace_bytes": 0, "memory_bandwidth_bytes_per_second": 1e12, "source": "s", "date": "2026-11",
+  const std::string text = R"({"name": "own", "description": "own", "memory_bytes": 1,
+    "memory_bandwidth_bytes_per_second": 1e12, "source": "s", "date": "2026-11",
     "fp32_flops_per_second": )";
   const auto read = [&](const char* rate) {
     return read_device_file(JsonDocument::parse(text + rate + "}", "own").root()).device.fp32_flops_per_second;

@@ -58,7 +58,6 @@ const test::RuleCase kCases[] = {
     {"trl-orpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kModel; }, kOrpo},
     {"trl-online-dpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kOnlineDpo},
     {"trl-kto-batch", "gpt2", [](RunSpec& run) { run.batch_size = 1; }, kKto},
-    {"trl-kto-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kKto},
     {"trl-generates-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kPrecomputed; },
      kGrpo},
     {"vllm-packed", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; }, kVllm},

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/measured_memory.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/spec_file.h"
 #include "support/error_text.h"
@@ -380,7 +381,6 @@ TEST_F(Registry, MigSlicesAreCardsOfTheirOwn) {
   EXPECT_EQ(a100.multiprocessors, 14);
   EXPECT_EQ(h100.memory_bytes, 39 * kGiB + 512 * kMiB);
   EXPECT_EQ(h100.multiprocessors, 60);
-  EXPECT_EQ(h100.cublas_workspace_bytes, 32 * kMiB);
   EXPECT_EQ(h100.memory_bandwidth_bytes_per_second, shipped.device("h100").memory_bandwidth_bytes_per_second / 2);
 }
 
@@ -435,8 +435,8 @@ TEST_F(Registry, H100IsWhatWasMeasured) {
   EXPECT_EQ(*h100.context_bytes, 1'154'285'568 - 503'316'480);
   EXPECT_EQ(*h100.context_bytes + *h100.kernel_bytes, 9'496'756'224 - 503'316'480 - 8'206'155'776);
   EXPECT_EQ(*h100.kernel_bytes_with_cudnn - *h100.kernel_bytes, 16 * kMiB);
-  EXPECT_EQ(h100.cublas_workspace_bytes, 33'554'432);
-  EXPECT_EQ(h100.cublaslt_workspace_bytes, 1'048'576);
+  EXPECT_TRUE(h100.validated);
+  EXPECT_EQ(h100.measured_torch, "2.11.0");
   EXPECT_EQ(h100.placement->initial_fragments.size(), 3U);
   EXPECT_EQ(h100.placement->initial_fragments[0].offset, 74 * kMiB);
   EXPECT_EQ(h100.placement->initial_fragments[0].size, 22 * kMiB);
@@ -463,6 +463,7 @@ TEST_F(Registry, SchemasNameTheSameKeys) {
   };
   EXPECT_EQ(properties("model.schema.json"), sorted(model_file_keys()));
   EXPECT_EQ(properties("gpu.schema.json"), sorted(device_file_keys()));
+  EXPECT_EQ(properties("measured.schema.json"), sorted(measured_memory_keys()));
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ namespace {
 // of any, since a measured one belongs to one card.
 bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
   const auto behaviour = [](const DeviceSpec& d) {
-    return std::make_tuple(d.compute_capability_major, d.compute_capability_minor, d.multiprocessors,
-                           d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes, d.kernel_bytes_with_cudnn,
-                           d.assumed_context ? d.assumed_context->bytes : 0, d.nccl.has_value(),
-                           d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
+    return std::make_tuple(d.compute_capability_major, d.compute_capability_minor, d.gcn_architecture,
+                           d.multiprocessors, d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes,
+                           d.kernel_bytes_with_cudnn, d.assumed_context ? d.assumed_context->bytes : 0,
+                           d.nccl.has_value(), d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
   };
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
 }

@@ -110,7 +110,8 @@ Tensor rotate_half(const Tensor& x) {
 
 Tensor repeat_kv(const Tensor& x, std::int64_t times) {
   if (times == 1) return x;
-  const Tensor expanded = expand(unsqueeze(x, 2), {x.size(0), x.size(1), times, x.size(2), x.size(3)});
+  const Tensor grouped = open_slices(unsqueeze(open_slices(x, {0, 1}), 2), {3, 4});
+  const Tensor expanded = expand(grouped, {x.size(0), x.size(1), times, x.size(2), x.size(3)});
   return reshape(expanded, {x.size(0), x.size(1) * times, x.size(2), x.size(3)});
 }
 

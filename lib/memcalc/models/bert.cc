@@ -284,7 +284,7 @@ BertModel::Encoded BertModel::encode(const Batch& batch) const {
                                     [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1]); });
   }
   if (has_pooler()) {
-    outputs.pooled = dense_(select(outputs.sequence, 1));
+    outputs.pooled = dense_(select(open_slices(outputs.sequence, {0}), 1));
     outputs.pooled = tanh(outputs.pooled);
   }
   masked.clear();
@@ -307,7 +307,7 @@ ModelOutput BertModel::classify(const Batch& batch) const {
   ModelOutput output;
   Tensor x;
   if (!has_pooler()) {
-    x = select(outputs.sequence, 1);
+    x = open_slices(select(open_slices(outputs.sequence, {0}), 1), {1});
     x = dropout(x, classifier_dropout_p_);
     x = dense_(x);
     x = spec_.is_electra ? gelu(x) : tanh(x);

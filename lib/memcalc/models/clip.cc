@@ -200,7 +200,7 @@ struct VisionModel {
     hidden_states = pre_layrnorm(hidden_states);
     Pooled output;
     output.last_hidden_state = encoder[0].forward(run, hidden_states, {});
-    output.pooler_output = select(output.last_hidden_state, 1);
+    output.pooler_output = open_slices(select(open_slices(output.last_hidden_state, {0}), 1), {1});
     output.pooler_output = post_layernorm(output.pooler_output);
     hidden_states.reset();
     return output;

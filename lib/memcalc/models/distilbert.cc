@@ -147,7 +147,7 @@ class DistilBertModel : public Model {
   [[nodiscard]] ModelOutput classify(const Batch& batch) const {
     Tensor hidden_state = encode(batch);
     ModelOutput output;
-    Tensor pooled_output = select(hidden_state, 1);
+    Tensor pooled_output = select(open_slices(hidden_state, {0}), 1);
     pooled_output = dense_(pooled_output);
     pooled_output = relu(pooled_output);
     pooled_output = dropout(pooled_output, dropout_probability(run_, spec_.seq_classif_dropout));

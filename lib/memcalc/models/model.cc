@@ -63,8 +63,9 @@ KeyValueCache* self_attention_cache_of(const RunSpec& run, const Batch& batch, M
 
 Tensor kept_positions(const Tensor& hidden_states, const Batch& batch) {
   const std::int64_t tokens = hidden_states.size(1);
-  if (batch.logits_to_keep == 0 || batch.logits_to_keep >= tokens) return hidden_states;
-  return slice(hidden_states, 1, tokens - batch.logits_to_keep, batch.logits_to_keep);
+  if (batch.logits_to_keep == 0 || batch.logits_to_keep >= tokens) return open_slices(hidden_states, {0, 1, 2});
+  const Tensor kept = slice(open_slices(hidden_states, {0}), 1, tokens - batch.logits_to_keep, batch.logits_to_keep);
+  return open_slices(kept, {2});
 }
 
 std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTensors& arguments,

@@ -115,8 +115,10 @@ struct WindowAttention {
     x = view(x, {batch, rows, columns, kWindow, kWindow, channels});
     x = reshape(permute(x, {0, 1, 3, 2, 4, 5}), {batch, pad_h, pad_w, channels});
     if (shift) x = roll(x);
+    x = open_slices(std::move(x), {0});
     if (pad_h != height) x = slice(x, 1, 0, height);
     if (pad_w != width) x = slice(x, 2, 0, width);
+    x = open_slices(std::move(x), {3});
     x = contiguous(x);
     drop(qkv_states, q, k, v, attn, attn_mask);
     return x;
@@ -172,7 +174,7 @@ struct PatchMerging {
     Tensor x = pad_to(
         input, {input.size(0), input.size(1) + input.size(1) % 2, input.size(2) + input.size(2) % 2, input.size(3)});
     std::array<Tensor, 4> parts;
-    for (Tensor& part : parts) part = every_second(every_second(x, -3), -2);
+    for (Tensor& part : parts) part = open_slices(every_second(every_second(x, -3), -2), {3});
     x = cat4(parts, -1);
     return x;
   }

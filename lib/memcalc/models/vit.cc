@@ -175,7 +175,7 @@ ModelOutput VitModel::forward(const Batch& batch) {
     sequence_output = layernorm_(hidden_states);
     drop(embedding_output, hidden_states);
   }
-  const Tensor pooled_output = select(sequence_output, 1);
+  const Tensor pooled_output = open_slices(select(open_slices(sequence_output, {0}), 1), {1});
   output.logits = classifier_(pooled_output);
   if (batch.labels.defined()) {
     output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));

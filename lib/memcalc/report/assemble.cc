@@ -215,6 +215,11 @@ void tell_what_is_assumed(Report& report) {
                                              format_bytes(device.assumed_context->error),
                                              device.assumed_context->source));
   }
+  const Version& torch = report.run.profile.version(Software::kTorch);
+  if (!device.measured_torch.empty() && version_of(device.measured_torch) != torch) {
+    report.assumptions.push_back(fmt::format("context and kernels on {} take what they take with torch {}, not {}",
+                                             device.name, device.measured_torch, text_of(torch)));
+  }
   if (parallel && (device.nccl_assumed || report.run.parallel.nodes > 1)) {
     report.assumptions.push_back(fmt::format("NCCL takes on {} what it takes on an H100{}", device.name,
                                              report.run.parallel.nodes > 1 ? " within a host" : ""));

@@ -80,8 +80,8 @@ std::string render_device_file(const DeviceSpec& device, const DeviceRates& rate
   if (device.context_bytes) whole("context_bytes", *device.context_bytes);
   if (device.kernel_bytes) whole("kernel_bytes", *device.kernel_bytes);
   if (device.kernel_bytes_with_cudnn) whole("kernel_bytes_with_cudnn", *device.kernel_bytes_with_cudnn);
-  whole("cublas_workspace_bytes", device.cublas_workspace_bytes);
-  whole("cublaslt_workspace_bytes", device.cublaslt_workspace_bytes);
+  if (device.cublas_workspace_bytes) whole("cublas_workspace_bytes", *device.cublas_workspace_bytes);
+  if (device.cublaslt_workspace_bytes) whole("cublaslt_workspace_bytes", *device.cublaslt_workspace_bytes);
   const auto rate = [&](std::string_view key, double value) {
     if (value > 0) line(key, digits(value, 6));
   };

@@ -1,4 +1,4 @@
-// The fitted rates of a card (spec/device_rates.h) as a file of specs/rates, alone or in a file of specs/gpus.
+// The fitted rates of a card (spec/device_rates.h) as a rates.json of specs/measured, alone or in a file of specs/gpus.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kNoYes[] = {"no", "yes"};
 constexpr std::string_view kCudnnAttention[] = {"nowhere", "9.0-10.0", "9.0-10.0-10.3"};
+constexpr std::string_view kCublasWorkspaces[] = {"hopper", "hopper-and-blackwell"};
 constexpr std::string_view kExpertForms[] = {"loop", "argsort", "masked-in-place", "masked-by-copies", "unmasked"};
 constexpr std::string_view kGpt2Buffers[] = {"none", "mask", "mask-and-scalar"};
 constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainable"};
@@ -30,6 +31,10 @@ using S = Software;
 constexpr Behavior kTable[] = {
     row<&B::cudnn_attention>("sdpa.prefers-cudnn", S::kTorch, "SDPA tries cuDNN first on cards of this capability",
                              kCudnnAttention),
+    row<&B::cublas_workspace>("cublas.workspace", S::kTorch, "cards whose cuBLAS workspace is 32 MiB by default",
+                              kCublasWorkspaces),
+    row<&B::open_slices_are_views>("indexing.open-slices", S::kTorch,
+                                   "x[:, ...] slices each dimension that it takes whole, with a backward of its own"),
 
     row<&B::packed_check_keeps_mask>("masks.packed-check", S::kTransformers,
                                      "without mask and cache the check for packed rows always makes a mask"),

@@ -43,9 +43,15 @@ enum class T5Attention : std::uint8_t { kEager, kSdpa, kSdpaContiguous };
 /// it is sharded).
 enum class Fsdp2Upcast : std::uint8_t { kAllShards, kNothing, kTrainable };
 
+/// Which CUDA cards have the larger default workspace of cuBLAS (symbolic/cublas_workspaces.h). From pytorch#175344 on,
+/// merged after 2.11 was cut, Blackwell, too: not run on such a card.
+enum class CublasWorkspace : std::uint8_t { kHopper, kHopperAndBlackwell };
+
 struct Behaviors {
   // torch
   CudnnAttention cudnn_attention = CudnnAttention::kHopperAndB200;
+  CublasWorkspace cublas_workspace = CublasWorkspace::kHopper;
+  bool open_slices_are_views = false;
 
   // transformers
   bool packed_check_keeps_mask = false;

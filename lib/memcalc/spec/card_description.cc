@@ -142,8 +142,6 @@ DeviceSpec card_from_description(std::string_view text, std::span<const DeviceSp
   device.compute_capability_major = *card.capability / 10;
   device.compute_capability_minor = *card.capability % 10;
   device.max_threads_per_multiprocessor = like.max_threads_per_multiprocessor;
-  device.cublas_workspace_bytes = like.cublas_workspace_bytes;
-  device.cublaslt_workspace_bytes = like.cublaslt_workspace_bytes;
   // What is not said of bandwidth and rate stays unknown, and then no time is given.
   device.memory_bandwidth_bytes_per_second = card.bytes_per_second.value_or(0);
   const double share = card.flops_per_second && half_rate(like) > 0 ? *card.flops_per_second / half_rate(like) : 0;

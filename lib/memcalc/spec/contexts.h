@@ -1,5 +1,5 @@
 // What a process takes of a card beside the allocator's segments, of cards on which this project has not measured it:
-// specs/contexts.json. Covered by tests/unit/contexts_test.cc.
+// specs/measured/contexts.json. Covered by tests/unit/contexts_test.cc.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Contexts {
   Bytes usual_per_thread = 0;
 };
 
-/// A file like specs/contexts.json. Throws Error(kInput) for one that is wrong.
+/// A file like specs/measured/contexts.json. Throws Error(kInput) for one that is wrong.
 [[nodiscard]] Contexts read_contexts(const std::string& path);
 
 /// The card's row, else by the threads that can be resident on it; where neither is known, up to twice the most that

@@ -1,6 +1,7 @@
 // DeviceRates: what was fitted to timings of single kernels on one card, in a form that carries over to others: shares
 // of the datasheet's rates, and microseconds where a cost does not scale. cost/ reads it; cost/calibrate.h fits it;
-// files of specs/rates hold it. A card without a file of its own is predicted from its datasheet with the H100's.
+// files of specs/measured (CARD/rates.json) hold it. A card without a file of its own is predicted from its datasheet
+// with the H100's.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// DeviceSpec: one accelerator as plain values, read from specs/gpus/*.json.
+// DeviceSpec: one accelerator as plain values, read from specs/gpus/*.json and specs/measured.
 #pragma once
 
 #include <cstdint>
@@ -62,12 +62,13 @@ struct DeviceSpec {
   std::optional<Bytes> context_bytes;              // device memory of a process after its first tensor
   std::optional<Bytes> kernel_bytes;               // what loaded kernels and libraries add by the end of training
   std::optional<Bytes> kernel_bytes_with_cudnn;    // the same where cuDNN attention runs: on Hopper any 16-bit SDPA
-  std::optional<AssumedContext> assumed_context;   // where context_bytes is absent: of specs/contexts.json
+  std::optional<AssumedContext> assumed_context;   // where context_bytes is absent: of specs/measured/contexts.json
   std::optional<NcclMemory> nccl;                  // what NCCL takes on one host
   bool nccl_assumed = false;                       // it is the measured card's
   std::shared_ptr<const PredictionErrors> errors;  // of memory, by kind of run; null: none is known
-  Bytes cublas_workspace_bytes = 0;                // per thread that issues GEMMs (PyTorch's default for this chip)
-  Bytes cublaslt_workspace_bytes = 0;              // per thread that issues fused-bias GEMMs
+  std::string measured_torch;                      // with which context and kernels were measured: "2.11.0"
+  std::optional<Bytes> cublas_workspace_bytes;     // as CUBLAS_WORKSPACE_CONFIG sets it; absent: PyTorch's default,
+  std::optional<Bytes> cublaslt_workspace_bytes;   // symbolic/cublas_workspaces.h
   std::optional<SegmentPlacement> placement;       // measured; absent: plain descending chunks
   double memory_bandwidth_bytes_per_second = 0;
   double bf16_flops_per_second = 0;  // dense tensor-core rate by the datasheet

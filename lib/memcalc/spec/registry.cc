@@ -17,6 +17,7 @@
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
+#include "memcalc/spec/measured_memory.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_modelled.h"
@@ -341,8 +342,12 @@ std::string SpecRegistry::model_path(const std::string& reference) const {
 
 namespace {
 
-// The card whose rates stand for those of every card without a file of its own in specs/rates.
+// The card whose rates stand for those of every card without a folder of its own in specs/measured.
 constexpr const char* kMeasuredCard = "h100-sxm";
+
+// Of a card's folder there.
+constexpr const char* kMemoryFile = "memory.json";
+constexpr const char* kRatesFile = "rates.json";
 
 /// The path of a file that stands in one of the directories itself; nothing where none has it.
 std::optional<std::string> file_of(const std::vector<std::string>& directories, std::string_view name) {
@@ -353,21 +358,42 @@ std::optional<std::string> file_of(const std::vector<std::string>& directories, 
   return std::nullopt;
 }
 
+/// A file of what was measured on a card; nothing where it was not.
+std::optional<std::string> measured_file(const std::vector<std::string>& directories, const std::string& card,
+                                         const char* name) {
+  if (!is_plain_name(card)) return std::nullopt;
+  return file_of(directories, "measured/" + ascii_lower(card) + "/" + name);
+}
+
+/// A card of the registry with what was measured of its memory, unless its own file says any of it.
+DeviceSpec with_memory(const std::vector<std::string>& directories, DeviceSpec device) {
+  if (device.context_bytes || device.kernel_bytes || device.nccl || device.placement) return device;
+  if (const auto path = measured_file(directories, device.name, kMemoryFile)) {
+    read_measured_memory(JsonDocument::read_file(*path).root(), device);
+  }
+  return device;
+}
+
 // The rates measured on the card itself, else those of the card that was measured first, which its datasheet scales.
 DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec device) {
-  constexpr std::string_view kRatesFolder = "rates";
   if (device.rates != nullptr) return device;
-  std::optional<fs::path> path = find_entry(directories, kRatesFolder, device.name);
+  std::optional<std::string> path = measured_file(directories, device.name, kRatesFile);
   const bool measured = path.has_value();
-  if (!measured) path = find_entry(directories, kRatesFolder, kMeasuredCard);
+  if (!measured) path = measured_file(directories, kMeasuredCard, kRatesFile);
   if (!path) return device;
-  DeviceRates rates = read_device_rates(JsonDocument::read_file(path->string()).root());
+  DeviceRates rates = read_device_rates(JsonDocument::read_file(*path).root());
   rates.predicted = !measured;
   if (!measured)
     carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
   if (const auto networks = file_of(directories, "networks.json")) add_network(*networks, device.name, rates.link);
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));
   return device;
+}
+
+/// The card of a file.
+DeviceSpec with_measured(const std::vector<std::string>& directories, const std::string& path) {
+  return with_rates(directories,
+                    with_memory(directories, read_device_file(JsonDocument::read_file(path).root()).device));
 }
 
 }  // namespace
@@ -387,10 +413,10 @@ SpecRegistry::SpecRegistry(std::vector<std::string> directories)
 
 const SpecRegistry::Shared& SpecRegistry::shared() const {
   std::call_once(shared_->read, [&] {
-    if (const auto path = file_of(directories_, "contexts.json")) shared_->contexts = read_contexts(*path);
-    if (const auto path = find_entry(directories_, kDeviceFolder, kMeasuredCard)) {
-      shared_->nccl = read_device_file(JsonDocument::read_file(path->string()).root()).device.nccl;
-    }
+    if (const auto path = file_of(directories_, "measured/contexts.json")) shared_->contexts = read_contexts(*path);
+    DeviceSpec measured;
+    measured.name = kMeasuredCard;
+    shared_->nccl = with_memory(directories_, std::move(measured)).nccl;
     if (const auto path = file_of(directories_, "prediction_errors.json")) {
       shared_->errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
     }
@@ -432,14 +458,14 @@ DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
   }
   if (!is_plain_name(reference)) {
     if (is_file(reference)) {
-      return with_rates(directories_, read_device_file(JsonDocument::read_file(reference).root()).device);
+      return with_measured(directories_, reference);
     }
     if (is_meant_as_path(reference)) {
       throw Error(ErrorCode::kInput, shown_path(reference) + ": no such file");
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {
-    return with_rates(directories_, read_device_file(JsonDocument::read_file(path->string()).root()).device);
+    return with_measured(directories_, path->string());
   }
   throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
 }
@@ -473,12 +499,13 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
     DeviceFile file = read_device_file(document.root());
     DeviceSpec& device = file.device;
     const double half = device.bf16_flops_per_second > 0 ? device.bf16_flops_per_second : device.fp16_flops_per_second;
+    const bool validated = measured_file(directories_, device.name, kMemoryFile).has_value();
     listings.push_back({.name = std::move(device.name),
                         .description = std::move(device.description),
                         .memory_bytes = device.memory_bytes,
                         .memory_bandwidth_bytes_per_second = device.memory_bandwidth_bytes_per_second,
                         .half_flops_per_second = half,
-                        .validated = device.validated,
+                        .validated = validated,
                         .aliases = std::move(file.aliases),
                         .source = std::move(device.source),
                         .date = std::move(device.date),

@@ -112,11 +112,6 @@ constexpr Rule kPairs[] = {
      .message = "{--loop}: one sample has no other whose answer it could take",
      .accepted = "--bs 2 or more",
      .broken = [](const RuleQuestion& q) { return !q.run.trains_on_pairs() && q.run.batch_size < 2; }},
-    {.id = "trl-kto-evaluation",
-     .options = "--loop --eval-bs",
-     .message = "{--loop}: its evaluation is not modelled",
-     .accepted = "no --eval-bs",
-     .broken = [](const RuleQuestion& q) { return !q.run.trains_on_pairs() && training_of(q).evaluation; }},
 };
 
 constexpr Rule kGenerates[] = {

@@ -10,6 +10,7 @@
 
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/measured_memory.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/user_file.h"
@@ -32,7 +33,7 @@ constexpr std::array<std::string_view, 14> kModelKeys = {"$schema",
                                                          "date",
                                                          "notes"};
 
-constexpr std::array<std::string_view, 35> kDeviceKeys = {"$schema",
+constexpr std::array<std::string_view, 33> kDeviceKeys = {"$schema",
                                                           "name",
                                                           "aliases",
                                                           "description",
@@ -61,16 +62,10 @@ constexpr std::array<std::string_view, 35> kDeviceKeys = {"$schema",
                                                           "price_source",
                                                           "power_watts",
                                                           "rates",
-                                                          "validated",
                                                           "source",
                                                           "recalled",
                                                           "date",
-                                                          "notes",
-                                                          "measured"};
-
-constexpr std::array<std::string_view, 3> kPlacementKeys = {"chunk_granularity_bytes", "initial_fragments",
-                                                            "reserved_span"};
-constexpr std::array<std::string_view, 2> kSpanKeys = {"offset_bytes", "size_bytes"};
+                                                          "notes"};
 
 constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};  // 1 PiB: no device holds more
 constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
@@ -80,53 +75,6 @@ constexpr DoubleRange kRateRange = {0, 1e20};
 double rate_of(const JsonObject& json, std::string_view key) {
   const double rate = json.optional_double(key, kRateRange).value_or(0);
   return rate > 0 && rate < 1 ? json.required_double(key, {1, kRateRange.max}) : rate;
-}
-
-SegmentPlacement::Span span_of(const JsonObject& json) {
-  json.refuse_unknown_keys(kSpanKeys);
-  return {.offset = json.required_int("offset_bytes", {-kByteRange.max, kByteRange.max}),
-          .size = json.required_int("size_bytes", kPositiveBytes)};
-}
-
-constexpr std::array<std::string_view, 11> kNcclKeys = {"version",
-                                                        "library_bytes",
-                                                        "first_kernel_bytes",
-                                                        "broadcast_kernel_bytes",
-                                                        "send_receive_kernel_bytes",
-                                                        "granularity_bytes",
-                                                        "channels",
-                                                        "p2p_channels",
-                                                        "channels_alone",
-                                                        "source",
-                                                        "date"};
-
-NcclMemory nccl_memory_of(const JsonObject& json) {
-  json.refuse_unknown_keys(kNcclKeys);
-  constexpr IntRange channels = {1, 64};
-  (void)json.required_string("source");
-  (void)json.required_string("date");
-  return {.version = json.required_string("version"),
-          .library_bytes = json.required_int("library_bytes", kByteRange),
-          .first_kernel_bytes = json.required_int("first_kernel_bytes", kByteRange),
-          .broadcast_kernel_bytes = json.required_int("broadcast_kernel_bytes", kByteRange),
-          .send_receive_kernel_bytes = json.required_int("send_receive_kernel_bytes", kByteRange),
-          .granularity_bytes = json.required_int("granularity_bytes", kPositiveBytes),
-          .channels = json.required_int("channels", channels),
-          .p2p_channels = json.required_int("p2p_channels", channels),
-          .channels_alone = json.required_int("channels_alone", channels)};
-}
-
-SegmentPlacement placement_of(const JsonObject& json) {
-  json.refuse_unknown_keys(kPlacementKeys);
-  SegmentPlacement placement;
-  placement.chunk_granularity = json.required_int("chunk_granularity_bytes", kPositiveBytes);
-  for (const JsonObject& fragment : json.optional_objects("initial_fragments")) {
-    placement.initial_fragments.push_back(span_of(fragment));
-  }
-  if (const std::optional<JsonObject> span = json.nullable_object("reserved_span")) {
-    placement.reserved_span = span_of(*span);
-  }
-  return placement;
 }
 
 }  // namespace
@@ -230,15 +178,9 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.max_threads_per_multiprocessor =
       static_cast<int>(json.optional_int("max_threads_per_multiprocessor", {1, 100'000})
                            .value_or(device.max_threads_per_multiprocessor));
-  device.context_bytes = json.optional_int("context_bytes", kByteRange);
-  device.kernel_bytes = json.optional_int("kernel_bytes", kByteRange);
-  device.kernel_bytes_with_cudnn = json.optional_int("kernel_bytes_with_cudnn", kByteRange);
-  if (const std::optional<JsonObject> nccl = json.nullable_object("nccl")) device.nccl = nccl_memory_of(*nccl);
-  device.cublas_workspace_bytes = json.required_int("cublas_workspace_bytes", kByteRange);
-  device.cublaslt_workspace_bytes = json.required_int("cublaslt_workspace_bytes", kByteRange);
-  if (const std::optional<JsonObject> placement = json.nullable_object("placement")) {
-    device.placement = placement_of(*placement);
-  }
+  read_memory_figures(json, device);
+  device.cublas_workspace_bytes = json.optional_int("cublas_workspace_bytes", kByteRange);
+  device.cublaslt_workspace_bytes = json.optional_int("cublaslt_workspace_bytes", kByteRange);
   device.memory_bandwidth_bytes_per_second = json.required_double("memory_bandwidth_bytes_per_second", {1, 1e20});
   device.bf16_flops_per_second = rate_of(json, "bf16_flops_per_second");
   device.fp16_flops_per_second = rate_of(json, "fp16_flops_per_second");
@@ -252,7 +194,6 @@ DeviceFile read_device_file(const JsonObject& json) {
   if (const std::optional<JsonObject> rates = json.nullable_object("rates")) {
     device.rates = std::make_shared<const DeviceRates>(read_device_rates(*rates));
   }
-  device.validated = json.optional_bool("validated").value_or(false);
   device.source = json.required_string("source");
   device.date = json.required_string("date");
   return file;

@@ -44,7 +44,7 @@ enum class Programs : std::uint8_t { kRead, kLeave };
 /// The same of a file, *.json or *.json.gz.
 [[nodiscard]] ModelSpec read_program_model(const std::string& path);
 [[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
-/// A file of specs/rates, or the "rates" of a device file that memcalc-probe wrote.
+/// A card's rates.json in specs/measured, or the "rates" of a device file that memcalc-probe wrote.
 [[nodiscard]] DeviceRates read_device_rates(const JsonObject& json);
 
 /// The keys that each kind of file may have: those of specs/schema/*.schema.json, which a test compares.

@@ -12,7 +12,7 @@ constexpr Operator kCublasWorkspace{"cublas_workspace"};
 constexpr Operator kCublasLtWorkspace{"cublaslt_workspace"};
 }  // namespace
 
-Memory::Memory(const DeviceSpec& device, const Moment& moment) : device_(device), moment_(moment) {
+Memory::Memory(const CublasWorkspaces& workspaces, const Moment& moment) : workspaces_(workspaces), moment_(moment) {
   constexpr std::size_t kUsualEvents = 16384;  // a step of a 7B model has about half as many
   trace.events.reserve(kUsualEvents);
   trace.blocks.reserve(kUsualEvents / 2);
@@ -103,10 +103,15 @@ void Memory::use_cublas(bool with_lt) {
   const auto take_workspace = [this](Bytes bytes, const Operator& op) {  // for good
     if (bytes > 0) (void)allocate(bytes, op, Category::kWorkspaces);
   };
-  if (!std::exchange(cublas_used_[thread], true)) take_workspace(device_.cublas_workspace_bytes, kCublasWorkspace);
+  if (!std::exchange(cublas_used_[thread], true)) take_workspace(workspaces_.cublas, kCublasWorkspace);
   if (with_lt && !std::exchange(cublaslt_used_[thread], true)) {
-    take_workspace(device_.cublaslt_workspace_bytes, kCublasLtWorkspace);
+    take_workspace(workspaces_.cublaslt, kCublasLtWorkspace);
   }
+}
+
+// CublasHandlePool.cpp: each stream on which a handle works has a workspace of its own, for good.
+void Memory::use_cublas_on_stream() {
+  if (workspaces_.cublas > 0) (void)allocate(workspaces_.cublas, kCublasWorkspace, Category::kWorkspaces);
 }
 
 // aten/src/ATen/cuda/detail/DeviceThreadHandles.h: a pool of handles, to which a thread that ends gives its own back.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
-#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/cublas_workspaces.h"
 #include "memcalc/symbolic/host_copies.h"
 #include "memcalc/symbolic/moment.h"
 #include "memcalc/symbolic/trace.h"
@@ -24,8 +24,8 @@ class ScratchMeter {
 
 class Memory {
  public:
-  /// Pre: both outlive it.
-  Memory(const DeviceSpec& device, const Moment& moment);
+  /// Pre: the moment outlives it.
+  Memory(const CublasWorkspaces& workspaces, const Moment& moment);
 
   // --- blocks and who holds them
   /// A new block with one owner, requested by `op`; none on the meta device. Pre: bytes > 0.
@@ -67,6 +67,8 @@ class Memory {
   void scratch(Bytes bytes, const Operator& op, Category category = Category::kTemporaries);
   /// The workspaces that cuBLAS, and cuBLASLt where it fuses the bias, take at a thread's first call.
   void use_cublas(bool with_lt);
+  /// That of another stream on which the thread's handle works.
+  void use_cublas_on_stream();
   /// The thread that ran forward is gone: autograd's takes its handle over, the next forward's makes another.
   void forward_thread_ended();
   /// torch.cuda.empty_cache()
@@ -92,7 +94,7 @@ class Memory {
   void add_event(EventKind kind, BlockId block, const Operator* op, const Operator* node);
   [[nodiscard]] BlockId& block_of(BlockId storage);
 
-  const DeviceSpec& device_;
+  const CublasWorkspaces workspaces_;
   const Moment& moment_;
   std::vector<std::int32_t> owners_;  // by block
   std::vector<BlockId> once_;

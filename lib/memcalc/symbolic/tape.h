@@ -64,7 +64,7 @@ class Tape {
   std::int64_t process_index = 0;
   Moment moment;
   KernelLog kernels{moment};
-  Memory memory{device, moment};
+  Memory memory{cublas_workspaces(device, behaviors), moment};
   Autograd autograd{*this};
   Modes modes;
 

@@ -106,7 +106,9 @@ void tell_about_versions(const ModelSpec& spec, const RunSpec& run, SymbolicRun&
     result.assumptions.push_back(std::string(name_of(of)) + " " + wheel_of(run.profile, of) +
                                  " follows its sources: " + std::string(what) + " (not validated on a card)");
   };
-  if (differs(Software::kTorch)) say(Software::kTorch, "which attention kernel it takes; all else is as in 2.11");
+  if (differs(Software::kTorch))
+    say(Software::kTorch,
+        "its choice of an attention kernel, of cuBLAS's workspace and of slices; all else is as in 2.11");
   if (is_program(spec) && differs(Software::kTransformers)) {
     result.assumptions.emplace_back(
         "a recorded program stays what its recording saw, whatever the version of transformers");

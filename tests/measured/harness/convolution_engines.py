@@ -1,4 +1,4 @@
-"""Writes specs/cudnn/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
+"""Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py) and those of networks. Needs scikit-learn.
 
 usage: convolution_engines.py [--check], in the repository's root; --check prints how the trees do on shapes left out
@@ -114,7 +114,7 @@ def main():
         engines = fitted.classes_
         trees.append("{%d, %d, %d, %d}" % (*key, len(nodes)))
         add(fitted.tree_, 0)
-    table = "specs/cudnn/convolution_engines.txt"
+    table = "specs/measured/cudnn-9.19/convolution_engines.txt"
     comment = [line for line in open(table) if line.startswith("#")]
     with open(table, "w") as f:
         f.write("".join(comment) + "[trees]\n" + "".join(t + ",\n" for t in trees))

@@ -1,4 +1,4 @@
-"""Writes specs/cudnn/convolution_workspaces.txt (but for its comment) from tests/measured/convolutions_h100.jsonl.gz (vision.py).
+"""Writes specs/measured/cudnn-9.19/convolution_workspaces.txt (but for its comment) from tests/measured/convolutions_h100.jsonl.gz (vision.py).
 
 usage: convolution_table.py, in the repository's root
 """
@@ -40,7 +40,7 @@ def index(found):
 for k in sorted(rows, key=lambda k: (LAYOUTS[k[1]] == "sequence", k)):  # their sequences last
     for f in rows[k]: index(f)
 lines = ["{%s, %s}" % (", ".join(map(str, k)), ", ".join(str(index(f)) for f in rows[k])) for k in sorted(rows)]
-TABLE = "specs/cudnn/convolution_workspaces.txt"
+TABLE = "specs/measured/cudnn-9.19/convolution_workspaces.txt"
 comment = [line for line in open(TABLE) if line.startswith("#")]
 with open(TABLE, "w") as f:
     f.write("".join(comment) + "[batches]\n{%s},\n" % ", ".join(map(str, BATCHES)))

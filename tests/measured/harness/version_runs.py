@@ -2,6 +2,7 @@
 a line as blind_cases.py draws it, with "transformers" in its run record.
 
 usage: version_runs.py draw SEED N VERSION,VERSION,… OUT      as many of each release
+       version_runs.py draw_experts SEED N VERSION,VERSION,… OUT     the same of models with experts
        version_runs.py predict MEMCALC CASES OUT
        version_runs.py measure CASES OUT SITES [--budget S]   SITES/VERSION: the packages of that release, put in front
        version_runs.py compare CASES PREDICTED MEASURED [--rows OUT]
@@ -50,6 +51,22 @@ def draw(a):
         drawn.append(case)
     Path(a.out).write_text("".join(json.dumps(c) + "\n" for c in drawn))
     print(len(drawn), "cases")
+
+
+def draw_experts(a):
+    r, drawn = random.Random(a.seed), []
+    while len(drawn) < a.n:
+        precision, loop = r.choice(["bf16", "amp-bf16", "amp-fp16", "fp32"]), r.choice(["bare", "bare", "trainer"])
+        run = dict(model=r.choice(["mixtral-8x0.3b", "qwen3-moe-1b"]), batch_size=r.choice([1, 2, 4, 6]), sequence_length=r.choice([128, 333, 512, 1024, 2048]),
+                   task="causal", precision=precision, loop=loop, layers=r.choice([4, 12]), weights_dtype="bf16" if precision == "bf16" else "fp32",
+                   optimizer=r.choice(["adamw", "adamw-for", "sgd"]) if loop == "bare" else "adamw")
+        if r.random() < 0.4: run["checkpointing"] = "full"
+        if r.random() < 0.2: run["accumulation_steps"] = 2
+        if r.random() < 0.3: run["attention"] = "eager"
+        if loop == "trainer": run["max_grad_norm"] = 1.0
+        run["transformers"] = a.versions.split(",")[len(drawn) % len(a.versions.split(","))]
+        drawn.append(dict(id="experts-%s-%d-%s" % (run["transformers"], len(drawn), run["model"]), run=run))
+    Path(a.out).write_text("".join(json.dumps(c) + "\n" for c in drawn))
 
 
 def predict(a):
@@ -111,7 +128,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for function, names in ((draw, ("seed", "n", "versions", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out", "sites")),
+    for function, names in ((draw, ("seed", "n", "versions", "out")), (draw_experts, ("seed", "n", "versions", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out", "sites")),
                             (compare, ("cases", "predicted", "measured"))):
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)

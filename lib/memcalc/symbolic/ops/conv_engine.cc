@@ -20,7 +20,7 @@ struct Node {
   int above_or_engine;
 };
 
-#include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/cudnn
+#include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/measured/cudnn-9.19
 
 enum Number { kInput = 1, kOutput = 2, kWeight = 4, kWinograd = 8, kFft = 16, kWholeFft = 24, kPartial = 32 };
 

@@ -5,8 +5,8 @@
 
 namespace memcalc {
 
-/// What an engine requests, as a number of specs/cudnn/convolution_engines.txt: which copies it makes in its own
-/// layout, and for a split sum how many partial results it keeps in float32.
+/// What an engine requests, as a number of specs/measured/cudnn-9.19/convolution_engines.txt: which copies it makes in
+/// its own layout, and for a split sum how many partial results it keeps in float32.
 class ConvolutionEngine {
  public:
   explicit constexpr ConvolutionEngine(int number) : number_{number} {}

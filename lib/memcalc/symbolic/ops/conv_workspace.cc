@@ -18,7 +18,7 @@ struct Row {
   int forward, input_gradient, weight_gradient;
 };
 
-#include "memcalc/symbolic/ops/convolution_workspaces.inc"  // of specs/cudnn
+#include "memcalc/symbolic/ops/convolution_workspaces.inc"  // of specs/measured/cudnn-9.19
 
 constexpr std::size_t kBatchCount = std::size(kBatches);
 constexpr std::int64_t kUnknown = -9;

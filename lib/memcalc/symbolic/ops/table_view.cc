@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
@@ -145,7 +146,8 @@ void squeeze_row(RecordedCall& call) {
 
 struct Cut {
   std::int64_t start = 0, length = 0, step = 1;
-  bool is_skipped = false;  // ATen/TensorIndexing.h, applySlice: from 0 to the end or beyond, as it is written
+  bool is_skipped = false;  // ATen/TensorIndexing.h, applySlice: from 0 to the end or beyond, as it is written;
+                            // in torch before 2.9 only where the end is written, and is the end
 };
 
 Cut cut_of(const RecordedCall& call, const BoundArgument& slice, std::int64_t size) {
@@ -156,7 +158,10 @@ Cut cut_of(const RecordedCall& call, const BoundArgument& slice, std::int64_t si
   if (step <= 0) call.refuse("a slice of negative step");
   const auto inside = [size](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
   const std::int64_t start = inside(number(0, 0)), stop = inside(number(1, size));
-  const bool is_skipped = number(0, 0) == 0 && number(1, size) >= size && step == 1;
+  constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t written = number(1, kOpen);
+  const bool ends_there = call.tape.behaviors.open_slices_are_views ? written == size : written >= size;
+  const bool is_skipped = number(0, 0) == 0 && ends_there && step == 1;
   return {start, std::max<std::int64_t>(0, (stop - start + step - 1) / step), step, is_skipped};
 }
 

@@ -276,6 +276,12 @@ Tensor slice_whole(Arg x, int /*dim*/) {  // its backward needs the sizes of x a
   return record_view(aten::kSlice, slice_backward, x, x->shape(), x->strides());
 }
 
+Tensor open_slices(Tensor x, std::initializer_list<int> dims) {
+  if (!x.tape().behaviors.open_slices_are_views) return x;
+  for (const int dim : dims) x = slice_whole(std::move(x), dim);
+  return x;
+}
+
 Tensor select(Arg x, int dim) {
   const OperatorCall call(x);
   Shape shape, strides;

@@ -37,6 +37,9 @@ struct PermutePayload {
 [[nodiscard]] Tensor slice(Arg x, int dim, std::int64_t start, std::int64_t length, std::int64_t step = 1);
 /// x[..., -size:, ...]: all of a dimension, but Python's indexing only skips the slice where it is written from 0 on.
 [[nodiscard]] Tensor slice_whole(Arg x, int dim);
+/// What x[:] of these dimensions does within a tuple of indices: nothing, or, in torch before 2.9, a slice of each
+/// (ATen/TensorIndexing.h, applySlice).
+[[nodiscard]] Tensor open_slices(Tensor x, std::initializer_list<int> dims);
 /// x[:, index]: drops `dim`.
 [[nodiscard]] Tensor select(Arg x, int dim);
 /// Equal parts along `dim`; the backward is one cat.

@@ -14,8 +14,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kCublasWorkspace{"cublas_workspace"};
-
 // vllm/distributed/weight_transfer/packed_tensor.py
 constexpr Bytes kPackedBufferBytes = Bytes{1} << 30;
 constexpr std::size_t kPackedBuffers = 2;
@@ -47,12 +45,11 @@ class WeightIterator {
   }
 
  private:
-  /// aten/src/ATen/cuda/CublasHandlePool.cpp: each stream on which a handle works has a workspace of its own, for good.
   void use_cublas() {
     const CudaStream stream = tape_.moment.stream;
     if (stream == CudaStream::kDefault || stream == last_stream_) return;
     last_stream_ = stream;
-    (void)tape_.memory.allocate(tape_.device.cublas_workspace_bytes, kCublasWorkspace, Category::kWorkspaces);
+    tape_.memory.use_cublas_on_stream();
   }
 
   Tape& tape_;
