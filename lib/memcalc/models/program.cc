@@ -38,12 +38,6 @@ bool takes_number_of_items(const Program& program) {
                      [](const ProgramForward& each) { return has(each, kNumberOfItems); });
 }
 
-/// A module of another class that happens to have such a name makes other calls.
-bool is_whole(const BoundModule& module, const LeafModule& leaf) {
-  constexpr std::string_view kCalls[] = {"linear", "addmm", "embedding"};  // as LeafModule
-  return module.input >= 0 && module.output >= 0 && module.main_call == kCalls[leaf.index()];
-}
-
 }  // namespace
 
 void ProgramModel::bind_sizes() {
@@ -137,70 +131,21 @@ void ProgramModel::choose_forward() {
   }
 }
 
-const BoundFunction& ProgramModel::bound(std::int32_t function) {
-  std::unique_ptr<BoundFunction>& made = functions_[function];
-  if (made) return *made;
-  made = std::make_unique<BoundFunction>();
-  made->function = &program_->functions[static_cast<std::size_t>(function)];
-  made->body = bound_body(made->function->body, binding_, program_->name);
-  return *made;
-}
-
-ModulePlace ProgramModel::module_place(const BoundModule& module, const std::string& path) const {
-  ModulePlace place;
-  std::string whole = full_name(path, module.module->path);
-  const auto held = held_.find(whole);
-  if (held != held_.end()) place.held = &held->second;
-  place.output_requires_grad = !whole.empty() && whole == requires_grad_of_;
-  auto leaf = leaves_.find(whole);
-  if (leaf == leaves_.end() && module.module->type == "Embedding") {  // another name of a shared one
-    const auto same = [&](const auto& names) { return names.first == whole + ".weight"; };
-    const auto tied = std::find_if(program_->tied.begin(), program_->tied.end(), same);
-    if (tied != program_->tied.end()) leaf = leaves_.find(module_of(tied->second));
+void ProgramModel::bind_functions() {
+  placed_ = &program_->places->of(*program_, forward_->function);
+  functions_.resize(program_->functions.size());
+  for (const std::int32_t number : placed_->functions) {
+    const auto i = static_cast<std::size_t>(number);
+    functions_[i] = std::make_unique<BoundFunction>();
+    functions_[i]->function = &program_->functions[i];
+    functions_[i]->body = bound_body(program_->functions[i].body, binding_, program_->name);
   }
-  if (leaf != leaves_.end() && is_whole(module, leaf->second)) place.leaf = &leaf->second;
-  return place;
-}
-
-void ProgramModel::add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made) {
-  for (const BoundInstruction& each : body) {
-    if (const auto* call = std::get_if<BoundLayers>(&each)) {
-      std::vector<Instance>& layers = made.layers.emplace_back();
-      for (std::int64_t i = 0; i < call->layers->count; ++i) {
-        const std::string layer = full_name(path, path_of_layer(call->layers->path, call->layers->first + i));
-        layer_paths->push_back(layer);
-        layers.push_back(instance(call->layers->function, layer));
-      }
-    } else if (const auto* module = std::get_if<BoundModule>(&each)) {
-      made.modules.push_back(module_place(*module, path));
-    } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
-      made.customs.push_back(instance(custom->custom->function, path));
-      const std::int32_t backward = custom->custom->backward;
-      made.backwards.push_back(backward >= 0 ? instance(backward, path) : Instance());
-    } else if (const auto* region = std::get_if<BoundCheckpoint>(&each)) {
-      if (run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none",
-                                program_->name));
-      }
-      made.regions.push_back(instance(region->region->function, path));
-    } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
-      add_called((*loop)->body, path, made);
-    }
+  if (placed_->has_regions && run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none", program_->name));
   }
-}
-
-Instance ProgramModel::instance(std::int32_t function, const std::string& path) {
-  constexpr int kMost = 20'000;
-  if (++instances_ > kMost) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{}: more than {} layers are not modelled", program_->name, kMost));
-  }
-  Instance made;
-  made.bound = &bound(function);
-  for (const std::string& name : made.bound->function->parameters) made.parameters.push_back(find_tensor(path, name));
-  add_called(made.bound->body, path, made);
-  return made;
+  layer_paths = placed_->layers;
 }
 
 /// Which tensors of a batch the forward pass gets.
@@ -214,7 +159,7 @@ void ProgramModel::find_inputs() {
     if (run_.uses_trainer() && is_floating(dtype)) dtype = DType::kFloat32;  // as a dataset has them
     inputs.push_back({input.name, binding_.shape(input.shape, input.name), dtype, is_known ? known->member : nullptr});
   }
-  for (const std::string& keyword : main_.bound->function->keywords) {
+  for (const std::string& keyword : bound(placed_->main).function->keywords) {
     if (keyword == kNumberOfItems) {
       inputs_.emplace_back(&Batch::number_of_items, 0);
       continue;
@@ -239,8 +184,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   if (run.trains() && forward_->loss.empty() && forward_->outputs.empty()) {
     throw Error(ErrorCode::kInput, program_->name + ": its forward pass returns nothing to start backward from");
   }
-  layer_paths.emplace();
-  main_ = instance(forward_->function, "");
+  bind_functions();
   find_inputs();
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
@@ -262,7 +206,9 @@ void ProgramModel::look_at_calls() {
       }
     }
   };
-  for (const auto& [number, function] : functions_) look_at(look_at, function->body);
+  for (const auto& function : functions_) {
+    if (function) look_at(look_at, function->body);
+  }
   if (names.empty()) return;
   not_modelled.push_back(
       fmt::format("inside of {}, which the operator table does not have: memory that it holds for a "
@@ -271,13 +217,14 @@ void ProgramModel::look_at_calls() {
 }
 
 ModelOutput ProgramModel::forward(const Batch& batch) {
-  Variables variables(*main_.bound->function);
+  const BoundFunction& main = bound(placed_->main);
+  Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const auto& [member, place] = inputs_[i];
     values[i] = member != nullptr ? batch.*member : batch.others[place];
   }
-  run_body(main_, main_.bound->body, values);
+  run_body(placed_->main, main.body, values);
   ModelOutput output;
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);
   for (const std::int32_t number : forward_->outputs) {

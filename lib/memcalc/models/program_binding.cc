@@ -194,7 +194,7 @@ class Binder {
   void add(const ProgramModule& module, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& open) {
     if (!module.path.empty()) {
       open.push_back(bound.size());
-      bound.emplace_back(BoundModule{.module = &module, .also_dead = {}, .main_call = {}, .number = modules_++});
+      bound.emplace_back(BoundModule{.module = &module, .also_dead = {}, .number = modules_++});
       return;
     }
     if (open.empty()) throw Error(ErrorCode::kInput, program_ + ": a module ends that has not begun");
@@ -208,7 +208,9 @@ class Binder {
   /// What a module is given and what it makes, as its calls from `first` on say.
   static void find_ends(const std::vector<BoundInstruction>& bound, std::size_t first, BoundModule& module) {
     constexpr std::string_view kViews[] = {"view", "reshape"};
+    constexpr std::string_view kLeaves[] = {"linear", "addmm", "embedding"};  // as LeafModule
     int calls = 0;
+    std::string_view main_call;
     std::vector<std::int32_t> made;
     const auto is_made = [&](std::int32_t value) { return std::find(made.begin(), made.end(), value) != made.end(); };
     for (std::size_t i = first; i < bound.size(); ++i) {
@@ -222,16 +224,19 @@ class Binder {
         if (!call->results->empty()) module.output = call->results->front();
         const std::string_view name = call->row == nullptr ? call->opaque : call->row->name;
         const bool is_view = std::find(std::begin(kViews), std::end(kViews), name) != std::end(kViews);
-        if (!is_view) module.main_call = ++calls == 1 ? name : std::string_view();
+        if (!is_view) main_call = ++calls == 1 ? name : std::string_view();
       } else if (const auto* drop = std::get_if<const ProgramDrop*>(&bound[i])) {
         for (const std::int32_t value : (*drop)->values) {
           if (!is_made(value)) module.also_dead.push_back(value);
         }
       } else if (!std::holds_alternative<BoundModule>(bound[i]) && !std::holds_alternative<BoundModuleEnd>(bound[i])) {
         calls = 2;  // regions, layers, loops: nothing that is called as a whole
-        module.main_call = {};
+        main_call = {};
       }
     }
+    if (module.input < 0 || module.output < 0) return;
+    const auto found = std::find(std::begin(kLeaves), std::end(kLeaves), main_call);
+    if (found != std::end(kLeaves)) module.leaf = static_cast<int>(found - std::begin(kLeaves));
   }
 
   void add(const ProgramLoop& loop, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {

@@ -72,7 +72,7 @@ struct BoundModule {
   std::int32_t input = -1;              // a value of the outside that its calls take first; -1: none is
   std::int32_t output = -1;             // the last value that it makes; -1: none is
   std::vector<std::int32_t> also_dead;  // values of the outside that die in it
-  std::string_view main_call;           // its only call but for views; empty: it has others
+  int leaf = -1;                        // the LeafModule whose call is its only one but for views; -1: none
   std::size_t number = 0;               // among those of its function
 };
 struct BoundModuleEnd {};

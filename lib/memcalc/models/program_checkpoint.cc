@@ -11,14 +11,13 @@
 
 namespace memcalc {
 
-void ProgramModel::run_checkpoint(const Instance& caller, const BoundCheckpoint& call,
+void ProgramModel::run_checkpoint(const PlacedFunction& caller, const BoundCheckpoint& call,
                                   std::vector<Tensor>& values) const {
-  const Instance& called = caller.regions[call.number];
-  KeptTensors given;
+  const PlacedFunction& called = caller.regions[call.number];
+  KeptTensors taken;
   for (const BoundArgument& argument : call.arguments) {
-    const auto place = static_cast<std::size_t>(argument.integer);
-    given.push_back(argument.kind == BoundArgument::Kind::kParameter ? caller.parameters[place] : values[place]);
-    if (!given.back().defined()) {
+    taken.push_back(given(caller, argument, values));
+    if (!taken.back().defined()) {
       throw Error(ErrorCode::kInput, program_->name + ": a region of checkpointing is given a tensor that died");
     }
   }
@@ -27,15 +26,15 @@ void ProgramModel::run_checkpoint(const Instance& caller, const BoundCheckpoint&
   const auto run = [this, &called, others](const KeptTensors& kept) { return run_called(called, kept, others.get()); };
   Tensor first;
   if (!tape_.modes.grad_enabled) {
-    first = run(given);
+    first = run(taken);
   } else if (GraphCapture* capture = tape_.modes.capture; capture != nullptr) {
     // _higher_order_ops/wrap.py, TagActivationCheckpoint: a part of the graph, reentrant or not.
     const CapturedCheckpoint checkpoint(*capture, Recomputes::kAll);
-    first = run(given);
+    first = run(taken);
   } else if (!call.region->reentrant) {
-    first = run_checkpointed(std::move(given), call.positional, run);
+    first = run_checkpointed(std::move(taken), call.positional, run);
   } else if (others == nullptr && call.positional <= kMaxEdges) {
-    first = run_checkpointed_reentrant(given, call.positional, run);
+    first = run_checkpointed_reentrant(taken, call.positional, run);
   } else {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("{}: a reentrant region of checkpointing with several results or more than {} arguments is "

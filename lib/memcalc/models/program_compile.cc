@@ -50,24 +50,26 @@ bool was_recorded_compiling(const Program& program) {
 /// Looks at what is compiled, each function once.
 class GraphCheck {
  public:
-  GraphCheck(const Program& program, CompiledParts parts, bool has_layers)
-      : program_(program), whole_(parts == CompiledParts::kModel), has_layers_(has_layers) {}
+  using Functions = std::vector<std::unique_ptr<BoundFunction>>;
 
-  void look_at(const Instance& instance, bool in_graph) {
-    if (!seen_.emplace(instance.bound, in_graph).second) return;
-    look_at(instance, instance.bound->body, in_graph);
+  GraphCheck(const Program& program, const Functions& functions, CompiledParts parts, bool has_layers)
+      : program_(program), functions_(functions), whole_(parts == CompiledParts::kModel), has_layers_(has_layers) {}
+
+  void look_at(const PlacedFunction& function, bool in_graph) {
+    if (!seen_.emplace(function.function, in_graph).second) return;
+    look_at(function, functions_[static_cast<std::size_t>(function.function)]->body, in_graph);
   }
 
  private:
-  void look_at(const Instance& instance, const std::vector<BoundInstruction>& body, bool in_graph) {
+  void look_at(const PlacedFunction& function, const std::vector<BoundInstruction>& body, bool in_graph) {
     std::string module;
     for (const BoundInstruction& each : body) {
       if (const auto* begun = std::get_if<BoundModule>(&each)) {
         module = begun->module->path;
       } else if (const auto* layers = std::get_if<BoundLayers>(&each)) {
-        for (const Instance& layer : instance.layers[layers->number]) look_at(layer, true);
+        for (const PlacedFunction& layer : function.layers[layers->number]) look_at(layer, true);
       } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
-        look_at(instance, (*loop)->body, in_graph);
+        look_at(function, (*loop)->body, in_graph);
       } else if (!in_graph) {
         continue;
       } else if (const auto* call = std::get_if<BoundCall>(&each)) {
@@ -76,7 +78,7 @@ class GraphCheck {
         refuse(fmt::format("Dynamo traces through the custom function {}, whose graph is not modelled",
                            custom->custom->name));
       } else if (const auto* region = std::get_if<BoundCheckpoint>(&each)) {
-        look_at(instance.regions[region->number], in_graph);
+        look_at(function.regions[region->number], in_graph);
       }
     }
   }
@@ -93,8 +95,9 @@ class GraphCheck {
   }
 
   const Program& program_;
+  const Functions& functions_;
   bool whole_, has_layers_;
-  std::set<std::pair<const BoundFunction*, bool>> seen_;
+  std::set<std::pair<std::int32_t, bool>> seen_;
 };
 
 void ProgramModel::check_compiles() const {
@@ -123,11 +126,11 @@ void ProgramModel::check_compiles() const {
                             "policy compiling (docs/programs.md), or no --compile",
                             program_->name, has_layers ? "--compile-parts layers, " : ""));
   }
-  GraphCheck(*program_, parts, has_layers).look_at(main_, whole);
+  GraphCheck(*program_, functions_, parts, has_layers).look_at(placed_->main, whole);
 }
 
 void ProgramModel::forget_graph_values() const {
-  for (const auto& [name, tensor] : tensors_) {
+  for (const Tensor& tensor : tensors_) {
     if (tensor.defined()) tensor.impl()->graph_value = -1;
   }
 }

@@ -18,7 +18,7 @@ namespace memcalc {
 struct CustomPass {
   const ProgramModel* model = nullptr;
   const BoundCustom* call = nullptr;
-  const Instance* backward = nullptr;
+  const PlacedFunction* backward = nullptr;
   std::vector<Tensor> attributes;       // of ctx: they live as long as the node
   std::vector<OutputMetadata> results;  // for zeros in place of gradients that do not arrive
 };
@@ -56,18 +56,15 @@ void ProgramModel::check_backward(const BoundCustom& call, const std::vector<con
   }
 }
 
-void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, std::vector<Tensor>& values) const {
+void ProgramModel::run_custom(const PlacedFunction& caller, const BoundCustom& call,
+                              std::vector<Tensor>& values) const {
   const ProgramCustom& custom = *call.custom;
-  const Instance& called = caller.customs[call.number];
-  const auto given = [&](const BoundArgument& argument) -> const Tensor& {
-    const auto place = static_cast<std::size_t>(argument.integer);
-    return argument.kind == BoundArgument::Kind::kParameter ? caller.parameters[place] : values[place];
-  };
+  const PlacedFunction& called = caller.customs[call.number];
   std::vector<const Tensor*> inputs;
   bool differentiated = false;
   for (const std::vector<BoundArgument>* arguments : {&call.inputs, &call.arguments}) {
     for (const BoundArgument& argument : *arguments) {
-      const Tensor& tensor = given(argument);
+      const Tensor& tensor = given(caller, argument, values);
       if (!tensor.defined())
         throw Error(ErrorCode::kInput, program_->name + ": a function is given a tensor that died");
       if (arguments == &call.inputs) inputs.push_back(&tensor);
@@ -79,12 +76,14 @@ void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, s
   Node* node = custom.backward < 0 ? nullptr
                                    : tape_.autograd.record(kCustomBackward, custom_backward, inputs.data(),
                                                            static_cast<int>(inputs.size()));
-  const ProgramFunction& function = *called.bound->function;
+  const ProgramFunction& function = *bound(called).function;
   Variables variables(function);
-  for (std::size_t i = 0; i < call.arguments.size(); ++i) variables.values()[i] = given(call.arguments[i]);
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    variables.values()[i] = given(caller, call.arguments[i], values);
+  }
   {
     const NoGrad no_grad(tape_.modes);
-    run_body(called, called.bound->body, variables.values());
+    run_body(called, bound(called).body, variables.values());
   }
   const auto result = [&](std::size_t i) -> Tensor& {
     return variables.values()[static_cast<std::size_t>(function.results[i])];
@@ -99,7 +98,7 @@ void ProgramModel::run_custom(const Instance& caller, const BoundCustom& call, s
   if (node != nullptr) {
     const auto held = [&](const ProgramArgument& item) -> const Tensor& {
       const auto place = static_cast<std::size_t>(item.integer);
-      return item.kind == Kind::kParameter ? caller.parameters[place] : result(place);
+      return item.kind == Kind::kParameter ? parameter(caller, place) : result(place);
     };
     for (const ProgramArgument& item : custom.saved) tape_.autograd.save(*node, held(item));
     for (const ProgramArgument& item : custom.attributes) {
@@ -123,7 +122,7 @@ void ProgramModel::custom_backward(BackwardCall& call) {
 
 void ProgramModel::run_backward(const CustomPass& pass, BackwardCall& call) const {
   const ProgramCustom& custom = *pass.call->custom;
-  const ProgramFunction& function = *pass.backward->bound->function;
+  const ProgramFunction& function = *bound(*pass.backward).function;
   Variables variables(function);
   const auto value = [&](std::size_t i) -> Tensor& { return variables.values()[i]; };
   int output = 0;
@@ -146,7 +145,7 @@ void ProgramModel::run_backward(const CustomPass& pass, BackwardCall& call) cons
         place < saved ? call.saved(static_cast<int>(place)) : pass.attributes[place - saved];
   }
   const NoGrad no_grad(tape_.modes);
-  run_body(*pass.backward, pass.backward->bound->body, variables.values());
+  run_body(*pass.backward, bound(*pass.backward).body, variables.values());
   for (std::size_t i = 0; i < function.results.size(); ++i) {  // one tensor may be the gradient of several
     call.set(static_cast<int>(i), value(static_cast<std::size_t>(function.results[i])));
   }

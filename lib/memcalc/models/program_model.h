@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,7 +14,7 @@
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/program_binding.h"
-#include "memcalc/spec/program.h"
+#include "memcalc/spec/program_places.h"
 
 namespace memcalc {
 
@@ -29,22 +29,6 @@ struct BoundFunction {
 /// A module that holds parameters itself, for the hooks around it.
 struct HeldParameters {
   std::vector<const Tensor*> tensors;
-};
-
-struct ModulePlace {
-  const LeafModule* leaf = nullptr;
-  const HeldParameters* held = nullptr;  // null: it holds none
-  bool output_requires_grad = false;
-};
-
-/// A function as the function of one module: with the module's parameters, and the functions that it calls.
-struct Instance {
-  const BoundFunction* bound = nullptr;
-  std::vector<Tensor> parameters;
-  std::vector<std::vector<Instance>> layers;  // of each BoundLayers, by its number
-  std::vector<ModulePlace> modules;           // of each BoundModule, by its number
-  std::vector<Instance> customs, backwards;   // of each BoundCustom, by its number
-  std::vector<Instance> regions;              // of each BoundCheckpoint, by its number
 };
 
 /// The variables of one call of a function. A recomputation that stops in its middle leaves them to die from the last
@@ -78,12 +62,11 @@ class ProgramModel : public Model {
   [[nodiscard]] std::string_view recorded_precision() const;
   void choose_forward();
   void make_parameters(ModuleBuilder& b);
-  void make_leaf(ModuleBuilder& b, const std::string& path, std::string_view type, std::size_t& i);
+  void make_leaf(ModuleBuilder& b, std::size_t& i);
   struct Storages {
     std::vector<Tensor> parameters, buffers;
   };
   [[nodiscard]] Storages make_storages(Tape& tape) const;
-  void find_held_parameters();
   void make_tied_heads();
   void find_inputs();
   void look_at_calls();
@@ -94,23 +77,35 @@ class ProgramModel : public Model {
   /// A graph begins: what the module holds has no number in it.
   void forget_graph_values() const;
   void check_fits(const LeafModule& leaf, const Tensor& input) const;
-  [[nodiscard]] const BoundFunction& bound(std::int32_t function);
-  [[nodiscard]] Instance instance(std::int32_t function, const std::string& path);
-  void add_called(const std::vector<BoundInstruction>& body, const std::string& path, Instance& made);
-  [[nodiscard]] ModulePlace module_place(const BoundModule& module, const std::string& path) const;
-  [[nodiscard]] Tensor find_tensor(const std::string& path, const std::string& name) const;
-  void run_body(const Instance& instance, const std::vector<BoundInstruction>& body, std::vector<Tensor>& values,
+  void bind_functions();
+  [[nodiscard]] const BoundFunction& bound(const PlacedFunction& function) const {
+    return *functions_[static_cast<std::size_t>(function.function)];
+  }
+  /// The parameter, buffer or constant of that number in the function.
+  [[nodiscard]] const Tensor& parameter(const PlacedFunction& function, std::size_t number) const {
+    return tensors_[static_cast<std::size_t>(function.tensors[number])];
+  }
+  /// The value or parameter that an argument of `caller` is.
+  [[nodiscard]] const Tensor& given(const PlacedFunction& caller, const BoundArgument& argument,
+                                    const std::vector<Tensor>& values) const {
+    const auto place = static_cast<std::size_t>(argument.integer);
+    return argument.kind == BoundArgument::Kind::kParameter ? parameter(caller, place) : values[place];
+  }
+  /// Null: it is called by what its function says.
+  [[nodiscard]] const LeafModule* leaf(const PlacedModule& place, const BoundModule& module) const;
+  /// Null: it holds none.
+  [[nodiscard]] const HeldParameters* held(std::int32_t module) const;
+  void run_body(const PlacedFunction& function, const std::vector<BoundInstruction>& body, std::vector<Tensor>& values,
                 std::int64_t in_run = 0) const;
-  void run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
+  void run_call(const PlacedFunction& function, const BoundCall& call, std::vector<Tensor>& values,
                 std::int64_t in_run) const;
   void unbind(BoundArgument& slot, std::vector<Tensor>& values) const;
-  void run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
-                  std::vector<Tensor>& values) const;
-  void run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const;
-  void run_checkpoint(const Instance& caller, const BoundCheckpoint& call, std::vector<Tensor>& values) const;
-  [[nodiscard]] Tensor run_called(const Instance& instance, const KeptTensors& given,
+  void run_layers(const PlacedFunction& caller, const BoundLayers& call, std::vector<Tensor>& values) const;
+  void run_loop(const PlacedFunction& function, const BoundLoop& loop, std::vector<Tensor>& values) const;
+  void run_checkpoint(const PlacedFunction& caller, const BoundCheckpoint& call, std::vector<Tensor>& values) const;
+  [[nodiscard]] Tensor run_called(const PlacedFunction& function, const KeptTensors& given,
                                   std::vector<Tensor>* others) const;
-  void run_custom(const Instance& caller, const BoundCustom& call, std::vector<Tensor>& values) const;
+  void run_custom(const PlacedFunction& caller, const BoundCustom& call, std::vector<Tensor>& values) const;
   void check_backward(const BoundCustom& call, const std::vector<const Tensor*>& inputs, bool differentiated) const;
   void run_backward(const CustomPass& pass, BackwardCall& call) const;
   static void custom_backward(BackwardCall& call);
@@ -121,19 +116,15 @@ class ProgramModel : public Model {
   Binding binding_;
   bool autocasts_ = false;
   const ProgramForward* forward_ = nullptr;
-  std::unordered_map<std::string, Tensor> tensors_;       // parameters, buffers and constants by name
-  std::unordered_map<std::string, LeafModule> leaves_;    // by path
-  std::unordered_map<std::string, HeldParameters> held_;  // by the path of the module
-  /// enable_input_require_grads: the path of an embedding that is no nn.Embedding itself; empty: none.
-  std::string requires_grad_of_;
-  std::unordered_map<std::int32_t, std::unique_ptr<BoundFunction>> functions_;
-  Instance main_;
-  int instances_ = 0;
+  const PlacedForward* placed_ = nullptr;
+  std::vector<Tensor> tensors_;                    // parameters, then buffers, then constants
+  std::vector<std::optional<LeafModule>> leaves_;  // of each module
+  mutable std::vector<HeldParameters> held_;       // of each module; empty until something hooks modules
+  /// enable_input_require_grads: an embedding that is no nn.Embedding itself; -1: none.
+  std::int32_t requires_grad_of_ = -1;
+  std::vector<std::unique_ptr<BoundFunction>> functions_;        // of the program; null: it is not called
   std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
 };
-
-/// `name` seen from the module `path`; "/" begins one from the root.
-[[nodiscard]] std::string full_name(const std::string& path, const std::string& name);
 
 /// nn.LSTM and its like, whose weights lie in one storage (RNNBase.flatten_parameters).
 [[nodiscard]] bool is_recurrent(std::string_view type);

@@ -69,19 +69,19 @@ struct OpenModule {
   Tensor input;  // as its caller has it
 };
 
-void begin_module(const BoundModule& module, const ModulePlace& place, ModuleHooks& hooks, std::vector<Tensor>& values,
-                  std::vector<OpenModule>& open) {
+void begin_module(const BoundModule& module, const HeldParameters* held, ModuleHooks& hooks,
+                  std::vector<Tensor>& values, std::vector<OpenModule>& open) {
   OpenModule& begun = open.emplace_back(OpenModule{&module, nullptr, {}});
-  if (place.held == nullptr || module.input < 0 || module.output < 0) return;
+  if (held == nullptr || module.input < 0 || module.output < 0) return;
   Tensor& input = values[static_cast<std::size_t>(module.input)];
   if (!input.defined()) return;
   if (is_recurrent(module.module->type)) {
     throw Error(ErrorCode::kUnsupported, "gathering the flattened weights of nn." + module.module->type +
                                              " module by module is not modelled; accepted: --parallel ddp, ds-zero2");
   }
-  begun.held = place.held;
+  begun.held = held;
   begun.input = input;
-  input = hooks.before_module(place.held, place.held->tensors, begun.input);
+  input = hooks.before_module(held, held->tensors, begun.input);
 }
 
 void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
@@ -113,6 +113,27 @@ void ProgramModel::check_fits(const LeafModule& leaf, const Tensor& input) const
   throw Error(ErrorCode::kInput, program_->name + ": a linear layer is given another width than its own");
 }
 
+const LeafModule* ProgramModel::leaf(const PlacedModule& place, const BoundModule& module) const {
+  if (module.leaf < 0 || place.called < 0) return nullptr;
+  const std::optional<LeafModule>& found = leaves_[static_cast<std::size_t>(place.called)];
+  // A module of another class that happens to have such a name makes other calls.
+  return found && static_cast<int>(found->index()) == module.leaf ? &*found : nullptr;
+}
+
+const HeldParameters* ProgramModel::held(std::int32_t module) const {
+  if (module < 0) return nullptr;
+  if (held_.empty()) {
+    held_.resize(program_->module_count());
+    const auto hold = [&](std::int32_t holder, std::size_t parameter) {
+      held_[static_cast<std::size_t>(holder)].tensors.push_back(&tensors_[parameter]);
+    };
+    for (std::size_t i = 0; i < program_->parameters.size(); ++i) hold(program_->parameters[i].module, i);
+    for (const TiedTensor& each : program_->tied_tensors) hold(each.module, static_cast<std::size_t>(each.parameter));
+  }
+  const HeldParameters& found = held_[static_cast<std::size_t>(module)];
+  return found.tensors.empty() ? nullptr : &found;
+}
+
 /// A kUnbound list becomes a list of its parts, which stand behind the values.
 void ProgramModel::unbind(BoundArgument& slot, std::vector<Tensor>& values) const {
   if (slot.text != kUnbound || slot.items.empty()) return;
@@ -126,7 +147,7 @@ void ProgramModel::unbind(BoundArgument& slot, std::vector<Tensor>& values) cons
   }
 }
 
-void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std::vector<Tensor>& values,
+void ProgramModel::run_call(const PlacedFunction& function, const BoundCall& call, std::vector<Tensor>& values,
                             std::int64_t in_run) const {
   std::vector<BoundArgument> of_this_run;
   if (call.differs_by_run && in_run > 0) of_this_run = slots_in(in_run, call.slots);
@@ -138,7 +159,7 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
     for (BoundArgument& slot : of_this_run) unbind(slot, with_parts);
   }
   RecordedCall recorded(tape_, name, of_this_run.empty() ? call.slots : of_this_run, call.unbinds ? with_parts : values,
-                        instance.parameters, call.given);
+                        {tensors_, function.tensors}, call.given);
   const bool on_host = recorded.on_host();  // then nothing of it is seen on the card
   const Scoped<bool> recording(tape_.kernels.recording, tape_.kernels.recording && !on_host);
   std::optional<OnMetaDevice> elsewhere;
@@ -162,46 +183,48 @@ void ProgramModel::run_call(const Instance& instance, const BoundCall& call, std
 }
 
 /// The first result of a function; the further ones go to `others`, which has places for them; null: there are none.
-Tensor ProgramModel::run_called(const Instance& instance, const KeptTensors& given, std::vector<Tensor>* others) const {
-  const ProgramFunction& function = *instance.bound->function;
+Tensor ProgramModel::run_called(const PlacedFunction& called, const KeptTensors& given,
+                                std::vector<Tensor>* others) const {
+  const ProgramFunction& function = *bound(called).function;
   Variables variables(function);
   std::copy(given.begin(), given.end(), variables.values().begin());
-  run_body(instance, instance.bound->body, variables.values());
+  run_body(called, bound(called).body, variables.values());
   if (others != nullptr && !tape_.moment.recomputing) {
     for (std::size_t i = 1; i < function.results.size(); ++i) (*others)[i - 1] = variables.take(function.results[i]);
   }
   return variables.take(function.results[0]);
 }
 
-void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, const std::vector<Instance>& layers,
+void ProgramModel::run_layers(const PlacedFunction& caller, const BoundLayers& call,
                               std::vector<Tensor>& values) const {
+  const std::vector<PlacedFunction>& layers = caller.layers[call.number];
   const std::vector<std::int32_t>& results = call.layers->results;
   const auto place_of = [&](std::size_t result, std::size_t layer) {
     const auto shift = call.shifts[result] ? layer * static_cast<std::size_t>(call.own_results) : 0;
     return static_cast<std::size_t>(results[result]) + shift;
   };
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    const Instance& instance = layers[layer];
+    const PlacedFunction& called = layers[layer];
     KeptTensors positional, keywords;
     for (std::size_t i = 0; i < call.arguments.size(); ++i) {
       const BoundArgument& argument = call.arguments[i];
       const bool of_before = i == 0 && layer > 0;
       const auto place = of_before ? place_of(0, layer - 1) : static_cast<std::size_t>(argument.integer);
-      const Tensor& tensor = argument.kind == Kind::kParameter && !of_before ? caller.parameters[place] : values[place];
+      const Tensor& tensor = argument.kind == Kind::kParameter && !of_before ? parameter(caller, place) : values[place];
       if (!tensor.defined()) throw Error(ErrorCode::kInput, program_->name + ": a layer is given a tensor that died");
       (i < call.positional ? positional : keywords).push_back(tensor);
     }
     // What the layer makes beside its first result; a second run of it, in backward, makes nothing that is kept.
-    const std::size_t count = instance.bound->function->results.size() - 1;
+    const std::size_t count = bound(called).function->results.size() - 1;
     const auto others = count > 0 ? std::make_shared<std::vector<Tensor>>(count) : nullptr;
     Byproducts further;  // results of its graph, where it has one of its own
     for (std::size_t i = 0; i < count; ++i) further.shared.push_back(&(*others)[i]);
     values[place_of(0, layer)] = checkpointed(
         run_, std::move(positional), keywords,
-        [this, &instance, others](const KeptTensors& kept) {
+        [this, &called, others](const KeptTensors& kept) {
           // Buffers that another layer's graph had: they are none of this one's values.
           if (tape_.modes.capture != nullptr && tape_.modes.compiler != nullptr) forget_graph_values();
-          return run_called(instance, kept, others.get());
+          return run_called(called, kept, others.get());
         },
         further);
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
@@ -213,16 +236,16 @@ void ProgramModel::run_layers(const Instance& caller, const BoundLayers& call, c
   }
 }
 
-void ProgramModel::run_loop(const Instance& instance, const BoundLoop& loop, std::vector<Tensor>& values) const {
+void ProgramModel::run_loop(const PlacedFunction& function, const BoundLoop& loop, std::vector<Tensor>& values) const {
   for (std::int64_t run = 0; run < loop.count; ++run) {
     for (const auto& [from, to] : loop.loop->carries) {
       if (run > 0) values[static_cast<std::size_t>(to)] = std::move(values[static_cast<std::size_t>(from)]);
     }
-    run_body(instance, loop.body, values, run);
+    run_body(function, loop.body, values, run);
   }
 }
 
-void ProgramModel::run_body(const Instance& instance, const std::vector<BoundInstruction>& body,
+void ProgramModel::run_body(const PlacedFunction& function, const std::vector<BoundInstruction>& body,
                             std::vector<Tensor>& values, std::int64_t in_run) const {
   Regions regions(tape_);
   std::vector<OpenModule> open;
@@ -231,21 +254,22 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
   for (std::size_t i = 0; i < body.size(); ++i) {
     const BoundInstruction& each = body[i];
     if (const auto* call = std::get_if<BoundCall>(&each)) {
-      run_call(instance, *call, values, in_run);
+      run_call(function, *call, values, in_run);
     } else if (const auto* drop = std::get_if<const ProgramDrop*>(&each)) {
       for (const std::int32_t number : (*drop)->values) value(number).reset();
     } else if (const auto* module = std::get_if<BoundModule>(&each)) {
-      const ModulePlace& place = instance.modules[module->number];
-      if (place.leaf != nullptr && value(module->input).defined()) {
-        check_fits(*place.leaf, value(module->input));
-        value(module->output) = std::visit([&](const auto& leaf) { return leaf(value(module->input)); }, *place.leaf);
+      const PlacedModule& place = function.modules[module->number];
+      const LeafModule* whole = leaf(place, *module);
+      if (whole != nullptr && value(module->input).defined()) {
+        check_fits(*whole, value(module->input));
+        value(module->output) = std::visit([&](const auto& called) { return called(value(module->input)); }, *whole);
         for (const std::int32_t dead : module->also_dead) value(dead).reset();
         i = module->end;
         continue;
       }
-      if (place.output_requires_grad) made_to_require_grad = module;
+      if (place.module >= 0 && place.module == requires_grad_of_) made_to_require_grad = module;
       if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
-        begin_module(*module, place, *hooks, values, open);
+        begin_module(*module, held(place.module), *hooks, values, open);
       }
     } else if (std::holds_alternative<BoundModuleEnd>(each)) {
       if (!open.empty()) end_module(values, open);
@@ -255,14 +279,13 @@ void ProgramModel::run_body(const Instance& instance, const std::vector<BoundIns
     } else if (const auto* region = std::get_if<const ProgramRegion*>(&each)) {
       regions.run(**region, binding_);
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
-      run_loop(instance, **loop, values);
+      run_loop(function, **loop, values);
     } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
-      run_custom(instance, *custom, values);
+      run_custom(function, *custom, values);
     } else if (const auto* checkpoint = std::get_if<BoundCheckpoint>(&each)) {
-      run_checkpoint(instance, *checkpoint, values);
+      run_checkpoint(function, *checkpoint, values);
     } else {
-      const auto& layers = std::get<BoundLayers>(each);
-      run_layers(instance, layers, instance.layers[layers.number], values);
+      run_layers(function, std::get<BoundLayers>(each), values);
     }
   }
 }

@@ -168,8 +168,26 @@ struct ProgramTensor {
   std::string dtype;  // as ProgramArgument::kDType
   bool frozen = false;
   // Of a parameter, as relate_parts() finds them.
-  std::string module_type;  // class of its module
-  bool decays = true;       // under the Trainer
+  std::int32_t module = 0;  // its module: see Program::module_path()
+  std::string module_type;  // its class
+  /// The weight of a module that is called as a whole. Of nn.Linear and Conv1D the bias follows as the next parameter,
+  /// where there is one.
+  enum class Leaf : std::uint8_t { kNone, kLinear, kConv1D, kEmbedding } leaf = Leaf::kNone;
+  bool has_bias = false;  // of a leaf
+  bool decays = true;     // under the Trainer
+};
+
+/// The name `module`.… of a parameter that is another's.
+struct TiedTensor {
+  std::int32_t module = 0;
+  std::int32_t parameter = 0;
+};
+
+/// nn.Linear whose weight is another module's, or frozen: the places of its parameters; -1: it has no bias.
+struct TiedHead {
+  std::int32_t module = 0;
+  std::int32_t weight = 0;
+  std::int32_t bias = -1;
 };
 
 /// A storage that the module's construction made.
@@ -192,6 +210,8 @@ struct ProgramForward {
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
+class ProgramPlaces;  // spec/program_places.h
+
 struct Program {
   std::string name;
   std::string source;  // the class, and the versions it was recorded under
@@ -209,12 +229,28 @@ struct Program {
   std::vector<ProgramFunction> functions;
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
-  std::vector<ConstructedTensor> constructed;  // `construction`, as relate_parts() finds it
+
+  // As relate_parts() finds them.
+  std::vector<std::string> other_modules;      // paths of modules that hold parameters and are none of `modules`
+  std::vector<TiedTensor> tied_tensors;        // of `tied`, those whose parameter there is
+  std::vector<TiedHead> tied_heads;            // in the order of `modules`
+  std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
+  std::shared_ptr<ProgramPlaces> places;       // what its functions name
+
+  /// Of `modules`, then of `other_modules`.
+  [[nodiscard]] const std::string& module_path(std::int32_t module) const {
+    const auto i = static_cast<std::size_t>(module);
+    return i < modules.size() ? modules[i].first : other_modules[i - modules.size()];
+  }
+  [[nodiscard]] std::size_t module_count() const { return modules.size() + other_modules.size(); }
 };
 
 /// "encoder.fc1" of "encoder.fc1.weight".
 [[nodiscard]] std::string module_of(const std::string& name);
+
+/// `name` seen from the module `path`; "/" begins one from the root.
+[[nodiscard]] std::string full_name(const std::string& path, const std::string& name);
 
 /// Fills what follows from the rest of a program, once for all its runs.
 void relate_parts(Program& program);

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "memcalc/spec/program.h"
+#include "memcalc/spec/program_places.h"
 
 namespace memcalc {
 namespace {
@@ -20,7 +20,79 @@ bool has_decay(std::string name, std::string_view type) {
          dotted.find("_norm.") == std::string::npos;
 }
 
+ProgramTensor::Leaf leaf_of(const ProgramTensor& weight, bool has_bias) {
+  using Leaf = ProgramTensor::Leaf;
+  if (weight.shape.size() != 2 || !weight.name.ends_with(".weight") || weight.frozen) return Leaf::kNone;
+  if (weight.module_type == "Linear") return Leaf::kLinear;
+  if (weight.module_type == "Embedding") return Leaf::kEmbedding;
+  return weight.module_type == "Conv1D" && has_bias ? Leaf::kConv1D : Leaf::kNone;
+}
+
+using NamedPlaces = std::unordered_map<std::string_view, ConstructedTensor>;
+
+/// Modules by their paths: those of `modules`, then others that hold parameters.
+class Modules {
+ public:
+  explicit Modules(Program& program) : program_(program) {
+    for (std::size_t i = 0; i < program.modules.size(); ++i) {
+      places_.emplace(program.modules[i].first, static_cast<std::int32_t>(i));
+    }
+  }
+
+  std::int32_t place_of(std::string path) {
+    const auto found = places_.find(path);
+    if (found != places_.end()) return found->second;
+    const auto place = static_cast<std::int32_t>(program_.module_count());
+    places_.emplace(path, place);
+    program_.other_modules.push_back(std::move(path));
+    return place;
+  }
+
+ private:
+  Program& program_;
+  std::unordered_map<std::string, std::int32_t> places_;
+};
+
+void relate_parameters(Program& program, Modules& modules) {
+  std::vector<ProgramTensor>& all = program.parameters;
+  for (ProgramTensor& each : all) {
+    each.module = modules.place_of(module_of(each.name));
+    const auto i = static_cast<std::size_t>(each.module);
+    if (i < program.modules.size()) each.module_type = program.modules[i].second;
+    each.decays = has_decay(each.name, each.module_type);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const ProgramTensor* next = i + 1 < all.size() && all[i + 1].module == all[i].module ? &all[i + 1] : nullptr;
+    const bool has_bias = next != nullptr && next->name.ends_with(".bias");
+    all[i].leaf = leaf_of(all[i], has_bias);
+    all[i].has_bias = has_bias && !next->frozen;
+  }
+}
+
+/// nn.Linear that is no leaf.
+void find_tied_heads(Program& program, const NamedPlaces& places) {
+  std::vector<bool> is_leaf(program.module_count());
+  for (const ProgramTensor& each : program.parameters) {
+    if (each.leaf != ProgramTensor::Leaf::kNone) is_leaf[static_cast<std::size_t>(each.module)] = true;
+  }
+  const auto parameter = [&](const std::string& name) {
+    const auto found = places.find(name);
+    return found == places.end() || found->second.is_buffer ? -1 : static_cast<std::int32_t>(found->second.place);
+  };
+  for (std::size_t i = 0; i < program.modules.size(); ++i) {
+    const auto& [path, type] = program.modules[i];
+    if (type != "Linear" || is_leaf[i]) continue;
+    const std::int32_t weight = parameter(path + ".weight");
+    if (weight < 0 || program.parameters[static_cast<std::size_t>(weight)].shape.size() != 2) continue;
+    program.tied_heads.push_back({static_cast<std::int32_t>(i), weight, parameter(path + ".bias")});
+  }
+}
+
 }  // namespace
+
+std::string full_name(const std::string& path, const std::string& name) {
+  return name.starts_with('/') ? name.substr(1) : path.empty() ? name : path + "." + name;
+}
 
 std::string module_of(const std::string& name) {
   const std::size_t dot = name.rfind('.');
@@ -28,14 +100,10 @@ std::string module_of(const std::string& name) {
 }
 
 void relate_parts(Program& program) {
-  std::unordered_map<std::string_view, std::string_view> types;
-  for (const auto& [path, type] : program.modules) types.emplace(path, type);
-  for (ProgramTensor& each : program.parameters) {
-    const auto found = types.find(module_of(each.name));
-    if (found != types.end()) each.module_type = found->second;
-    each.decays = has_decay(each.name, each.module_type);
-  }
-  std::unordered_map<std::string_view, ConstructedTensor> places;
+  program.places = std::make_shared<ProgramPlaces>();
+  Modules modules(program);
+  relate_parameters(program, modules);
+  NamedPlaces places;
   for (const auto* made : {&program.parameters, &program.buffers}) {
     for (std::size_t i = 0; i < made->size(); ++i) {
       places.emplace((*made)[i].name, ConstructedTensor{made == &program.buffers, i});
@@ -47,7 +115,10 @@ void relate_parts(Program& program) {
     ConstructedTensor replaced = found->second;
     replaced.is_replaced = true;
     places.emplace(name, replaced);
+    if (replaced.is_buffer) continue;
+    program.tied_tensors.push_back({modules.place_of(module_of(name)), static_cast<std::int32_t>(replaced.place)});
   }
+  find_tied_heads(program, places);
   std::vector<bool> has_storage(program.parameters.size());
   for (const std::string& name : program.construction) {
     const auto found = places.find(name);

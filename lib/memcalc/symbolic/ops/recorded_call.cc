@@ -19,7 +19,9 @@ const Tensor& RecordedCall::tensor(const BoundArgument& argument) const {
   const auto place = static_cast<std::size_t>(argument.integer);
   const Tensor* found = nullptr;
   if (argument.kind == Kind::kValue && place < values_.size()) found = &values_[place];
-  if (argument.kind == Kind::kParameter && place < parameters_.size()) found = &parameters_[place];
+  if (argument.kind == Kind::kParameter && place < parameters_.places.size()) {
+    found = &parameters_.tensors[static_cast<std::size_t>(parameters_.places[place])];
+  }
   if (found == nullptr || !found->defined()) {
     throw Error(ErrorCode::kInput, fmt::format("the program calls {} with a tensor that does not exist", name_));
   }

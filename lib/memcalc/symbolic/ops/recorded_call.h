@@ -45,10 +45,16 @@ struct GivenResult {
   DType dtype = DType::kFloat32;
 };
 
+/// The parameters of a function: which of its program's tensors they are.
+struct RecordedParameters {
+  std::span<const Tensor> tensors;
+  std::span<const std::int32_t> places;
+};
+
 class RecordedCall {
  public:
   RecordedCall(Tape& tape, std::string_view name, std::span<const BoundArgument> slots, std::span<Tensor> values,
-               std::span<const Tensor> parameters, std::span<const GivenResult> given = {})
+               RecordedParameters parameters, std::span<const GivenResult> given = {})
       : tape(tape), name_(name), slots_(slots), values_(values), parameters_(parameters), given_(given) {}
 
   [[nodiscard]] std::string_view name() const { return name_; }
@@ -119,7 +125,7 @@ class RecordedCall {
   std::string_view name_;
   std::span<const BoundArgument> slots_;
   std::span<Tensor> values_;
-  std::span<const Tensor> parameters_;
+  RecordedParameters parameters_;
   std::span<const GivenResult> given_;
 };
 
