@@ -23,7 +23,7 @@ run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --target consumer)
 
 if(WAY STREQUAL find_package)
   run(${WORK_DIR}/build/consumer)
-  foreach(file share/memcalc/specs/gpus share/memcalc/specs/models include/memcalc/memcalc.h bin/memcalc
+  foreach(file share/memcalc/specs/gpus share/memcalc/specs/measured/h100-sxm/memory.json share/memcalc/specs/models include/memcalc/memcalc.h bin/memcalc
           share/man/man1/memcalc.1 share/bash-completion/completions/memcalc share/zsh/site-functions/_memcalc
           share/fish/vendor_completions.d/memcalc.fish)
     if(NOT EXISTS ${prefix}/${file})

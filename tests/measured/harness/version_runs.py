@@ -64,6 +64,7 @@ def draw_experts(a):
         if r.random() < 0.2: run["accumulation_steps"] = 2
         if r.random() < 0.3: run["attention"] = "eager"
         if loop == "trainer": run["max_grad_norm"] = 1.0
+        else: run["use_cache"] = True  # which a plain loop leaves on
         run["transformers"] = a.versions.split(",")[len(drawn) % len(a.versions.split(","))]
         drawn.append(dict(id="experts-%s-%d-%s" % (run["transformers"], len(drawn), run["model"]), run=run))
     Path(a.out).write_text("".join(json.dumps(c) + "\n" for c in drawn))
