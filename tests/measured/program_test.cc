@@ -437,6 +437,22 @@ TEST(Programs, WithCustomFunctionsAreRefusedWhereTheirBackwardIsNotKnown) {
   }
 }
 
+// What the functions of a program name is kept with it; a copy that is changed finds its own.
+TEST(Programs, AreNamedAnewWhereTheyAreCopied) {
+  ModelSpec model = registry().model(path_of("llama.json.gz"));
+  const RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare};
+  const auto run_it = [&] {
+    return run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
+  };
+  (void)run_it();
+  Program copy = *std::get<ProgramSpec>(model.architecture).program;
+  for (ProgramFunction& function : copy.functions) {
+    for (std::string& name : function.parameters) name += ".lost";
+  }
+  model.architecture = ProgramSpec{std::make_shared<Program>(std::move(copy))};
+  EXPECT_THROW((void)run_it(), Error);
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;

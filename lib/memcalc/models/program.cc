@@ -132,7 +132,7 @@ void ProgramModel::choose_forward() {
 }
 
 void ProgramModel::bind_functions() {
-  placed_ = &program_->places->of(*program_, forward_->function);
+  placed_ = &program_->places.of(*program_, forward_->function);
   functions_.resize(program_->functions.size());
   for (const std::int32_t number : placed_->functions) {
     const auto i = static_cast<std::size_t>(number);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -210,7 +212,25 @@ struct ProgramForward {
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
-class ProgramPlaces;  // spec/program_places.h
+struct Program;
+struct PlacedForward;  // spec/program_places.h
+
+/// What the functions of a program name, found when it is first asked for. A copy of a program, which may be changed,
+/// finds it anew. Threads may share it.
+class ProgramPlaces {
+ public:
+  ProgramPlaces() = default;
+  ProgramPlaces(const ProgramPlaces& /*other*/) {}
+  ProgramPlaces& operator=(const ProgramPlaces& other);
+
+  /// Of the forward pass that is `function`. Throws Error(kInput) where a function names what `program`, whose places
+  /// these are, does not have.
+  [[nodiscard]] const PlacedForward& of(const Program& program, std::int32_t function) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<std::int32_t, std::shared_ptr<const PlacedForward>> found_;
+};
 
 struct Program {
   std::string name;
@@ -236,7 +256,7 @@ struct Program {
   std::vector<TiedHead> tied_heads;            // in the order of `modules`
   std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
-  std::shared_ptr<ProgramPlaces> places;       // what its functions name
+  ProgramPlaces places;
 
   /// Of `modules`, then of `other_modules`.
   [[nodiscard]] const std::string& module_path(std::int32_t module) const {

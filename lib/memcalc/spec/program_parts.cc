@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "memcalc/spec/program_places.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
@@ -100,7 +100,6 @@ std::string module_of(const std::string& name) {
 }
 
 void relate_parts(Program& program) {
-  program.places = std::make_shared<ProgramPlaces>();
   Modules modules(program);
   relate_parameters(program, modules);
   NamedPlaces places;

@@ -113,10 +113,15 @@ class Placing {
 
 }  // namespace
 
-const PlacedForward& ProgramPlaces::of(const Program& program, std::int32_t function) {
+ProgramPlaces& ProgramPlaces::operator=(const ProgramPlaces& other) {
+  if (this != &other) found_.clear();
+  return *this;
+}
+
+const PlacedForward& ProgramPlaces::of(const Program& program, std::int32_t function) const {
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<const PlacedForward>& found = found_[function];
-  if (!found) found = std::make_unique<const PlacedForward>(Placing(program).forward(function));
+  std::shared_ptr<const PlacedForward>& found = found_[function];
+  if (!found) found = std::make_shared<const PlacedForward>(Placing(program).forward(function));
   return *found;
 }
 

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,17 +33,6 @@ struct PlacedForward {
   std::vector<std::int32_t> functions;  // each once, as they are met
   std::vector<std::string> layers;      // paths, as they run
   bool has_regions = false;
-};
-
-/// Keeps what was found, for as long as the program lives. Threads may share it.
-class ProgramPlaces {
- public:
-  /// Throws Error(kInput) where a function names what the program does not have.
-  [[nodiscard]] const PlacedForward& of(const Program& program, std::int32_t function);
-
- private:
-  std::mutex mutex_;
-  std::map<std::int32_t, std::unique_ptr<const PlacedForward>> found_;
 };
 
 }  // namespace memcalc
