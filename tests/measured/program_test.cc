@@ -453,6 +453,22 @@ TEST(Programs, AreNamedAnewWhereTheyAreCopied) {
   EXPECT_THROW((void)run_it(), Error);
 }
 
+// The layout's part of LiLT's last layer has no gradient, the rest of that layer has.
+TEST(Programs, AreRefusedUnderFsdp1WhereAPartOfAUnitHasNoGradient) {
+  const ModelSpec model =
+      registry().model((test::measured_dir() / "drawn/lilt.SequenceClassification.json.gz").string());
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 4};
+  options.parallel.data_parallel = DataParallel::kFsdp1;
+  options.data_parallel_given = true;
+  try {
+    (void)run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("some parameters of a unit get no gradient"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;

@@ -329,6 +329,11 @@ void Fsdp1::reduce(Handle& handle, Tensor gradient) {
 
 void Fsdp1::finish_backward() {
   for (Handle& handle : handles_) {
+    if (handle.arrived > 0) {
+      throw Error(ErrorCode::kUnsupported,
+                  "FSDP1: some parameters of a unit get no gradient and others do, which is not modelled; accepted: "
+                  "--parallel fsdp2");
+    }
     if (handle.is_unsharded) reshard(handle, true);
     handle.ran_pre_backward_hook = handle.needs_pre_backward_unshard = handle.is_prefetched = false;
     handle.in_backward = false;
