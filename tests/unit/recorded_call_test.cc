@@ -69,6 +69,52 @@ TEST(SetItem, MakesEveryViewOfTheBaseAnew) {
   EXPECT_EQ(bench.requests(), (Requests{128, 1024, -128, 1024, 512, -1024, -1024}));
 }
 
+// h = a * 2; h[mask, :] = b with five places: Qwen3-VL's deepstack. Both gradients make places of the mask anew.
+TEST(SetItem, ByAMaskIsPartOfTheHistory) {  // events as derivatives.yaml and TensorAdvancedIndexing.cpp order them
+  TapeBench bench;
+  bench.warm_up();
+  std::array<Tensor, 3> values{multiply_scalar(bench.input({4, 8, 16})), bench.input({4, 8}, DType::kBool, false),
+                               bench.input({5, 16})};
+  bench.start();
+  const BoundArgument whole{.kind = Kind::kSlice, .items = {{}, {}, {}}};
+  const BoundArgument index{.kind = Kind::kList, .items = {value(1), whole}};
+  EXPECT_TRUE(run(bench, "__setitem__", {value(0), index, value(2)}, values).empty());
+  EXPECT_EQ(bench.requests(), (Requests{4, 1, -1, 80, 1023, -1023, -4, -80}));  // the places; nothing is copied
+  const Tensor result = multiply_scalar(values[0]);
+  bench.start();
+  bench.backward(result);
+  const Requests of_the_changed = {320, 2048, 4, 1, -1, 80, 1023, -1023, -4, -80, -320};  // zeros, a clone, places
+  const Requests of_the_source = {4, 1, -1, 80, 1023, -1023, -4, 320, -80};
+  Requests expected = {2048};  // of the last product
+  expected.insert(expected.end(), of_the_changed.begin(), of_the_changed.end());
+  expected.insert(expected.end(), of_the_source.begin(), of_the_source.end());
+  expected.insert(expected.end(), {-2048, 2048, -2048});  // of the first product
+  EXPECT_EQ(bench.requests(), expected);
+}
+
+TEST(SetItem, RefusesPlacesOfADifferentiatedView) {
+  TapeBench bench;
+  std::array<Tensor, 3> values{transpose(multiply_scalar(bench.input({8, 4, 16})), 0, 1),
+                               bench.input({4, 8}, DType::kBool, false), bench.input({5, 16})};
+  EXPECT_THROW((void)run(bench, "__setitem__", {value(0), value(1), value(2)}, values), Error);
+}
+
+// x.unfold(1, 4, 2): windows that see one element twice.
+TEST(Unfold, OfATensorIsAView) {
+  TapeBench bench;
+  bench.warm_up();
+  std::array<Tensor, 1> values{bench.input({8, 16})};
+  bench.start();
+  const std::vector<Tensor> results =
+      run(bench, "Tensor.unfold", {value(0), integer(1), integer(4), integer(2)}, values);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].shape(), (Shape{8, 7, 4}));
+  EXPECT_EQ(results[0].strides(), (Shape{16, 2, 1}));
+  EXPECT_TRUE(bench.requests().empty());
+  bench.backward(results[0]);
+  EXPECT_EQ(bench.requests(), (Requests{512}));  // zeros of the whole, to which windows are added
+}
+
 // h = a * 2; z = h.view(16, 8).t(); z.mul_(2); z is what h has become.
 TEST(MultiplyInPlace, OfAViewGoesThroughItsBase) {
   TapeBench bench;

@@ -95,6 +95,12 @@ std::vector<Argument> sizes_in(const Place& place) {
   return sizes;
 }
 
+/// The last part of a function's name; with the part before, where two functions have that name.
+std::string function_named(const std::string& name) {
+  constexpr std::string_view kUnfold = "Tensor.unfold";  // a view; torch.nn.functional.unfold copies windows
+  return name.ends_with(kUnfold) ? std::string(kUnfold) : name.substr(name.rfind('.') + 1);
+}
+
 /// Reads one function: parameters are numbered in the order in which they are met.
 class FunctionReader {
  public:
@@ -270,8 +276,8 @@ class FunctionReader {
       need(5);
       const std::string& name = place.at(1).text();
       function_.body.items.emplace_back(ProgramCall{
-          name.substr(name.rfind('.') + 1), arguments(place.at(2).array()), keywords(place.at(3)),
-          values_in(place.at(4)), place.size() > 5 ? given_results(place.at(5)) : std::vector<ProgramResult>()});
+          function_named(name), arguments(place.at(2).array()), keywords(place.at(3)), values_in(place.at(4)),
+          place.size() > 5 ? given_results(place.at(5)) : std::vector<ProgramResult>()});
     } else if (word == "drop") {
       need(2);
       function_.body.items.emplace_back(ProgramDrop{values_in(place.at(1))});

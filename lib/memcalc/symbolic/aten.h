@@ -212,7 +212,7 @@ inline constexpr AtenOperator kIndexAddInPlace{{"aten::index_add_"}};
 inline constexpr AtenOperator kIndexCopy{
     {"aten::index_copy"}, {"IndexCopyBackward0"}, AutocastList::kNone, CompileRule::kIndexCopy};
 inline constexpr AtenOperator kIndexPut{{"aten::index_put"}, {}, AutocastList::kPromote};
-inline constexpr AtenOperator kIndexPutInPlace{{"aten::index_put_"}};
+inline constexpr AtenOperator kIndexPutInPlace{{"aten::index_put_"}, {"IndexPutBackward0"}};
 inline constexpr AtenOperator kIndexPutImpl{{"aten::_index_put_impl_"}};
 inline constexpr AtenOperator kIndexSelect{
     {"aten::index_select"}, {"IndexSelectBackward0"}, AutocastList::kNone, CompileRule::kGather};
@@ -382,6 +382,9 @@ inline constexpr AtenOperator kTranspose{
     {"aten::transpose"}, {"TransposeBackward0"}, AutocastList::kNone, CompileRule::kView, true};
 inline constexpr AtenOperator kTril{{"aten::tril"}};
 inline constexpr AtenOperator kUnbind{{"aten::unbind"}, {"UnbindBackward0"}, AutocastList::kNone, CompileRule::kSplit};
+inline constexpr AtenOperator kUnfold{
+    {"aten::unfold"}, {"UnfoldBackward0"}, AutocastList::kNone, CompileRule::kKernel, true};
+inline constexpr AtenOperator kUnfoldBackward{{"aten::unfold_backward"}};
 inline constexpr AtenOperator kUniqueConsecutive{{"aten::unique_consecutive"}};
 inline constexpr AtenOperator kUnsafeView{
     {"aten::_unsafe_view"}, {"UnsafeViewBackward0"}, AutocastList::kNone, CompileRule::kView};

@@ -46,7 +46,31 @@ Tensor resized(const Tensor& x, const Shape& shape) {
   return result;
 }
 
+/// native/cuda/UnfoldBackwardKernel.cu: zeros, to which the gradients of all windows are added.
+void windows_backward(BackwardCall& call) {
+  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kUnfoldBackward);
+  call.tape.kernels.add(aten::kUnfoldBackward, OperatorClass::kMovement, result.dtype(), 0,
+                        static_cast<double>(result.bytes() + call.gradient().bytes()), KernelKind::kStrided,
+                        static_cast<double>(result.elements()));
+  call.set(0, std::move(result));
+}
+
 }  // namespace
+
+Tensor windows(const Tensor& x, int dim, std::int64_t size, std::int64_t step) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(aten::kUnfold, windows_backward, inputs, 1);
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
+  Shape shape = x.shape(), strides = x.strides();
+  shape[dim] = (x.size(dim) - size) / step + 1;
+  strides[dim] *= step;
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  strides.dims[static_cast<std::size_t>(strides.rank++)] = x.strides()[dim];
+  Tensor result = tape.alias(x, shape, strides, true);
+  tape.autograd.set_history(node, result);
+  return result;
+}
 
 Tensor unfold(const Tensor& x, const SpatialSizes& window, const ConvolutionOptions& options) {
   std::int64_t places = 1, pixels = 1;

@@ -1,4 +1,4 @@
-// F.unfold and F.fold: images to columns of windows and back.
+// F.unfold and F.fold: images to columns of windows and back. x.unfold: windows as a view.
 #pragma once
 
 #include "memcalc/symbolic/ops/conv.h"
@@ -11,5 +11,8 @@ namespace memcalc {
 
 /// x [N, C · window, places] to images [N, C, H, W], where windows overlap their sum.
 [[nodiscard]] Tensor fold(const Tensor& x, const Shape& images);
+
+/// x.unfold(dim, size, step): all windows of `size` along `dim`, `step` apart, as a last dimension.
+[[nodiscard]] Tensor windows(const Tensor& x, int dim, std::int64_t size, std::int64_t step);
 
 }  // namespace memcalc

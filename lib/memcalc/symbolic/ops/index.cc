@@ -209,6 +209,59 @@ void index_put_in_place(const Tensor& x, const Tensor& source) {
                        static_cast<double>(source.elements()));
 }
 
+namespace {
+
+/// What index_put_ needs to know of its source.
+struct PutPayload {
+  Shape source;
+  int dim = 0;  // from which on the mask stands
+};
+
+/// derivatives.yaml, index_put: grad.index_put(indices, zeros_like(values)) and grad.index(indices). Each makes places
+/// of the mask anew.
+void put_by_mask_backward(BackwardCall& call) {  // inputs: what is changed, the source; saved: the mask
+  Tape& tape = call.tape;
+  const Tensor& gradient = call.gradient();
+  const auto& payload = call.payload<PutPayload>();
+  const std::int64_t count = payload.source[payload.dim];
+  if (call.needs(0)) {
+    const Tensor zeros = tape.empty(payload.source, gradient.dtype(), aten::kZeros);
+    Tensor result = tape.empty_strided(gradient.shape(), like_strides(gradient.shape(), gradient.strides()),
+                                       gradient.dtype(), aten::kClone);
+    move_kernel(aten::kClone, result);
+    {
+      const Tensor places = places_of(call.saved(0), count);
+      move_kernel(aten::kIndexPutImpl, zeros);
+    }
+    call.set(0, std::move(result));
+  }
+  if (call.needs(1)) {
+    const Tensor places = places_of(call.saved(0), count);
+    Tensor result = tape.empty(payload.source, gradient.dtype(), aten::kIndex);
+    move_kernel(aten::kIndex, result);
+    call.set(1, std::move(result));
+  }
+}
+
+}  // namespace
+
+Tensor put_by_mask(const Tensor& x, int dim, const Tensor& mask, const Tensor& source) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x, &source};
+  Node* node = tape.autograd.record(aten::kIndexPutInPlace, put_by_mask_backward, inputs, 2);
+  if (node != nullptr) {
+    node->payload.set(PutPayload{source.shape(), dim});
+    tape.autograd.save(*node, mask);
+  }
+  {
+    const Tensor places = places_of(mask, source.size(dim));  // IndexingUtils.h, expandTensors
+    move_kernel(aten::kIndexPutImpl, source);
+  }
+  Tensor result = tape.detach(x);
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
 Tensor nonzero(const Tensor& mask, std::int64_t count) { return places_of(mask, count); }
 
 Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t count) {

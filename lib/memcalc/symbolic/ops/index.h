@@ -22,6 +22,9 @@ namespace memcalc {
 [[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask, std::int64_t count);
 /// x[places] = source at some places, of tensors that nobody differentiates.
 void index_put_in_place(const Tensor& x, const Tensor& source);
+/// x[:, mask, …] = source with a bool mask from dimension `dim` on, as many of which are set as `source` has rows: x
+/// with its new history.
+[[nodiscard]] Tensor put_by_mask(const Tensor& x, int dim, const Tensor& mask, const Tensor& source);
 /// mask.nonzero() where `count` elements are not zero: [count, rank] int64, for which the host waits.
 [[nodiscard]] Tensor nonzero(const Tensor& mask, std::int64_t count);
 /// x.gather(dim, index) for an index with as many dimensions.

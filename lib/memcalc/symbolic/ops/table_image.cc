@@ -151,11 +151,18 @@ void interpolate_row(RecordedCall& call) {  // input size scale_factor mode alig
 }
 
 void unfold_row(RecordedCall& call) {  // input kernel_size dilation padding stride
-  // x.unfold(dimension, size, step) has the name, too; its result has one dimension more than x.
-  if (call.tensor(0).rank() != 4 || (call.given_count() > 0 && call.given().shape.rank != 3)) return opaque_row(call);
+  expect_rank(call, 4);
   const ConvolutionOptions options{
       .stride = sizes_of(call, 4, 1), .padding = sizes_of(call, 3, 0), .dilation = sizes_of(call, 2, 1)};
   call.returns(unfold(call.tensor(0), sizes_of(call, 1, 1), options));
+}
+
+void windows_row(RecordedCall& call) {  // input dimension size step
+  const Tensor& x = call.tensor(0);
+  const int dim = call.dimension(1, x.rank(), 0);
+  const std::int64_t size = call.integer(2), step = call.integer(3);
+  if (x.rank() == 0 || x.rank() == kMaxDims || size < 0 || size > x.size(dim) || step < 1) call.refuse("such windows");
+  call.returns(windows(x, dim, size, step));
 }
 
 void fold_row(RecordedCall& call) {  // input output_size kernel_size dilation padding stride
@@ -201,6 +208,7 @@ constexpr OperatorRow kRows[] = {
     {"adaptive_max_pool3d", "input output_size return_indices", adaptive_max_row<3>},
     {"interpolate", "input size scale_factor mode align_corners recompute_scale_factor antialias", interpolate_row},
     {"unfold", "input kernel_size dilation padding stride", unfold_row},
+    {"Tensor.unfold", "input dimension size step", windows_row},
     {"fold", "input output_size kernel_size dilation padding stride", fold_row},
     {"pixel_shuffle", "input upscale_factor", pixel_shuffle_row},
     {"pixel_unshuffle", "input downscale_factor", pixel_unshuffle_row},

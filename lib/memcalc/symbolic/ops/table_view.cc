@@ -260,6 +260,22 @@ void copy_row(RecordedCall& call) {
   call.returns(view.defined() ? std::move(view) : copy_in_place(x, source));
 }
 
+/// x[mask, …] = source of tensors that are differentiated; `x` with its new history.
+Tensor put_differentiated(const RecordedCall& call, const Tensor& x, const Indexed& indexed) {
+  const Tensor& source = call.tensor(2);
+  const auto& [dim, mask] = indexed.indices.front();
+  const bool is_mask = indexed.indices.size() == 1 && mask.dtype() == DType::kBool;
+  const bool has_rows = source.rank() == x.rank() - mask.rank() + 1;
+  if (!is_mask || !has_rows) call.refuse("places of a tensor that is differentiated");
+  for (int i = 0; i < source.rank(); ++i) {
+    const std::int64_t size = i < dim ? x.size(i) : x.size(i + mask.rank() - 1);
+    if (i != dim && source.size(i) != size) call.refuse("a source that is repeated, and is differentiated");
+  }
+  const bool is_view = x.impl()->is_view || indexed.view.impl() != x.impl();
+  if (is_view) call.refuse("places of a view that is differentiated");
+  return put_by_mask(x, dim, mask, source);
+}
+
 void setitem_row(RecordedCall& call) {
   const Tensor x = call.tensor(0);
   const Indexed indexed = [&] {
@@ -267,7 +283,12 @@ void setitem_row(RecordedCall& call) {
     return index_into(call, x, call.slot(1));
   }();
   if (differentiates(call, x, 2)) {
-    if (!call.is_tensor(2) || !indexed.indices.empty()) call.refuse("a tensor that is differentiated");
+    if (!call.is_tensor(2)) call.refuse("a tensor that is differentiated");
+    if (!indexed.indices.empty()) {
+      const Tensor now = put_differentiated(call, x, indexed);
+      call.replace(x, now);
+      return;
+    }
     if (call.change_view_of(x, indexed.view, call.tensor(2), InPlace::kCopy).defined()) return;
     const Tensor now = copy_into_view(x, indexed.view, call.tensor(2));
     call.replace(x, now);
