@@ -10,6 +10,7 @@
 #include "collectives.h"
 #include "device_file.h"
 #include "kernels.h"
+#include "memcalc/memcalc.h"
 #include "products.h"
 #include "timing.h"
 
