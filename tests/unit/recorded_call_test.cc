@@ -99,6 +99,14 @@ TEST(SetItem, RefusesPlacesOfADifferentiatedView) {
   EXPECT_THROW((void)run(bench, "__setitem__", {value(0), value(1), value(2)}, values), Error);
 }
 
+// SmolVLM with float32 weights under autocast, measured: "Index put requires the source and destination dtypes match".
+TEST(SetItem, ByAMaskTakesItsOwnTypeAlone) {
+  TapeBench bench;
+  std::array<Tensor, 3> values{multiply_scalar(bench.input({4, 8, 16})), bench.input({4, 8}, DType::kBool, false),
+                               bench.input({5, 16}, DType::kBFloat16)};
+  EXPECT_THROW((void)run(bench, "__setitem__", {value(0), value(1), value(2)}, values), Error);
+}
+
 // x.unfold(1, 4, 2): windows that see one element twice.
 TEST(Unfold, OfATensorIsAView) {
   TapeBench bench;

@@ -271,6 +271,10 @@ Tensor put_differentiated(const RecordedCall& call, const Tensor& x, const Index
     const std::int64_t size = i < dim ? x.size(i) : x.size(i + mask.rank() - 1);
     if (i != dim && source.size(i) != size) call.refuse("a source that is repeated, and is differentiated");
   }
+  if (source.dtype() != x.dtype()) {  // TensorAdvancedIndexing.cpp: autocast does not cast for it
+    call.refuse(fmt::format("a source of {} into {} (PyTorch itself stops there)", name_of(source.dtype()),
+                            name_of(x.dtype())));
+  }
   const bool is_view = x.impl()->is_view || indexed.view.impl() != x.impl();
   if (is_view) call.refuse("places of a view that is differentiated");
   return put_by_mask(x, dim, mask, source);
