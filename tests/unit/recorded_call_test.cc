@@ -123,6 +123,18 @@ TEST(Unfold, OfATensorIsAView) {
   EXPECT_EQ(bench.requests(), (Requests{512}));  // zeros of the whole, to which windows are added
 }
 
+// torch.bucketize of 16-bit numbers by float32 bounds, as SmolVLM's positions are made.
+TEST(Bucketize, MakesItsNumbersTheBoundsType) {
+  TapeBench bench;
+  std::array<Tensor, 2> values{bench.input({2, 32}, DType::kBFloat16, false),
+                               bench.input({31}, DType::kFloat32, false)};
+  bench.start();
+  const std::vector<Tensor> results = run(bench, "bucketize", {value(0), value(1)}, values);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].dtype(), DType::kInt64);
+  EXPECT_EQ(bench.requests(), (Requests{512, 256, -256}));
+}
+
 // h = a * 2; z = h.view(16, 8).t(); z.mul_(2); z is what h has become.
 TEST(MultiplyInPlace, OfAViewGoesThroughItsBase) {
   TapeBench bench;

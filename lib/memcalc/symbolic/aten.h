@@ -116,6 +116,7 @@ inline constexpr AtenOperator kBitwiseOr{{"aten::bitwise_or"}};
 inline constexpr AtenOperator kBinaryCrossEntropyWithLogits{
     {"aten::binary_cross_entropy_with_logits"}, {"BinaryCrossEntropyWithLogitsBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kBmm{{"aten::bmm"}, {"BmmBackward0"}, AutocastList::kHalf, CompileRule::kProduct};
+inline constexpr AtenOperator kBucketize{{"aten::bucketize"}};
 inline constexpr AtenOperator kCat{{"aten::cat"}, {"CatBackward0"}, AutocastList::kNone, CompileRule::kConcatenate};
 inline constexpr AtenOperator kClamp{{"aten::clamp"}, {"ClampBackward1"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kClone{{"aten::clone"}, {"CloneBackward0"}, AutocastList::kNone, CompileRule::kPassing};

@@ -461,6 +461,25 @@ void masked_fill_in_place_row(RecordedCall& call) {
   call.returns(masked_fill_in_place(call.tensor(0), call.tensor(1)));
 }
 
+/// cuda/Bucketization.cu: the result, then copies of what is not contiguous or of another type than both have together.
+void bucketize_row(RecordedCall& call) {  // input boundaries out_int32 right
+  const Tensor &x = call.tensor(0), &boundaries = call.tensor(1);
+  if (x.dtype() != boundaries.dtype() && !(is_floating(x.dtype()) && is_floating(boundaries.dtype()))) {
+    call.refuse("whole numbers and others");
+  }
+  const DType common = x.dtype() == boundaries.dtype() ? x.dtype() : DType::kFloat32;  // of both 16-bit types, too
+  Tape& tape = call.tape;
+  Tensor places = tape.empty(x.shape(), call.boolean_or(2, false) ? DType::kInt32 : DType::kInt64, aten::kBucketize);
+  const auto copied = [&](const Tensor& each) {
+    Tensor row = each.is_contiguous() ? Tensor() : tape.empty(each.shape(), each.dtype(), aten::kBucketize);
+    return each.dtype() == common ? row : tape.empty(each.shape(), common, aten::kBucketize);
+  };
+  const Tensor input = copied(x), sorted = copied(boundaries);
+  tape.kernels.add(aten::kBucketize, OperatorClass::kElementwise, common, 0,
+                   static_cast<double>(x.bytes() + places.bytes()));
+  call.returns(std::move(places));
+}
+
 constexpr OperatorRow kRows[] = {
     {"abs", "input", unary<kAbsRule>},
     {"log", "input", of_one<logarithm>},
@@ -533,6 +552,8 @@ constexpr OperatorRow kRows[] = {
     {"bitwise_or", "input other", round},
     {"bitwise_xor", "input other", round},
     {"bitwise_not", "input", round},
+    {"bitwise_or_", "input other", overwrite_row},
+    {"bucketize", "input boundaries out_int32 right", bucketize_row},
     {"floor_divide", "input other", round},
     {"remainder", "input other", round},
     {"fmod", "input other", round},
