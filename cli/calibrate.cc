@@ -60,8 +60,8 @@ Command add_calibrate(CLI::App& root) {
       "Examples:\n"
       "  memcalc calibrate tests/measured/op_times_h100.jsonl --gpu h100-sxm\n"
       "\n"
-      "The answer is a card's specs/measured rates.json; how well each operator is met goes to\n"
-      "standard error.\n");
+      "The answer is a card's rates.json of specs/measured; how well each operator is\n"
+      "met goes to standard error.\n");
   return {app, [arguments] { return run_calibrate(*arguments); }};
 }
 
