@@ -11,10 +11,7 @@ import unittest
 from pathlib import Path
 
 import memcalc_cli
-from memcalc_cli import run
-
-COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
-            "utilization", "upgrade", "profiles", "check", "calibrate", "models", "gpus", "completion")
+from memcalc_cli import COMMANDS, run
 
 # What is typed, one of the completions, and one that is none.
 CASES = [

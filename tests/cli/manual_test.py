@@ -7,12 +7,9 @@ import unittest
 
 import checkpoint
 import memcalc_cli
-from memcalc_cli import ROOT, run
+from memcalc_cli import COMMANDS, ROOT, run
 
 MANUAL = (ROOT / "docs/cli.md").read_text()
-COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
-            "utilization", "upgrade", "profiles", "check", "calibrate", "models", "gpus", "completion")
-
 
 # What the examples read.
 FILES = {

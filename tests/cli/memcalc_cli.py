@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTABLE = None
+COMMANDS = ("estimate", "max-batch", "max-seq", "max-model", "sweep", "compare", "ladder", "plan", "trace", "weights",
+            "utilization", "upgrade", "profiles", "check", "calibrate", "models", "gpus", "completion")
 
 
 def run(*arguments, env=None, cwd=None, executable=None):

@@ -15,9 +15,6 @@ constexpr std::array<std::string_view, 3> kPlacementKeys = {"chunk_granularity_b
                                                             "reserved_span"};
 constexpr std::array<std::string_view, 2> kSpanKeys = {"offset_bytes", "size_bytes"};
 
-constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};  // 1 PiB: no device holds more
-constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
-
 SegmentPlacement::Span span_of(const JsonObject& json) {
   json.refuse_unknown_keys(kSpanKeys);
   return {.offset = json.required_int("offset_bytes", {-kByteRange.max, kByteRange.max}),

@@ -2,6 +2,7 @@
 // (--gpu PATH) may have the same figures. Covered by tests/unit/measured_memory_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -9,6 +10,10 @@
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
+
+/// Of a card's memory: no device holds more than 1 PiB.
+inline constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};
+inline constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
 
 /// The keys that the file may have: those of specs/schema/measured.schema.json, which a test compares.
 [[nodiscard]] std::span<const std::string_view> measured_memory_keys();

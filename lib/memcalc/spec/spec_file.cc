@@ -67,8 +67,6 @@ constexpr std::array<std::string_view, 33> kDeviceKeys = {"$schema",
                                                           "date",
                                                           "notes"};
 
-constexpr IntRange kByteRange = {0, std::int64_t{1} << 50U};  // 1 PiB: no device holds more
-constexpr IntRange kPositiveBytes = {1, std::int64_t{1} << 50U};
 constexpr DoubleRange kRateRange = {0, 1e20};
 
 /// 0 where the datasheet has none. Less than 1 a second is no rate, and its time would have no end.

@@ -10,6 +10,11 @@ namespace memcalc {
 namespace {
 constexpr Operator kCublasWorkspace{"cublas_workspace"};
 constexpr Operator kCublasLtWorkspace{"cublaslt_workspace"};
+
+/// For good.
+void take_workspace(Memory& memory, Bytes bytes, const Operator& op) {
+  if (bytes > 0) (void)memory.allocate(bytes, op, Category::kWorkspaces);
+}
 }  // namespace
 
 Memory::Memory(const CublasWorkspaces& workspaces, const Moment& moment) : workspaces_(workspaces), moment_(moment) {
@@ -100,19 +105,14 @@ void Memory::scratch(Bytes bytes, const Operator& op, Category category) {
 void Memory::use_cublas(bool with_lt) {
   if (meter_ != nullptr) return;
   const std::size_t thread = moment_.phase == Phase::kBackward ? 1 : 0;
-  const auto take_workspace = [this](Bytes bytes, const Operator& op) {  // for good
-    if (bytes > 0) (void)allocate(bytes, op, Category::kWorkspaces);
-  };
-  if (!std::exchange(cublas_used_[thread], true)) take_workspace(workspaces_.cublas, kCublasWorkspace);
+  if (!std::exchange(cublas_used_[thread], true)) take_workspace(*this, workspaces_.cublas, kCublasWorkspace);
   if (with_lt && !std::exchange(cublaslt_used_[thread], true)) {
-    take_workspace(workspaces_.cublaslt, kCublasLtWorkspace);
+    take_workspace(*this, workspaces_.cublaslt, kCublasLtWorkspace);
   }
 }
 
-// CublasHandlePool.cpp: each stream on which a handle works has a workspace of its own, for good.
-void Memory::use_cublas_on_stream() {
-  if (workspaces_.cublas > 0) (void)allocate(workspaces_.cublas, kCublasWorkspace, Category::kWorkspaces);
-}
+// CublasHandlePool.cpp: each stream on which a handle works has a workspace of its own.
+void Memory::use_cublas_on_stream() { take_workspace(*this, workspaces_.cublas, kCublasWorkspace); }
 
 // aten/src/ATen/cuda/detail/DeviceThreadHandles.h: a pool of handles, to which a thread that ends gives its own back.
 void Memory::forward_thread_ended() {
