@@ -153,8 +153,10 @@ def exists(root, reference):
     """Whether a path, or any path that a pattern stands for, is in the tree."""
     reference = re.sub(r"\.+$", "", reference).rstrip("/")
     pattern = re.sub(r"\*+", "*", STANDS_FOR_ANY.sub("*", reference))
-    if "*" not in pattern: return (root / pattern).exists()
-    return next(root.glob(pattern), None) is not None
+    if "*" in pattern: return next(root.glob(pattern), None) is not None
+    place = root / pattern
+    # git keeps no empty folder: one that is left over here is missing in a clone.
+    return any(place.iterdir()) if place.is_dir() else place.exists()
 
 
 def texts_of(root):

@@ -19,7 +19,7 @@ class ConvolutionEngine {
   int number_;
 };
 
-/// How a convolution computes, as the tables of specs/cudnn number it.
+/// How a convolution computes, as the tables of specs/measured number it.
 enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
 [[nodiscard]] ConvolutionMode convolution_mode(DType dtype, bool allow_tf32);
 
