@@ -445,7 +445,7 @@ TEST(Programs, AreNamedAnewWhereTheyAreCopied) {
     return run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
   };
   (void)run_it();
-  Program copy = *std::get<ProgramSpec>(model.architecture).program;
+  Program copy = *model.architecture.as<ProgramSpec>().program;
   for (ProgramFunction& function : copy.functions) {
     for (std::string& name : function.parameters) name += ".lost";
   }

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+# A family is one folder: its sizes and config.json belong to spec/, its forward pass to models/.
+FAMILY_OF_SPEC = re.compile(r"memcalc/families/(?:list\.cc|\w+/(?:spec\.h|config\.cc))")
 RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 5, "cost": 5, "report": 6,
          "memcalc.h": 7, "memcalc.cc": 7, "facade": 8, "plan": 8, "planning.h": 9}
 # What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
@@ -78,6 +80,12 @@ def includes_of(text):
         yield text.count("\n", 0, match.start(1)) + 1, name[1:-1], name[0] == '"'
 
 
+def folder_of(name):
+    """The folder whose rank a file of the library has."""
+    if name.startswith("memcalc/families/"): return "spec" if FAMILY_OF_SPEC.fullmatch(name) else "models"
+    return name.split("/")[1]
+
+
 def check_include(path, name, quoted, root):
     """The rule that an include breaks, or None."""
     first = name.split("/")[0]
@@ -93,7 +101,7 @@ def check_include(path, name, quoted, root):
     if first != "memcalc": return f'write the whole path: "{name}"'
     if name.endswith(".inc"): return None  # made of a table under specs/ when the library is built
     if not (root / "lib" / name).is_file(): return f'"{name}" does not exist'
-    source, target = path.split("/")[2], name.split("/")[1]
+    source, target = folder_of(path[len("lib/"):]), folder_of(name)
     if source not in RANKS or target not in RANKS: return f"no rank for {source} or {target}: see RANKS"
     if source == target or {source, target} == {"memcalc.h", "memcalc.cc"}: return None
     if RANKS[target] >= RANKS[source]:

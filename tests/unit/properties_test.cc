@@ -26,9 +26,9 @@ const DeviceSpec& h100() {
 
 ModelSpec with_layers(const std::string& name, std::int64_t layers) {
   ModelSpec model = registry().model(name);
-  if (auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) gpt2->n_layer = layers;
-  if (auto* bert = std::get_if<BertSpec>(&model.architecture)) bert->num_hidden_layers = layers;
-  if (auto* llama = std::get_if<LlamaSpec>(&model.architecture)) llama->num_hidden_layers = layers;
+  if (auto* gpt2 = model.architecture.get_if<Gpt2Spec>()) gpt2->n_layer = layers;
+  if (auto* bert = model.architecture.get_if<BertSpec>()) bert->num_hidden_layers = layers;
+  if (auto* llama = model.architecture.get_if<LlamaSpec>()) llama->num_hidden_layers = layers;
   return model;
 }
 
@@ -244,7 +244,7 @@ TEST(Properties, NoWorkGrowsWithBatchSequenceOrWidth) {
         EXPECT_EQ(events(model, 8, 1024), reference) << name;
       }
       ModelSpec wide = model;
-      if (auto* spec = std::get_if<LlamaSpec>(&wide.architecture)) {
+      if (auto* spec = wide.architecture.get_if<LlamaSpec>()) {
         spec->hidden_size *= 4;
         spec->intermediate_size *= 4;
         EXPECT_NEAR(static_cast<double>(events(wide, 8, 512)), static_cast<double>(reference),
@@ -264,21 +264,19 @@ TEST(Properties, AbsurdSizesAreAnOverflowNotANumber) {
       {"sequence",
        [](ModelSpec& model, RunSpec& run) {
          run.sequence_length = std::int64_t{1} << 45;
-         std::get<LlamaSpec>(model.architecture).max_position_embeddings = std::int64_t{1} << 46;
+         model.architecture.as<LlamaSpec>().max_position_embeddings = std::int64_t{1} << 46;
        }},
       {"sequence, largest",
        [](ModelSpec& model, RunSpec& run) {
          run.sequence_length = INT64_MAX;
-         std::get<LlamaSpec>(model.architecture).max_position_embeddings = INT64_MAX;
+         model.architecture.as<LlamaSpec>().max_position_embeddings = INT64_MAX;
        }},
-      {"vocabulary",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).vocab_size = INT64_MAX; }},
+      {"vocabulary", [](ModelSpec& model, RunSpec&) { model.architecture.as<LlamaSpec>().vocab_size = INT64_MAX; }},
       {"hidden size",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).hidden_size = std::int64_t{1} << 46; }},
+       [](ModelSpec& model, RunSpec&) { model.architecture.as<LlamaSpec>().hidden_size = std::int64_t{1} << 46; }},
       {"intermediate size",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).intermediate_size = INT64_MAX / 4; }},
-      {"head dim",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).head_dim = INT64_MAX / 2; }},
+       [](ModelSpec& model, RunSpec&) { model.architecture.as<LlamaSpec>().intermediate_size = INT64_MAX / 4; }},
+      {"head dim", [](ModelSpec& model, RunSpec&) { model.architecture.as<LlamaSpec>().head_dim = INT64_MAX / 2; }},
   };
   for (const auto& each : cases) {
     for (const Precision precision : {Precision::kFp32, Precision::kAmpBf16}) {

@@ -60,7 +60,7 @@ TEST(RulesOfSizes, OneCopyIsToldAsAProduct) {
 // Megatron-core makes keys and values of all heads from DeepSeek's latent vector.
 TEST(RulesOfSizes, LatentAttentionHasAKeyOfEachHeadUnderMegatron) {
   ModelSpec model = test::model_of("deepseek-v2-lite");
-  std::get<DeepseekV2Spec>(model.architecture).num_key_value_heads = 1;
+  model.architecture.as<DeepseekV2Spec>().num_key_value_heads = 1;
   RunOptions options{.precision = Precision::kBf16, .framework = Framework::kMegatron};
   options.parallel.tensor = 2;
   options.parallel.sequence_parallel = true;

@@ -124,7 +124,7 @@ TEST(NamedModels, WithOtherSizesSaySo) {
   const ModelSpec model = registry().model("llama-3-8b", {.layers = 8, .tie = true});
   EXPECT_EQ(model.name, "llama-3-8b (layers=8, tie=true)");
   EXPECT_EQ(model.published_parameters, std::nullopt);
-  const auto& llama = std::get<LlamaSpec>(model.architecture);
+  const auto& llama = model.architecture.as<LlamaSpec>();
   EXPECT_EQ(llama.num_hidden_layers, 8);
   EXPECT_TRUE(llama.tie_word_embeddings);
   EXPECT_EQ(llama.vocab_size, 128256) << "the rest stays";
@@ -158,7 +158,7 @@ TEST(NamedModels, WhatFollowsTheWidthFollows) {
 
 TEST(NamedModels, AHeadDimThatStaysIsSaid) {
   const ModelSpec model = registry().model("llama-3.2-1b", {.hidden = 1024});
-  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).head_dim, 64);
+  EXPECT_EQ(model.architecture.as<LlamaSpec>().head_dim, 64);
   EXPECT_THAT(model.assumptions, Contains("head_dim stays 64, as the config says (--head-dim)"));
 }
 
@@ -169,7 +169,7 @@ TEST(NamedModels, ALayerListOfAnotherLengthGoes) {
   const JsonObject root = config.root();
   const ConfigChanges changes = config_changes("gemma2", {.layers = 4}, &root);
   const ModelSpec model = model_from_hf_config(config.changed(changes.keys, "", "changed").root(), "gemma");
-  EXPECT_EQ(std::get<Gemma2Spec>(model.architecture).sliding_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(model.architecture.as<Gemma2Spec>().sliding_layers, (std::vector<bool>{true, false, true, false}));
   EXPECT_THAT(changes.told, Contains(HasSubstr("layer_types")));
 }
 

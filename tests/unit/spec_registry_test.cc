@@ -102,7 +102,7 @@ TEST_F(Registry, ReadsAConfigJsonByPathAndByDirectory) {
   const std::string path = write("snapshot/config.json", R"({"model_type": "gpt2", "n_layer": 3})");
   for (const std::string& reference : {path, (folder / "snapshot").string(), (folder / "snapshot/").string()}) {
     const ModelSpec model = shipped.model(reference);
-    EXPECT_EQ(std::get<Gpt2Spec>(model.architecture).n_layer, 3) << reference;
+    EXPECT_EQ(model.architecture.as<Gpt2Spec>().n_layer, 3) << reference;
     EXPECT_EQ(fs::path(model.source).lexically_normal(), path);
   }
 }

@@ -10,6 +10,7 @@
 
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/symbolic/ops/sort.h"
 
 namespace memcalc {

@@ -257,39 +257,7 @@ template <typename Layer>
                             hooked(*tape.modes.layer_hooks, index, std::move(layer)));
 }
 
-/// The families' builders.
-[[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run,
-                                                      ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_bart(const BartSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_whisper(const WhisperSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_phi3(const Phi3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_olmo2(const Olmo2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
-                                                    ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run,
-                                                     ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt_oss(const GptOssSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_deepseek_v2(const DeepseekV2Spec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_deepseek_v3(const DeepseekV3Spec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-
-[[nodiscard]] std::unique_ptr<Model> build_clip(const ClipSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
+/// What has no family: a recorded program, a user's own layers.
 [[nodiscard]] std::unique_ptr<Model> build_program(const ProgramSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 

@@ -37,14 +37,7 @@ Shares shares_of(const PlanQuestion& question, const Choice& c) {
   return {split, split, split};
 }
 
-std::int64_t vocabulary_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.vocab_size; }) return spec.vocab_size;
-        return 0;
-      },
-      model.architecture);
-}
+std::int64_t vocabulary_of(const ModelSpec& model) { return model.architecture.dimensions().vocabulary.value_or(0); }
 
 /// The last stage of torch's pipelines keeps the logits of every micro-batch until the step is over
 /// (torch/distributed/pipelining/stage.py, output_chunks), in 16 bits at least.

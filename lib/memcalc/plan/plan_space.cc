@@ -89,15 +89,7 @@ constexpr Timing kTimings[] = {{PipelineSchedule::kOneForwardOneBackward, 1},
                                {PipelineSchedule::kZeroBubble, 1}};
 
 std::int64_t experts_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.experts.count; }) {
-          return std::max<std::int64_t>(1, spec.experts.count);
-        } else {
-          return 1;
-        }
-      },
-      model.architecture);
+  return std::max<std::int64_t>(1, model.architecture.dimensions().experts.value_or(1));
 }
 
 Way way_of(const PlanQuestion& question, const Sharding& sharding) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "memcalc/families/torchvision/spec.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
@@ -580,7 +581,7 @@ bool takes_bfloat16(const DeviceSpec& device) {
 }
 
 bool has_batch_norm(const ModelSpec& model) {
-  if (const auto* custom = std::get_if<CustomSpec>(&model.architecture)) {
+  if (const auto* custom = model.architecture.get_if<CustomSpec>()) {
     bool found = false;
     custom::for_each_layer(custom->layers, [&](const custom::Layer& layer) {
       const auto* norm = std::get_if<custom::NormLayer>(&layer.kind);
@@ -588,7 +589,7 @@ bool has_batch_norm(const ModelSpec& model) {
     });
     return found;
   }
-  const auto* vision = std::get_if<TorchvisionSpec>(&model.architecture);
+  const auto* vision = model.architecture.get_if<TorchvisionSpec>();
   if (vision == nullptr) return false;
   const std::string_view name = vision->architecture;
   if (name.starts_with("vgg")) return name.ends_with("_bn");

@@ -44,7 +44,7 @@ std::vector<std::pair<std::string, std::string>> versions_used(const ModelSpec& 
   all.emplace_back("cudnn", short_text(run.profile.cudnn));
   if (run.parallel.is_parallel()) all.emplace_back("nccl", text_of(run.profile.nccl));
   if (is_of_transformers(model) || run.uses_trainer()) add(Software::kTransformers);
-  if (std::holds_alternative<TorchvisionSpec>(model.architecture)) all.emplace_back("torchvision", kTorchvision);
+  if (is_of_torchvision(model)) all.emplace_back("torchvision", kTorchvision);
   if (run.uses_trainer()) add(Software::kAccelerate);
   if (run.fine_tuning.lora) add(Software::kPeft);
   if (run.uses_trl()) add(Software::kTrl);

@@ -34,6 +34,8 @@ namespace memcalc {
 [[nodiscard]] bool is_program(const ModelSpec& model);
 /// Families for which transformers has no other attention than eager, with these behaviours.
 [[nodiscard]] bool is_eager_in(const ModelSpec& model, const Behaviors& behaviors);
+/// Built of torchvision's modules.
+[[nodiscard]] bool is_of_torchvision(const ModelSpec& model);
 /// A family that follows transformers' modeling files, so that its versions matter.
 [[nodiscard]] bool is_of_transformers(const ModelSpec& model);
 /// Whether its module takes `labels` and returns a loss, as models of transformers do: their Trainer can train it.

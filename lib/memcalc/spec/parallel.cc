@@ -92,35 +92,14 @@ Framework framework_asked(const RunOptions& options) {
   return options.framework.value_or(framework_of(options.parallel.data_parallel));
 }
 
-namespace {
-
-/// config.hidden_size, under the name that the family gives it; nothing where the configuration has none.
-std::optional<std::int64_t> hidden_size_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::optional<std::int64_t> {
-        if constexpr (requires { spec.hidden_size; }) {
-          return spec.hidden_size;
-        } else if constexpr (requires { spec.d_model; }) {
-          return spec.d_model;
-        } else if constexpr (requires { spec.n_embd; }) {
-          return spec.n_embd;
-        } else if constexpr (requires { spec.dim; }) {
-          return spec.dim;
-        } else {
-          return std::nullopt;
-        }
-      },
-      model.architecture);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 // transformers/integrations/deepspeed.py, trainer_config_finalize.
 void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, bool in_trainer, Parallel& parallel,
                         std::vector<std::string>& assumptions) {
   auto* zero = std::get_if<DeepSpeedZero>(&parallel.layout);
   if (zero == nullptr) return;
-  if (const std::optional<std::int64_t> width = hidden_size_of(model); in_trainer && width) {
+  if (const std::optional<std::int64_t> width = model.architecture.dimensions().hidden_size; in_trainer && width) {
     const std::int64_t square = checked_multiply(*width, *width);
     zero->reduce_bucket_size = square;
     zero->prefetch_bucket_size = static_cast<std::int64_t>(0.9 * static_cast<double>(square));

@@ -221,7 +221,7 @@ ModelSpec model_from_document(const JsonDocument& document, const std::string& n
 
 ModelSpec model_without_weights(const JsonDocument& document, const std::string& name) {
   ModelSpec model = model_from_document(document, name);
-  if (!is_model_file(document.root())) tie_head_as_transformers(model);
+  if (!is_model_file(document.root())) take_as_transformers(model);
   return model;
 }
 
@@ -479,7 +479,7 @@ std::vector<ModelListing> SpecRegistry::models() const {
     ModelFile file = read_model_file(document.root(), Programs::kLeave);
     listings.push_back({.name = std::move(file.model.name),
                         .model_type = std::move(file.model.model_type),
-                        .is_program = std::holds_alternative<ProgramSpec>(file.model.architecture),
+                        .is_program = file.model.architecture.is<ProgramSpec>(),
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
                         .stands_for = std::move(file.stands_for),

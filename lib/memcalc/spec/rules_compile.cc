@@ -64,7 +64,7 @@ constexpr Rule kCompile[] = {
          [](const RuleQuestion& q) {
            // A program knows its layers itself (models/program_compile.cc).
            const bool has_layers =
-               is_program(q.model) || (q.run.task != Task::kCustom && !has_type(q, {"torchvision"}));
+               is_program(q.model) || (q.run.task != Task::kCustom && !has(q, &Family::compiled_whole_alone));
            return training_of(q).compiled_parts != CompiledParts::kModel && !has_layers;
          }},
     {.id = "compile-t5-checkpointing",
@@ -73,7 +73,7 @@ constexpr Rule kCompile[] = {
      .accepted = "--checkpointing none, selective",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.checkpointing() == Checkpointing::kFull && has_type(q, {"t5", "mt5"});
+           return q.run.checkpointing() == Checkpointing::kFull && has(q, &Family::shares_position_bias);
          }},
     {.id = "compile-parallel",
      .options = "--compile --parallel --tp --cp --pp --ep",
@@ -136,10 +136,7 @@ constexpr Rule kFloat8[] = {
      .options = "--float8 --model",
      .message = "float8: it is not known which products of {family} torchao converts",
      .accepted = "a model of the families llama, mistral, qwen3",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !has_type(q, {"llama", "mistral", "qwen3"});
-         }},
+     .broken = [](const RuleQuestion& q) { return !has(q, &Family::float8); }},
     {.id = "float8-compiled-layers",
      .options = "--float8 --compile --compile-parts",
      .message = "float8: casts are only modelled where the compiler fuses them, and the head stays outside",

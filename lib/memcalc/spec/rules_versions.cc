@@ -12,7 +12,6 @@ const Behaviors& behaviors(const RuleQuestion& q) { return q.run.profile.behavio
 
 /// transformers before 5.0.
 bool loops_over_experts(const RuleQuestion& q) { return behaviors(q).experts == ExpertForm::kLoop; }
-bool is_deepseek(const RuleQuestion& q) { return is_family<DeepseekV2Spec>(q) || is_family<DeepseekV3Spec>(q); }
 
 std::string asked_transformers(const RuleQuestion& q) {
   return text_of(q.run.profile.version(Software::kTransformers));
@@ -35,7 +34,9 @@ constexpr Rule kModels[] = {
      .message = "transformers {}: its loop over the experts of {family} is not modelled",
      .accepted = "--transformers 5.0.0 or later",
      .broken =
-         [](const RuleQuestion& q) { return loops_over_experts(q) && (is_deepseek(q) || is_family<GptOssSpec>(q)); },
+         [](const RuleQuestion& q) {
+           return loops_over_experts(q) && has_experts(q.model) && !has(q, &Family::loops_over_experts);
+         },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "expert-parallel-of-version",
@@ -44,8 +45,8 @@ constexpr Rule kModels[] = {
      .accepted = "--transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           const bool is_mixture = is_family<MixtralSpec>(q) || is_family<Qwen3MoeSpec>(q);
-           return loops_over_experts(q) && is_mixture && (q.parallel.expert > 1 || q.parallel.tensor > 1);
+           return loops_over_experts(q) && has(q, &Family::loops_over_experts) &&
+                  (q.parallel.expert > 1 || q.parallel.tensor > 1);
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -56,7 +57,7 @@ constexpr Rule kModels[] = {
      .accepted = "--checkpointing none, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return is_family<T5Spec>(q) && checkpoints(q) && behaviors(q).reentrant_checkpoints;
+           return has(q, &Family::shares_position_bias) && checkpoints(q) && behaviors(q).reentrant_checkpoints;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},

@@ -38,21 +38,21 @@ bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
 bool takes_tokens(const RunRecord& r) {
-  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+  if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::TokensInput>(custom->input);
   }
   return !is_vision(r.model);
 }
 bool takes_images(const RunRecord& r) {
-  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+  if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }
   return is_vision(r.model) || is_contrastive(r.model);
 }
 bool attends(const RunRecord& r) {
-  const auto* custom = std::get_if<CustomSpec>(&r.model.architecture);
+  const auto* custom = r.model.architecture.get_if<CustomSpec>();
   if (custom != nullptr) return custom::has_layer<custom::AttentionLayer>(custom->layers);
-  return !std::holds_alternative<TorchvisionSpec>(r.model.architecture);
+  return !is_of_torchvision(r.model);
 }
 bool has_targets(const RunRecord& r) { return r.run.task == Task::kSeq2Seq && trains(r); }
 bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/loaded_dtype.h"
@@ -39,7 +40,7 @@ Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector
 std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.batch_size) return *options.batch_size;
   if (model.model_type == kProgramType) {  // a user's own, not one that is known by name
-    for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+    for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
       if (symbol.name != "batch") continue;
       assumptions.push_back(fmt::format("batch size {}: as the program was recorded (--bs)", symbol.recorded));
       return symbol.recorded;
@@ -85,7 +86,7 @@ std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, st
 /// What a file of layers says about its input, unless --seq or --image say otherwise.
 void resolve_custom_input(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions) {
-  const CustomSpec& spec = std::get<CustomSpec>(model.architecture);
+  const CustomSpec& spec = model.architecture.as<CustomSpec>();
   run.sequence_length = 1;  // one sample, unless it is a sequence of tokens
   if (const auto* tokens = std::get_if<custom::TokensInput>(&spec.input)) {
     run.sequence_length = options.sequence_length.value_or(tokens->length);
@@ -112,7 +113,7 @@ void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, Ru
     }
     return asked.value_or(symbol.recorded);
   };
-  for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+  for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
     if (symbol.name == "sequence") run.sequence_length = size(symbol, options.sequence_length, "--seq");
     if (symbol.name == "target")
       run.target_sequence_length = size(symbol, options.target_sequence_length, "--target-seq");
@@ -122,7 +123,7 @@ void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, Ru
 
 Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
-  if (task == Task::kImageClassification && std::holds_alternative<TorchvisionSpec>(model.architecture)) {
+  if (task == Task::kImageClassification && is_of_torchvision(model)) {
     assumptions.emplace_back(
         "the loop is a plain one, as torchvision's own (--loop trainer: in a module that returns loss and logits)");
     return Loop::kBare;
@@ -136,7 +137,8 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
     assumptions.emplace_back("the loop is a plain one: contrastive training is not modelled in the Trainer");
     return Loop::kBare;
   }
-  const bool caches = std::holds_alternative<T5Spec>(model.architecture) &&
+  const Family* const family = family_of(model);
+  const bool caches = family != nullptr && family->decoder_config_is_copy &&
                       options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   assumptions.push_back("the loop is transformers' Trainer with its defaults: " +
                         std::string(caches
@@ -404,9 +406,9 @@ void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
-  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
-  const bool convolves = std::holds_alternative<TorchvisionSpec>(model.architecture) ||
-                         (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
+  const auto* custom = model.architecture.get_if<CustomSpec>();
+  const bool convolves =
+      is_of_torchvision(model) || (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
   if (convolves && run.precision == Precision::kFp32 && !run.uses_trainer()) {
     assumptions.emplace_back(
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
@@ -441,10 +443,8 @@ RunOptions with_megatron_defaults(RunOptions options) {
 /// Whether the model's dropout is of nn.Dropout, which TRL's disable_dropout_in_model (trainer/utils.py) looks for.
 /// OPT, and the attention of decoders with rotary positions, call F.dropout with a number of the config: it stays.
 bool has_dropout_modules(const ModelSpec& model) {
-  const auto& architecture = model.architecture;
-  return is_encoder(model) || std::holds_alternative<Gpt2Spec>(architecture) ||
-         std::holds_alternative<GptNeoxSpec>(architecture) || std::holds_alternative<PhiSpec>(architecture) ||
-         std::holds_alternative<Phi3Spec>(architecture);
+  const Family* const family = family_of(model);
+  return family != nullptr && family->dropout_is_module;
 }
 
 /// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).

@@ -297,7 +297,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     result.assumptions.push_back((says_it ? "a program, " : "a program, recorded from ") + spec.source +
                                  "; no run of it was compared (not validated)");
   } else if (!is_measured(spec, run.task)) {
-    result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
+    result.assumptions.push_back(measured_as(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }
   if (run.trains() && run.parallel.is_parallel() && run.training().loading == ModelLoading::kHost) {
