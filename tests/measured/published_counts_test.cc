@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memcalc/families/bert/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"

@@ -1,4 +1,6 @@
 #include "memcalc/plan/measured_row.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memcalc/alloc/caching_allocator.h"
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/parallel/ddp.h"
@@ -230,7 +231,7 @@ TEST(SumOverRanks, OfTensorParallelSharesTheMatricesOfTheLayers) {
 // The plan that splits embedding and head, too: norms are whole on each rank, the embedding's gradient is.
 TEST(SumOverRanks, OfTensorParallelWithTheSequenceSharesAllMatrices) {
   ModelSpec model = small_llama();
-  model.architecture.as<LlamaSpec>().vocab_size = 102;
+  model.architecture.change<LlamaSpec>().vocab_size = 102;
   RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
   const Held whole = sum_over_ranks(resolve(model, options).run, model);
   options.parallel.tensor = 2;

@@ -1,4 +1,14 @@
 // config.json of the modelled families: transformers' defaults, what is listed as assumed, what is refused.
+#include "memcalc/families/bert/spec.h"
+#include "memcalc/families/gemma/spec.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/opt/spec.h"
+#include "memcalc/families/phi/spec.h"
+#include "memcalc/families/phi3/spec.h"
+#include "memcalc/families/qwen/spec.h"
+#include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/hf_config.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +30,7 @@ ModelSpec read(const std::string& text) {
 
 template <typename Spec>
 Spec architecture(const std::string& text) {
-  return std::get<Spec>(read(text).architecture);
+  return read(text).architecture.as<Spec>();
 }
 
 TEST(HfConfig, BertTakesTransformersDefaults) {

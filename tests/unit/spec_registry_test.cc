@@ -1,4 +1,7 @@
 // The registry: names, aliases, paths, directories, lists; and the data that memcalc ships.
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/qwen/spec.h"
 #include "memcalc/spec/registry.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +146,7 @@ TEST_F(Registry, AnEarlierFolderHidesALaterOne) {
   write("models/gpt2.json", R"({"name": "gpt2", "config": {"model_type": "gpt2", "n_layer": 1}, "source": "me",
                                 "date": "2026-11-21"})");
   const SpecRegistry both(std::vector<std::string>{folder.string(), test::specs_dir().string()});
-  EXPECT_EQ(std::get<Gpt2Spec>(both.model("gpt2").architecture).n_layer, 1);
+  EXPECT_EQ(both.model("gpt2").architecture.as<Gpt2Spec>().n_layer, 1);
   EXPECT_EQ(both.model("gpt2-xl").name, "gpt2-xl");
   EXPECT_EQ(both.models().size(), shipped.models().size());
 }
@@ -259,13 +262,13 @@ TEST_F(Registry, ModelsAreFoundByTheNamesPeopleType) {
 
 // What makes these files of their own: another size than that of the model they are made from.
 TEST_F(Registry, VariantsOfOtherSizesHaveFilesOfTheirOwn) {
-  const auto llama = [&](const char* name) { return std::get<LlamaSpec>(shipped.model(name).architecture); };
+  const auto llama = [&](const char* name) { return shipped.model(name).architecture.as<LlamaSpec>(); };
   EXPECT_EQ(llama("mistral-7b").sliding_window, 4096);
   EXPECT_FALSE(llama("Mistral-7B-Instruct-v0.2").sliding_window.has_value());
   EXPECT_EQ(llama("Mistral-7B-Instruct-v0.2").vocab_size, 32000);
   EXPECT_EQ(llama("Mistral-7B-v0.3").vocab_size, 32768);
   EXPECT_EQ(llama("CodeLlama-7b-hf").max_position_embeddings, 16384);
-  const auto qwen = [&](const char* name) { return std::get<Qwen2Spec>(shipped.model(name).architecture); };
+  const auto qwen = [&](const char* name) { return shipped.model(name).architecture.as<Qwen2Spec>(); };
   EXPECT_TRUE(qwen("Qwen2.5-1.5B").tie_word_embeddings);
   EXPECT_FALSE(qwen("DeepSeek-R1-Distill-Qwen-1.5B").tie_word_embeddings);
   EXPECT_EQ(qwen("Qwen2.5-7B").max_position_embeddings, 131072);
