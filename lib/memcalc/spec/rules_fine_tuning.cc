@@ -104,7 +104,11 @@ constexpr Rule kKbit[] = {
      .message = "prepare_model_for_kbit_training: T5's layers share a position bias, and reentrant checkpoints of such "
                 "layers in a plain loop are not modelled",
      .accepted = "--no-prepare-kbit, --checkpointing none, --loop trainer",
-     .broken = [](const RuleQuestion& q) { return is_family<T5Spec>(q) && checkpoints(q) && !q.run.uses_trainer(); }},
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_family<T5Spec>(q) && checkpoints(q) && !q.run.uses_trainer() &&
+                  training_of(q).reentrant.value_or(true);
+         }},
     {.id = "prepare-kbit-of-quantized",
      .options = "--prepare-kbit --quantize",
      .message = "prepare_model_for_kbit_training: the base is not quantised",
