@@ -1,8 +1,8 @@
 // Mixtures of experts before transformers 5.0: each expert an MLP of its own nn.Linear modules, run one after the other
 // on the tokens that chose it. transformers 4.57.6 models/mixtral/modeling_mixtral.py,
 // models/qwen3_moe/modeling_qwen3_moe.py.
-// MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "5.17.0")
-// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
+// MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "4.57.6")
+// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "4.57.6")
 #pragma once
 
 #include <array>
