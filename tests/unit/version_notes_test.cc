@@ -57,6 +57,11 @@ TEST(VersionNotes, WhatACardHasShownIsNot) {
   }
 }
 
+TEST(VersionNotes, HowALoopOverExpertsSharesTokensOutIsSaid) {
+  EXPECT_THAT(said_of("mixtral-8x7b", kBare, "transformers", "4.57.6"),
+              Contains(HasSubstr("as a router without training lets them")));
+}
+
 TEST(VersionNotes, RecordedStreamsAreNamedAsSuch) {
   EXPECT_THAT(said_of("gpt2", kBare, "torch", "2.8.0"),
               Contains(HasSubstr("indexing.open-slices is 'yes' by recorded streams alone")));

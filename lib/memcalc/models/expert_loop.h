@@ -30,12 +30,13 @@ struct ExpertLoop {
   Linear gate;
   std::vector<Expert> experts;
   std::int64_t top_k;
+  std::int64_t layer;  // among those with experts
   bool norm_topk_prob;
   std::string act_fn;
 
   ExpertLoop(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& sizes, bool norm_topk_prob,
              const Names& names);
-  /// Every expert gets as many tokens as the others, but for a remainder.
+  /// Experts get as many tokens as a router without training gives them (token_shares.h).
   [[nodiscard]] Tensor forward(const Tensor& input) const;
 
  private:

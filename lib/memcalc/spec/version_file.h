@@ -21,8 +21,8 @@ struct WrittenVersions {
   std::vector<std::string> notes;  // of packages that the text names without one version: "transformers>=5"
 };
 
-/// The text behind --versions: of a file with what it includes (-r, -c), of the folder of an environment a line for each
-/// package, of a text that names versions itself ("torch==2.11.0") that text. Throws Error(kInput) for a file that
+/// The text behind --versions: of a file with what it includes (-r, -c), of the folder of an environment a line for
+/// each package, of a text that names versions itself ("torch==2.11.0") that text. Throws Error(kInput) for a file that
 /// cannot be read.
 [[nodiscard]] std::string version_text(const std::string& written);
 

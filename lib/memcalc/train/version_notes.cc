@@ -96,6 +96,13 @@ void tell_about_versions(const ModelSpec& model, const RunSpec& run, const Devic
                     "is as in 2.11 (not validated on a card)",
                     wheel_of(run.profile, Software::kTorch)));
   }
+  const bool loops = has_experts(model) && run.profile.behaviors.experts == ExpertForm::kLoop;
+  if (loops && !is_program(model)) {
+    result.assumptions.emplace_back(
+        "tokens choose experts as a router without training lets them: the fullest of a layer gets about twice the "
+        "mean, "
+        "the emptiest a fifth (models/token_shares.h)");
+  }
   if (is_program(model) && other_transformers) {
     result.assumptions.emplace_back(
         "a recorded program stays what its recording saw, whatever the version of transformers");

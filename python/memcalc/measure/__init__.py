@@ -30,7 +30,7 @@ _OPTIMIZERS = {
 }
 # Of a run record: what a case keeps, and the only value of other keys with which a run is possible here.
 _KEPT = {"batch_size", "sequence_length", "target_sequence_length", "image_size", "task", "precision", "weights_dtype",
-         "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "attention", "dropout", "use_cache",
+         "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "reentrant", "attention", "dropout", "use_cache",
          "lora", "lora_targets", "lora_dropout", "lora_dtype"}
 _ONLY = {"gpus": 1, "nodes": 1, "tp": 1, "cp": 1, "ep": 1, "pp": 1, "parallel": "none", "framework": "torch",
          "quantize": "none", "float8": "none", "lora_dtype": "fp32", "stages": "train"}
