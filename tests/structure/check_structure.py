@@ -44,6 +44,11 @@ FORBIDDEN_IN_LIB = {
     r"\busing\s+namespace\b": "no using namespace",
     r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
 }
+# A rule forks on a behaviour, never on a version: what a version does is data (specs/profiles). Names and notes of
+# versions are shown here:
+FORKS = re.compile(r"\bversion\s*\([^()]*\)\s*(?:[<>]=?|==|!=)|(?:[<>]=?|==|!=)\s*(?:[\w.]+\.)?(?:version\s*\(|Version\s*\{)")
+FORKLESS = re.compile(r"lib/memcalc/(spec/rules_|models/|families/|symbolic/|train/|alloc/|cost/)")
+MAY_COMPARE_VERSIONS = ("lib/memcalc/train/version_notes.cc",)
 # An operator of ATen is a row of this file, and named nowhere else.
 ATEN, ATEN_LABEL = "lib/memcalc/symbolic/aten.h", re.compile(r'\{"(aten::\w+)"\}')
 MAX_LINES, MANY_LINES = 800, 700  # one noun, one file; a warning from MANY_LINES on
@@ -127,6 +132,9 @@ def check_file(path, text, root):
         for pattern, rule in FORBIDDEN_IN_LIB.items():
             for match in re.finditer(pattern, code):
                 yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {rule} ({match.group().strip()})"
+        if FORKLESS.match(path) and path not in MAY_COMPARE_VERSIONS:
+            for match in FORKS.finditer(code):
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: a rule forks on a behaviour, never on a version ({match.group().strip()})"
 
 
 def public_headers(files):
@@ -209,7 +217,7 @@ def check_covered_by(path, text, root):
         elif not any(name.startswith("tests/") for name in names): yield f"{path}:{line}: covered by no test"
 
 
-MIRROR = re.compile(r'// MIRRORS\([a-z_]+, "[\w./+-]+\.(?:py|cpp|cu|cuh|h)", "\d+\.\d+\.\d+"\)')
+MIRROR = re.compile(r'// MIRRORS\([a-z_]+, "[\w./+-]+\.(?:py|cpp|cu|cuh|h)", "(?:\d+\.\d+\.\d+|[0-9a-f]{8})"\)')  # or a commit
 
 
 def check_mirrors(path, text):
@@ -307,6 +315,8 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", '// MIRRORS(torch, "a.py")\n', "expected // MIRRORS(framework"),
     ("lib/memcalc/memcalc.cc", 'int x;  // MIRRORS(torch, "a.py", "2.11.0")\n', "expected // MIRRORS(framework"),
     ("specs/a.json", '{"source": "docs/gone/b.md"}\n', "there is no docs/gone/b.md"),
+    ("lib/memcalc/cost/gemm.h", "bool x = p.version(Software::kTrl) < Version{1, 6, 0};\n", "never on a version"),
+    ("lib/memcalc/alloc/replay.h", "bool x = old != run.profile.version(of);\n", "never on a version"),
 ]
 
 

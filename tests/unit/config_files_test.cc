@@ -105,85 +105,98 @@ const std::vector<Case>& cases() {
       {"axolotl-lora-1b.yml",
        "",
        {},
-       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --bs 2 --accum 2 --seq "
-       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 16 "
+       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --expandable --bs 2 "
+       "--accum 2 --seq "
+       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --reentrant "
+       "--lora 16 "
        "--lora-dropout 0.05 --lora-targets " +
            linear,
        {"sample_packing"}},
       {"axolotl-lora-1b-kernels.yml",
        "",
        {},
-       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --bs 2 --accum 2 --seq "
-       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 16 "
+       "--model NousResearch/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trainer --expandable --bs 2 "
+       "--accum 2 --seq "
+       "2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --reentrant "
+       "--lora 16 "
        "--lora-targets " +
            linear,
        {"lora_mlp_kernel", "lora_o_kernel", "lora_qkv_kernel", "sample_packing"}},
       {"axolotl-qlora-8b.yml",
        "",
        {},
-       "--model NousResearch/Meta-Llama-3-8B --optimizer paged_adamw_32bit --task causal --loop trainer --bs 2 --accum "
-       "4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 "
+       "--model NousResearch/Meta-Llama-3-8B --optimizer paged_adamw_32bit --task causal --loop trainer --expandable "
+       "--bs 2 --accum "
+       "4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --reentrant --lora 32 "
        "--lora-dropout 0.05 --lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
        {"sample_packing"}},
       {"axolotl-lora-mistral.yml",
        "",
        {},
-       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trainer --bs 2 --accum 4 "
-       "--seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --lora 32 "
+       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trainer --expandable --bs 2 "
+       "--accum 4 "
+       "--seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --reentrant "
+       "--lora 32 "
        "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
        {"sample_packing"}},
       {"axolotl-fft-8b.yml",
        "",
        {},
-       "--model NousResearch/Meta-Llama-3.1-8B --optimizer paged_adamw_8bit --task causal --loop trainer --bs 1 "
-       "--accum 8 --seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing full",
+       "--model NousResearch/Meta-Llama-3.1-8B --optimizer paged_adamw_8bit --task causal --loop trainer --expandable "
+       "--bs 1 "
+       "--accum 8 --seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing full "
+       "--no-reentrant",
        {"sample_packing"}},
       {"axolotl-fft-8b-liger-fsdp.yml",
        "",
        eight,
        "--model NousResearch/Meta-Llama-3.1-8B --optimizer adamw_torch_fused --task causal --loop "
-       "trainer --bs 2 --accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 "
-       "--attn flash --checkpointing full --liger --parallel fsdp2 --offload-parameters host",
+       "trainer --expandable --bs 2 --accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 "
+       "--attn flash --checkpointing full --no-reentrant --liger --parallel fsdp2 --offload-parameters host",
        {"sample_packing"}},
       {"axolotl-qlora-fsdp-qwen3-8b.yml",
        "",
        eight,
-       "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --bs 1 --accum "
+       "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --expandable --bs 1 --accum "
        "4 --seq 2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing "
-       "full --lora 32 --lora-dropout 0.05 --lora-targets all-linear --quantize nf4 --quant-storage "
+       "full --no-reentrant --lora 32 --lora-dropout 0.05 --lora-targets all-linear --quantize nf4 --quant-storage "
        "bf16 --no-prepare-kbit --parallel fsdp2 --offload-parameters host",
        {"sample_packing"}},
       {"axolotl-dpo-lora-8b.yml",
        "",
        {},
-       "--model meta-llama/Meta-Llama-3-8B-Instruct --optimizer adamw_bnb_8bit --task causal --loop trl-dpo --bs 2 "
+       "--model meta-llama/Meta-Llama-3-8B-Instruct --optimizer adamw_bnb_8bit --task causal --loop trl-dpo "
+       "--expandable --bs 2 "
        "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full "
+       "--reentrant "
        "--lora 32 "
        "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
        {}},
       {"axolotl-kto-1b.yml",
        "",
        {},
-       "--model meta-llama/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trl-kto --bs 2 --accum 1 --seq "
+       "--model meta-llama/Llama-3.2-1B --optimizer adamw_8bit --task causal --loop trl-kto --expandable --bs 2 "
+       "--accum 1 --seq "
        "2048 "
-       "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --lora 32 --lora-dropout 0.05 "
+       "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --no-reentrant --lora 32 "
+       "--lora-dropout 0.05 "
        "--lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
        {}},
       {"llama-factory-lora-sft.yaml",
        "",
        {},
-       "--accum 8 " + qwen + "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       "--accum 8 " + qwen + "--checkpointing full --reentrant --lora 8 --weights-dtype bf16 --lora-targets all-linear",
        {}},
       {"llama-factory-lora-pretrain.yaml",
        "",
        {},
-       "--accum 8 " + qwen + "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       "--accum 8 " + qwen + "--checkpointing full --reentrant --lora 8 --weights-dtype bf16 --lora-targets all-linear",
        {}},
       {"llama-factory-qlora-sft.yaml",
        "",
        {},
        "--accum 8 " + qwen +
-           "--checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear "
+           "--checkpointing full --reentrant --lora 8 --weights-dtype bf16 --lora-targets all-linear "
            "--no-prepare-kbit --quantize nf4-double",
        {}},
       {"llama-factory-full-sft-zero3.yaml",
@@ -193,13 +206,14 @@ const std::vector<Case>& cases() {
            "--parallel ds-zero3 --deepspeed "
            "overlap_comm=false,stage3_max_live_parameters=1000000000,stage3_max_reuse_distance=1000000000,sub_group_"
            "size="
-           "1000000000 --checkpointing full",
+           "1000000000 --checkpointing full --reentrant",
        {}},
       {"llama-factory-loraplus-llama3.yaml",
        "",
        {},
        "--accum 8 --model meta-llama/Meta-Llama-3-8B-Instruct --loop trainer --task causal --seq 2048 --bs 1 "
-       "--precision amp-bf16 --loader-workers 4 --checkpointing full --lora 8 --weights-dtype bf16 --lora-targets "
+       "--precision amp-bf16 --loader-workers 4 --checkpointing full --reentrant --lora 8 --weights-dtype bf16 "
+       "--lora-targets "
        "all-linear",
        {}},
       {"trl-cli.yaml",
@@ -378,6 +392,33 @@ TEST(ConfigFiles, LlamaFactorysTypesOfWeights) {
   EXPECT_THAT(options("finetuning_type: full\npure_bf16: true\n"), HasSubstr("--precision bf16"));
   EXPECT_THAT(options("bf16: true\n"), HasSubstr("--lora 8 --weights-dtype bf16"));
   EXPECT_THAT(options("disable_gradient_checkpointing: true\n"), HasSubstr("--checkpointing none"));
+}
+
+TEST(ConfigFiles, WhatCheckpointsAreToldIsHonouredOrRefused) {
+  const auto written = [](const std::string& lines) {
+    return Written("model_name_or_path: gpt2\nper_device_train_batch_size: 1\n" + lines);
+  };
+  const auto options = [&](const std::string& lines) {
+    return text_of(written(lines).read("training-arguments").options);
+  };
+  EXPECT_THAT(options("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: true}\n"),
+              HasSubstr("--checkpointing full --reentrant"));
+  EXPECT_THAT(options("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {every_n_layers: 2}\n"),
+              HasSubstr("--checkpointing every-2"));
+  EXPECT_THAT(written("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {offload: true}\n")
+                  .refusal("training-arguments"),
+              HasSubstr("offloaded one by one"));
+  // transformers 5.23: the new name stands for the old one.
+  EXPECT_THAT(options("activation_checkpointing: true\nactivation_checkpointing_kwargs: {use_reentrant: false}\n"),
+              HasSubstr("--checkpointing full --no-reentrant"));
+  EXPECT_THAT(options("activation_checkpointing: false\ngradient_checkpointing: true\n"),
+              HasSubstr("--checkpointing none"));
+}
+
+TEST(ConfigFiles, AxolotlSetsTheAllocator) {
+  const ConfigFile file = Written("base_model: gpt2\n").read();
+  EXPECT_THAT(text_of(file.options), HasSubstr("--expandable"));
+  EXPECT_THAT(file.notes, testing::Contains(HasSubstr("expandable_segments:True")));
 }
 
 TEST(ConfigFiles, DeepSpeedsSizesOfStage3HaveTwoNames) {

@@ -1,5 +1,6 @@
 // TransformerConfig of Megatron-core: what a Megatron run builds, from a ModelSpec and a RunSpec, and which layers a
 // pipeline stage holds.
+// MIRRORS(megatron, "core/transformer/transformer_config.py", "0.14.0")
 #pragma once
 
 #include <cstdint>

@@ -182,12 +182,7 @@ template <typename Layer>
       !modes.grad_enabled) {
     return layer(positional);
   }
-  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default. What
-  // transformers passes by itself is a behaviour; TRL always says False.
-  const bool is_reentrant = run.uses_trainer()
-                                ? run.profile.behaviors.reentrant_checkpoints && !run.uses_trl()
-                                : run.profile.behaviors.reentrant_checkpoints || run.fine_tuning.prepares_for_kbit;
-  if (is_reentrant && run.checkpointing() == Checkpointing::kFull) {
+  if (run.checkpoints_reentrantly()) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer), recomputes_of(run));
@@ -253,8 +248,18 @@ template <typename Layer>
   if (tape.modes.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }
-  return checkpointed_layer(run, index, std::move(positional), keywords,
-                            hooked(*tape.modes.layer_hooks, index, std::move(layer)));
+  if (!tape.behaviors.checkpoints_forward || run.parallel.data_parallel != DataParallel::kFsdp2) {
+    return checkpointed_layer(run, index, std::move(positional), keywords,
+                              hooked(*tape.modes.layer_hooks, index, std::move(layer)));
+  }
+  // modeling_layers.py from 5.23 on: forward is what the checkpoint wraps, and FSDP2's hooks are around forward.
+  const auto count = static_cast<std::ptrdiff_t>(positional.size());
+  positional.insert(positional.end(), keywords.begin(), keywords.end());
+  const auto wrapped = [&run, index, count, &layer](const KeptTensors& all) {
+    return checkpointed_layer(run, index, KeptTensors(all.begin(), all.begin() + count),
+                              KeptTensors(all.begin() + count, all.end()), layer);
+  };
+  return hooked(*tape.modes.layer_hooks, index, wrapped)(positional);
 }
 
 /// What has no family: a recorded program, a user's own layers.

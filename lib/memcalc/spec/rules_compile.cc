@@ -67,6 +67,11 @@ constexpr Rule kCompile[] = {
                is_program(q.model) || (q.run.task != Task::kCustom && !has(q, &Family::compiled_whole_alone));
            return training_of(q).compiled_parts != CompiledParts::kModel && !has_layers;
          }},
+    {.id = "compile-reentrant",
+     .options = "--compile --reentrant",
+     .message = "compile: torch.compile traces checkpoints without use_reentrant alone",
+     .accepted = "--no-reentrant",
+     .broken = [](const RuleQuestion& q) { return q.run.checkpoints_reentrantly(); }},
     {.id = "compile-t5-checkpointing",
      .options = "--checkpointing --compile --model",
      .message = "compile: under checkpointing T5's cross attention sets requires_grad, which breaks the graph",

@@ -105,7 +105,8 @@ constexpr Rule kKbit[] = {
      .accepted = "--no-prepare-kbit, --checkpointing none, --loop trainer",
      .broken =
          [](const RuleQuestion& q) {
-           return has(q, &Family::shares_position_bias) && checkpoints(q) && !q.run.uses_trainer();
+           return has(q, &Family::shares_position_bias) && checkpoints(q) && !q.run.uses_trainer() &&
+                  training_of(q).reentrant.value_or(true);
          }},
     {.id = "prepare-kbit-of-quantized",
      .options = "--prepare-kbit --quantize",

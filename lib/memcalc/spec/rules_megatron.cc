@@ -1,6 +1,9 @@
 // What Megatron-LM refuses (megatron/core/model_parallel_config.py, transformer_config.py, dot_product_attention.py,
 // core_r0.14.0), and what of it is modelled.
 // Covered by tests/unit/rules_megatron_test.cc.
+// MIRRORS(megatron, "core/model_parallel_config.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/dot_product_attention.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/transformer_config.py", "0.14.0")
 #include <fmt/core.h>
 
 #include "memcalc/spec/parallel.h"

@@ -17,8 +17,6 @@ std::string asked_transformers(const RuleQuestion& q) {
   return text_of(q.run.profile.version(Software::kTransformers));
 }
 
-bool differs_in(const RuleQuestion& q, Software of) { return q.run.profile.version(of) != Profile{}.version(of); }
-
 constexpr Rule kModels[] = {
     {.id = "attention-of-version",
      .options = "--attn --model --transformers",
@@ -39,6 +37,16 @@ constexpr Rule kModels[] = {
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
+    {.id = "deepseek-of-version",
+     .options = "--transformers --model",
+     .message = "transformers {}: {family}'s attention rotates and caches otherwise before 5.15, which is not modelled",
+     .accepted = "--transformers 5.15 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           return has(q, &Family::has_latent_attention) && !loops_over_experts(q) && !behaviors(q).deepseek_caches_latent;
+         },
+     .detail = asked_transformers,
+     .code = ErrorCode::kUnsupported},
     {.id = "expert-parallel-of-version",
      .options = "--transformers --ep --tp",
      .message = "transformers {}: experts in modules of their own are not shared out among GPUs here",
@@ -51,13 +59,14 @@ constexpr Rule kModels[] = {
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "reentrant-position-bias",
-     .options = "--checkpointing --transformers --model",
+     .options = "--checkpointing --reentrant --transformers --model",
      .message = "transformers {}: T5's layers share a position bias, and reentrant checkpoints of such layers are not "
                 "modelled",
-     .accepted = "--checkpointing none, or --transformers 5.0.0 or later",
+     .accepted = "--checkpointing none, --no-reentrant, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return has(q, &Family::shares_position_bias) && checkpoints(q) && behaviors(q).reentrant_checkpoints;
+           const bool by_itself = !q.run.fine_tuning.prepares_for_kbit && q.run.checkpoints_reentrantly();
+           return has(q, &Family::shares_position_bias) && by_itself;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -65,7 +74,7 @@ constexpr Rule kModels[] = {
      .options = "--compile --transformers",
      .message = "--compile: what torch.compile traces under transformers {} is not modelled",
      .accepted = "--transformers 5.0.0 or later",
-     .broken = [](const RuleQuestion& q) { return q.run.compiles() && behaviors(q).masks_by_vmap; },
+     .broken = [](const RuleQuestion& q) { return q.run.compiles() && !behaviors(q).compile_is_read; },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "loading-of-version",
@@ -74,7 +83,7 @@ constexpr Rule kModels[] = {
      .accepted = "--load config, --stages train, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           if (!trains(q) || !behaviors(q).loads_in_float32) return false;
+           if (!trains(q) || behaviors(q).loads_by_conversion) return false;
            const bool packs = q.run.fine_tuning.quantization != Quantization::kNone;  // which has no other way
            if (packs) return training_of(q).stages == Stages::kAll;
            return training_of(q).loading != ModelLoading::kConfig;
@@ -107,7 +116,7 @@ constexpr Rule kTrainers[] = {
      .accepted = "--trl 1.16.0, or --loop trl-sft",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && differs_in(q, Software::kTrl);
+           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && !behaviors(q).trl_trainers_are_read;
          },
      .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); },
      .code = ErrorCode::kUnsupported},

@@ -118,6 +118,12 @@ bool put_checkpointing(RunRequest& request, const FieldValue& value) {
 }
 std::optional<FieldValue> take_checkpointing(const RunRecord& r) { return checkpointing_of(r.run); }
 
+// A program stays what its recording saw; Megatron-core has one form alone.
+bool chooses_reentrant(const RunRecord& r) {
+  return r.run.checkpointing() == Checkpointing::kFull && !is_program(r.model) && !is_custom(r.model) &&
+         r.run.parallel.framework() != Framework::kMegatron;
+}
+
 std::optional<FieldValue> take_clipping(const RunRecord& r) {
   if (!trains(r)) return std::nullopt;
   return r.run.training().max_grad_norm.value_or(0.0);
@@ -287,6 +293,13 @@ const Field kFields[] = {
          .get = take_checkpointing,
          .exists = trains,
          .belongs_to = kTraining}),
+    row("--reentrant", "reentrant", G::kTraining, K::kFlag, "", "checkpoints with use_reentrant=True [as the versions]",
+        {.negative = "--no-reentrant",
+         .negative_help = "with use_reentrant=False",
+         .set = put<&R::reentrant>,
+         .get = take<&N::reentrant>,
+         .exists = chooses_reentrant,
+         .belongs_to = "checkpoints of a family's whole layers under torch (--checkpointing full or every-N)"}),
     row("--compile", "compile", G::kTraining, K::kFlag, "", "torch.compile, the default mode",
         {.set = put<&R::compile>, .get = take<&N::compile>, .exists = trains, .belongs_to = kTraining}),
     row("--float8", "float8", G::kTraining, K::kName, "F", "tensorwise, tensorwise-gather or rowwise [none]",
@@ -413,7 +426,10 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--expandable", "expandable", G::kSaving, K::kFlag, "", "the allocator's expandable_segments:True",
-        {.set = put<&R::expandable_segments>, .get = take<&S::expandable_segments>}),
+        {.negative = "--no-expandable",
+         .negative_help = "without it",
+         .set = put<&R::expandable_segments>,
+         .get = take<&S::expandable_segments>}),
     row("--loader-workers", "loader_workers", G::kSaving, K::kWhole, "N", "processes that load batches [0]",
         {.unit = "processes",
          .least = 0,

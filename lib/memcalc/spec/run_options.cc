@@ -350,6 +350,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.optimizer = resolve_optimizer(training.loop, options, assumptions);
   training.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
   training.checkpoint_every = options.checkpoint_every.value_or(1);
+  training.reentrant = options.reentrant;
   training.offload_activations = options.offload_activations;
   training.offload_optimizer = options.offload_optimizer;
   training.offload_gradients = options.offload_gradients;

@@ -28,6 +28,7 @@ struct RunOptions {
   std::optional<Attention> attention;              // default sdpa, where the model has it
   std::optional<Checkpointing> checkpointing;      // default none
   std::optional<std::int64_t> checkpoint_every;    // default 1
+  std::optional<bool> reentrant;                   // default: as the versions do where nothing is said
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
   bool offload_activations = false;

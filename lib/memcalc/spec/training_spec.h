@@ -179,6 +179,7 @@ struct Training {
   Optimizer optimizer = Optimizer::kAdamWFused;
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  std::optional<bool> reentrant;        // kFull: use_reentrant; absent: the version's default; --reentrant
   bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad

@@ -24,6 +24,7 @@
 #include "memcalc/train/offloaded_weights.h"
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/version_notes.h"
 
 namespace memcalc {
 
@@ -96,28 +97,6 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
   result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch " + torch_of(run.profile) +
                                " does on " + device.name +
                                (device.validated ? "" : " by its rules (not validated on this card)"));
-}
-
-/// What rests on sources alone.
-void tell_about_versions(const ModelSpec& spec, const RunSpec& run, SymbolicRun& result) {
-  const Profile today;
-  const auto differs = [&](Software of) { return run.profile.version(of) != today.version(of); };
-  const auto say = [&](Software of, std::string_view what) {
-    result.assumptions.push_back(std::string(name_of(of)) + " " + wheel_of(run.profile, of) +
-                                 " follows its sources: " + std::string(what) + " (not validated on a card)");
-  };
-  if (differs(Software::kTorch))
-    say(Software::kTorch,
-        "its choice of an attention kernel, of cuBLAS's workspace and of slices; all else is as in 2.11");
-  if (is_program(spec) && differs(Software::kTransformers)) {
-    result.assumptions.emplace_back(
-        "a recorded program stays what its recording saw, whatever the version of transformers");
-  }
-  const bool shards = run.uses_trainer() && run.parallel.data_parallel == DataParallel::kFsdp2;
-  if (shards && differs(Software::kAccelerate)) say(Software::kAccelerate, "what FSDP2's units are");
-  if (run.uses_trl() && !run.profile.behaviors.sft_chunked_loss) {
-    say(Software::kTrl, "its loss and metrics hold the logits of the whole batch");
-  }
 }
 
 void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
@@ -311,7 +290,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   }
   tell_skipped_tokens(run, result);
   if (run.trains()) tell_about_optimizer(run, result);
-  tell_about_versions(spec, run, result);
+  tell_about_versions(spec, run, device, result);
   if (run.compiles()) {
     result.assumptions.emplace_back(
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "

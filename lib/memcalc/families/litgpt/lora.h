@@ -1,5 +1,6 @@
 // LitGPT's LoRA (lit_gpt/lora.py of commit 0cc02afa, October 2023): a layer and its update are one module, and the
 // query, key and value of a layer share one.
+// MIRRORS(lit_gpt, "lora.py", "0cc02afa")
 #pragma once
 
 #include <algorithm>

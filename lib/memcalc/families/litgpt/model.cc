@@ -1,5 +1,8 @@
 // LitGPT, commit 0cc02afa (October 2023): lit_gpt/model.py, lora.py, rmsnorm.py, utils.py (chunked_cross_entropy),
 // finetune/lora.py and full.py, in Lightning Fabric.
+// MIRRORS(lit_gpt, "model.py", "0cc02afa")
+// MIRRORS(lit_gpt, "rmsnorm.py", "0cc02afa")
+// MIRRORS(lit_gpt, "utils.py", "0cc02afa")
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -1,5 +1,10 @@
 // axolotl 0.19.0: utils/schemas/*.py (the keys), core/builders/base.py and causal.py (what becomes of them),
 // loaders/model.py and adapter.py, utils/config/__init__.py (types of the weights).
+// MIRRORS(axolotl, "core/builders/base.py", "0.19.0")
+// MIRRORS(axolotl, "core/builders/causal.py", "0.19.0")
+// MIRRORS(axolotl, "loaders/adapter.py", "0.19.0")
+// MIRRORS(axolotl, "loaders/model.py", "0.19.0")
+// MIRRORS(axolotl, "utils/config/__init__.py", "0.19.0")
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -259,15 +264,21 @@ void read_checkpoints(Section& section) {
     return section.refuse("activation_offloading", "activation offload of the kind " + offload + " is not modelled");
   }
   section.set("gradient_checkpointing", "--checkpointing", value == "true" ? "full" : "none");
-  const JsonNode* arguments = section.mapping("gradient_checkpointing_kwargs");
-  bool reentrant = arguments == nullptr;  // normalize_config(): {"use_reentrant": True} where nothing is said
-  if (arguments != nullptr) {
-    for (const JsonNode& each : arguments->children) reentrant |= each.key == "use_reentrant" && !is_off(each);
+  if (value != "true") return;
+  // normalize_config(): {"use_reentrant": True} where nothing is said.
+  if (section.mapping("gradient_checkpointing_kwargs") == nullptr) {
+    section.set("gradient_checkpointing", "--reentrant");
+  } else {
+    read_checkpointing_arguments(section, "gradient_checkpointing", "gradient_checkpointing_kwargs");
   }
-  if (value == "true" && reentrant) {
-    const std::string_view key = arguments == nullptr ? "" : "gradient_checkpointing_kwargs";
-    section.approximate(key, "reentrant checkpoints are predicted as the others, which keep the same inputs");
-  }
+}
+
+/// utils/__init__.py, set_pytorch_cuda_alloc_conf(), called by every command.
+void read_allocator(Section& section) {
+  section.account().set("--expandable");
+  section.account().note(
+      "axolotl sets PYTORCH_ALLOC_CONF=expandable_segments:True where the environment says nothing; with torch before "
+      "2.9 also roundup_power2_divisions:16, which is not modelled (--no-expandable: neither)");
 }
 
 void read_liger(Section& section) {
@@ -423,6 +434,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   Section section(account, root, account.file(), {kRows, fsdp_keys()});
   if (!account.is_set("--optimizer")) account.set("--optimizer", "adamw_torch_fused");
   read_trainer_of(section);
+  read_allocator(section);
   read_batch(section);
   read_types(section);
   read_evaluation_of(section);

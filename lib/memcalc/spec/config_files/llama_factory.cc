@@ -1,5 +1,11 @@
 // LLaMA-Factory 0.9.5: hparams/*.py (the keys), hparams/parser.py, model/patcher.py, model/adapter.py,
 // model/model_utils/{quantization,checkpointing,attention}.py, train/sft (what becomes of them).
+// MIRRORS(llamafactory, "hparams/parser.py", "0.9.5")
+// MIRRORS(llamafactory, "model/adapter.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/attention.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/checkpointing.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/quantization.py", "0.9.5")
+// MIRRORS(llamafactory, "model/patcher.py", "0.9.5")
 #include <fmt/core.h>
 
 #include <array>
@@ -152,9 +158,8 @@ void read_llama_factory(Account& account, const JsonNode& root) {
   read_trainer(section, {.batch_size = 8, .checkpointing = std::nullopt, .bf16 = false});
   const bool checkpoints = !section.on("disable_gradient_checkpointing");
   section.set("disable_gradient_checkpointing", "--checkpointing", checkpoints ? "full" : "none");
-  if (checkpoints && section.flag("use_reentrant_gc").value_or(true)) {
-    section.approximate("use_reentrant_gc",
-                        "reentrant checkpoints are predicted as the others, which keep the same inputs");
+  if (checkpoints) {
+    section.set("use_reentrant_gc", section.flag("use_reentrant_gc").value_or(true) ? "--reentrant" : "--no-reentrant");
   }
   read_attention(section);
   if (section.on("enable_liger_kernel")) section.set("enable_liger_kernel", "--liger");

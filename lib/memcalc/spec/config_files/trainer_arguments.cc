@@ -20,6 +20,7 @@ constexpr KeyRow kRows[] = {
     {"per_device_train_batch_size per_gpu_train_batch_size", U::kUsed},
     {"bf16 fp16 tf32", U::kUsed},
     {"gradient_checkpointing gradient_checkpointing_kwargs", U::kUsed},
+    {"activation_checkpointing activation_checkpointing_kwargs", U::kUsed},
     {"torch_compile torch_compile_backend torch_compile_mode", U::kUsed},
     {"use_liger_kernel use_liger", U::kUsed},
     {"use_cache", U::kUsed},
@@ -77,6 +78,13 @@ constexpr KeyRow kRows[] = {
      "not modelled (and removed from transformers 5)", "", "-1"},
 };
 
+/// Of two names of an argument the one that counts: transformers 5.23 mirrors the new one to the old one.
+std::string_view newer_name(Section& section, std::string_view now, std::string_view before) {
+  if (!section.has(now)) return before;
+  if (section.has(before)) section.irrelevant(before, fmt::format("{} stands for it", now));
+  return now;
+}
+
 }  // namespace
 
 KeyTable trainer_keys() { return kRows; }
@@ -106,14 +114,26 @@ void read_mixed_precision(Section& section, bool bf16_by_default) {
 }
 
 void read_checkpointing(Section& section, bool on_by_default) {
-  const bool on = section.flag("gradient_checkpointing").value_or(on_by_default);
-  section.set("gradient_checkpointing", "--checkpointing", on ? "full" : "none");
-  const JsonNode* arguments = section.mapping("gradient_checkpointing_kwargs");
-  if (!on || arguments == nullptr) return;
+  const std::string_view key = newer_name(section, "activation_checkpointing", "gradient_checkpointing");
+  const std::string_view more = newer_name(section, "activation_checkpointing_kwargs", "gradient_checkpointing_kwargs");
+  const bool on = section.flag(key).value_or(on_by_default);
+  section.set(key, "--checkpointing", on ? "full" : "none");
+  if (on) read_checkpointing_arguments(section, key, more);
+}
+
+void read_checkpointing_arguments(Section& section, std::string_view key, std::string_view more) {
+  const JsonNode* arguments = section.mapping(more);
+  if (arguments == nullptr) return;
   for (const JsonNode& each : arguments->children) {
-    if (each.key == "use_reentrant" && !is_off(each)) {
-      section.approximate("gradient_checkpointing_kwargs",
-                          "reentrant checkpoints are predicted as the others, which keep the same inputs");
+    if (each.key == "use_reentrant") section.set(more, is_off(each) ? "--no-reentrant" : "--reentrant");
+    // modeling_utils.py, from 5.16 on: layers 0, N, 2N, …, counted through all stacks.
+    if (each.key == "every_n_layers" && shown(each) != "1") {
+      section.set(key, "--checkpointing", "every-" + shown(each));
+    }
+    if (each.key == "offload" && !is_off(each)) {
+      section.refuse(more,
+                     "checkpoints that are offloaded one by one are not modelled (--activation-offload: all that "
+                     "autograd saves)");
     }
   }
 }
