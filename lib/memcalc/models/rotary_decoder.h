@@ -194,6 +194,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
     check_activation_function(spec.hidden_act);
     loss_shifts_labels = run.task == Task::kCausalLm;
     sliding_window = spec.sliding_window;
+    if constexpr (requires { spec.experts.per_token; }) experts_per_token_ = spec.experts.per_token;
     b.scope("model", [&] {
       embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -220,9 +221,19 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
     KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
-    Tensor hidden_states = decode(batch, cache);
+    std::vector<Tensor> router_logits;  // of mixtures of experts, which the backbone's output holds until the end
+    Tensor hidden_states;
+    {
+      const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
+      const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
+      hidden_states = decode(batch, cache);
+    }
     predict(classifier_, lm_head_, hidden_states, batch, output,
-            {.softcaps = final_softcap_, .liger = run_.fine_tuning.liger});
+            {.softcaps = final_softcap_,
+             .liger = run_.fine_tuning.liger,
+             .router_logits = &router_logits,
+             .experts_per_token = experts_per_token_});
+    for (Tensor& each : router_logits) each.reset();
     return output;
   }
 
@@ -377,6 +388,7 @@ class RotaryDecoderForCausalLm : public Model, public PipelineStages {
   RunSpec run_;
   MaskPlan masks_;
   bool final_softcap_;
+  std::int64_t experts_per_token_ = 0;
   typename Family::WordEmbedding embed_tokens_;
   std::vector<Layer> layers_;
   std::vector<ModelStage> stages_;          // of a pipeline, where only these were kept
