@@ -75,7 +75,13 @@ class RunOptions(TypedDict, total=False):
     use_cache: bool | None
     """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     completion_length: int | None
-    """`--completion`: TRL: tokens of --seq that are the answer [half]"""
+    """`--completion`: TRL: tokens of --seq that answer [half; trl-sft: all]"""
+    sft_loss: str | None
+    """`--sft-loss`: SFTConfig.loss_type: nll or dft [nll]"""
+    kto_loss: str | None
+    """`--kto-loss`: KTOConfig.loss_type: kto or apo_zero_unpaired [kto]"""
+    no_router_loss: bool | None
+    """`--no-router-loss`: TRL on mixtures of experts: router_aux_loss_coef is 0"""
     ref_model: str | None
     """`--ref-model`: TRL: none, own, adapters or precomputed [TRL's own]"""
     vllm: str | None

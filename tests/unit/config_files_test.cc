@@ -153,7 +153,7 @@ const std::vector<Case>& cases() {
        "--model NousResearch/Meta-Llama-3.1-8B --optimizer adamw_torch_fused --task causal --loop "
        "trainer --expandable --bs 2 --accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 "
        "--attn flash --checkpointing full --no-reentrant --liger --parallel fsdp2 --offload-parameters host",
-       {"sample_packing"}},
+       {"fsdp_config/fsdp_cpu_ram_efficient_loading", "sample_packing"}},
       {"axolotl-qlora-fsdp-qwen3-8b.yml",
        "",
        eight,
@@ -161,7 +161,7 @@ const std::vector<Case>& cases() {
        "4 --seq 2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing "
        "full --no-reentrant --lora 32 --lora-dropout 0.05 --lora-targets all-linear --quantize nf4 --quant-storage "
        "bf16 --no-prepare-kbit --parallel fsdp2 --offload-parameters host",
-       {"sample_packing"}},
+       {"fsdp_config/fsdp_cpu_ram_efficient_loading", "sample_packing"}},
       {"axolotl-dpo-lora-8b.yml",
        "",
        {},
@@ -207,7 +207,7 @@ const std::vector<Case>& cases() {
            "overlap_comm=false,stage3_max_live_parameters=1000000000,stage3_max_reuse_distance=1000000000,sub_group_"
            "size="
            "1000000000 --checkpointing full --reentrant",
-       {}},
+       {"deepspeed/zero_optimization/stage3_gather_16bit_weights_on_model_save"}},
       {"llama-factory-loraplus-llama3.yaml",
        "",
        {},
@@ -222,13 +222,21 @@ const std::vector<Case>& cases() {
        "--model Qwen/Qwen2.5-0.5B --loop trl-sft --bs 8 --precision amp-bf16 --checkpointing full --seq 1024 "
        "--weights-dtype fp32",
        {}},
-      {"accelerate-fsdp2.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp2", {}},
+      {"accelerate-fsdp2.yaml",
+       "",
+       model,
+       "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp2",
+       {"fsdp_config/fsdp_cpu_ram_efficient_loading"}},
       {"accelerate-fsdp1.yaml",
        "",
        model,
        "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp1",
-       {"fsdp_config/fsdp_forward_prefetch"}},
-      {"accelerate-zero3.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16 --parallel ds-zero3", {}},
+       {"fsdp_config/fsdp_cpu_ram_efficient_loading", "fsdp_config/fsdp_forward_prefetch"}},
+      {"accelerate-zero3.yaml",
+       "",
+       model,
+       "--loop trainer --gpus 8 --precision amp-bf16 --parallel ds-zero3",
+       {"deepspeed_config/zero3_save_16bit_model"}},
       {"accelerate-multi-gpu.yaml", "", model, "--loop trainer --gpus 8 --precision amp-bf16", {}},
       {"deepspeed-zero2-offload.json",
        "",
@@ -510,10 +518,55 @@ TEST(ConfigFiles, RewardModelsAreTrlsAndAxolotls) {
 }
 
 TEST(ConfigFiles, EvaluationThatTheRulesDoNotTakeIsLeftOutOfThePeak) {
+  for (const char* size : {"", "per_device_eval_batch_size: 4\n"}) {
+    const Written grpo("model_name_or_path: gpt2\nnum_generations: 8\neval_strategy: steps\n" + std::string(size));
+    const ConfigFile beside = config_beside(grpo.read(), {});
+    EXPECT_THAT(text_of(beside.options), Not(HasSubstr("--eval-bs")));
+    EXPECT_EQ(use_of(beside, "eval_strategy"), "approximated");
+  }
   const Written kto("model_name_or_path: gpt2\ndesirable_weight: 1.0\neval_strategy: steps\n");
   const ConfigFile beside = config_beside(kto.read(), {});
   EXPECT_EQ(beside.format, "trl-kto");
-  EXPECT_THAT(text_of(beside.options), Not(HasSubstr("--eval-bs")));
+  EXPECT_THAT(text_of(beside.options), HasSubstr("--eval-bs 8"));
+}
+
+TEST(ConfigFiles, LossesOfTrlAreOptionsWhereTheyHoldOtherTensors) {
+  EXPECT_THAT(text_of(Written("packing: false\nloss_type: dft\n").read().options), HasSubstr("--sft-loss dft"));
+  EXPECT_THAT(text_of(Written("packing: false\nloss_type: chunked_nll\n").read().options),
+              Not(HasSubstr("--sft-loss")));
+  EXPECT_THAT(Written("packing: false\nloss_type: chunked\n").refusal(), HasSubstr("accepted: one of nll"));
+  EXPECT_THAT(text_of(Written("desirable_weight: 1.0\nloss_type: apo_zero_unpaired\n").read().options),
+              HasSubstr("--kto-loss apo_zero_unpaired"));
+  EXPECT_EQ(use_of(Written("beta: 0.1\nloss_type: ipo\n").read(), "loss_type"), "irrelevant");
+  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: grpo\n").read(), "loss_type"), "approximated");
+  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: dapo\n").read(), "loss_type"), "irrelevant");
+  EXPECT_THAT(text_of(Written("packing: false\nrouter_aux_loss_coef: 0.0\n").read().options),
+              HasSubstr("--no-router-loss"));
+}
+
+TEST(ConfigFiles, AnswersAloneAreAnOptionBesideTheirLength) {
+  const Written file("model_name_or_path: gpt2\nuse_peft: true\ncompletion_only_loss: true\n");
+  EXPECT_EQ(use_of(config_beside(file.read(), {}), "completion_only_loss"), "approximated");
+  const std::vector<ConfigOption> typed{{"--completion", "200", ""}};
+  EXPECT_EQ(use_of(config_beside(file.read(), typed), "completion_only_loss"), "used");
+}
+
+TEST(ConfigFiles, TheSeedIsAnOptionBesideLengths) {
+  const Written file("model_name_or_path: gpt2\nuse_peft: true\nseed: 7\n");
+  const ConfigFile full = config_beside(file.read(), {});
+  EXPECT_THAT(text_of(full.options), Not(HasSubstr("--seed")));
+  EXPECT_EQ(use_of(full, "seed"), "irrelevant");
+  const ConfigFile real =
+      config_beside(file.read(), std::vector<ConfigOption>{{"--lengths", "lognormal:200,0.6,1024", ""}});
+  EXPECT_THAT(text_of(real.options), HasSubstr("--seed 7"));
+}
+
+TEST(ConfigFiles, WhatSavesAndLoadsIsToldToBeLeftOut) {
+  const ConfigFile file = Written("model_name_or_path: gpt2\noutput_dir: out\nsave_strategy: epoch\n").read();
+  EXPECT_EQ(use_of(file, "save_strategy"), "approximated");
+  EXPECT_EQ(use_of(Written("output_dir: out\nsave_strategy: 'no'\n").read(), "save_strategy"), "irrelevant");
+  const ConfigFile zero = read_config({path_of("accelerate-zero3.yaml"), "", {}});
+  EXPECT_EQ(use_of(zero, "deepspeed_config/zero3_save_16bit_model"), "approximated");
 }
 
 TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
@@ -553,7 +606,7 @@ TEST(ConfigFiles, AFormatThatDoesNotExistIsRefused) {
 TEST(ConfigFiles, ANamedFileIsLookedForInTheFoldersAbove) {
   const ConfigFile file = read_config({path_of("llama-factory-full-sft-zero3.yaml"), "", {}});
   EXPECT_EQ(use_of(file, "deepspeed/zero_optimization/stage"), "used");
-  EXPECT_EQ(use_of(file, "deepspeed/zero_optimization/stage3_gather_16bit_weights_on_model_save"), "irrelevant");
+  EXPECT_EQ(use_of(file, "deepspeed/zero_optimization/stage3_gather_16bit_weights_on_model_save"), "approximated");
   EXPECT_THAT(Written("base_model: gpt2\ndeepspeed: no/such.json\n").refusal(),
               HasSubstr("it names 'no/such.json', which is neither here"));
 }
@@ -577,6 +630,63 @@ TEST(CommandLines, PredictionsThatAreGeneratedAreOfTheEvaluation) {
   evaluates.insert(evaluates.end(), {"--eval_strategy", "steps", "--generation_max_length", "65"});
   EXPECT_THAT(options_of(evaluates), HasSubstr("--eval-bs 8"));
   EXPECT_THAT(options_of(evaluates), HasSubstr("--eval-generate 64 --eval-beams 4")) << "without the decoder's start";
+}
+
+TEST(CommandLines, ExamplesThatHaveMetricsKeepTheLogitsOfTheEvaluationSet) {
+  const std::vector<std::string> glue = {"python",    "run_glue.py", "--model_name_or_path",
+                                         "bert-base", "--do_train",  "--do_eval"};
+  EXPECT_THAT(options_of(glue), HasSubstr("--eval-bs 8 --eval-logits"));
+  std::vector<std::string> moves = glue;
+  moves.insert(moves.end(), {"--eval_strategy", "epoch", "--eval_accumulation_steps", "4"});
+  EXPECT_THAT(options_of(moves), HasSubstr("--eval-bs 8 --eval-logits --eval-accum 4"));
+  std::vector<std::string> loss = glue;
+  loss.insert(loss.end(), {"--prediction_loss_only", "True"});
+  EXPECT_THAT(options_of(loss), HasSubstr("--eval-bs 8"));
+  EXPECT_THAT(options_of(loss), Not(HasSubstr("--eval-logits")));
+  std::vector<std::string> unknown = glue;
+  unknown[1] = "train.py";
+  EXPECT_THAT(options_of(unknown), Not(HasSubstr("--eval-bs"))) << "nobody knows what it does with do_eval";
+  unknown.insert(unknown.end(), {"--eval_strategy", "steps", "--eval_accumulation_steps", "4"});
+  EXPECT_THAT(options_of(unknown), HasSubstr("--eval-logits --eval-accum 4"));
+}
+
+TEST(CommandLines, TheAllocatorsConfigurationIsInTheEnvironment) {
+  const std::vector<std::string> script = {"python", "train.py", "--model_name_or_path", "gpt2"};
+  const auto behind = [&](std::vector<std::string> words) {
+    words.insert(words.end(), script.begin(), script.end());
+    return read_command_line(words, {});
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+        std::vector<std::string>{"PYTORCH_ALLOC_CONF=expandable_segments:True"},
+        std::vector<std::string>{"env", "-u", "DEBUG", "A=1", "PYTORCH_ALLOC_CONF=expandable_segments:True"},
+        std::vector<std::string>{"nohup", "env", "PYTORCH_ALLOC_CONF=expandable_segments:True"}}) {
+    EXPECT_THAT(text_of(behind(words).options), HasSubstr("--expandable"));
+  }
+  EXPECT_THAT(text_of(behind({"PYTORCH_ALLOC_CONF=expandable_segments:False"}).options),
+              Not(HasSubstr("--expandable")));
+  const ConfigFile others = behind({"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True"});
+  EXPECT_THAT(text_of(others.options), HasSubstr("--expandable"));
+  EXPECT_EQ(use_of(others, "PYTORCH_CUDA_ALLOC_CONF"), "approximated");
+}
+
+TEST(CommandLines, PlainPythonUsesAllVisibleGpusInOneProcess) {
+  const std::vector<std::string> script = {"python", "train.py", "--model_name_or_path", "gpt2"};
+  const auto behind = [&](std::vector<std::string> words, const std::vector<std::string>& rest) {
+    words.insert(words.end(), rest.begin(), rest.end());
+    return read_command_line(words, {});
+  };
+  EXPECT_THAT(text_of(behind({"CUDA_VISIBLE_DEVICES=0,1"}, script).options), HasSubstr("--parallel dp --gpus 2"));
+  EXPECT_THAT(text_of(behind({"CUDA_VISIBLE_DEVICES=3"}, script).options), Not(HasSubstr("--gpus")));
+  const ConfigFile trl =
+      behind({"CUDA_VISIBLE_DEVICES=0,1"}, {"python", "sft.py", "--model_name_or_path", "gpt2", "--use_peft"});
+  EXPECT_THAT(text_of(trl.options), Not(HasSubstr("--gpus")));
+  EXPECT_EQ(use_of(trl, "CUDA_VISIBLE_DEVICES"), "approximated");
+  const ConfigFile launched = behind({"CUDA_VISIBLE_DEVICES=0,1,2"}, {"torchrun", "--nproc_per_node", "gpu", "train.py",
+                                                                      "--model_name_or_path", "gpt2"});
+  EXPECT_THAT(text_of(launched.options), HasSubstr("--gpus 3"));
+  EXPECT_THAT(text_of(launched.options), Not(HasSubstr("--parallel")));
+  EXPECT_THAT(refusal_of([&] { (void)behind({"CUDA_VISIBLE_DEVICES=-1"}, script); }), HasSubstr("without a GPU"));
 }
 
 TEST(CommandLines, OfTorchrunSayHowManyGpus) {

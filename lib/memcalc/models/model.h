@@ -26,6 +26,7 @@ namespace memcalc {
 struct FusedHeadCall {
   LogProbOutputs outputs;
   std::int64_t targets = 0;
+  bool balances_experts = false;  // output_router_logits=True: of mixtures of experts the auxiliary loss, too
 };
 
 /// What a data loader hands over, on the card. Dies in this order.
@@ -88,8 +89,8 @@ struct Batch {
 /// trl's FusedCausalLMOutput beside its loss: [batch, tokens - 1] each, zero where the label is -100. Members die in
 /// this order.
 struct FusedHead {
-  Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask;
-  void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask); }
+  Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask, aux_loss;
+  void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask, aux_loss); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.

@@ -250,9 +250,19 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
 ModelOutput RotaryDecoder::forward(const Batch& batch) {
   ModelOutput output;
   KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
-  Tensor hidden_states = decode(batch, cache);
+  std::vector<Tensor> router_logits;  // of mixtures of experts, which the backbone's output holds until the end
+  Tensor hidden_states;
+  {
+    const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
+    const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
+    hidden_states = decode(batch, cache);
+  }
   predict(classifier_, lm_head_, hidden_states, batch, output,
-          {.softcaps = plan_.final_softcap, .liger = run_.fine_tuning.liger});
+          {.softcaps = plan_.final_softcap,
+           .liger = run_.fine_tuning.liger,
+           .router_logits = &router_logits,
+           .experts_per_token = plan_.experts_per_token});
+  for (Tensor& each : router_logits) each.reset();
   return output;
 }
 

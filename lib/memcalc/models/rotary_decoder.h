@@ -217,6 +217,7 @@ struct DecoderPlan {
   bool float32_positions = false;           // cosines and sines are not cast
   bool position_ids_first = false;          // the layers are called with position_ids before the positions
   bool head_bias = false;
+  std::int64_t experts_per_token = 0;       // of mixtures: whose router logits a trainer may balance
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;
@@ -266,6 +267,7 @@ template <typename Layer, typename Norm = RmsNorm, typename Spec>
     }
   };
   plan.norm = norm_of<Norm>(spec);
+  if constexpr (requires { spec.experts.per_token; }) plan.experts_per_token = spec.experts.per_token;
   return plan;
 }
 

@@ -39,6 +39,9 @@ bool has_neighbours(const DeviceSpec& device) {
   return device.name.find("-mig-") == std::string::npos && device.name.find("laptop") == std::string::npos;
 }
 
+/// The loss is the trainer's own: the same model in a plain loop would be another job.
+bool is_own_job(const RunSpec& run) { return run.uses_trl() || run.uses_sentence_transformers(); }
+
 void set_precision(RunSpec& run, Precision precision) {
   run.precision = precision;
   if (run.trains() && precision != Precision::kAmpFp16) run.training().skipped_steps = 0;  // of a loss scaler
@@ -312,11 +315,11 @@ std::string price_of_offloaded_optimizer(const RunSpec& /*run*/, const Q& q) {
 
 bool offload_by_deepspeed(RunSpec& run, const Q& q, int /*grade*/) {
   if (!trains_in_torch(run) || run.parallel.is_parallel() || is_quantized(run)) return false;
-  if (run.generates()) return false;  // a plain loop would be another job
   Training& training = run.training();
   training.optimizer = torch_optimizer(run, q);
-  training.loop = Loop::kBare;  // DeepSpeed inside of the Trainer is not modelled
-  if (is_autocast(run.precision)) {
+  const bool keeps_loop = is_own_job(run);
+  if (!keeps_loop) training.loop = Loop::kBare;  // DeepSpeed's own
+  if (!keeps_loop && is_autocast(run.precision)) {
     set_precision(run, pure(run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16));
     run.weights_dtype.reset();
   }
@@ -379,7 +382,7 @@ bool add_cards(RunSpec& run, const Q& q, int grade) {
   // accelerate makes parameters float32 there, whatever they were loaded in (loaded_dtype.cc).
   if (run.uses_trainer() && is_autocast(run.precision)) run.weights_dtype.reset();
   if (run.uses_trainer() && broken_rule(q.model, run) != nullptr) {
-    if (run.generates()) return false;  // a plain loop would be another job
+    if (is_own_job(run)) return false;
     run.training().loop = Loop::kBare;
     run.weights_dtype = held;
   }

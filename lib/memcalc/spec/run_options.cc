@@ -22,6 +22,7 @@
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
@@ -46,8 +47,11 @@ std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, st
       return symbol.recorded;
     }
   }
-  assumptions.emplace_back("batch size 1: none was given (--bs)");
-  return 1;
+  // kto_trainer.py refuses less: one sample has no other whose answer it could take.
+  const bool takes_others = options.loop == Loop::kTrlKto && options.kto_loss.value_or(KtoLoss::kKto) == KtoLoss::kKto;
+  const std::int64_t least = takes_others ? 2 : 1;
+  assumptions.push_back(fmt::format("batch size {}: none was given (--bs)", least));
+  return least;
 }
 
 std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
@@ -343,6 +347,23 @@ Vllm resolve_vllm(const RunOptions& options, std::vector<std::string>& assumptio
   return vllm;
 }
 
+/// SFTTrainer and the others: the coefficient that nobody gave is the model's own, and above 0.
+bool resolve_router_loss(const ModelSpec& model, const RunOptions& options, Loop loop,
+                         std::vector<std::string>& assumptions) {
+  // Of experimental/orpo and online_dpo the first asks the config alone, whose output_router_logits is false.
+  const bool asks = is_trl(loop) && loop != Loop::kTrlOrpo && loop != Loop::kTrlOnlineDpo && loop != Loop::kTrlReward;
+  if (!asks || options.no_router_loss || !returns_router_logits(model)) return false;
+  if (!options.profile.behaviors.sft_chunked_loss) return false;  // TRL before 1.7 asks the config, too
+  if (options.profile.behaviors.experts == ExpertForm::kLoop) {
+    assumptions.emplace_back("the routers' auxiliary loss is not counted: of a transformers before 5.0");
+    return false;
+  }
+  assumptions.emplace_back(
+      "the routers' auxiliary loss is added, TRL's default for mixtures of experts (--no-router-loss); it follows its "
+      "source and was not validated on a card");
+  return true;
+}
+
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
   Training& training = run.purpose.emplace<Training>();
@@ -359,6 +380,10 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.float8 = options.float8.value_or(Float8::kNone);
   training.accumulation_steps = options.accumulation_steps.value_or(1);
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
+  training.sft_loss = options.sft_loss.value_or(SftLoss::kNll);
+  training.kto_loss = options.kto_loss.value_or(KtoLoss::kKto);
+  training.balances_experts = resolve_router_loss(model, options, training.loop, assumptions);
+  if (training.loop == Loop::kTrlSft) training.completion_length = options.completion_length.value_or(0);
   if (run.trains_on_answers()) {
     training.completion_length = options.completion_length.value_or(run.sequence_length / 2);
     if (!options.completion_length) {
@@ -430,10 +455,11 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
 }
 
-/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
+/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions. A trainer
+/// that is another job stays what was asked for, and the rules refuse it.
 RunOptions with_megatron_defaults(RunOptions options) {
   if (framework_asked(options) != Framework::kMegatron) return options;
-  options.loop = Loop::kBare;
+  if (!options.loop || !(is_trl(*options.loop) || is_sentence_transformers(*options.loop))) options.loop = Loop::kBare;
   options.task = options.task.value_or(Task::kCausalLm);
   options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
   options.attention = options.attention.value_or(Attention::kSdpa);
@@ -450,7 +476,7 @@ bool has_dropout_modules(const ModelSpec& model) {
 
 /// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
 RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
-  if (!options.loop || !is_trl(*options.loop)) return options;
+  if (!options.loop || !is_trl(*options.loop) || framework_asked(options) == Framework::kMegatron) return options;
   const bool scores = *options.loop == Loop::kTrlReward;
   options.task = options.task.value_or(scores ? Task::kSequenceClassification : Task::kCausalLm);
   if (!options.checkpointing) {
@@ -524,6 +550,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   resolve_data_loader(options, run);
   run.padding = options.padding;
   run.dropout = options.dropout;
+  resolved.halves_completions = run.trains_on_answers() && !options.completion_length;
   if (run.trains()) run.training().skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(model, options, run, assumptions);
   run.parallel = resolve_parallel(options, assumptions);

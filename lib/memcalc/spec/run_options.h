@@ -46,6 +46,9 @@ struct RunOptions {
   bool padding = false;
   std::optional<double> dropout;                  // default: the model's own
   std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
+  std::optional<SftLoss> sft_loss;                // default nll
+  std::optional<KtoLoss> kto_loss;                // default kto
+  bool no_router_loss = false;                    // default: mixtures of experts under TRL balance their experts
   std::optional<Reference> reference;             // default: TRL's
   std::optional<VllmMode> vllm;                   // of trainers that generate; default: transformers generates
   std::optional<double> vllm_utilization;         // colocated; default 0.3
@@ -104,6 +107,7 @@ inline constexpr std::int64_t kDefaultSequenceLimit = 2048;
 struct ResolvedRun {
   RunSpec run;
   std::vector<std::string> assumptions;  // one sentence for each default that shapes the answer
+  bool halves_completions = false;       // nobody said how much of a sequence is the answer: half, however long it is
 };
 
 /// Fills the defaults and validates (spec/validate.h). Throws Error(kUsage) as validate() does.

@@ -239,7 +239,7 @@ Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
   if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
-  return sft_loss(tape_, inputs, models);
+  return sft_loss(tape_, run_, inputs, models);
 }
 
 void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {

@@ -109,10 +109,11 @@ class CommandReader {
   explicit CommandReader(std::span<const std::string> words) : words_(words) { command_.arguments = mapping(); }
 
   Command read() {
-    skip_environment();
-    while (read_launcher()) {
-    }
+    do {
+      read_environment();
+    } while (read_launcher());
     read_program();
+    take_visible_gpus();
     return std::move(command_);
   }
 
@@ -128,17 +129,73 @@ class CommandReader {
     return all.substr(all.rfind('/') + 1);
   }
 
-  void skip_environment() {
-    while (!done() && !is_option(word()) && word().find('=') != std::string::npos) {
-      const std::string variable = word().substr(0, word().find('='));
-      const std::string value = word().substr(word().find('=') + 1);
-      if (variable == "NPROC_PER_NODE" || variable == "NGPU") {
-        command_.gpus = count_of(variable, value);
-        command_.gpus_key = variable;
-      } else {
-        command_.irrelevant.push_back(variable);
+  // Assignments in front of a program, also behind `env`.
+  void read_environment() {
+    while (!done()) {
+      if (name() == "env") {
+        ++at_;
+        while (!done() && is_option(word())) {
+          const bool takes_name = word() == "-u" || word() == "--unset";
+          at_ += takes_name && at_ + 1 < words_.size() ? 2 : 1;
+        }
+        continue;
       }
+      if (is_option(word()) || word().find('=') == std::string::npos) return;
+      read_variable(word().substr(0, word().find('=')), word().substr(word().find('=') + 1));
       ++at_;
+    }
+  }
+
+  void read_variable(const std::string& variable, const std::string& value) {
+    if (variable == "NPROC_PER_NODE" || variable == "NGPU") {
+      command_.gpus = count_of(variable, value);
+      command_.gpus_key = variable;
+    } else if (variable == "CUDA_VISIBLE_DEVICES") {
+      visible_gpus_ = visible_of(value);
+      if (*visible_gpus_ == 0) refuse("CUDA_VISIBLE_DEVICES: a training without a GPU is not modelled");
+    } else if (variable == "PYTORCH_CUDA_ALLOC_CONF" || variable == "PYTORCH_ALLOC_CONF") {
+      read_allocator(variable, value);
+    } else {
+      command_.irrelevant.push_back(variable);
+    }
+  }
+
+  // CUDA takes the cards up to the first number that is none: "-1", "".
+  static std::int64_t visible_of(std::string_view value) {
+    std::int64_t count = 0;
+    for (; !value.empty() && value.front() != '-'; ++count) {
+      const std::size_t comma = value.find(',');
+      value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+    }
+    return count;
+  }
+
+  // c10/core/AllocatorConfig.cpp: "expandable_segments:True,max_split_size_mb:128".
+  void read_allocator(const std::string& variable, std::string_view value) {
+    command_.allocator_key = variable;
+    while (!value.empty()) {
+      const std::size_t comma = value.find(',');
+      const std::string_view option = value.substr(0, comma);
+      value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+      if (option == "expandable_segments:True") {
+        command_.expandable_segments = true;
+      } else if (option == "expandable_segments:False") {
+        command_.expandable_segments = false;
+      } else if (!option.empty()) {
+        command_.other_allocator_options += (command_.other_allocator_options.empty() ? "" : ", ") + one_line(option);
+      }
+    }
+  }
+
+  // A launcher that was not told how many processes starts one for each GPU that it sees, and plain python has one for
+  // all.
+  void take_visible_gpus() {
+    if (!visible_gpus_) return;
+    if (*visible_gpus_ > 1 && !command_.gpus && !counts_processes_) {
+      command_.gpus = visible_gpus_;
+      command_.gpus_key = "CUDA_VISIBLE_DEVICES";
+    } else {
+      command_.irrelevant.emplace_back("CUDA_VISIBLE_DEVICES");
     }
   }
 
@@ -146,6 +203,7 @@ class CommandReader {
   bool read_launcher() {
     if (done()) refuse("it has no script");
     const std::string_view program = name();
+    command_.is_launched = !program.starts_with("python") && !program.ends_with(".py");
     if (program == "uv" || program == "nohup" || program == "time" || program == "poetry") {
       ++at_;
       if (!done() && word() == "run") ++at_;
@@ -157,9 +215,11 @@ class CommandReader {
       if (word() == "-m" && at_ + 1 < words_.size() &&
           (words_[at_ + 1] == "torch.distributed.run" || words_[at_ + 1] == "torch.distributed.launch")) {
         at_ += 2;
+        command_.is_launched = true;
         read_torchrun();
       } else if (word() == "-m" && at_ + 1 < words_.size() && words_[at_ + 1] == "accelerate.commands.launch") {
         at_ += 2;
+        command_.is_launched = true;
         read_accelerate_launch();
       } else {
         while (!done() && is_option(word()) && word() != "-m") ++at_;  // -u
@@ -203,12 +263,14 @@ class CommandReader {
       if (key == "nproc_per_node" || key == "nproc") {
         command_.gpus_key = key;
         if (value != "gpu" && value != "auto") each = count_of(key, value);
+        if (!each && visible_gpus_) each = visible_gpus_;
       } else if (key == "nnodes") {
         command_.nodes = count_of(key, value.substr(value.find(':') + 1));  // MIN:MAX
       } else {
         command_.irrelevant.push_back(key);
       }
     }
+    counts_processes_ = true;  // one, where it was told nothing
     if (each) command_.gpus = *each * command_.nodes;
   }
 
@@ -239,8 +301,10 @@ class CommandReader {
       if (key == "config_file") {
         const std::string path = find_named_file(value, "./");
         command_.launchers.push_back({read_config_tree(path), path, "config_file/"});
+        counts_processes_ = true;
         continue;
       }
+      if (key == "num_processes") counts_processes_ = true;
       JsonNode node = value == "true" ? truth(true) : text_of(value);
       const bool deepspeed = key == "zero_stage" || key.starts_with("offload_") || key.starts_with("zero3_") ||
                              key == "gradient_clipping" || key == "gradient_accumulation_steps" ||
@@ -291,6 +355,7 @@ class CommandReader {
                       "trl, llamafactory-cli, axolotl",
                       one_line(program)));
     }  // else by its arguments
+    if (program.ends_with(".py")) command_.script = program;
     read_arguments();
   }
 
@@ -359,6 +424,8 @@ class CommandReader {
 
   std::span<const std::string> words_;
   std::size_t at_ = 0;
+  std::optional<std::int64_t> visible_gpus_;  // of CUDA_VISIBLE_DEVICES
+  bool counts_processes_ = false;             // the launcher was told how many
   Command command_;
 };
 
