@@ -26,6 +26,7 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kMove{"fsdp::_move_states_to_device"};
+constexpr Operator kFunctionalGather{"_c10d_functional::all_gather_into_tensor"};
 
 /// "model" and "norm" of "model.norm.weight": how many names stand before the parameter's own.
 std::int64_t depth_of(std::string_view name) {
@@ -253,6 +254,32 @@ void Fsdp2::after_module(const void* module, const Tensor& output) {
   if (--group.modules_to_run > 0) return;
   post_forward(group);
   if (output.requires_grad()) tape.autograd.before_backward_of(output, [this, &group] { pre_backward(group); });
+}
+
+// A head of its own unit that is never called (peft hides the final norm, with which it would share one): its weight is
+// still a DTensor, whose full_tensor() gathers it in the type in which it is stored.
+Tensor Fsdp2::before_direct_read(const Tensor& parameter) {
+  const Group* group = unit_of(parameter);
+  if (group == nullptr || group->is_unsharded) return parameter;
+  for (const ShardedParameter& each : group->params) {
+    if (each.unsharded.impl() != parameter.impl()) continue;
+    if (each.trains) throw refusal(rules::kFsdp2DirectRead);
+    return full_tensor(each);
+  }
+  throw Error(ErrorCode::kInternal, "Fsdp2: a parameter is not of its unit");
+}
+
+// DTensor.full_tensor(): Shard._to_replicate_tensor pads a shard that is smaller than the others.
+Tensor Fsdp2::full_tensor(const ShardedParameter& param) {
+  const DType dtype = param.sharded.dtype();
+  Tensor padded;
+  if (param.sharded.elements() < param.shard_elements) {
+    padded = tape.empty({param.shard_elements}, dtype, aten::kConstantPadNd);
+  }
+  const Tensor whole = tape.empty({checked_multiply(param.shard_elements, shards_)}, dtype, kFunctionalGather,
+                                  Category::kGatheredWeights);
+  tape.kernels.collective(kFunctionalGather, Collective::kAllGather, dtype, whole.bytes(), shards_);
+  return tape.alias(whole, param.unsharded.shape(), param.unsharded.strides(), false);
 }
 
 Tensor Fsdp2::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
