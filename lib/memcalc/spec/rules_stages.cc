@@ -22,12 +22,13 @@ bool is_loaded_on_hosts(const RuleQuestion& q) {
   const Parallel& p = q.parallel;
   if (p.tensor > 1 || p.context > 1 || p.expert > 1 || p.pipeline > 1) return false;
   if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) return false;
+  if (training_of(q).loading == ModelLoading::kRank0) return is_sharded(q) && q.run.uses_trainer();
   return is_ddp(q) || ((is_sharded(q) || is_deepspeed(q)) && q.run.uses_trainer());
 }
 /// On several GPUs.
 bool begins_with_loading(const RuleQuestion& q) {
   if (quantizes(q)) return is_ddp(q);  // each card loads the whole packed model, as one card does
-  return training_of(q).loading == ModelLoading::kHost;
+  return reads_on_host(training_of(q).loading);
 }
 bool merges(const RuleQuestion& q) { return training_of(q).saving == ModelSaving::kMerge; }
 bool saves(const RuleQuestion& q) { return trains(q) && training_of(q).saving != ModelSaving::kNone; }
@@ -38,18 +39,24 @@ constexpr Rule kLoading[] = {
      .message =
          "load {--load}: on several GPUs a model is loaded on each rank's host, for DDP or, in the Trainer, FSDP2 and "
          "DeepSpeed",
-     .accepted = "--load host with --parallel ddp, or in the Trainer fsdp2, ds-zero1, ds-zero2, ds-zero3",
+     .accepted = "--load host with --parallel ddp, or in the Trainer fsdp2, ds-zero1, ds-zero2, ds-zero3; --load rank0 "
+                 "with fsdp2 there",
      .broken =
          [](const RuleQuestion& q) {
            return is_parallel(q) && !quantizes(q) &&
-                  (training_of(q).loading != ModelLoading::kHost || !is_loaded_on_hosts(q));
+                  (!reads_on_host(training_of(q).loading) || !is_loaded_on_hosts(q));
          },
      .code = ErrorCode::kUnsupported},
+    {.id = "load-rank0-of-several",
+     .options = "--load --gpus",
+     .message = "load rank0: there is no other rank to send the model to",
+     .accepted = "--load host, or --gpus 2 or more",
+     .broken = [](const RuleQuestion& q) { return !is_parallel(q) && training_of(q).loading == ModelLoading::kRank0; }},
     {.id = "load-packed-on-card",
      .options = "--load --quantize",
      .message = "load: from_pretrained packs a base in {--quantize} on the card, and takes a device map for it",
      .accepted = "--load device-map",
-     .broken = [](const RuleQuestion& q) { return quantizes(q) && training_of(q).loading == ModelLoading::kHost; }},
+     .broken = [](const RuleQuestion& q) { return quantizes(q) && reads_on_host(training_of(q).loading); }},
     {.id = "load-from-transformers",
      .options = "--load --model",
      .message = "load: only models of transformers that have a family here are loaded by from_pretrained",

@@ -274,7 +274,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       }
     }
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
-    if (wrapper && run.trains() && run.training().loading == ModelLoading::kHost) (void)wrapper->load(*model);
+    if (wrapper && run.trains() && reads_on_host(run.training().loading)) (void)wrapper->load(*model);
     const ReferenceModel reference = make_reference(tape, spec, run, rank);
     result.warm_up = reference.warm_up;
     std::vector<Shape> whole_shapes;
@@ -335,7 +335,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }
-  if (run.trains() && run.parallel.is_parallel() && run.training().loading == ModelLoading::kHost) {
+  if (run.trains() && run.parallel.is_parallel() && reads_on_host(run.training().loading)) {
     result.assumptions.emplace_back(
         "loading on each rank's host, and saving on several GPUs, follow their sources; no run with them was compared "
         "(not validated)");

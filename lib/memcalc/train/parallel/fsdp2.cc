@@ -141,7 +141,8 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   param.trains = whole.requires_grad();
   if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), aten::kNewZeros);
   {
-    const OnMetaDevice on_meta(tape.memory, offloads());  // the shard moves to pinned host memory at once
+    // The shard moves to pinned host memory at once, or gets its storage when it has been sent.
+    const OnMetaDevice on_meta(tape.memory, offloads() || is_sent_by_rank_0());
     param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
   }
   param.shard_elements = param.sharded.elements();

@@ -74,6 +74,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
 
   void shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer);
   void shard_as_accelerate(Model& model, Units& units);
+  void receive_from_rank_0(Model& model, bool is_tied);
   void leave_out_packed_bytes(std::vector<Parameter*>& unit) const;
   void move_to_host(Model& model);
   void move_to_card(const std::vector<Parameter*>& parameters);
@@ -110,6 +111,8 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   /// The root comes first among a module's modules.
   [[nodiscard]] std::vector<Group*> by_module();
   [[nodiscard]] CudaStream own(CudaStream stream) const { return stream_of_root(stream, root_); }
+  /// accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device.
+  [[nodiscard]] bool is_sent_by_rank_0() const { return run.training().loading == ModelLoading::kRank0; }
   [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
 
   std::int64_t root_ = 0;
