@@ -202,5 +202,48 @@ TEST_F(ModelSavingTest, TheStepsOfAJobThatSavesAreThoseOfOneThatDoesNot) {
   EXPECT_EQ(saved.time->step.step_seconds, plain.time->step.step_seconds);
 }
 
+RunOptions in_trainer(DataParallel mode, ModelLoading loading, ModelSaving saving) {
+  RunOptions options{.batch_size = 1,
+                     .sequence_length = 16,
+                     .precision = Precision::kAmpBf16,
+                     .loop = Loop::kTrainer,
+                     .stages = Stages::kAll,
+                     .loading = loading,
+                     .saving = saving};
+  options.gpus = 2;
+  options.parallel.data_parallel = mode;
+  return options;
+}
+
+TEST_F(ModelSavingTest, Zero3GathersTheLargestModuleForACheckpoint) {
+  const SymbolicRun saved =
+      run(llama_, in_trainer(DataParallel::kDsZero3, ModelLoading::kHost, ModelSaving::kCheckpoint));
+  const Bytes embedding = 32000 * Bytes{2048} * 2;
+  const Bytes norms = 5 * Bytes{2048} * 2;  // whole between steps, parted before the others are gathered
+  EXPECT_EQ(rise(saved, Phase::kSave), embedding - norms);
+}
+
+TEST_F(ModelSavingTest, Zero3LoadsInPartsAndOneModuleWhole) {
+  const SymbolicRun loaded = run(llama_, in_trainer(DataParallel::kDsZero3, ModelLoading::kHost, ModelSaving::kNone));
+  Bytes all = 0;
+  for (const ParameterInfo& each : loaded.parameters) all += each.elements * 2;
+  const Bytes embedding = 32000 * Bytes{2048};
+  EXPECT_LT(rise(loaded, Phase::kBuild), all / 2 + embedding * 6 + kMiB) << "parts, and one module as it is made and cast";
+  EXPECT_GE(left(loaded, Phase::kBuild), all / 2);
+}
+
+TEST_F(ModelSavingTest, Zero2AsksNothingOfTheCardForACheckpoint) {
+  const SymbolicRun saved =
+      run(llama_, in_trainer(DataParallel::kDsZero2, ModelLoading::kHost, ModelSaving::kCheckpoint));
+  EXPECT_EQ(rise(saved, Phase::kSave), 0);
+}
+
+TEST_F(ModelSavingTest, ARankThatReceivesTheModelHasTwoParametersWholeAtMost) {
+  const auto prepared = [&](ModelLoading loading) {
+    return rise(run(llama_, in_trainer(DataParallel::kFsdp2, loading, ModelSaving::kNone)), Phase::kPrepare);
+  };
+  EXPECT_LE(prepared(ModelLoading::kRank0), prepared(ModelLoading::kHost));
+}
+
 }  // namespace
 }  // namespace memcalc

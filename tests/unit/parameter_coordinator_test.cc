@@ -187,5 +187,21 @@ TEST(ParameterCoordinatorTest, LeftoversTakeWhatWasRecomputedForThemAlong) {
   EXPECT_EQ(log.take(), "-1, -0");
 }
 
+TEST(ParameterCoordinator, WhatAModuleReadsOfAnotherIsItsOwnFromThenOn) {
+  Chain chain({.prefetch_bucket = 0, .max_live = 1000, .max_reuse_distance = 0});
+  const int outer = chain.coordinator.add_module({});
+  chain.coordinator.begin_pass();
+  chain.coordinator.fetch(outer, false);
+  EXPECT_FALSE(chain.coordinator.is_available(2));
+  chain.coordinator.add_external(outer, 2);
+  EXPECT_TRUE(chain.coordinator.is_available(2));
+  chain.coordinator.release(outer, false);
+  EXPECT_EQ(chain.log.take(), "-2");
+  chain.coordinator.fetch(outer, true);
+  EXPECT_EQ(chain.log.take(), "+2, =2") << "in backward it is gathered with the module";
+  chain.coordinator.release_leftovers();
+  EXPECT_EQ(chain.log.take(), "-2");
+}
+
 }  // namespace
 }  // namespace memcalc

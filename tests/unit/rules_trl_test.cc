@@ -37,7 +37,7 @@ const test::RuleCase kCases[] = {
        run.parallel.data_parallel = DataParallel::kFsdp2;
        run.parallel.gpus = 2;
      },
-     kSft},
+     kOrpo},
     {"sft-completion-lengths",
      "gpt2",
      [](RunSpec& run) { run.training().completion_length = 8; },
@@ -55,7 +55,7 @@ const test::RuleCase kCases[] = {
        run.parallel.layout = DeepSpeedZero{};
        run.parallel.gpus = 2;
      },
-     kDpo},
+     kOnlineDpo},
     {"trl-padding", "gpt2", [](RunSpec& run) { run.padding = true; }, kSft},
     {"trl-completion", "gpt2", [](RunSpec& run) { run.training().completion_length = run.sequence_length; }, kDpo},
     {"trl-reference-of-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kDpo},

@@ -247,5 +247,42 @@ TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
   EXPECT_GT(held(true, Checkpointing::kNone), held(false, Checkpointing::kNone));
 }
 
+/// Rank 0 of two.
+Simulated on_two(RunOptions options, DataParallel mode) {
+  options.gpus = 2;
+  options.parallel.data_parallel = mode;
+  return simulated(options);
+}
+
+TEST(Trl, Fsdp2AndZero3ShareTheReferenceOut) {
+  const RunOptions dpo{.loop = Loop::kTrlDpo};
+  const Bytes elements = 494'032'768;
+  EXPECT_EQ(on_two(dpo, DataParallel::kDdp).symbolic.reference_bytes, elements * 4);
+  EXPECT_EQ(on_two(dpo, DataParallel::kFsdp2).symbolic.reference_bytes, elements / 2 * 4) << "as it was loaded";
+  EXPECT_EQ(on_two(dpo, DataParallel::kDsZero2).symbolic.reference_bytes, elements * 2) << "whole, in DeepSpeed's type";
+  const SymbolicRun zero3 = on_two(dpo, DataParallel::kDsZero3).symbolic;
+  const SymbolicRun without = on_two({.loop = Loop::kTrlSft}, DataParallel::kDsZero3).symbolic;
+  EXPECT_EQ(zero3.parameters.size(), without.parameters.size()) << "the optimizer has those of one model";
+}
+
+/// The largest requests of a kind.
+Bytes largest_asked_for(const Trace& trace, Category category) {
+  Bytes most = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind != EventKind::kAllocate) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    if (block.category == category) most = std::max(most, block.requested);
+  }
+  return most;
+}
+
+TEST(Trl, TheHeadIsGatheredWholeAlthoughItIsNotCalled) {
+  const Bytes head = 151936 * Bytes{896} * 2;
+  for (const DataParallel mode : {DataParallel::kFsdp2, DataParallel::kDsZero3}) {
+    const SymbolicRun run = on_two({.loop = Loop::kTrlSft}, mode).symbolic;
+    EXPECT_EQ(largest_asked_for(run.trace, Category::kGatheredWeights), head);
+  }
+}
+
 }  // namespace
 }  // namespace memcalc

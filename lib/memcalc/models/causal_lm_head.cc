@@ -5,6 +5,7 @@
 
 #include "memcalc/models/attention.h"
 #include "memcalc/models/load_balancing_loss.h"
+#include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -35,9 +36,11 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   fused.label_mask = no_grad::not_equal(labels);
   ChunkedLogProbs per_token;
   {
+    ModuleHooks* hooks = last_hidden_state.tape().modes.module_hooks;
+    const DirectRead weight(hooks, lm_head.weight), bias(hooks, lm_head.bias);  // maybe_gather_lm_head_ctx
     const std::int64_t count = call.targets;
     const Tensor states = index_by_mask(hidden_states, 0, fused.label_mask, count);
-    per_token = chunked_log_probs(states, lm_head.weight, lm_head.bias,
+    per_token = chunked_log_probs(states, weight.tensor(), bias.tensor(),
                                   index_by_mask(labels, 0, fused.label_mask, count), call.outputs);
   }
   fused.log_probs = at_their_places(fused.label_mask, per_token.log_probs);

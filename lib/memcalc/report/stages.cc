@@ -40,12 +40,19 @@ struct HostUse {
 
 HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
   if (run.training().loading == ModelLoading::kConfig) return {};
-  if (run.parallel.is_parallel()) {
+  if (run.training().loading == ModelLoading::kRank0) {
+    return {sum_of(symbolic, false),
+            "the whole model on the first rank's host, until it has sent it to the others; what trains is in float32 "
+            "already where the run mixes types"};
+  }
+  if (run.parallel.is_parallel() && run.fine_tuning.quantization == Quantization::kNone) {
     const std::int64_t ranks = ceil_div(run.parallel.gpus, run.parallel.nodes);
     const std::string each =
         "the whole model for each of the " + std::to_string(ranks) + " ranks of a host, until it is ";
     return {checked_multiply(ranks, sum_of(symbolic, false)),
-            each + (run.parallel.data_parallel == DataParallel::kFsdp2
+            each + (run.parallel.data_parallel == DataParallel::kDsZero3
+                        ? "shared out: each reads all of it, and gathers a module at a time to fill it"
+                    : run.parallel.data_parallel == DataParallel::kFsdp2
                         ? "sharded; what trains is in float32 already where the run mixes types"
                         : "moved to the card; in its files' own type ranks share the files' pages")};
   }

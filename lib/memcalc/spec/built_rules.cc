@@ -83,6 +83,10 @@ const BuiltRule kFsdp2Scalar{"fsdp2-scalar", "--parallel --model",
 const BuiltRule kFsdp2Layers{"fsdp2-layers", "--parallel --model",
                              "the layers of this model, which FSDP2 would shard one by one, are not known",
                              "--parallel ddp, zero1"};
+const BuiltRule kFsdp2DirectRead{"fsdp2-direct-read", "--parallel --loop --model",
+                                 "how FSDP2 reduces the gradient of a head that TRL reads without calling it, in a "
+                                 "unit of its own, is not modelled",
+                                 "--lora R, or --parallel ddp"};
 const BuiltRule kZero3Frozen{"zero3-frozen", "--parallel --freeze",
                              "{} does not train, and frozen parameters under ZeRO-3 are not modelled",
                              "--parallel ds-zero2, fsdp2"};
@@ -111,8 +115,8 @@ constexpr const BuiltRule* kAll[] = {
     &kMarlinShape,     &kFp8Experts,       &kPackedHead,       &kQuantizedLayers, &kOffloadedParameterHooks,
     &kTpDivides,       &kTpExperts,        &kTpPlan,           &kTpNorm,          &kTpRowBias,
     &kTpLayers,        &kFsdp1Frozen,      &kFsdp1Scalar,      &kFsdp1Layers,     &kFsdp2Scalar,
-    &kFsdp2Layers,     &kZero3Frozen,      &kZero3Hooks,       &kCpMask,          &kCpCausal,
-    &kCpKernel,        &kStages,           &kCompiledArguments};
+    &kFsdp2Layers,     &kFsdp2DirectRead,  &kZero3Frozen,      &kZero3Hooks,      &kCpMask,
+    &kCpCausal,        &kCpKernel,         &kStages,           &kCompiledArguments};
 
 }  // namespace rules
 

@@ -19,6 +19,11 @@ struct DeepSpeedZero {
   std::int64_t max_live_parameters = 1'000'000'000;    // stage3_max_live_parameters
   std::int64_t max_reuse_distance = 1'000'000'000;     // stage3_max_reuse_distance
 
+  // Of the engine of a second model (trl's prepare_deepspeed): made before the Trainer turns "auto" into sizes, which
+  // DeepSpeed takes for its defaults.
+  std::int64_t prefetch_bucket_size_of_reference = 50'000'000;
+  std::int64_t param_persistence_threshold_of_reference = 100'000;
+
   [[nodiscard]] bool operator==(const DeepSpeedZero&) const = default;
 };
 

@@ -114,6 +114,10 @@ void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, boo
   zero->reduce_bucket_size = asked.reduce_bucket_size.value_or(zero->reduce_bucket_size);
   zero->prefetch_bucket_size = asked.prefetch_bucket_size.value_or(zero->prefetch_bucket_size);
   zero->param_persistence_threshold = asked.param_persistence_threshold.value_or(zero->param_persistence_threshold);
+  zero->prefetch_bucket_size_of_reference =
+      asked.prefetch_bucket_size.value_or(zero->prefetch_bucket_size_of_reference);
+  zero->param_persistence_threshold_of_reference =
+      asked.param_persistence_threshold.value_or(zero->param_persistence_threshold_of_reference);
 }
 
 Parallel resolve_parallel(const RunOptions& options, std::vector<std::string>& assumptions) {

@@ -13,32 +13,47 @@ bool is_sharded(const RuleQuestion& q) { return q.parallel.data_parallel == Data
 bool saves_shards(const RuleQuestion& q) {
   return training_of(q).saving == ModelSaving::kFull || training_of(q).saving == ModelSaving::kSharded;
 }
+bool is_ddp(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDdp; }
 /// Data parallelism alone.
 bool is_loaded_on_hosts(const RuleQuestion& q) {
   const Parallel& p = q.parallel;
-  if (!is_torch(q) || p.tensor > 1 || p.context > 1 || p.expert > 1 || p.pipeline > 1) return false;
+  if (p.tensor > 1 || p.context > 1 || p.expert > 1 || p.pipeline > 1) return false;
   if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) return false;
-  return p.data_parallel == DataParallel::kDdp || (is_sharded(q) && q.run.uses_trainer());
+  if (training_of(q).loading == ModelLoading::kRank0) return is_sharded(q) && q.run.uses_trainer();
+  return is_ddp(q) || ((is_sharded(q) || is_deepspeed(q)) && q.run.uses_trainer());
 }
+/// On several GPUs.
+bool begins_with_loading(const RuleQuestion& q) {
+  if (quantizes(q)) return is_ddp(q);  // each card loads the whole packed model, as one card does
+  return reads_on_host(training_of(q).loading);
+}
+bool merges(const RuleQuestion& q) { return training_of(q).saving == ModelSaving::kMerge; }
 bool saves(const RuleQuestion& q) { return trains(q) && training_of(q).saving != ModelSaving::kNone; }
 
 constexpr Rule kLoading[] = {
     {.id = "load-on-several-gpus",
      .options = "--load --gpus --parallel --loop",
      .message =
-         "load {--load}: on several GPUs a model is loaded on each rank's host, for DDP or, in the Trainer, FSDP2",
-     .accepted = "--load host with --parallel ddp, or --loop trainer --parallel fsdp2",
+         "load {--load}: on several GPUs a model is loaded on each rank's host, for DDP or, in the Trainer, FSDP2 and "
+         "DeepSpeed",
+     .accepted = "--load host with --parallel ddp, or in the Trainer fsdp2, ds-zero1, ds-zero2, ds-zero3; --load rank0 "
+                 "with fsdp2 there",
      .broken =
          [](const RuleQuestion& q) {
            return is_parallel(q) && !quantizes(q) &&
-                  (training_of(q).loading != ModelLoading::kHost || !is_loaded_on_hosts(q));
+                  (!reads_on_host(training_of(q).loading) || !is_loaded_on_hosts(q));
          },
      .code = ErrorCode::kUnsupported},
+    {.id = "load-rank0-of-several",
+     .options = "--load --gpus",
+     .message = "load rank0: there is no other rank to send the model to",
+     .accepted = "--load host, or --gpus 2 or more",
+     .broken = [](const RuleQuestion& q) { return !is_parallel(q) && training_of(q).loading == ModelLoading::kRank0; }},
     {.id = "load-packed-on-card",
      .options = "--load --quantize",
      .message = "load: from_pretrained packs a base in {--quantize} on the card, and takes a device map for it",
      .accepted = "--load device-map",
-     .broken = [](const RuleQuestion& q) { return quantizes(q) && training_of(q).loading == ModelLoading::kHost; }},
+     .broken = [](const RuleQuestion& q) { return quantizes(q) && reads_on_host(training_of(q).loading); }},
     {.id = "load-from-transformers",
      .options = "--load --model",
      .message = "load: only models of transformers that have a family here are loaded by from_pretrained",
@@ -54,9 +69,10 @@ constexpr Rule kSaving[] = {
      .broken = [](const RuleQuestion& q) { return training_of(q).stages != Stages::kAll; }},
     {.id = "save-after-loading",
      .options = "--save --load --gpus --parallel",
-     .message = "save: on several GPUs the stages of a job are modelled where they begin with --load host",
+     .message = "save: on several GPUs the stages of a job are modelled where they begin with --load host or, of a base "
+                "in {--quantize}, under DDP",
      .accepted = "--load host, or --gpus 1, or no --save",
-     .broken = [](const RuleQuestion& q) { return is_parallel(q) && training_of(q).loading != ModelLoading::kHost; },
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && !begins_with_loading(q); },
      .code = ErrorCode::kUnsupported},
     {.id = "save-full-or-sharded",
      .options = "--save --parallel",
@@ -70,16 +86,16 @@ constexpr Rule kSaving[] = {
      .broken = [](const RuleQuestion& q) { return is_sharded(q) && !saves_shards(q); },
      .code = ErrorCode::kUnsupported},
     {.id = "save-merge-one-gpu",
-     .options = "--save --gpus",
-     .message = "save merge: on several GPUs merging adapters is not modelled",
-     .accepted = "--gpus 1, or --save checkpoint",
-     .broken = [](const RuleQuestion& q) { return is_parallel(q) && training_of(q).saving == ModelSaving::kMerge; },
+     .options = "--save --gpus --parallel",
+     .message = "save merge: under {--parallel} no card has the whole weights into which adapters are merged",
+     .accepted = "--parallel ddp, --gpus 1, or --save checkpoint",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && merges(q) && !is_ddp(q); },
      .code = ErrorCode::kUnsupported},
     {.id = "save-of-trainers",
-     .options = "--save --loop",
-     .message = "save: what {--loop} holds beside the model when it ends is not modelled",
-     .accepted = "--loop trainer, trl-sft, bare",
-     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft; },
+     .options = "--save --vllm",
+     .message = "save: what vLLM holds beside the model when {--loop} ends is not modelled",
+     .accepted = "no --vllm",
+     .broken = [](const RuleQuestion& q) { return q.run.uses_vllm(); },
      .code = ErrorCode::kUnsupported},
     {.id = "save-merge-needs-adapters",
      .options = "--save --lora",

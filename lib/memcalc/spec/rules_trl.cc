@@ -13,13 +13,23 @@ namespace {
 bool is_recorded(const RuleQuestion& q) { return is_program(q.model); }
 /// nn.DataParallel.
 bool is_one_process(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDp; }
-/// What leaves Trainer.model as it is.
-bool keeps_module(const RuleQuestion& q) {
+bool trains_on_given_answers(const RuleQuestion& q) {
+  const Loop loop = training_of(q).loop;
+  return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlKto;
+}
+bool generates_itself(const RuleQuestion& q) {
+  const Loop loop = training_of(q).loop;
+  return (loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo) && !q.run.uses_vllm();
+}
+/// Of what changes Trainer.model: under ZeRO-3 generation gathers all of it.
+bool is_modelled_in_parallel(const RuleQuestion& q) {
   if (is_megatron(q)) return false;
   switch (q.parallel.data_parallel) {
     case DataParallel::kDdp:
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
+    case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
+    case DataParallel::kDsZero3: return trains_on_given_answers(q);
     default: return false;
   }
 }
@@ -50,20 +60,22 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted = "--parallel ddp, ds-zero1, ds-zero2, or --loop trainer",
-     .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !keeps_module(q); },
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
+                 "and trl-rloo without vLLM fsdp2",
+     .broken =
+         [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
            return std::string(is_megatron(q) ? "Megatron-LM" : name_of(q.parallel.data_parallel));
          }},
     {.id = "trl-reference-of-an-engine",
      .options = "--ref-model --parallel",
-     .message = "reference: a second model in DeepSpeed's engine is not modelled",
-     .accepted = "--ref-model adapters, none, precomputed, or --parallel ddp",
+     .message = "reference: a copy of the model, which {--loop} makes, in DeepSpeed's engine is not modelled",
+     .accepted = "--ref-model adapters, or --parallel ddp",
      .broken =
          [](const RuleQuestion& q) {
            return is_parallel(q) && training_of(q).reference == Reference::kModel &&
-                  q.parallel.data_parallel != DataParallel::kDdp;
+                  training_of(q).loop == Loop::kTrlOnlineDpo && q.parallel.data_parallel != DataParallel::kDdp;
          }},
     {.id = "trl-padding",
      .options = "--loop --padding",

@@ -106,10 +106,12 @@ struct RunSpec {
     return padding || uses_trl() || uses_sentence_transformers() || (trains() && training().lengths);
   }
   /// Whether what the model's construction takes for a while may be the peak. Of a rank of several it is where the
-  /// model comes from the host.
+  /// model comes from the host, and where each card packs a base of its own.
   [[nodiscard]] bool counts_construction() const {
     if (!trains()) return !parallel.is_parallel();
-    return training().stages == Stages::kAll && (!parallel.is_parallel() || training().loading == ModelLoading::kHost);
+    const bool packs = fine_tuning.quantization != Quantization::kNone;
+    const bool is_known = packs ? parallel.data_parallel == DataParallel::kDdp : reads_on_host(training().loading);
+    return training().stages == Stages::kAll && (!parallel.is_parallel() || is_known);
   }
   [[nodiscard]] bool compiles() const { return trains() && training().compile; }
   [[nodiscard]] std::int64_t accumulation_steps() const { return trains() ? training().accumulation_steps : 1; }

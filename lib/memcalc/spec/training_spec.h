@@ -132,7 +132,12 @@ enum class Stages : std::uint8_t { kTrain, kAll };
 /// --load: how the model comes to be on the card. kConfig: with torch.device("cuda"): Model(config), as where a model
 /// is trained from nothing; kDeviceMap: from_pretrained(…, device_map="cuda" or "auto"), which writes each weight to
 /// the card; kHost: from_pretrained(…), and then model.to("cuda"), which the Trainer does.
-enum class ModelLoading : std::uint8_t { kConfig, kDeviceMap, kHost };
+/// kRank0: the same with accelerate's cpu_ram_efficient_loading: rank 0 alone reads it, and sends it to the others.
+enum class ModelLoading : std::uint8_t { kConfig, kDeviceMap, kHost, kRank0 };
+
+[[nodiscard]] constexpr bool reads_on_host(ModelLoading loading) {
+  return loading == ModelLoading::kHost || loading == ModelLoading::kRank0;
+}
 
 /// --save, after the last step: nothing; a checkpoint of the Trainer (of a plain loop: model.save_pretrained() and
 /// torch.save() of the optimizer's states); peft's merge_and_unload() and save_pretrained() of what it returns; of

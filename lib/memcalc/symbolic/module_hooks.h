@@ -21,6 +21,30 @@ class ModuleHooks {
   [[nodiscard]] virtual bool hooks_adapters() const { return false; }
   /// What stands in the place of torch.nn.functional.linear.
   [[nodiscard]] virtual Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) = 0;
+  /// Around code that reads a parameter without a call of its module, so that the hooks above do not run: TRL's fused
+  /// head. The first gives what is read.
+  [[nodiscard]] virtual Tensor before_direct_read(const Tensor& parameter) { return parameter; }
+  virtual void after_direct_read(const Tensor& /*parameter*/) {}
+};
+
+/// A parameter that is read so, as long as this lives. `hooks`: null where there are none. `parameter` may be undefined.
+class DirectRead {
+ public:
+  DirectRead(ModuleHooks* hooks, const Tensor& parameter) : hooks_(hooks), parameter_(parameter) {
+    const bool asks = hooks_ != nullptr && parameter_.defined();
+    tensor_ = asks ? hooks_->before_direct_read(parameter_) : parameter_;
+  }
+  ~DirectRead() {
+    tensor_.reset();
+    if (hooks_ != nullptr && parameter_.defined()) hooks_->after_direct_read(parameter_);
+  }
+  DirectRead(const DirectRead&) = delete;
+  DirectRead& operator=(const DirectRead&) = delete;
+  [[nodiscard]] const Tensor& tensor() const { return tensor_; }
+
+ private:
+  ModuleHooks* hooks_;
+  Tensor parameter_, tensor_;
 };
 
 }  // namespace memcalc

@@ -10,7 +10,7 @@ namespace memcalc {
 
 void apply_fine_tuning(Tape& tape, Model& model, const RunSpec& run) {
   const FineTuning& tuning = run.fine_tuning;
-  const bool is_on_host = packs_on_host(run) || (run.trains() && run.training().loading == ModelLoading::kHost);
+  const bool is_on_host = packs_on_host(run) || (run.trains() && reads_on_host(run.training().loading));
   const OnMetaDevice on_host(tape.memory, is_on_host);
   if (tuning.prepares_for_kbit) prepare_for_kbit_training(tape, model);
   if (!tuning.frozen.empty()) freeze_parameters(tape, model, tuning.frozen);

@@ -42,11 +42,16 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
 /// .grad = None for every parameter, in order.
 void zero_grad(const Model& model);
 
-/// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `reference`: the model beside it with
-/// which a trainer of TRL compares, or null. `tokens`: with which an evaluation generates. Returns the steps of
-/// --lengths, else none.
+/// The model beside the one that trains, with which a trainer of TRL compares, and what is around it. Null: none.
+struct ComparedModel {
+  Model* model = nullptr;
+  ParallelWrapper* wrapper = nullptr;
+};
+
+/// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `tokens`: with which an evaluation
+/// generates. Returns the steps of --lengths, else none.
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
-                           Model* reference = nullptr, const SpecialTokens& tokens = {});
+                           ComparedModel reference = {}, const SpecialTokens& tokens = {});
 
 /// What inference leaves.
 struct InferenceCalls {

@@ -280,7 +280,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
       tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : kSteps - 1);
       loop.step();
     }
-    save_trained(tape, model, run, {}, [] {});
+    save_trained(tape, model, run, wrapper, [] {});
     tape.memory.stop();
     return;
   }

@@ -103,10 +103,6 @@ std::vector<ParameterGroup> parameter_groups(const Model& model, const ParallelW
   return groups;
 }
 
-std::vector<Shape> whole_shapes_of(const ParallelWrapper* wrapper) {
-  return wrapper != nullptr ? wrapper->whole_shapes : std::vector<Shape>{};
-}
-
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
 /// Of a batch's generation (train/generate.h, executed_tokens): there are several in an evaluation.
@@ -115,7 +111,7 @@ constexpr std::int64_t kMostLayerTokensOfEvaluation = 3072;
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
-  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference,
+  TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, ComparedModel reference,
               const SpecialTokens& tokens)
       : tape_(tape),
         model_(model),
@@ -183,7 +179,7 @@ class TrainerLoop {
   Model& model_;
   const RunSpec& run_;
   ParallelWrapper* wrapper_;
-  Model* reference_;
+  ComparedModel reference_;
   SpecialTokens tokens_;
   OptimizerSteps optimizer_;
   GradScaler scaler_;
@@ -223,9 +219,9 @@ TrlModels TrainerLoop::trl_models(bool sync) {
   };
   models.policy = [this, sync](const Batch& batch) { return call_model(tape_, model_, run_, wrapper_, batch, sync); };
   if (!tape_.modes.training) models.policy = models.trainer_model;
-  if (reference_ != nullptr) {
+  if (reference_.model != nullptr) {
     models.reference = [this, sync](const Batch& batch) {
-      return call_model(tape_, *reference_, run_, nullptr, batch, sync);
+      return call_model(tape_, *reference_.model, run_, reference_.wrapper, batch, sync);
     };
   }
   return models;
@@ -485,7 +481,7 @@ void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
 
 }  // namespace
 
-DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, Model* reference,
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, ComparedModel reference,
                            const SpecialTokens& tokens) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
@@ -502,7 +498,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   if (run.training().lengths) {
     DataSteps steps = data_steps(run, tape.processes, tape.process_index);
     run_data_steps(tape, loop, steps);
-    save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
+    save_trained(tape, model, run, wrapper, [&] { loop.end(); });
     tape.memory.stop();
     return steps;
   }
@@ -529,7 +525,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     // With the last step comes an evaluation, too (trainer_callback.py, DefaultFlowCallback.on_step_end).
     tape.kernels.recording = false;
     if (evaluates && saves(run)) loop.evaluate();
-    save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
+    save_trained(tape, model, run, wrapper, [&] { loop.end(); });
   }
   tape.memory.stop();
   return {};

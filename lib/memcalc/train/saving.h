@@ -7,6 +7,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
 
@@ -29,10 +30,9 @@ void save_model(Tape& tape, const Model& model, bool adapters_alone);
 void gather_full_state(Tape& tape, const Model& model, const RunSpec& run, const std::vector<Shape>& whole_shapes);
 
 /// What --save asks for, after the last step: a checkpoint while the loop's variables live, or, once `end_loop` has let
-/// them go, the merged model.
+/// them go, the merged model. `wrapper`: null on one GPU.
 template <typename EndLoop>
-void save_trained(Tape& tape, Model& model, const RunSpec& run, const std::vector<Shape>& whole_shapes,
-                  EndLoop end_loop) {
+void save_trained(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, EndLoop end_loop) {
   if (!saves(run)) return;
   tape.kernels.recording = false;
   if (run.training().saving == ModelSaving::kMerge) {
@@ -41,8 +41,9 @@ void save_trained(Tape& tape, Model& model, const RunSpec& run, const std::vecto
     merge_adapters(tape, model);
   }
   tape.moment.phase = Phase::kSave;
-  if (run.training().saving == ModelSaving::kFull) return gather_full_state(tape, model, run, whole_shapes);
+  if (run.training().saving == ModelSaving::kFull) return gather_full_state(tape, model, run, wrapper->whole_shapes);
   if (run.training().saving == ModelSaving::kSharded) return;  // each rank writes its own parts from where they are
+  if (wrapper != nullptr && wrapper->gather_state()) return;
   save_model(tape, model, run.fine_tuning.lora && run.training().saving == ModelSaving::kCheckpoint);
 }
 

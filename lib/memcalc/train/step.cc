@@ -45,17 +45,47 @@ DType weights_dtype(const RunSpec& run) {
 /// keeps no casts of it.
 struct ReferenceModel {
   std::unique_ptr<Model> model;
-  BlockId warm_up = kNoBlock;  // of its reading
+  std::unique_ptr<ParallelWrapper> wrapper;  // null where each rank has it whole
+  BlockId warm_up = kNoBlock;                // of its reading
 };
 
-ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& run) {
-  if (!run.uses_trl() || run.training().reference != Reference::kModel) return {};
+bool has_reference_model(const RunSpec& run) {
+  return run.uses_trl() && run.training().reference == Reference::kModel;
+}
+
+/// Frameworks that take a model from the host and share it out, or cast it there: FSDP2 and DeepSpeed.
+bool prepares_on_host(const RunSpec& run) {
+  return run.parallel.data_parallel == DataParallel::kFsdp2 || run.parallel.framework() == Framework::kDeepSpeed;
+}
+
+/// trl 1.16, models/utils.py: prepare_fsdp shards the whole reference as one unit; prepare_deepspeed shares it out under
+/// ZeRO-3, and otherwise (stage 0) leaves it whole, in DeepSpeed's type.
+ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const RunSpec& of_reference, const RunSpec& run,
+                                     std::int64_t rank) {
+  const bool casts = run.parallel.framework() == Framework::kDeepSpeed && run.precision == Precision::kAmpBf16;
+  ReferenceModel reference{
+      .model = build_model(spec, of_reference, tape, casts ? DType::kBFloat16 : weights_dtype(run)), .wrapper = {}};
+  const bool is_third_stage = run.parallel.data_parallel == DataParallel::kDsZero3;
+  if (!is_third_stage) move_to_card(tape, *reference.model);
+  if (is_third_stage || run.parallel.data_parallel == DataParallel::kFsdp2) {
+    reference.wrapper = make_reference_wrapper(tape, run, rank);
+    reference.wrapper->wrap_reference(*reference.model);
+  }
+  return reference;
+}
+
+ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& run, std::int64_t rank) {
+  if (!has_reference_model(run)) return {};
   const bool is_copied = run.training().loop == Loop::kTrlOnlineDpo;
   const bool is_read = !is_copied && (run.generates() || loads_later(run));
   RunSpec of_reference = run;
   of_reference.fine_tuning = {};
   of_reference.training().loading = is_read ? ModelLoading::kDeviceMap : ModelLoading::kConfig;
-  ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(run))};
+  if (prepares_on_host(run)) {
+    of_reference.training().loading = ModelLoading::kHost;
+    return make_shared_reference(tape, spec, of_reference, run, rank);
+  }
+  ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(run)), .wrapper = {}};
   if (is_copied) {
     for (const Parameter& each : reference.model->parameters) tape.autograd.set_trainable(each.tensor, false);
   }
@@ -208,7 +238,10 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   {
     // Modules that are split each by itself no longer share a weight.
     const bool unties = pipelined || (run.parallel.sequence_parallel && run.parallel.tensor > 1);
-    const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, run, tape, weights_dtype(run));
+    RunSpec built = run;
+    // The model waits on the host, so that what is made of the reference beside it lies where it will.
+    if (has_reference_model(run) && prepares_on_host(run)) built.training().loading = ModelLoading::kHost;
+    const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, built, tape, weights_dtype(run));
     if (run.fine_tuning.quantization != Quantization::kNone) {
       load_quantized(tape, *model, run, spec.model_type);
     } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
@@ -219,9 +252,10 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
             "changes what loading reserves");
       }
     }
-    const ReferenceModel reference = make_reference(tape, spec, run);
-    result.warm_up = reference.warm_up;
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
+    if (wrapper && run.trains() && reads_on_host(run.training().loading)) (void)wrapper->load(*model);
+    const ReferenceModel reference = make_reference(tape, spec, run, rank);
+    result.warm_up = reference.warm_up;
     std::vector<Shape> whole_shapes;
     if (pipelined) {
       WrappedStages stages = run_pipeline_loop(tape, *model, spec, run, rank);
@@ -243,7 +277,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
       result.data_steps =
-          run_trainer_loop(tape, *model, run, wrapper.get(), reference.model.get(), special_tokens_of(spec.model_type));
+          run_trainer_loop(tape, *model, run, wrapper.get(), {reference.model.get(), reference.wrapper.get()},
+                           special_tokens_of(spec.model_type));
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }
@@ -279,10 +314,15 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     result.assumptions.push_back(measured_as(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }
-  if (run.trains() && run.parallel.is_parallel() && run.training().loading == ModelLoading::kHost) {
+  if (run.trains() && run.parallel.is_parallel() && reads_on_host(run.training().loading)) {
     result.assumptions.emplace_back(
         "loading on each rank's host, and saving on several GPUs, follow their sources; no run with them was compared "
         "(not validated)");
+  }
+  if (run.uses_trl() && run.parallel.is_parallel() && run.parallel.data_parallel != DataParallel::kDdp) {
+    result.assumptions.emplace_back(
+        "TRL's head and its reference under FSDP2 and DeepSpeed follow their sources; no run of them was compared (not "
+        "validated)");
   }
   for (const std::string_view mode : unmeasured_modes(run)) {
     result.assumptions.push_back(std::string(mode) +

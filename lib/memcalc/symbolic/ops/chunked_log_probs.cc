@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -89,8 +90,11 @@ void log_probs_backward(
   const Payload payload = call.payload<Payload>();
   const DType dtype = payload.compute_dtype;  // clang 14: no lambda takes a structured binding
   const bool has_bias = payload.has_bias;
-  const Tensor &hidden = call.saved(0), &weight = call.saved(1);
-  const Tensor bias = has_bias ? call.saved(2) : Tensor();
+  const Tensor& hidden = call.saved(0);
+  // Where a wrapper gathers what is read, it does so once more (maybe_gather_lm_head_ctx).
+  const DirectRead read_weight(tape.modes.module_hooks, call.saved(1));
+  const DirectRead read_bias(tape.modes.module_hooks, has_bias ? call.saved(2) : Tensor());
+  const Tensor &weight = read_weight.tensor(), &bias = read_bias.tensor();
   const bool of_hidden = call.needs(0), of_weight = call.needs(1), of_bias = has_bias && call.needs(2);
   // "Always accumulate in fp32, even when the inputs are not"
   Tensor hidden_gradient, weight_gradient, bias_gradient;

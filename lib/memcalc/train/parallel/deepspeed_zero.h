@@ -27,6 +27,8 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
   using DeepSpeedEngine::DeepSpeedEngine;
 
   void wrap(Model& model) override;
+  /// accelerate's get_state_dict clones it on the host.
+  [[nodiscard]] bool gather_state() override { return true; }
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   void after_backward(bool last) override;
   [[nodiscard]] bool step() override;

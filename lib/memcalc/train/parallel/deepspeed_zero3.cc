@@ -56,21 +56,9 @@ void DeepSpeedZero3::wrap(Model& model) {
     }
     tape.autograd.after_gradient_of(params_[i].tensor, [this, i] { gradient_ready(i); });
   }
-  std::vector<std::int64_t> elements;
-  std::vector<bool> persists;
-  for (const SharedParameter& each : params_) {
-    elements.push_back(each.elements);
-    persists.push_back(each.persists);
-  }
-  coordinator_ = std::make_unique<ParameterCoordinator>(
-      std::move(elements), std::move(persists),
-      ParameterCoordinator::Limits{.prefetch_bucket = options.prefetch_bucket_size,
-                                   .max_live = options.max_live_parameters,
-                                   .max_reuse_distance = options.max_reuse_distance},
-      *this);
-  for (std::size_t i = 0; i < params_.size(); ++i) {
-    if (!params_[i].trains) coordinator_->set_frozen(static_cast<int>(i));
-  }
+  make_coordinator({.prefetch_bucket = options.prefetch_bucket_size,
+                    .max_live = options.max_live_parameters,
+                    .max_reuse_distance = options.max_reuse_distance});
   // The model with its head and the base model; around them peft's two.
   for (int i = 0; i < (run.fine_tuning.lora ? 4 : 2); ++i) outer_.push_back(coordinator_->add_module({}));
   if (run.fine_tuning.quantization != Quantization::kNone) {
@@ -91,21 +79,80 @@ void DeepSpeedZero3::wrap(Model& model) {
       std::to_string(options.max_reuse_distance) + (overlaps() ? ", overlap_comm" : "") + " (--deepspeed)");
 }
 
+void DeepSpeedZero3::make_coordinator(const ParameterCoordinator::Limits& limits) {
+  std::vector<std::int64_t> elements;
+  std::vector<bool> persists;
+  for (const SharedParameter& each : params_) {
+    elements.push_back(each.elements);
+    persists.push_back(each.persists);
+  }
+  coordinator_ = std::make_unique<ParameterCoordinator>(std::move(elements), std::move(persists), limits, *this);
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (!params_[i].trains) coordinator_->set_frozen(static_cast<int>(i));
+  }
+}
+
+// An engine without an optimizer (DeepSpeedZeRoOffload alone).
+void DeepSpeedZero3::wrap_reference(Model& model) {
+  is_reference_ = true;
+  const DeepSpeedZero& options = run.parallel.deepspeed();
+  for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
+  partition_parameters(model);
+  make_coordinator({.prefetch_bucket = options.prefetch_bucket_size_of_reference,
+                    .max_live = options.max_live_parameters,
+                    .max_reuse_distance = options.max_reuse_distance});
+  for (int i = 0; i < 2; ++i) outer_.push_back(coordinator_->add_module({}));
+}
+
 // --- forward and backward of modules
 
 ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
   coordinator_->begin_pass();
   for (const int outer : outer_) coordinator_->fetch(outer, false);
-  tape.modes.module_hooks = this;  // and in backward, for layers that are recomputed
-  if (run.fine_tuning.lora) tape.modes.layer_hooks = this;
+  ModuleHooks* const hooks = std::exchange(tape.modes.module_hooks, this);
+  LayerHooks* const layer_hooks = tape.modes.layer_hooks;
+  if (run.fine_tuning.lora && !is_reference_) tape.modes.layer_hooks = this;
   ModelOutput output = module(batch);
   if (!std::exchange(checked_, true)) check_every_parameter_is_hooked();
-  if (!output.loss.defined() || !output.loss.requires_grad()) return output;
-  tape.autograd.before_backward_of(output.loss, [this] {
-    in_backward_ = true;
-    for (std::size_t i = 0; i + 1 < outer_.size(); ++i) coordinator_->fetch(outer_[i], true);
-  });
+  coordinator_->release(model_with_head(), false);
+  if (is_reference_) {  // the others' are there in backward, too, for layers that are recomputed
+    tape.modes.module_hooks = hooks;
+    tape.modes.layer_hooks = layer_hooks;
+  }
+  const auto hook = [this](const Tensor& tensor) {
+    if (!tensor.defined() || !tensor.requires_grad()) return;
+    tape.autograd.before_backward_of(tensor, [this] {
+      in_backward_ = true;
+      for (std::size_t i = 0; i + 1 < outer_.size(); ++i) coordinator_->fetch(outer_[i], true);
+    });
+  };
+  if (output.fused.log_probs.defined()) {  // its loss is not what is trained on
+    hook(output.fused.log_probs);
+    hook(output.fused.entropy);
+  } else {
+    hook(output.loss);
+  }
   return output;
+}
+
+// ZeROOrderedDict.__getitem__ (parameter_offload.py): a parameter that is read in a forward pass while it is shared out
+// is gathered at once, and is from then on an external parameter of the module whose forward reads it: the model with
+// its head. So TRL's own maybe_gather_lm_head_ctx finds it gathered, in backward, too.
+Tensor DeepSpeedZero3::before_direct_read(const Tensor& parameter) {
+  const int number = number_of_.at(parameter.impl());
+  if (coordinator_->is_available(number)) return parameter;
+  SharedParameter& shared = param(number);
+  if (ranks == 1 && !offloads_parameters()) {
+    set_data(shared.tensor, shared.trains ? weights_ : shared.own_part);
+  } else {
+    const Tensor whole = tape.empty({shared.part * ranks}, shared.dtype, kGather, Category::kGatheredWeights);
+    if (offloads_parameters()) tape.memory.scratch(bytes_of_part(shared), aten::kToCopy);
+    tape.kernels.collective(kGather, Collective::kAllGather, shared.dtype, bytes_of_part(shared) * ranks, ranks);
+    set_data(shared.tensor, whole);
+    read_directly_.push_back(whole.block());
+  }
+  coordinator_->add_external(model_with_head(), number);
+  return parameter;
 }
 
 void DeepSpeedZero3::check_every_parameter_is_hooked() const {
@@ -244,7 +291,8 @@ bool DeepSpeedZero3::is_own_part(BlockId block, const SharedParameter& param) co
 void DeepSpeedZero3::release(int parameter) {
   const SharedParameter& released = param(parameter);
   const BlockId block = released.tensor.impl()->block;
-  const bool waits = block != kNoBlock && overlaps() && !is_own_part(block, released);
+  const bool on_current_stream = std::erase(read_directly_, block) > 0;
+  const bool waits = block != kNoBlock && overlaps() && !is_own_part(block, released) && !on_current_stream;
   if (waits) wait_for_streams(released.tensor);
   drop_data(released.tensor);
 }

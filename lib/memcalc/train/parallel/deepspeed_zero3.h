@@ -27,6 +27,9 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   using DeepSpeedEngine::DeepSpeedEngine;
 
   void wrap(Model& model) override;
+  void wrap_reference(Model& model) override;
+  [[nodiscard]] bool load(Model& model) override;
+  [[nodiscard]] bool gather_state() override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   [[nodiscard]] bool changes_module() const override { return true; }
   void after_backward(bool last) override;
@@ -39,6 +42,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   void after_module(const void* module, const Tensor& output) override;
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
   [[nodiscard]] bool hooks_adapters() const override { return true; }
+  [[nodiscard]] Tensor before_direct_read(const Tensor& parameter) override;
 
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
@@ -77,13 +81,19 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   [[nodiscard]] static Bytes bytes_of_part(const SharedParameter& param) {
     return checked_multiply(param.part, size_of(param.dtype));
   }
+  /// …ForCausalLM, of the modules in outer_: in front of the base model.
+  [[nodiscard]] int model_with_head() const { return outer_[outer_.size() - 2]; }
   [[nodiscard]] Bytes frozen_bytes() const;
   [[nodiscard]] Bytes persistent_bytes() const;
   [[nodiscard]] std::vector<std::vector<int>> by_dtype(std::span<const int> parameters) const;
   [[nodiscard]] bool is_own_part(BlockId block, const SharedParameter& param) const;
 
   void partition_parameters(Model& model);
+  void make_coordinator(const ParameterCoordinator::Limits& limits);
   void build_under_zero_init(Model& model);
+  void build_in_parts(const std::vector<std::vector<const Parameter*>>& modules);
+  void add_adapters(Model& model);
+  void gather_whole(std::span<const int> parameters);
   void partition_quantized(Model& model);
   void make_adapters(const std::vector<Parameter*>& adapters);
   void add_shared(const Parameter& parameter, DType type);
@@ -110,6 +120,9 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   std::int64_t part_elements_ = 0;                     // of all parameters that train on a rank
   DType trained_dtype_ = DType::kFloat32;              // of the parameters that train
   std::vector<int> in_model_order_;
+  std::vector<std::vector<int>> of_modules_;  // as they were built: what each module holds
+  bool is_reference_ = false, is_loaded_ = false;
+  std::vector<BlockId> read_directly_;  // gathered on the current stream, not on that of the collectives
 
   Tensor weights_;    // lp_param_buffer: the parts, flat
   Tensor gradients_;  // grad_partitions_flat_buffer

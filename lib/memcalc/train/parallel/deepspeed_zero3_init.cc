@@ -32,7 +32,9 @@ void DeepSpeedZero3::add_shared(const Parameter& parameter, DType type) {
   shared.dtype = type;
   shared.elements = type == DType::kUInt8 ? ceil_div(parameter.tensor.elements(), 2) : parameter.tensor.elements();
   shared.part = ceil_div(shared.elements, ranks);
-  shared.persists = shared.elements <= run.parallel.deepspeed().param_persistence_threshold;
+  const DeepSpeedZero& options = run.parallel.deepspeed();
+  shared.persists = shared.elements <= (is_reference_ ? options.param_persistence_threshold_of_reference
+                                                      : options.param_persistence_threshold);
   number_of_[parameter.tensor.impl()] = static_cast<int>(params_.size());
   if (shared.trains) part_elements_ = checked_add(part_elements_, shared.part);
   params_.push_back(std::move(shared));
@@ -49,10 +51,15 @@ void DeepSpeedZero3::partition(SharedParameter& param) {
 
 // What a bare loop builds as a whole zero.Init(module=…) parts in the end.
 void DeepSpeedZero3::partition_parameters(Model& model) {
-  if (run.fine_tuning.quantization != Quantization::kNone) {
+  if (is_loaded_) {
+    add_adapters(model);
+  } else if (is_reference_) {
+    build_under_zero_init(model);
+  } else if (run.fine_tuning.quantization != Quantization::kNone) {
     partition_quantized(model);
   } else if (run.fine_tuning.lora) {
     build_under_zero_init(model);
+    add_adapters(model);
   } else {
     if (run.uses_trainer()) move_to_host(model);  // from_pretrained under zero.Init: one parameter at a time
     for (const Tensor& buffer : model.buffers) {
@@ -65,12 +72,24 @@ void DeepSpeedZero3::partition_parameters(Model& model) {
       partition(params_.back());
     }
   }
+  part_elements_ = 0;
   for (const Parameter& parameter : model.parameters) {
     in_model_order_.push_back(number_of_.at(parameter.tensor.impl()));
-    const SharedParameter& shared = param(in_model_order_.back());
-    if (shared.trains) trained_dtype_ = shared.dtype;
+    SharedParameter& shared = param(in_model_order_.back());
+    shared.trains = parameter.tensor.requires_grad() && !is_reference_;
+    if (!shared.trains) continue;
+    part_elements_ = checked_add(part_elements_, shared.part);
+    trained_dtype_ = shared.dtype;
   }
-  defragment(model);
+  if (!is_reference_) defragment(model);
+}
+
+// from_pretrained (modeling_utils.py, _load_state_dict_into_zero3_model): built under zero.Init, then filled from a
+// state dict that each rank has read as a whole.
+bool DeepSpeedZero3::load(Model& model) {
+  is_loaded_ = true;
+  build_under_zero_init(model);
+  return true;
 }
 
 // transformers loads a quantised model whole, without zero.Init (modeling_utils.py, get_init_context): DeepSpeed casts
@@ -89,12 +108,13 @@ void DeepSpeedZero3::partition_quantized(Model& model) {
 // allocator found room beside what was whole, and stay there, for only what trains is defragmented. The weights that
 // from_pretrained loads pass through gathers of each module.
 void DeepSpeedZero3::build_under_zero_init(Model& model) {
-  std::vector<Parameter*> adapters;
+  const bool has_adapters = run.fine_tuning.lora && !is_loaded_ && !is_reference_;
   std::vector<std::vector<const Parameter*>> modules;
-  for (Parameter& parameter : model.parameters) {
-    if (parameter.tensor.requires_grad()) {
-      adapters.push_back(&parameter);
-    } else if (modules.empty() || module_of(modules.back().front()->name) != module_of(parameter.name)) {
+  for (const Parameter& parameter : model.parameters) {
+    if (has_adapters && parameter.tensor.requires_grad()) {
+      continue;  // they come when the base is there
+    }
+    if (modules.empty() || module_of(modules.back().front()->name) != module_of(parameter.name)) {
       modules.push_back({&parameter});
     } else {
       modules.back().push_back(&parameter);
@@ -102,6 +122,24 @@ void DeepSpeedZero3::build_under_zero_init(Model& model) {
   }
   move_to_host(model);
   for (const Tensor& buffer : model.buffers) move_to_card(buffer);
+  build_in_parts(modules);
+}
+
+void DeepSpeedZero3::add_adapters(Model& model) {
+  std::vector<Parameter*> adapters;
+  for (Parameter& parameter : model.parameters) {
+    if (!number_of_.contains(parameter.tensor.impl())) adapters.push_back(&parameter);
+  }
+  if (adapters.empty()) return;
+  make_adapters(adapters);
+  tape.memory.empty_cache();
+  for (const Parameter* each : adapters) {
+    add_shared(*each, each->tensor.dtype());
+    partition(params_.back());
+  }
+}
+
+void DeepSpeedZero3::build_in_parts(const std::vector<std::vector<const Parameter*>>& modules) {
   for (const std::vector<const Parameter*>& module : modules) {
     const std::size_t first = params_.size();
     for (const Parameter* each : module) {
@@ -110,22 +148,42 @@ void DeepSpeedZero3::build_under_zero_init(Model& model) {
       move_to_card(each->tensor);
       add_shared(*each, dtype);
     }
-    for (std::size_t i = first; i < params_.size(); ++i) partition(params_[i]);
-  }
-  for (const std::vector<const Parameter*>& module : modules) {
-    std::vector<Tensor> whole;
-    for (const Parameter* each : module) {
-      const SharedParameter& shared = param(number_of_.at(each->tensor.impl()));
-      if (ranks > 1) whole.push_back(tape.empty({shared.part * ranks}, shared.dtype, kGather));
+    of_modules_.emplace_back();
+    for (std::size_t i = first; i < params_.size(); ++i) {
+      partition(params_[i]);
+      of_modules_.back().push_back(static_cast<int>(i));
     }
-    for (Tensor& each : whole) each.reset();
   }
-  make_adapters(adapters);
-  tape.memory.empty_cache();
-  for (const Parameter* each : adapters) {
-    add_shared(*each, each->tensor.dtype());
-    partition(params_.back());
+  for (const std::vector<int>& module : of_modules_) gather_whole(module);
+}
+
+// GatheredParameters(…, modifier_rank=0): each in a buffer of its own, for a moment.
+void DeepSpeedZero3::gather_whole(std::span<const int> parameters) {
+  if (ranks == 1) return;
+  std::vector<Tensor> whole;
+  for (const int i : parameters) whole.push_back(tape.empty({param(i).part * ranks}, param(i).dtype, kGather));
+  for (Tensor& each : whole) each.reset();
+}
+
+// DeepSpeedEngine._zero3_consolidated_16bit_state_dict (engine.py), with stage3_gather_16bit_weights_on_model_save:
+// module by module on all ranks, copied to rank 0's host. What is whole between steps is parted before, and gathered
+// when all is done (checkpoint_event_prologue and _epilogue). Where it was not noted which module holds a parameter, it
+// is taken to be in one of its own.
+bool DeepSpeedZero3::gather_state() {
+  std::vector<bool> noted(params_.size());
+  for (const SharedParameter& each : params_) {
+    if (each.persists) drop_data(each.tensor);
   }
+  for (const std::vector<int>& module : of_modules_) {
+    gather_whole(module);
+    for (const int i : module) noted[static_cast<std::size_t>(i)] = true;
+  }
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const int only = static_cast<int>(i);
+    if (!noted[i]) gather_whole({&only, 1});
+  }
+  gather_persistent();
+  return true;
 }
 
 // peft makes them in the base's type and turns them into float32 (cast_adapter_dtype), which DeepSpeed leaves them in

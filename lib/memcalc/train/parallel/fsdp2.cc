@@ -3,6 +3,7 @@
 #include "memcalc/train/parallel/fsdp2.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -58,6 +59,7 @@ Fsdp2::Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t roo
   const MixedPrecisionPolicy policy = mixed_precision_of(run);  // in the Trainer it takes the place of autocast
   param_dtype_ = policy.param_dtype;
   reduce_dtype_ = policy.reduce_dtype;
+  output_dtype_ = policy.output_dtype;
 }
 
 // CPUOffloadPolicy: shards, gradients and with them the optimizer are on the host.
@@ -82,6 +84,18 @@ void Fsdp2::wrap(Model& model) {
   for (std::size_t i = 0; i < layers_; ++i) shard(groups_[i], units.layers[i], true);
   shard(groups_.back(), units.rest, false);
   if (run.parallel.torch().keep_last_layer) groups_[layers_ - 1].reshards_after_forward = false;
+}
+
+// fully_shard of the whole model as one unit: it has been read on the host, and is moved to the card first.
+void Fsdp2::wrap_reference(Model& model) {
+  std::vector<Parameter*> all;
+  for (Parameter& parameter : model.parameters) {
+    whole_shapes.push_back(parameter.tensor.shape());
+    all.push_back(&parameter);
+  }
+  order_children_first(all);
+  groups_.resize(1);
+  shard(groups_.back(), all, false);
 }
 
 std::vector<HeldRow> Fsdp2::held_on_host() const {
@@ -127,7 +141,8 @@ Fsdp2::ShardedParameter Fsdp2::shard(Parameter& parameter, bool in_layer) {
   param.trains = whole.requires_grad();
   if (offloads()) tape.memory.scratch(with_rows(whole.shape(), rows).elements() * size_of(orig_dtype), aten::kNewZeros);
   {
-    const OnMetaDevice on_meta(tape.memory, offloads());  // the shard moves to pinned host memory at once
+    // The shard moves to pinned host memory at once, or gets its storage when it has been sent.
+    const OnMetaDevice on_meta(tape.memory, offloads() || is_sent_by_rank_0());
     param.sharded = tape.parameter(with_rows(whole.shape(), rows), orig_dtype, param.trains);
   }
   param.shard_elements = param.sharded.elements();
@@ -159,18 +174,41 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   const Batch inputs = cast_inputs(batch, param_dtype_);
   pre_forward(root);
   ModelOutput output = [&] {
-    const Scoped around_layers(tape.modes.layer_hooks, this);
-    const Scoped around_modules(tape.modes.module_hooks, tail_ != nullptr ? this : nullptr);
+    const Scoped<LayerHooks*> around_layers(tape.modes.layer_hooks, layers_ > 0 ? this : nullptr);
+    const Scoped<ModuleHooks*> around_modules(tape.modes.module_hooks, tail_ != nullptr ? this : nullptr);
     return module(inputs);
   }();
-  if (tape.modes.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
+  if (layers_ > 0 && tape.modes.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
     throw refusal(rules::kFsdp2Layers);
   }
   post_forward(root);
-  const Tensor& last = output.loss.defined() ? output.loss : output.logits;
-  if (last.requires_grad()) tape.autograd.before_backward_of(last, [this, &root] { pre_backward(root); });
+  register_pre_backward(root, output);
   all_gather_state_.reset();
+  cast_outputs(output);
   return output;
+}
+
+// _register_pre_backward_hook: of a fused head the log-probabilities and entropies are trained on, not its loss.
+void Fsdp2::register_pre_backward(Group& root, ModelOutput& output) {
+  const auto hook = [this, &root](const Tensor& tensor) {
+    if (tensor.defined() && tensor.requires_grad()) {
+      tape.autograd.before_backward_of(tensor, [this, &root] { pre_backward(root); });
+    }
+  };
+  if (!output.fused.log_probs.defined()) return hook(output.loss.defined() ? output.loss : output.logits);
+  hook(output.fused.log_probs);
+  hook(output.fused.entropy);
+}
+
+// _cast_fp_tensor of what the root returns. Of other outputs only a loss of one number would change its type.
+void Fsdp2::cast_outputs(ModelOutput& output) const {
+  FusedHead& fused = output.fused;
+  if (!output_dtype_ || !fused.log_probs.defined()) return;
+  std::vector<Tensor> casts;  // what they are made of lives until all are there
+  const std::array members = {&output.loss,          &fused.log_probs,   &fused.entropy,
+                              &fused.log_sum_sq_probs, &fused.mean_logits};
+  for (const Tensor* each : members) casts.push_back(each->defined() ? to_dtype(*each, *output_dtype_) : Tensor());
+  for (std::size_t i = 0; i < members.size(); ++i) *members[i] = std::move(casts[i]);
 }
 
 void Fsdp2::before_layer(std::int64_t layer, KeptTensors& arguments) {

@@ -25,6 +25,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   Fsdp2(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root = 0);
 
   void wrap(Model& model) override;
+  void wrap_reference(Model& model) override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   [[nodiscard]] bool changes_module() const override { return true; }
   [[nodiscard]] ParameterGroup optimizer_parameters(const Model& model) const override;
@@ -34,6 +35,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
                                      const Tensor& input) override;
   void after_module(const void* module, const Tensor& output) override;
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
+  [[nodiscard]] Tensor before_direct_read(const Tensor& parameter) override;
   void reduce_gradients() override;
   void gather_parameters() override;
   void await_parameters() override;
@@ -72,6 +74,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
 
   void shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer);
   void shard_as_accelerate(Model& model, Units& units);
+  void receive_from_rank_0(Model& model, bool is_tied);
   void leave_out_packed_bytes(std::vector<Parameter*>& unit) const;
   void move_to_host(Model& model);
   void move_to_card(const std::vector<Parameter*>& parameters);
@@ -86,12 +89,16 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
     return quantized_ && parameter.dtype() == DType::kUInt8;
   }
 
+  [[nodiscard]] Tensor full_tensor(const ShardedParameter& param);
+
   void pre_forward(Group& group);
   void post_forward(Group& group);
   void pre_backward(Group& group);
   void post_backward(Group& group);
   void root_post_backward();
   void register_final_callback();
+  void register_pre_backward(Group& root, ModelOutput& output);
+  void cast_outputs(ModelOutput& output) const;
   [[nodiscard]] Tensor register_post_backward(Group& group, const Tensor& input);
 
   /// `ahead`: asked for by unshard(async_op=True), which gathers on the current stream.
@@ -104,6 +111,8 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   /// The root comes first among a module's modules.
   [[nodiscard]] std::vector<Group*> by_module();
   [[nodiscard]] CudaStream own(CudaStream stream) const { return stream_of_root(stream, root_); }
+  /// accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device.
+  [[nodiscard]] bool is_sent_by_rank_0() const { return run.training().loading == ModelLoading::kRank0; }
   [[nodiscard]] bool offloads() const { return run.parallel.offload_parameters == OffloadTo::kHost; }
 
   std::int64_t root_ = 0;
@@ -117,7 +126,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   Group* tail_ = nullptr;                                  // and that of final norm and head
   std::unordered_map<const TensorImpl*, Group*> unit_of_;  // of the parameters in both
   std::unordered_map<const void*, Group*> running_;        // of the modules in both that are in their forward
-  std::optional<DType> param_dtype_, reduce_dtype_;        // MixedPrecisionPolicy
+  std::optional<DType> param_dtype_, reduce_dtype_, output_dtype_;  // MixedPrecisionPolicy
   bool reduces_ = true;                                    // set_requires_gradient_sync
   bool reshards_after_backward_ = true;                    // set_reshard_after_backward
   bool is_last_backward_ = true;                           // set_is_last_backward

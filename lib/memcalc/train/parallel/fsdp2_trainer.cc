@@ -26,6 +26,8 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kMove{"fsdp::_move_states_to_device"};
+constexpr Operator kBroadcast{"c10d::broadcast_"}, kScatter{"c10d::scatter_"};
+constexpr Operator kFunctionalGather{"_c10d_functional::all_gather_into_tensor"};
 
 /// "model" and "norm" of "model.norm.weight": how many names stand before the parameter's own.
 std::int64_t depth_of(std::string_view name) {
@@ -82,7 +84,7 @@ Bytes Fsdp2::note_packed_on_host(const Model& model) {
 }
 
 void Fsdp2::move_to_card(const std::vector<Parameter*>& parameters) {
-  if (quantized_ && !offloads()) return;
+  if (is_sent_by_rank_0() || (quantized_ && !offloads())) return;
   for (const Parameter* each : parameters) {
     if (is_packed(each->tensor)) {
       move_packed_to_card(each->tensor);
@@ -188,19 +190,31 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   }
   order_children_first(rest);
   move_to_card(rest);
-  for (const Tensor& buffer : model.buffers) {
-    if (is_on_card) break;
-    Tensor moved = tape.empty(buffer.shape(), buffer.dtype(), kMove, Category::kWeights);
-    tape.take_storage(buffer, moved);
-  }
+  const auto move_buffers = [&] {
+    for (const Tensor& buffer : model.buffers) {
+      Tensor moved = tape.empty(buffer.shape(), buffer.dtype(), kMove, Category::kWeights);
+      tape.take_storage(buffer, moved);
+    }
+  };
+  if (!is_on_card && !is_sent_by_rank_0()) move_buffers();
   shard(groups_.back(), rest, false);
   for (Tensor& each : whole) each.reset();
+  if (is_sent_by_rank_0()) {
+    receive_from_rank_0(model, is_tied);
+    move_buffers();
+  }
   groups_.back().reshards_after_forward = !wraps_ends;  // accelerate before 1.14 says True of the root, too
   assumptions.emplace_back(
       !wraps_ends
           ? "accelerate before 1.14 shards the layers, and all that is outside of them as one unit (not validated)"
       : is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
                 : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
+  if (is_sent_by_rank_0()) {
+    assumptions.emplace_back(
+        "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one parameter "
+        "after the other, of which the other ranks have two whole at a time, rank 0 one (not validated)");
+    return;
+  }
   if (!quantized_) {
     assumptions.emplace_back(
         "each rank has the whole model in host memory, from which the units move to the card one by one");
@@ -221,6 +235,32 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
                                ? "each card holds the whole quantised model before it is sharded"
                                : "4-bit weights stored as bytes stay whole on each card: FSDP2 shares out those of a "
                                  "floating type (--quant-storage bf16)");
+}
+
+// fsdp2_load_full_state_dict, on the ranks that receive: torch.empty() of the next parameter is there before the last
+// one dies. distribute_tensor() takes this rank's chunk, in a tensor of its own, of which a last one that is smaller is
+// padded. A tied head is sent by itself, and tied again when all are there.
+void Fsdp2::receive_from_rank_0(Model& model, bool is_tied) {
+  Tensor full;
+  const auto receive = [&](std::size_t i) {
+    const DType dtype = model.parameters[i].tensor.dtype();
+    Tensor next = tape.empty(whole_shapes[i], dtype, kBroadcast);
+    full = std::move(next);
+    tape.kernels.collective(kBroadcast, Collective::kBroadcast, dtype, full.bytes(), run.parallel.gpus);
+    Shape rows = whole_shapes[i];
+    rows[0] = ceil_div(rows[0], shards_);
+    return tape.empty(rows, dtype, kScatter, Category::kWeights);
+  };
+  Tensor tied;
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    Tensor shard = receive(i);
+    tape.take_storage(model.parameters[i].tensor, shard);
+    if (is_tied && model.parameters[i].is_embedding && !tied.defined()) tied = model.parameters[i].tensor;
+  }
+  if (!tied.defined()) return;
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    if (model.parameters[i].tensor.impl() == tied.impl()) (void)receive(i);
+  }
 }
 
 // --- hooks around the embedding, and around the first and the last module of the tail
@@ -253,6 +293,32 @@ void Fsdp2::after_module(const void* module, const Tensor& output) {
   if (--group.modules_to_run > 0) return;
   post_forward(group);
   if (output.requires_grad()) tape.autograd.before_backward_of(output, [this, &group] { pre_backward(group); });
+}
+
+// A head of its own unit that is never called (peft hides the final norm, with which it would share one): its weight is
+// still a DTensor, whose full_tensor() gathers it in the type in which it is stored.
+Tensor Fsdp2::before_direct_read(const Tensor& parameter) {
+  const Group* group = unit_of(parameter);
+  if (group == nullptr || group->is_unsharded) return parameter;
+  for (const ShardedParameter& each : group->params) {
+    if (each.unsharded.impl() != parameter.impl()) continue;
+    if (each.trains) throw refusal(rules::kFsdp2DirectRead);
+    return full_tensor(each);
+  }
+  throw Error(ErrorCode::kInternal, "Fsdp2: a parameter is not of its unit");
+}
+
+// DTensor.full_tensor(): Shard._to_replicate_tensor pads a shard that is smaller than the others.
+Tensor Fsdp2::full_tensor(const ShardedParameter& param) {
+  const DType dtype = param.sharded.dtype();
+  Tensor padded;
+  if (param.sharded.elements() < param.shard_elements) {
+    padded = tape.empty({param.shard_elements}, dtype, aten::kConstantPadNd);
+  }
+  const Tensor whole = tape.empty({checked_multiply(param.shard_elements, shards_)}, dtype, kFunctionalGather,
+                                  Category::kGatheredWeights);
+  tape.kernels.collective(kFunctionalGather, Collective::kAllGather, dtype, whole.bytes(), shards_);
+  return tape.alias(whole, param.unsharded.shape(), param.unsharded.strides(), false);
 }
 
 Tensor Fsdp2::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {

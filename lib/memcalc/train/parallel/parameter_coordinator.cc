@@ -19,6 +19,14 @@ int ParameterCoordinator::add_module(std::vector<int> parameters) {
   return static_cast<int>(modules_.size()) - 1;
 }
 
+void ParameterCoordinator::add_external(int module, int parameter) {
+  std::vector<int>& needed = modules_[static_cast<std::size_t>(module)];
+  if (std::find(needed.begin(), needed.end(), parameter) == needed.end()) needed.push_back(parameter);
+  std::sort(needed.begin(), needed.end());
+  state(parameter).status = Status::kAvailable;
+  state(parameter).was_fetched = true;
+}
+
 void ParameterCoordinator::begin_pass() {
   wait_for_all();
   if (trace_ == Trace::kRecording) {

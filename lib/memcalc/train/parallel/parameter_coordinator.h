@@ -41,6 +41,13 @@ class ParameterCoordinator {
   /// The number of a module that holds `parameters` itself.
   [[nodiscard]] int add_module(std::vector<int> parameters);
 
+  /// register_external_parameter: one that `module` reads without calling the module that holds it, and which has been
+  /// gathered for that. From now on `module` is taken to need it.
+  void add_external(int module, int parameter);
+  [[nodiscard]] bool is_available(int parameter) const {
+    return states_[static_cast<std::size_t>(parameter)].status == Status::kAvailable;
+  }
+
   /// reset_step: before a forward pass.
   void begin_pass();
   /// Its parameters get no gradient: what a recomputed layer fetched of them is let go by the module whose backward

@@ -33,7 +33,8 @@ MixedPrecisionPolicy mixed_precision_of(const RunSpec& run) {
   const std::optional<DType> usual = policy ? std::optional(DType::kBFloat16) : std::nullopt;
   const TorchMesh& mesh = run.parallel.torch();
   return {.param_dtype = mesh.fsdp_param_dtype ? mesh.fsdp_param_dtype : usual,
-          .reduce_dtype = mesh.fsdp_reduce_dtype ? mesh.fsdp_reduce_dtype : usual};
+          .reduce_dtype = mesh.fsdp_reduce_dtype ? mesh.fsdp_reduce_dtype : usual,
+          .output_dtype = usual};
 }
 
 Batch cast_inputs(const Batch& batch, std::optional<DType> dtype) {
@@ -85,6 +86,11 @@ std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, st
   }
   if (p.context > 1) wrapper = std::make_unique<ContextParallelism>(tape, run, rank, std::move(wrapper));
   return wrapper;
+}
+
+std::unique_ptr<ParallelWrapper> make_reference_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank) {
+  constexpr std::int64_t kAnotherRoot = 1;  // with streams of its own
+  return make_sharing(tape, run, rank, kAnotherRoot);
 }
 
 std::unique_ptr<ParallelWrapper> make_stage_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank,

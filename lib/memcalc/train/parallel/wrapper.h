@@ -33,6 +33,14 @@ class ParallelWrapper {
 
   /// Wraps the module. Afterwards model.parameters are what the optimizer is given.
   virtual void wrap(Model& model) = 0;
+  /// The same of a model that never trains: the reference of TRL's trainers (trl 1.16, models/utils.py,
+  /// prepare_deepspeed, prepare_fsdp). make_reference_wrapper() says of which wrappers.
+  virtual void wrap_reference(Model& /*model*/) {}
+  /// from_pretrained, where the framework shares the model out while it is made; false: each rank has it whole on its
+  /// host.
+  [[nodiscard]] virtual bool load(Model& /*model*/) { return false; }
+  /// Gathers the state dict of a checkpoint; false: it is there.
+  [[nodiscard]] virtual bool gather_state() { return false; }
   /// wrapped(**batch); without `sync`, in no_sync(): the gradients of this micro-batch are not exchanged.
   [[nodiscard]] virtual ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) = 0;
   /// Whether Trainer.model is what was wrapped, so that evaluation and generation pass through it: FSDP's modules are
@@ -82,9 +90,10 @@ class ParallelWrapper {
 /// init_device_mesh(("pp", "dp", "cp", "tp")) has it: the ranks of a tensor-parallel group are neighbours.
 [[nodiscard]] std::int64_t place_among_sharing(const Parallel& parallel, std::int64_t rank);
 
-/// FSDP's mixed precision: in which types parameters are gathered and gradients reduced; absent: their own.
+/// FSDP's mixed precision: in which types parameters are gathered, gradients reduced, and what the root returns cast;
+/// absent: their own.
 struct MixedPrecisionPolicy {
-  std::optional<DType> param_dtype, reduce_dtype;
+  std::optional<DType> param_dtype, reduce_dtype, output_dtype;
 };
 
 /// The run's, or what accelerate makes of the Trainer's bf16=True (accelerate/utils/dataclasses.py,
@@ -97,6 +106,10 @@ struct MixedPrecisionPolicy {
 
 /// Null on one GPU, and where nothing but a pipeline uses the others.
 [[nodiscard]] std::unique_ptr<ParallelWrapper> make_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank);
+
+/// Around the reference of TRL's trainers, which is shared out as the model is: FSDP2 and ZeRO-3.
+[[nodiscard]] std::unique_ptr<ParallelWrapper> make_reference_wrapper(Tape& tape, const RunSpec& run,
+                                                                      std::int64_t rank);
 
 /// The same around the `chunk`-th stage of a rank's pipeline. Context parallelism is around the whole schedule.
 [[nodiscard]] std::unique_ptr<ParallelWrapper> make_stage_wrapper(Tape& tape, const RunSpec& run, std::int64_t rank,
