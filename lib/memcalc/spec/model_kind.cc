@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <variant>
 
 #include "memcalc/spec/lit_config.h"
@@ -136,6 +137,19 @@ void set_layers(ModelSpec& model, std::int64_t layers) {
             architecture.sliding_layers.resize(static_cast<std::size_t>(layers));  // the pattern starts at layer 0
           }
         }
+      },
+      model.architecture);
+}
+
+bool layers_are_alike(const ModelSpec& model) {
+  if (is_program(model) || is_custom(model) || has_experts(model)) return false;
+  return std::visit(
+      [](const auto& architecture) {
+        if constexpr (requires { architecture.sliding_layers; }) {
+          const std::vector<bool>& sliding = architecture.sliding_layers;
+          return std::adjacent_find(sliding.begin(), sliding.end(), std::not_equal_to<>()) == sliding.end();
+        }
+        return true;
       },
       model.architecture);
 }

@@ -42,11 +42,20 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
 /// .grad = None for every parameter, in order.
 void zero_grad(const Model& model);
 
+/// The same model with few layers, on a tape of its own.
+struct FewLayers {
+  Tape& tape;
+  Model& model;
+  Model* reference = nullptr;
+};
+
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `reference`: the model beside it with
-/// which a trainer of TRL compares, or null. `tokens`: with which an evaluation generates. Returns the steps of
-/// --lengths, else none.
+/// which a trainer of TRL compares, or null. `tokens`: with which an evaluation generates. `few_layers`: not null where
+/// most steps of --lengths may be told by it (step_patterns.h). Returns the steps of --lengths, else none.
+/// Throws LayersDiffer.
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
-                           Model* reference = nullptr, const SpecialTokens& tokens = {});
+                           Model* reference = nullptr, const SpecialTokens& tokens = {},
+                           const FewLayers* few_layers = nullptr);
 
 /// What inference leaves.
 struct InferenceCalls {
