@@ -1,5 +1,5 @@
 // spec/config_files: what the files in tests/config_files become (rewritten from the examples of axolotl,
-// LLaMA-Factory, TRL and torchtitan: the same keys and values), and what is refused.
+// LLaMA-Factory, TRL, torchtitan and torchtune: the same keys and values), and what is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -257,6 +257,73 @@ const std::vector<Case>& cases() {
        "adamw-fused --parallel fsdp2 --keep-last-layer --checkpointing full --precision fp32 --fsdp-param-dtype bf16 "
        "--fsdp-reduce-dtype fp32",
        {}},
+      {"axolotl-grpo-1.5b.yml",
+       "",
+       {},
+       "--model Qwen/Qwen2.5-1.5B-Instruct --optimizer adamw_torch_fused --task causal --loop trl-grpo --completion "
+       "256 "
+       "--ref-model adapters --vllm colocate --vllm-utilization 0.4 --bs 8 --accum 2 --seq 1024 --precision amp-bf16 "
+       "--weights-dtype bf16 --checkpointing full --lora 8 --lora-targets all-linear",
+       {}},
+      {"axolotl-orpo-mistral.yml",
+       "",
+       {},
+       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trl-orpo --bs 2 --accum 4 "
+       "--seq 4096 --precision amp-bf16 --weights-dtype bf16 --checkpointing full --lora 32 --lora-dropout 0.05 "
+       "--lora-targets all-linear",
+       {}},
+      {"llama-factory-orpo.yaml",
+       "",
+       {},
+       "--accum 8 --model Qwen/Qwen3-4B-Instruct-2507 --loop trl-orpo --task causal --seq 2048 --bs 1 --precision "
+       "amp-bf16 --loader-workers 4 --checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       {"pref_loss"}},
+      {"trl-grpo.yaml",
+       "",
+       {},
+       "--model Qwen/Qwen2.5-1.5B-Instruct --accum 4 --loop trl-grpo --bs 8 --precision amp-bf16 --checkpointing full "
+       "--completion 512 --seq 1024 --ref-model none --vllm colocate --vllm-utilization 0.3 --weights-dtype bf16",
+       {}},
+      {"trl-dpo.yaml",
+       "",
+       {},
+       "--model Qwen/Qwen2.5-0.5B-Instruct --accum 2 --loop trl-dpo --bs 4 --precision amp-bf16 --checkpointing full "
+       "--eval-bs 4 --seq 1024 --weights-dtype bf16 --attn sdpa --ref-model precomputed",
+       {}},
+      {"trl-sft-peft.yaml",
+       "",
+       {},
+       "--model meta-llama/Llama-3.2-1B --accum 8 --loop trl-sft --bs 2 --precision amp-bf16 --checkpointing full "
+       "--seq "
+       "2048 --weights-dtype bf16 --lora 32 --lora-dropout 0.05 --lora-targets q_proj,k_proj,v_proj,o_proj --quantize "
+       "nf4-double",
+       {"packing"}},
+      {"torchtune-lora-8b.yaml",
+       "",
+       {},
+       "--loop bare --task causal --loss-in-loop --bs 2 --accum 8 --precision bf16 --model llama-3.1-8b --lora 8 "
+       "--lora-targets q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj --lora-dtype base --lora-dropout 0.0 "
+       "--optimizer adamw-fused --checkpointing full",
+       {"loss/_component_"}},
+      {"torchtune-qlora-3b.yaml",
+       "",
+       {},
+       "--loop bare --task causal --loss-in-loop --bs 4 --accum 8 --precision bf16 --model llama-3.2-3b --lora 64 "
+       "--lora-targets q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj --lora-dtype base --lora-dropout 0.0 "
+       "--quantize nf4-double --no-prepare-kbit --optimizer adamw-fused --checkpointing full --seq 1024",
+       {"dataset", "loss/_component_", "model/_component_"}},
+      {"torchtune-full-0.5b.yaml",
+       "",
+       {},
+       "--loop bare --task causal --loss-in-loop --bs 2 --accum 8 --precision bf16 --model qwen2.5-0.5b --optimizer "
+       "adamw-fused --checkpointing full",
+       {"loss/_component_"}},
+      {"torchtune-full-8b-distributed.yaml",
+       "",
+       eight,
+       "--loop bare --task causal --loss-in-loop --bs 2 --accum 1 --precision bf16 --model llama-3.1-8b --optimizer "
+       "adamw-fused --checkpointing full --parallel fsdp2 --seq 4096",
+       {"custom_sharded_layers", "loss/_component_"}},
   };
   return all;
 }
@@ -287,6 +354,29 @@ TEST(ConfigFiles, EachKeyOfEachRealFileIsAccountedForOnce) {
   }
 }
 
+struct RefusedCase {
+  std::string name;
+  std::vector<std::string> without;  // what is refused
+};
+
+TEST(ConfigFiles, EachKeyOfEachRefusedFileIsAccountedForOnce) {
+  const std::vector<RefusedCase> refused = {{"axolotl-qlora-seed-36b.yml", {"plugins"}},
+                                            {"llama-factory-dpo.yaml", {"stage"}},
+                                            {"llama-factory-galore.yaml", {"use_galore"}},
+                                            {"torchtitan-llama3-70b.toml", {}}};
+  for (const RefusedCase& each : refused) {
+    const JsonNode tree = config::read_config_tree(path_of(each.name));
+    const ConfigFile file = read_config({path_of(each.name), "", each.without});
+    for (const JsonNode& child : tree.children) {
+      const auto told = std::count_if(file.keys.begin(), file.keys.end(), [&](const ConfigKey& key) {
+        return key.key == child.key || key.key.starts_with(child.key + "/");
+      });
+      EXPECT_TRUE(child.kind == JsonNode::Kind::kObject ? told >= 1 : told == 1) << each.name << ": " << child.key;
+    }
+    for (const std::string& key : each.without) EXPECT_EQ(use_of(file, key), "left out") << each.name;
+  }
+}
+
 TEST(ConfigFiles, EachRealFileIsARunThatTheRulesTake) {
   for (const Case& each : cases()) {
     const ConfigFile file = read_config({path_of(each.name), each.format, {}});
@@ -299,7 +389,8 @@ TEST(ConfigFiles, RealFilesOfWhatIsNotModelledAreRefusedByTheirKey) {
     return refusal_of([&] { (void)read_config({path_of(name), "", {}}); });
   };
   EXPECT_THAT(refusal("axolotl-qlora-seed-36b.yml"), HasSubstr("/plugins: cut cross entropy is not modelled"));
-  EXPECT_THAT(refusal("llama-factory-dpo.yaml"), HasSubstr("/stage: LLaMA-Factory's trainer of the stage dpo"));
+  EXPECT_THAT(refusal("llama-factory-dpo.yaml"),
+              HasSubstr("/stage: LLaMA-Factory's dpo holds the float32 logits of the policy"));
   EXPECT_THAT(refusal("llama-factory-galore.yaml"), HasSubstr("/use_galore: this method of LLaMA-Factory"));
   // torchtitan clips; memcalc's rule for --sp does not take it.
   const ConfigFile titan = read_config({path_of("torchtitan-llama3-70b.toml"), "", {}});
@@ -581,9 +672,101 @@ TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
             "--checkpointing none --eval-bs 16");
 }
 
-TEST(ConfigFiles, TorchtunesRecipesAreRefused) {
-  EXPECT_THAT(Written("model: {_component_: torchtune.models.llama3.llama3_8b}\ntokenizer: {path: x}\n").refusal(),
-              HasSubstr("/model: torchtune's models and recipes"));
+TEST(ConfigFiles, StagesOfLlamaFactoryThatHoldMoreThanTrlsAreRefused) {
+  const auto refusal = [](const std::string& stage) {
+    return Written("stage: " + stage + "\ndo_train: true\nfinetuning_type: lora\nmodel_name_or_path: gpt2\n").refusal();
+  };
+  EXPECT_THAT(refusal("kto"), HasSubstr("/stage: LLaMA-Factory's kto holds the float32 logits"));
+  EXPECT_THAT(refusal("rm"), HasSubstr("/stage: LLaMA-Factory's rm puts a value head beside the language model's"));
+  EXPECT_THAT(refusal("ppo"), HasSubstr("/stage: LLaMA-Factory's trainer of the stage ppo is not modelled"));
+}
+
+TEST(ConfigFiles, AxolotlsTrainersWithoutSupervision) {
+  const std::string base = "base_model: gpt2\nmicro_batch_size: 1\nsequence_len: 512\n";
+  EXPECT_THAT(text_of(Written(base + "rl: ipo\n").read().options), HasSubstr("--loop trl-dpo"));
+  EXPECT_THAT(Written(base + "rl: simpo\n").refusal(), HasSubstr("/rl: the trainer simpo is not modelled"));
+  EXPECT_THAT(Written(base + "rl: grpo\n").refusal(), HasSubstr("trl/max_completion_length"));
+  EXPECT_THAT(Written(base + "rl: grpo\ntrl: {max_completion_length: 512}\n").refusal(), HasSubstr("/sequence_len"));
+  const ConfigFile server =
+      Written(base + "rl: gdpo\ntrl: {max_completion_length: 128, use_vllm: true}\nvllm: {port: 8001}\n").read();
+  EXPECT_THAT(text_of(server.options), HasSubstr("--loop trl-grpo --completion 128 --ref-model none --vllm server"));
+  EXPECT_EQ(use_of(server, "vllm/port"), "irrelevant");
+  EXPECT_THAT(Written(base + "rl: grpo\ntrl: {max_completion_length: 128, sync_ref_model: true}\n").refusal(),
+              HasSubstr("/trl/sync_ref_model: a reference that follows the model"));
+}
+
+TEST(ConfigFiles, TrlsExperimentalTrainersAreReadByTheirFormat) {
+  const std::string base = "model_name_or_path: gpt2\nper_device_train_batch_size: 2\n";
+  EXPECT_THAT(text_of(Written(base + "max_length: 512\nbeta: 0.1\n").read("trl-orpo").options),
+              HasSubstr("--loop trl-orpo --bs 2 --precision amp-bf16 --checkpointing full --seq 512"));
+  const ConfigFile online = Written(base + "max_new_tokens: 53\nmissing_eos_penalty: 1.0\n").read();
+  EXPECT_EQ(online.format, "trl-online-dpo");
+  EXPECT_THAT(text_of(online.options), HasSubstr("--seq 512 --completion 53"));
+  EXPECT_THAT(Written(base + "reward_model_path: x/y\n").refusal(),
+              HasSubstr("/reward_model_path: a reward model on the card is not modelled"));
+}
+
+TEST(CommandLines, OfScriptsThatTheirOwnArgumentsTell) {
+  const auto options_of = [](const std::vector<std::string>& words) {
+    return text_of(read_command_line(words, {}).options);
+  };
+  const ConfigFile answers = read_command_line(
+      std::vector<std::string>{"python", "run_qa.py", "--model_name_or_path", "bert-base-uncased", "--doc_stride",
+                               "128", "--max_seq_length", "384", "--n_best_size", "20"},
+      {});
+  EXPECT_THAT(text_of(answers.options), HasSubstr("--task tokcls"));
+  EXPECT_EQ(use_of(answers, "doc_stride"), "approximated");
+  EXPECT_EQ(use_of(answers, "n_best_size"), "irrelevant");
+  EXPECT_THAT(options_of({"python", "run_speech_recognition_seq2seq.py", "--model_name_or_path", "openai/whisper-small",
+                          "--language", "hindi", "--max_duration_in_seconds", "30"}),
+              HasSubstr("--task speech"));
+  EXPECT_THAT(refusal_of([&] {
+                (void)options_of({"python", "run_speech_recognition_ctc.py", "--model_name_or_path", "x",
+                                  "--mask_time_prob", "0.05"});
+              }),
+              HasSubstr("/mask_time_prob: training with CTC"));
+  EXPECT_THAT(options_of({"python", "dpo_online.py", "--model_name_or_path", "gpt2"}), HasSubstr("trl-online-dpo"));
+  EXPECT_THAT(options_of({"python", "orpo.py", "--model_name_or_path", "gpt2"}), HasSubstr("trl-orpo"));
+}
+
+TEST(ConfigFiles, TorchtunesOtherRecipesAreRefused) {
+  const std::string tokenizer = "tokenizer: {path: x}\noptimizer: {_component_: torch.optim.AdamW}\n";
+  const std::string loss = "loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}\n";
+  const std::string model = "model: {_component_: torchtune.models.llama3.llama3_8b}\n";
+  EXPECT_THAT(Written(model + tokenizer + loss + "teacher_model: {_component_: x}\n").refusal(),
+              HasSubstr("/teacher_model: torchtune's distillation recipes"));
+  EXPECT_THAT(Written(model + tokenizer + loss + "quantizer: {groupsize: 256}\n").refusal(),
+              HasSubstr("quantisation-aware training"));
+  EXPECT_THAT(Written(model + tokenizer + loss + "optimizer_in_bwd: true\n").refusal(),
+              HasSubstr("/optimizer_in_bwd: an optimizer step within backward"));
+  EXPECT_THAT(Written(model + tokenizer + "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n").refusal(),
+              HasSubstr("the loss torchtune.rlhf.loss.DPOLoss is not modelled"));
+  EXPECT_THAT(Written("model: {_component_: torchtune.models.phi3.lora_phi3_mini}\n" + tokenizer + loss).refusal(),
+              HasSubstr("adapters of Phi"));
+  EXPECT_THAT(Written("model: {_component_: torchtune.models.clip.clip_l}\n" + tokenizer + loss).refusal(),
+              HasSubstr("is no model of memcalc"));
+}
+
+TEST(ConfigFiles, TorchtunesRecipesShardOverSeveralGpus) {
+  const ConfigFile file = read_config({path_of("torchtune-full-0.5b.yaml"), "", {}});
+  const ConfigFile beside = config_beside(file, std::vector<ConfigOption>{{"--gpus", "2", ""}});
+  EXPECT_THAT(text_of(beside.options), HasSubstr("--parallel fsdp2"));
+  EXPECT_THAT(text_of(config_beside(file, {}).options), Not(HasSubstr("--parallel")));
+}
+
+TEST(ConfigFiles, ACommandOfTorchtuneIsRead) {
+  const std::string path = path_of("torchtune-lora-8b.yaml");
+  const auto read = [&](std::vector<std::string> words) { return read_command_line(words, {}); };
+  const ConfigFile file = read({"tune", "run", "--nproc_per_node", "4", "lora_finetune_distributed", "--config", path,
+                                "batch_size=3", "model.lora_rank=16", "tokenizer.max_seq_len=2048"});
+  EXPECT_THAT(text_of(file.options), HasSubstr("--bs 3"));
+  EXPECT_THAT(text_of(file.options), HasSubstr("--lora 16"));
+  EXPECT_THAT(text_of(file.options), HasSubstr("--seq 2048"));
+  EXPECT_THAT(text_of(config_beside(file, {}).options), HasSubstr("--parallel fsdp2"));
+  EXPECT_THAT(refusal_of([&] {
+                (void)read({"tune", "run", "qat_distributed", "--config", path});
+              }),
+              HasSubstr("torchtune's recipe 'qat_distributed' is not modelled; accepted: full_finetune_single_device"));
 }
 
 TEST(ConfigFiles, ShardsNeedANumberOfGpus) {

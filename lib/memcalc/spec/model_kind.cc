@@ -1,6 +1,7 @@
 #include "memcalc/spec/model_kind.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/lit_config.h"
@@ -92,6 +93,12 @@ Task usual_task(const ModelSpec& model) {
 }
 
 void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_layers(layers); }
+
+bool layers_are_alike(const ModelSpec& model) {
+  if (is_program(model) || is_custom(model) || has_experts(model)) return false;
+  const std::vector<bool>* const sliding = model.architecture.dimensions().sliding_layers;
+  return sliding == nullptr || std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();
+}
 
 void set_labels(ModelSpec& model, std::int64_t labels) { model.architecture.set_labels(labels); }
 

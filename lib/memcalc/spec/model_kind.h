@@ -65,6 +65,9 @@ namespace memcalc {
 /// The same model with so many layers, of an encoder and a decoder each: what a measured case with "layers" ran.
 void set_layers(ModelSpec& model, std::int64_t layers);
 
+/// Whether all layers of a stack are of one kind; what is no stack of layers has none.
+[[nodiscard]] bool layers_are_alike(const ModelSpec& model);
+
 /// The same model with so many labels, where it is one that may classify.
 void set_labels(ModelSpec& model, std::int64_t labels);
 

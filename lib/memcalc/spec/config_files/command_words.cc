@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/config_files/trainer.h"
@@ -101,6 +102,7 @@ bool is_trl(std::string_view trainer) {
 std::string_view trl_script_of(std::string_view program) {
   constexpr std::string_view kModule = "trl.scripts.";
   if (program.starts_with(kModule)) return program.substr(kModule.size());
+  if (program == "dpo_online.py") return "online-dpo";  // TRL's examples/scripts
   return program.ends_with(".py") ? program.substr(0, program.size() - 3) : "";
 }
 
@@ -346,17 +348,31 @@ class CommandReader {
     } else if (program == "torchtitan.train") {
       command_.format = "torchtitan";
     } else if (program == "tune") {
-      refuse("torchtune's recipes are not modelled");
-    } else if (is_trl(trl_script_of(program))) {
+      read_tune();
+    } else if (is_trl(trl_script_of(program)) || trl_script_of(program) == "online-dpo" || program == "orpo.py") {
       command_.format = "trl-" + std::string(trl_script_of(program));
     } else if (!module && !program.ends_with(".py")) {
       refuse(
           fmt::format("'{}' is no program that is known; accepted: python, torchrun, accelerate launch, deepspeed, "
-                      "trl, llamafactory-cli, axolotl",
+                      "trl, llamafactory-cli, axolotl, tune",
                       one_line(program)));
     }  // else by its arguments
     if (program.ends_with(".py")) command_.script = program;
     read_arguments();
+  }
+
+  // tune run [torchrun's options] RECIPE --config FILE key=value …
+  void read_tune() {
+    constexpr std::array<std::string_view, 4> kRecipes = {"full_finetune_single_device", "full_finetune_distributed",
+                                                          "lora_finetune_single_device", "lora_finetune_distributed"};
+    if (done() || next() != "run") refuse("of torchtune 'tune run' is modelled");
+    read_torchrun();
+    const std::string recipe = next();
+    if (std::find(kRecipes.begin(), kRecipes.end(), recipe) == kRecipes.end()) {
+      refuse(fmt::format("torchtune's recipe '{}' is not modelled; accepted: {}", one_line(recipe),
+                         join(std::vector<std::string>(kRecipes.begin(), kRecipes.end()))));
+    }
+    command_.format = "torchtune";
   }
 
   // A file first, so that what stands on the line wins over it.
@@ -378,8 +394,9 @@ class CommandReader {
           continue;
         }
         std::vector<std::string> values;
-        while (!done() && !is_option(this->word())) values.push_back(next());
         const bool is_config = key == "config" || key == "job.config_file";
+        // What follows a file are words of their own: tune run … --config x.yaml batch_size=4
+        while (!done() && !is_option(this->word()) && !(is_config && values.size() == 1)) values.push_back(next());
         if (is_config && values.size() == 1) {
           take_file(values.front());
           continue;
@@ -397,7 +414,9 @@ class CommandReader {
         continue;
       }
       if (word.find('=') != std::string::npos) {  // llamafactory-cli train x.yaml learning_rate=1e-5
-        put(said, word.substr(0, word.find('=')), text_of(word.substr(word.find('=') + 1)));
+        const std::string key = word.substr(0, word.find('='));
+        JsonNode value = text_of(word.substr(key.size() + 1));
+        command_.format == "torchtune" ? put_path(said, key, std::move(value)) : put(said, key, std::move(value));
       } else if (ends_in(word, {".yaml", ".yml", ".json", ".toml"})) {
         take_file(word);
       } else {

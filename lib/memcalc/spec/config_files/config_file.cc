@@ -34,6 +34,8 @@ void read_kto(Account& account, const JsonNode& root) { config::read_trl(account
 void read_reward(Account& account, const JsonNode& root) { config::read_trl(account, root, "reward"); }
 void read_grpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "grpo"); }
 void read_rloo(Account& account, const JsonNode& root) { config::read_trl(account, root, "rloo"); }
+void read_orpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "orpo"); }
+void read_online_dpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "online-dpo"); }
 void read_launch(Account& account, const JsonNode& root) { config::read_accelerate(account, root, account.file(), ""); }
 
 // The first whose sign is there is taken.
@@ -47,6 +49,8 @@ constexpr Format kFormats[] = {
     {"torchtitan", "torchtitan 0.2.2", config::read_torchtitan, "training parallelism job activation_checkpoint"},
     {"torchtune", "torchtune 0.6.1", config::read_torchtune, "checkpointer metric_logger tokenizer"},
     {"trl-rloo", "TRL 1.16", read_rloo, "normalize_advantages reward_clip_range"},
+    {"trl-online-dpo", "TRL 1.16", read_online_dpo, "missing_eos_penalty reward_model_path"},
+    {"trl-orpo", "TRL 1.16", read_orpo, "is_encoder_decoder padding_value"},
     {"trl-grpo", "TRL 1.16", read_grpo,
      "num_generations use_vllm vllm_mode reward_funcs reward_weights scale_rewards steps_per_generation "
      "generation_batch_size"},
@@ -295,6 +299,11 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
                 "--model");
   }
   const std::int64_t gpus = gpus_of(typed, file.options);
+  const bool is_torchtune = file.program.starts_with("torchtune");
+  if (is_torchtune && gpus > 1 && !value_of(typed, file.options, "--parallel")) {
+    file.options.push_back({"--parallel", "fsdp2", ""});
+    file.notes.emplace_back("FSDP2: torchtune's recipes for several GPUs shard so (--parallel)");
+  }
   const std::string mode = value_of(typed, file.options, "--parallel").value_or("");
   const bool said = value_of(typed, file.options, "--gpus").has_value();
   const bool shards = mode.starts_with("fsdp") || mode.starts_with("zero") || mode.starts_with("ds-");

@@ -1,6 +1,8 @@
 // TRL 1.16: the dataclasses that `trl sft`, `trl dpo` and so on read from a YAML file (its scripts, TrlParser;
 // trainer/base_config.py, sft_config.py, dpo_config.py, model_config.py). bf16 and checkpoints are on by default, and
 // a model is loaded in float32.
+// MIRRORS(trl, "experimental/online_dpo/online_dpo_config.py", "1.16.0")
+// MIRRORS(trl, "experimental/orpo/orpo_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/base_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/dpo_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/grpo_config.py", "1.16.0")
@@ -66,6 +68,31 @@ constexpr KeyRow kReward[] = {
     {"center_rewards_coefficient", U::kIrrelevant, "a number of the loss"},
 };
 
+// experimental/orpo/orpo_config.py
+constexpr KeyRow kOrpo[] = {
+    {"disable_dropout", U::kUsed},
+    {"beta padding_value", U::kIrrelevant, "numbers of the loss"},
+    {"max_completion_length", U::kIrrelevant, "of encoder-decoders (--completion says how long answers are)"},
+    {"is_encoder_decoder", U::kRefused, "ORPO of an encoder-decoder is not modelled"},
+    {"generate_during_eval", U::kRefused, "evaluation that generates text is not modelled"},
+};
+
+// experimental/online_dpo/online_dpo_config.py
+constexpr KeyRow kOnlineDpo[] = {
+    {"max_new_tokens disable_dropout", U::kUsed},
+    {"use_vllm", U::kRefused, "online DPO with vLLM is not modelled"},
+    {"reward_model_path", U::kRefused, "a reward model on the card is not modelled"},
+    {"temperature top_p top_k min_p repetition_penalty generation_kwargs cache_implementation "
+     "ds3_gather_for_generation",
+     U::kIrrelevant, "which tokens are generated"},
+    {"beta loss_type missing_eos_penalty reward_weights reward_funcs", U::kIrrelevant,
+     "numbers of the loss and the rewards"},
+    {"vllm_model_impl vllm_structured_outputs_regex vllm_gpu_memory_utilization vllm_mode vllm_server_base_url "
+     "vllm_server_host vllm_server_port vllm_server_timeout vllm_group_port vllm_tensor_parallel_size "
+     "vllm_enable_sleep_mode",
+     U::kIrrelevant, "of vLLM, which is not in use"},
+};
+
 // grpo_config.py, rloo_config.py
 constexpr KeyRow kGenerating[] = {
     {"max_completion_length max_prompt_length beta disable_dropout generation_batch_size steps_per_generation",
@@ -108,6 +135,8 @@ KeyTable keys_of_trainer(std::string_view trainer) {
   if (trainer == "sft") return kSft;
   if (trainer == "dpo" || trainer == "kto") return kAnswers;
   if (trainer == "reward") return kReward;
+  if (trainer == "orpo") return kOrpo;
+  if (trainer == "online-dpo") return kOnlineDpo;
   return kGenerating;
 }
 
@@ -144,9 +173,9 @@ void read_quantization(Section& section) {
   if (storage == "bfloat16") section.set("bnb_4bit_quant_storage", "--quant-storage", "bf16");
 }
 
-void read_length(Section& section) {
+void read_length(Section& section, std::int64_t otherwise) {
   const std::string_view length = section.has("max_seq_length") ? "max_seq_length" : "max_length";
-  section.set(length, "--seq", std::to_string(section.whole(length).value_or(1024)));
+  section.set(length, "--seq", std::to_string(section.whole(length).value_or(otherwise)));
   section.account().note(
       fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
 }
@@ -220,8 +249,11 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   if (trainer == "grpo" || trainer == "rloo") {
     read_generation(section, trainer);
     read_vllm(section);
+  } else if (trainer == "online-dpo") {
+    read_length(section, 512);
+    section.set("max_new_tokens", "--completion", std::to_string(section.whole("max_new_tokens").value_or(64)));
   } else {
-    read_length(section);
+    read_length(section, 1024);
   }
   read_loss(section, trainer);
   read_weights(section);
@@ -250,7 +282,8 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   if (compares && section.on("precompute_ref_log_probs")) {
     section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
   }
-  if ((compares || trainer == "reward") && !section.flag("disable_dropout").value_or(true)) {
+  if ((compares || trainer == "reward" || trainer == "orpo" || trainer == "online-dpo") &&
+      !section.flag("disable_dropout").value_or(true)) {
     section.refuse("disable_dropout", "this trainer with dropout is not modelled from a file (--dropout is)");
   }
   section.done();
