@@ -1,12 +1,16 @@
 #include "memcalc/plan/largest.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
@@ -16,21 +20,22 @@ class Search {
   Search(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, const LargestOptions& options,
          const SearchControl& control)
       : model_(model), run_(run.run), device_(device), options_(options), control_(control) {
-    last_ = options.limit / options.multiple_of;
+    heed_program();
+    last_ = std::min(last_, options_.limit / options_.multiple_of);
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
-      if (positions) last_ = std::min(last_, *positions / options.multiple_of);
+      if (positions) last_ = std::min(last_, *positions / options_.multiple_of);
       result_.trained = trained_context(model);
     }
     result_.model = model.name;
     result_.device = device;
-    result_.options = options;
+    result_.options = options_;
     result_.run = run_;
   }
 
   [[nodiscard]] Largest run() {
     const Report smallest = estimate(model_, run_of(1), device_);  // wrong input is refused here
-    result_.assumptions = smallest.assumptions;
+    result_.assumptions.insert(result_.assumptions.end(), smallest.assumptions.begin(), smallest.assumptions.end());
     result_.not_modelled = smallest.not_modelled;
     remember(1, probe_of(smallest));
     const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, 1);
@@ -42,6 +47,20 @@ class Search {
   }
 
  private:
+  /// A program may take multiples of a size alone, or the size that it was recorded at and no other.
+  void heed_program() {
+    const auto* spec = std::get_if<ProgramSpec>(&model_.architecture);
+    for (const ProgramSymbol& each : spec == nullptr ? std::vector<ProgramSymbol>() : spec->program->symbols) {
+      if (each.name != (options_.measure == Measure::kBatch ? "batch" : "sequence")) continue;
+      options_.multiple_of = std::lcm(options_.multiple_of, each.multiple);
+      if (each.fixed.empty()) continue;
+      options_.multiple_of = each.recorded;
+      last_ = 1;
+      result_.assumptions.push_back(
+          fmt::format("{} is {} in this program, and no other: {}", each.name, each.recorded, each.fixed));
+    }
+  }
+
   [[nodiscard]] RunSpec run_of(std::int64_t index) const {
     RunSpec run = run_;
     const std::int64_t value = checked_multiply(index, options_.multiple_of);
@@ -158,7 +177,7 @@ class Search {
   DeviceSpec device_;
   LargestOptions options_;
   const SearchControl& control_;
-  std::int64_t last_ = 0;  // indices are values in units of multiple_of
+  std::int64_t last_ = std::numeric_limits<std::int64_t>::max();  // indices are values in units of multiple_of
   std::map<std::int64_t, Probe> probes_;
   Largest result_;
 };

@@ -39,6 +39,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   void after_module(const void* module, const Tensor& output) override;
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
   [[nodiscard]] bool hooks_adapters() const override { return true; }
+  [[nodiscard]] bool hooks_used_parameters() const override { return true; }
 
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;
