@@ -96,6 +96,7 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   model->experts = std::move(builder.experts);
+  if (is_of_torchvision(spec)) model->layer_paths.emplace();  // calls none as a layer
   return model;
 }
 

@@ -1,13 +1,17 @@
 #include "memcalc/plan/largest.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "memcalc/plan/smallest.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
@@ -22,25 +26,26 @@ class Search {
         device_(device),
         options_(options),
         control_(control) {
-    last_ = options.limit / options.multiple_of;
-    first_ = (options.measure == Measure::kBatch
-                  ? smallest_batch(model, run_, options.multiple_of)
-                  : shortest_sequence(model, run_, halves_completions_, options.multiple_of)) /
-             options.multiple_of;
+    heed_program();
+    last_ = std::min(last_, options_.limit / options_.multiple_of);
+    first_ = (options_.measure == Measure::kBatch
+                  ? smallest_batch(model, run_, options_.multiple_of)
+                  : shortest_sequence(model, run_, halves_completions_, options_.multiple_of)) /
+             options_.multiple_of;
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
-      if (positions) last_ = std::min(last_, *positions / options.multiple_of);
+      if (positions) last_ = std::min(last_, *positions / options_.multiple_of);
       result_.trained = trained_context(model);
     }
     result_.model = model.name;
     result_.device = device;
-    result_.options = options;
+    result_.options = options_;
     result_.run = run_;
   }
 
   [[nodiscard]] Largest run() {
     const Report smallest = estimate(model_, run_of(first_), device_);  // wrong input is refused here
-    result_.assumptions = smallest.assumptions;
+    result_.assumptions.insert(result_.assumptions.end(), smallest.assumptions.begin(), smallest.assumptions.end());
     result_.not_modelled = smallest.not_modelled;
     remember(first_, probe_of(smallest));
     const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, first_);
@@ -51,6 +56,20 @@ class Search {
   }
 
  private:
+  /// A program may take multiples of a size alone, or the size that it was recorded at and no other.
+  void heed_program() {
+    const auto* spec = model_.architecture.get_if<ProgramSpec>();
+    for (const ProgramSymbol& each : spec == nullptr ? std::vector<ProgramSymbol>() : spec->program->symbols) {
+      if (each.name != (options_.measure == Measure::kBatch ? "batch" : "sequence")) continue;
+      options_.multiple_of = std::lcm(options_.multiple_of, each.multiple);
+      if (each.fixed.empty()) continue;
+      options_.multiple_of = each.recorded;
+      last_ = 1;
+      result_.assumptions.push_back(
+          fmt::format("{} is {} in this program, and no other: {}", each.name, each.recorded, each.fixed));
+    }
+  }
+
   [[nodiscard]] RunSpec run_of(std::int64_t index) const {
     RunSpec run = run_;
     const std::int64_t value = checked_multiply(index, options_.multiple_of);
@@ -173,7 +192,7 @@ class Search {
   LargestOptions options_;
   const SearchControl& control_;
   std::int64_t first_ = 1;  // that the rules take
-  std::int64_t last_ = 0;   // indices are values in units of multiple_of
+  std::int64_t last_ = std::numeric_limits<std::int64_t>::max();  // indices are values in units of multiple_of
   std::map<std::int64_t, Probe> probes_;
   Largest result_;
 };

@@ -7,7 +7,9 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_options.h"
 
 namespace memcalc {
@@ -92,14 +94,22 @@ Framework framework_asked(const RunOptions& options) {
   return options.framework.value_or(framework_of(options.parallel.data_parallel));
 }
 
-namespace {}  // namespace
+namespace {
+
+/// config.hidden_size, under the name that the family gives it; nothing where the configuration has none.
+std::optional<std::int64_t> hidden_size_of(const ModelSpec& model) {
+  if (const auto* recorded = model.architecture.get_if<ProgramSpec>()) return recorded->program->hidden_size;
+  return model.architecture.dimensions().hidden_size;
+}
+
+}  // namespace
 
 // transformers/integrations/deepspeed.py, trainer_config_finalize.
 void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, bool in_trainer, Parallel& parallel,
                         std::vector<std::string>& assumptions) {
   auto* zero = std::get_if<DeepSpeedZero>(&parallel.layout);
   if (zero == nullptr) return;
-  if (const std::optional<std::int64_t> width = model.architecture.dimensions().hidden_size; in_trainer && width) {
+  if (const std::optional<std::int64_t> width = hidden_size_of(model); in_trainer && width) {
     const std::int64_t square = checked_multiply(*width, *width);
     zero->reduce_bucket_size = square;
     zero->prefetch_bucket_size = static_cast<std::int64_t>(0.9 * static_cast<double>(square));
@@ -110,6 +120,10 @@ void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, boo
           "DeepSpeed's bucket sizes are \"auto\", which the Trainer makes of the model's width {} (--deepspeed)",
           *width));
     }
+  } else if (in_trainer && is_program(model)) {
+    assumptions.push_back(
+        "the program does not say the model's width, of which the Trainer makes DeepSpeed's \"auto\" bucket sizes: "
+        "DeepSpeed's own are taken (--deepspeed)");
   }
   zero->reduce_bucket_size = asked.reduce_bucket_size.value_or(zero->reduce_bucket_size);
   zero->prefetch_bucket_size = asked.prefetch_bucket_size.value_or(zero->prefetch_bucket_size);

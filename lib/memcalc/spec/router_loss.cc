@@ -1,13 +1,12 @@
 #include "memcalc/spec/router_loss.h"
 
-#include <variant>
+#include "memcalc/spec/family.h"
 
 namespace memcalc {
 
 bool returns_router_logits(const ModelSpec& model) {
-  const auto& architecture = model.architecture;
-  return std::holds_alternative<MixtralSpec>(architecture) || std::holds_alternative<Qwen3MoeSpec>(architecture) ||
-         std::holds_alternative<GptOssSpec>(architecture);
+  const Family* const family = family_of(model);
+  return family != nullptr && family->has_router_loss;
 }
 
 }  // namespace memcalc

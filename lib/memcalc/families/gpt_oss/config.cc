@@ -47,6 +47,7 @@ const Family kGptOss = {
     .tp_plan = kPlan,
     .is_eager = [](const Behaviors&) { return true; },  // attention sinks; others are kernels of the hub
     .dropout_is_module = false,
+    .has_router_loss = true,
     .has_stages = true,
 };
 

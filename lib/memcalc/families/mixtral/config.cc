@@ -36,6 +36,7 @@ const Family kMixtral = {
     .loads_by_checkpoint_names = true,
     .tp_plan = kPlan,
     .dropout_is_module = false,
+    .has_router_loss = true,
     .fp8_layers = true,
     .has_stages = true,
     .loops_over_experts = true,

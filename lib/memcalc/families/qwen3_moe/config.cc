@@ -48,6 +48,7 @@ const Family kQwen3Moe = {
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,
+    .has_router_loss = true,
     .fp8_layers = true,
     .has_stages = true,
     .loops_over_experts = true,
