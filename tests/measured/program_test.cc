@@ -381,8 +381,8 @@ TEST(ShippedPrograms, AreSmall) {
   }
 }
 
-/// Also those whose module or layers hold parameters themselves (a token of classes, ConvNeXt's gamma), whose modules are
-/// given buffers alone (CLIP's positions), or use another's weight (Mamba's conv1d).
+/// Also those whose module or layers hold parameters themselves (a token of classes, ConvNeXt's gamma), whose modules
+/// are given buffers alone (CLIP's positions), or use another's weight (Mamba's conv1d).
 TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
   for (const std::string& name : shipped_programs()) {
     const ModelSpec model = registry().model(name);
@@ -418,11 +418,12 @@ TEST(ShippedPrograms, GatherWhatTheirCallsUse) {
     }
   }
   EXPECT_THAT(used, testing::Each(testing::HasSubstr(".mixer.conv1d.")));
-  EXPECT_THAT(used, testing::IsSupersetOf({"backbone.layers.0.mixer.conv1d.weight", "backbone.layers.0.mixer.conv1d.bias"}));
+  EXPECT_THAT(used,
+              testing::IsSupersetOf({"backbone.layers.0.mixer.conv1d.weight", "backbone.layers.0.mixer.conv1d.bias"}));
 }
 
-/// Falcon's linear layers are derived from nn.Linear and multiply by weight.T: an adapter stands beside that, bitsandbytes
-/// puts a layer of its own in their place.
+/// Falcon's linear layers are derived from nn.Linear and multiply by weight.T: an adapter stands beside that,
+/// bitsandbytes puts a layer of its own in their place.
 TEST(ShippedPrograms, AreFineTunedWhereTheirLinearLayersAreDerived) {
   const ModelSpec model = registry().model("falcon-7b");
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 8};

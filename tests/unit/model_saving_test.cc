@@ -228,7 +228,8 @@ TEST_F(ModelSavingTest, Zero3LoadsInPartsAndOneModuleWhole) {
   Bytes all = 0;
   for (const ParameterInfo& each : loaded.parameters) all += each.elements * 2;
   const Bytes embedding = 32000 * Bytes{2048};
-  EXPECT_LT(rise(loaded, Phase::kBuild), all / 2 + embedding * 6 + kMiB) << "parts, and one module as it is made and cast";
+  EXPECT_LT(rise(loaded, Phase::kBuild), all / 2 + embedding * 6 + kMiB)
+      << "parts, and one module as it is made and cast";
   EXPECT_GE(left(loaded, Phase::kBuild), all / 2);
 }
 

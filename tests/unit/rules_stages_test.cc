@@ -86,10 +86,8 @@ TEST(RulesOfStages, DeepSpeedLoadsAndSavesInTheTrainerAndDdpMerges) {
 
 TEST(RulesOfStages, TrainersOfTrlSaveAsTheTrainerDoes) {
   for (const Loop loop : {Loop::kTrlDpo, Loop::kTrlGrpo, Loop::kTrlReward, Loop::kTrlOrpo, Loop::kTrlOnlineDpo}) {
-    const RunOptions saves{.loop = loop,
-                           .stages = Stages::kAll,
-                           .loading = ModelLoading::kDeviceMap,
-                           .saving = ModelSaving::kCheckpoint};
+    const RunOptions saves{
+        .loop = loop, .stages = Stages::kAll, .loading = ModelLoading::kDeviceMap, .saving = ModelSaving::kCheckpoint};
     EXPECT_EQ(told(saves, 1, DataParallel::kNone), "accepted");
   }
 }

@@ -191,7 +191,7 @@ class Search {
   DeviceSpec device_;
   LargestOptions options_;
   const SearchControl& control_;
-  std::int64_t first_ = 1;  // that the rules take
+  std::int64_t first_ = 1;                                        // that the rules take
   std::int64_t last_ = std::numeric_limits<std::int64_t>::max();  // indices are values in units of multiple_of
   std::map<std::int64_t, Probe> probes_;
   Largest result_;

@@ -112,7 +112,7 @@ struct Family {
 
   // --- what memcalc models of it
   bool liger = false;
-  bool has_router_loss = false;      // that balances its experts: router logits of all layers are kept for it
+  bool has_router_loss = false;       // that balances its experts: router logits of all layers are kept for it
   bool sequence_parallel = false;     // --sp of torch
   bool ulysses = false;               // layers hand position_ids to the attention function
   bool float8 = false;                // it is known which products torchao converts

@@ -97,7 +97,8 @@ void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_
 bool layers_are_alike(const ModelSpec& model) {
   if (is_program(model) || is_custom(model) || has_experts(model)) return false;
   const std::vector<bool>* const sliding = model.architecture.dimensions().sliding_layers;
-  return sliding == nullptr || std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();
+  return sliding == nullptr ||
+         std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();
 }
 
 void set_labels(ModelSpec& model, std::int64_t labels) { model.architecture.set_labels(labels); }

@@ -60,10 +60,10 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
-                 "and trl-rloo without vLLM fsdp2",
-     .broken =
-         [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
+     .accepted =
+         "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
+         "and trl-rloo without vLLM fsdp2",
+     .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
            return std::string(is_megatron(q) ? "Megatron-LM" : name_of(q.parallel.data_parallel));

@@ -43,7 +43,8 @@ constexpr Rule kModels[] = {
      .accepted = "--transformers 5.15 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return has(q, &Family::has_latent_attention) && !loops_over_experts(q) && !behaviors(q).deepseek_caches_latent;
+           return has(q, &Family::has_latent_attention) && !loops_over_experts(q) &&
+                  !behaviors(q).deepseek_caches_latent;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},

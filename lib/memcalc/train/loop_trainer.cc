@@ -552,8 +552,8 @@ class TellingLoop {
 
 }  // namespace
 
-DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, ComparedModel reference,
-                           const SpecialTokens& tokens, const FewLayers* few_layers) {
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
+                           ComparedModel reference, const SpecialTokens& tokens, const FewLayers* few_layers) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);

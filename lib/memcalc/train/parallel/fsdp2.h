@@ -127,9 +127,9 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   std::unordered_map<const TensorImpl*, Group*> unit_of_;  // of the parameters in both
   std::unordered_map<const void*, Group*> running_;        // of the modules in both that are in their forward
   std::optional<DType> param_dtype_, reduce_dtype_, output_dtype_;  // MixedPrecisionPolicy
-  bool reduces_ = true;                                    // set_requires_gradient_sync
-  bool reshards_after_backward_ = true;                    // set_reshard_after_backward
-  bool is_last_backward_ = true;                           // set_is_last_backward
+  bool reduces_ = true;                                             // set_requires_gradient_sync
+  bool reshards_after_backward_ = true;                             // set_reshard_after_backward
+  bool is_last_backward_ = true;                                    // set_is_last_backward
   bool final_callback_queued_ = false;
   std::vector<Group*> post_forward_order_;
   Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out

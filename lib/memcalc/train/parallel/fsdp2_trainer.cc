@@ -211,7 +211,8 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
                 : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
   if (is_sent_by_rank_0()) {
     assumptions.emplace_back(
-        "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one parameter "
+        "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one "
+        "parameter "
         "after the other, of which the other ranks have two whole at a time, rank 0 one (not validated)");
     return;
   }
@@ -277,11 +278,13 @@ Tensor Fsdp2::before_module(const void* module, std::span<const Tensor* const> p
   if (group->modules_to_run > 0) return input;
   group->modules_to_run = group->modules;
   Tensor argument = input;
-  if (input.defined() && param_dtype_ && is_floating(input.dtype()) && input.dtype() != *param_dtype_) {  // cast_forward_inputs
+  if (input.defined() && param_dtype_ && is_floating(input.dtype()) &&
+      input.dtype() != *param_dtype_) {  // cast_forward_inputs
     argument = to_dtype(input, *param_dtype_);
   }
   pre_forward(*group);
-  if (argument.defined() && tape.modes.grad_enabled && argument.requires_grad()) argument = register_post_backward(*group, argument);
+  if (argument.defined() && tape.modes.grad_enabled && argument.requires_grad())
+    argument = register_post_backward(*group, argument);
   return argument;
 }
 
