@@ -437,9 +437,14 @@ void TrainerLoop::evaluate() {
   // gather_for_metrics takes off what was filled up.
   const std::int64_t of_all = evaluation.batch_size * tape_.processes;
   const std::int64_t batches = ceil_div(evaluation.samples, of_all);
+  const bool has_lengths = run_.training().lengths.has_value();
+  std::vector<DataStep> of_lengths;
+  if (has_lengths) of_lengths = evaluation_batches(run_, tape_.processes, tape_.process_index);
+  auto next = of_lengths.begin();
   for (std::int64_t i = 0; i < batches; ++i) {
-    // All batches ask for the same, but the last one: of many the first and the last are executed.
-    const bool executed = i < kMostEvaluated || i == batches - 1;
+    // Where batches are alike but the last one, of many the first and the last are executed.
+    const bool executed =
+        has_lengths ? next != of_lengths.end() && next->number == i : i < kMostEvaluated || i == batches - 1;
     const std::int64_t rows_of_all = std::min(of_all, evaluation.samples - i * of_all);
     const auto for_metrics = [&](const Tensor& x) {
       const Tensor all = gathered(x);
@@ -447,8 +452,12 @@ void TrainerLoop::evaluate() {
     };
     if (executed) {
       const bool is_filled = tape_.processes > 1;
-      inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
-      inputs.padded = run_.padding;
+      if (has_lengths) {
+        inputs = make_batch_of((next++)->micro_batches.front());
+      } else {
+        inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
+        inputs.padded = run_.padding;
+      }
       prediction = prediction_step(inputs);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
       losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
@@ -468,18 +477,22 @@ void TrainerLoop::evaluate() {
     if (evaluation.move_to_host > 0 && (i + 1) % evaluation.move_to_host == 0) {
       all = {};
       losses.reset();
-      if (executed && i + 1 < kMostEvaluated) prediction = {};
+      if (executed && (has_lengths || i + 1 < kMostEvaluated)) prediction = {};
       tape_.memory.empty_cache();
     }
   }
 }
 
 /// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the median step.
-void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
-  for (std::size_t step = 0; step < steps.simulated.size(); ++step) {
+/// `evaluates`: before the last step, or behind the only one.
+void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps, bool evaluates) {
+  const std::size_t count = steps.simulated.size();
+  for (std::size_t step = 0; step < count; ++step) {
     tape.moment.step = static_cast<int>(step);
     tape.kernels.recording = step == steps.median;
     loop.step(true, steps.simulated[step].micro_batches);
+    tape.kernels.recording = false;
+    if (evaluates && step + 1 == std::max<std::size_t>(1, count - 1)) loop.evaluate();
   }
 }
 
@@ -501,7 +514,9 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
     DataSteps steps = data_steps(run, tape.processes, tape.process_index);
-    run_data_steps(tape, loop, steps);
+    const bool evaluates = run.training().evaluation.has_value();
+    run_data_steps(tape, loop, steps, evaluates);
+    if (evaluates && saves(run)) loop.evaluate();
     save_trained(tape, model, run, whole_shapes_of(wrapper), [&] { loop.end(); });
     tape.memory.stop();
     return steps;
