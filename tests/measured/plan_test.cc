@@ -71,6 +71,27 @@ TEST(Plan, TheFrontFitsAndEachEntryIsWhatEstimateSays) {
   }
 }
 
+TEST(Plan, OfTrlsTrainersIsInTorchOrDeepSpeedAndStaysTheirs) {
+  for (const Loop loop : {Loop::kTrlSft, Loop::kTrlKto}) {
+    PlanQuestion asked{.model = registry().model("gpt2"), .device = registry().device("h100-sxm")};
+    RunOptions options{.sequence_length = 256, .loop = loop};
+    options.reference = loop == Loop::kTrlKto ? std::optional(Reference::kPrecomputed) : std::nullopt;
+    asked.run = resolve(asked.model, options).run;
+    asked.gpus = 2;
+    asked.global_batch = 8;
+    asked.frameworks = {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};
+    const Plan plan = make_plan(asked, {.threads = 2});
+    ASSERT_FALSE(plan.front.empty());
+    for (const PlanEntry& each : plan.front) {
+      EXPECT_EQ(each.run.training().loop, loop);
+      EXPECT_NE(each.run.parallel.framework(), Framework::kMegatron);
+    }
+    ASSERT_EQ(plan.tried.size(), 3U);
+    EXPECT_GT(plan.tried[1].simulated, 0U) << "DeepSpeed's ZeRO-1 and ZeRO-2";
+    EXPECT_EQ(plan.tried[2].simulated, 0U);
+  }
+}
+
 TEST(Plan, IsTheSameOnAnyNumberOfThreads) {
   const PlanQuestion asked = question("gpt2", 2, 8);
   const auto json = [&](unsigned threads) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "memcalc/memcalc.h"
 #include "support/rule_case.h"
@@ -85,6 +86,31 @@ TEST(DataSteps, ColumnsAreRoundedUpToAMultiple) {
 }
 
 TEST(DataSteps, AnotherSeedGivesAnotherOrder) { EXPECT_NE(padded_tokens({.seed = 1}), padded_tokens({})); }
+
+TEST(EvaluationBatches, AreOfTheFirstSamplesInTheirOrder) {
+  RunSpec run = run_of("lognormal:20,0.5,64,100", 8);
+  run.training().evaluation = {.batch_size = 4, .samples = 10};
+  const std::vector<DataStep> batches = evaluation_batches(run);
+  ASSERT_EQ(batches.size(), 3U);
+  EXPECT_EQ(batches.back().micro_batches.front().rows, 2);
+  const std::vector<std::int32_t>& tokens = run.training().lengths->samples->tokens;
+  EXPECT_EQ(batches.front().largest().columns, *std::max_element(tokens.begin(), tokens.begin() + 4));
+  EXPECT_EQ(evaluation_batches(run, 2, 1).size(), 2U) << "each process has as many";
+}
+
+TEST(EvaluationBatches, OfManyTheFirstAndTheLongestAreExecuted) {
+  RunSpec run = run_of("lognormal:20,0.5,64,1000", 8);
+  run.training().evaluation = {.batch_size = 2, .samples = 3000};
+  const std::vector<DataStep> all = evaluation_batches(run, 1, 0, 5000), some = evaluation_batches(run, 1, 0, 20);
+  EXPECT_EQ(all.size(), 1500U) << "the data begins anew where the set is longer";
+  ASSERT_EQ(some.size(), 20U);
+  const auto longest = [](const std::vector<DataStep>& batches) {
+    std::int64_t columns = 0;
+    for (const DataStep& each : batches) columns = std::max(columns, each.largest().columns);
+    return columns;
+  };
+  EXPECT_EQ(longest(some), longest(all));
+}
 
 }  // namespace
 }  // namespace memcalc

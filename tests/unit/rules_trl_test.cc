@@ -129,6 +129,12 @@ const test::RuleCase kCases[] = {
        run.parallel.gpus = 2;
      },
      kLengths},
+    {"lengths-evaluation-rows",
+     "gpt2",
+     [](RunSpec& run) { run.training().evaluation.emplace(); },
+     {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100", .packing = PackingStrategy::kBfd}},
+    {"lengths-evaluation-logits", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
+     kLengths},
     {"lengths-alone", "gpt2", [](RunSpec& run) { run.padding = true; }, kLengths},
 };
 

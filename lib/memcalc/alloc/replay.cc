@@ -90,7 +90,7 @@ class Replayer {
       Bytes& reserved = result_.phase_reserved[static_cast<std::size_t>(phase)];
       reserved = std::max(reserved, phase_reserved_);
       if (peaks_of_steps_alone_ && phase == Phase::kBuild) forget_peaks();
-      if (mark_steps_) mark_step(events[i - 1].step);
+      if (mark_steps_ && phase != Phase::kEvaluation) mark_step(events[i - 1].step);
     }
   }
 

@@ -173,15 +173,17 @@ void store_packed_to_be_sharded(RunSpec& run) {
 }
 
 void set_way(RunSpec& run, Way way) {
+  // TRL's trainers tell DeepSpeed's engine by bf16=True, and load the model as without it.
+  const bool keeps_types = way == Way::kDeepSpeed && run.uses_trl();
   if (way == Way::kMegatron || way == Way::kDeepSpeed) {
-    run.precision = without_autocast(run.precision);
+    if (!keeps_types) run.precision = without_autocast(run.precision);
     if (way == Way::kMegatron) {
       run.parallel.layout = MegatronLayout{};
     } else {
       run.parallel.layout = DeepSpeedZero{};
     }
   }
-  if (way != Way::kAsAsked) run.weights_dtype.reset();  // each of the others has its own
+  if (way != Way::kAsAsked && !keeps_types) run.weights_dtype.reset();  // each of the others has its own
   if (way == Way::kFsdpMixed) {
     // torchtitan's mixed precision: float32 shards, gathered in bfloat16, reduced in float32; no autocast.
     run.precision = Precision::kFp32;

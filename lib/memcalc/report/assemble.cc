@@ -351,7 +351,12 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.host_memory = host_memory_of(symbolic, run);
   report.stages = stages_of(symbolic, run, report.memory);
   report.epoch = epoch_of(symbolic, report.memory);
-  if (report.epoch) report.peak_step = static_cast<int>(report.epoch->peak_step);
+  if (report.epoch && report.peak_phase == Phase::kEvaluation) {  // behind a step that is simulated
+    const auto behind = static_cast<std::size_t>(report.peak_step);
+    report.peak_step = static_cast<int>(symbolic.data_steps.simulated[behind].number);
+  } else if (report.epoch) {
+    report.peak_step = static_cast<int>(report.epoch->peak_step);
+  }
   return report;
 }
 

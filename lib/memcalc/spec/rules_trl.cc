@@ -348,12 +348,26 @@ std::span<const RuleGroup> rules_of_trl() {
        .accepted = "--parallel ddp, fsdp2, ds-zero1 to ds-zero3, or no --lengths",
        .broken = is_one_process},
       {.id = "lengths-alone",
-       .options = "--lengths --eval-bs --compile --padding",
-       .message = "lengths: beside evaluation, compilation or --padding batches of different lengths are not modelled",
-       .accepted = "--lengths without --eval-bs, --compile, --padding",
+       .options = "--lengths --compile --padding",
+       .message = "lengths: beside compilation or --padding batches of different lengths are not modelled",
+       .accepted = "--lengths without --compile, --padding",
+       .broken = [](const RuleQuestion& q) { return q.run.compiles() || q.run.padding; }},
+      {.id = "lengths-evaluation-rows",
+       .options = "--lengths --eval-bs --packing --padding-free",
+       .message = "lengths: the evaluation of packed rows, and of rows without padding, is not modelled",
+       .accepted = "--lengths without --eval-bs, or without --packing, --padding-free",
        .broken =
            [](const RuleQuestion& q) {
-             return training_of(q).evaluation.has_value() || q.run.compiles() || q.run.padding;
+             const DataLengths& lengths = *training_of(q).lengths;
+             return training_of(q).evaluation.has_value() && (lengths.packing || lengths.padding_free);
+           }},
+      {.id = "lengths-evaluation-logits",
+       .options = "--lengths --eval-logits",
+       .message = "lengths: logits of batches that differ in length are padded to the longest, which is not modelled",
+       .accepted = "no --eval-logits, or --task seqcls",
+       .broken =
+           [](const RuleQuestion& q) {
+             return is_causal(q) && training_of(q).evaluation && training_of(q).evaluation->keeps_logits;
            }},
   };
   static constexpr RuleGroup kGroups[] = {

@@ -410,6 +410,10 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
                            .move_to_host = options.eval_accumulation.value_or(0),
                            .new_tokens = options.eval_new_tokens.value_or(0),
                            .beams = options.eval_beams.value_or(1)};
+    if (training.lengths) {
+      assumptions.push_back(fmt::format("the evaluation set is as long as the first {} samples of --lengths",
+                                        training.evaluation->samples));
+    }
     if (training.evaluation->new_tokens > 0) {
       assumptions.emplace_back(
           "the evaluation generates as Seq2SeqTrainer does with predict_with_generate, to the last token of "

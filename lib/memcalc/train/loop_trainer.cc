@@ -434,9 +434,14 @@ void TrainerLoop::evaluate() {
   // gather_for_metrics takes off what was filled up.
   const std::int64_t of_all = evaluation.batch_size * tape_.processes;
   const std::int64_t batches = ceil_div(evaluation.samples, of_all);
+  const bool has_lengths = run_.training().lengths.has_value();
+  std::vector<DataStep> of_lengths;
+  if (has_lengths) of_lengths = evaluation_batches(run_, tape_.processes, tape_.process_index);
+  auto next = of_lengths.begin();
   for (std::int64_t i = 0; i < batches; ++i) {
-    // All batches ask for the same, but the last one: of many the first and the last are executed.
-    const bool executed = i < kMostEvaluated || i == batches - 1;
+    // Where batches are alike but the last one, of many the first and the last are executed.
+    const bool executed =
+        has_lengths ? next != of_lengths.end() && next->number == i : i < kMostEvaluated || i == batches - 1;
     const std::int64_t rows_of_all = std::min(of_all, evaluation.samples - i * of_all);
     const auto for_metrics = [&](const Tensor& x) {
       const Tensor all = gathered(x);
@@ -444,8 +449,12 @@ void TrainerLoop::evaluate() {
     };
     if (executed) {
       const bool is_filled = tape_.processes > 1;
-      inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
-      inputs.padded = run_.padding;
+      if (has_lengths) {
+        inputs = make_batch_of((next++)->micro_batches.front());
+      } else {
+        inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
+        inputs.padded = run_.padding;
+      }
       prediction = prediction_step(inputs);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
       losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
@@ -465,7 +474,7 @@ void TrainerLoop::evaluate() {
     if (evaluation.move_to_host > 0 && (i + 1) % evaluation.move_to_host == 0) {
       all = {};
       losses.reset();
-      if (executed && i + 1 < kMostEvaluated) prediction = {};
+      if (executed && (has_lengths || i + 1 < kMostEvaluated)) prediction = {};
       tape_.memory.empty_cache();
     }
   }
@@ -483,12 +492,16 @@ class DataLoop {
     tape_.kernels.recording = records && number == steps_.median;
     if (tape_.kernels.recording) tape_.kernels.forget_host_calls();
     loop_.step(true, steps_.simulated[number].micro_batches);
+    tape_.kernels.recording = false;
+    // Before the last step, or behind the only one.
+    if (evaluates && number + 1 == std::max<std::size_t>(1, steps_.simulated.size() - 1)) loop_.evaluate();
     span.last_event = trace.events.size();
     span.last_block = trace.blocks.size();
     return span;
   }
 
   bool records = true;
+  bool evaluates = false;
 
  private:
   Tape& tape_;
@@ -568,14 +581,19 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
     DataSteps steps = data_steps(run, tape.processes, tape.process_index);
+    const bool evaluates = run.training().evaluation.has_value();
     DataLoop whole(tape, loop, steps);
+    whole.evaluates = evaluates;
     std::optional<TellingLoop> few;
-    if (few_layers != nullptr && steps.simulated.size() >= kFewestTold) few.emplace(*few_layers, run, tokens, steps);
+    if (few_layers != nullptr && !evaluates && steps.simulated.size() >= kFewestTold) {
+      few.emplace(*few_layers, run, tokens, steps);
+    }
     if (few) {
       few->run(tape.memory.trace, whole);
     } else {
       for (std::size_t i = 0; i < steps.simulated.size(); ++i) (void)whole.step(i);
     }
+    if (evaluates && saves(run)) loop.evaluate();
     save_trained(tape, model, run, wrapper, [&] { loop.end(); });
     tape.memory.stop();
     if (few) tape.memory.trace = few->composed();

@@ -12,6 +12,10 @@ namespace {
 
 std::int64_t padded_tokens(const BatchShape& shape) { return shape.rows * shape.columns; }
 
+Labels labels_of(const RunSpec& run) {
+  return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
+}
+
 /// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
 class Epochs {
  public:
@@ -39,10 +43,6 @@ class Epochs {
   }
 
  private:
-  [[nodiscard]] static Labels labels_of(const RunSpec& run) {
-    return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
-  }
-
   const DataLengths& lengths_of_run_;
   LoaderOptions loader_;
   CollatorOptions collator_;
@@ -114,6 +114,30 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
   }
   result.median = median_of(result.simulated);
   return result;
+}
+
+std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t processes, std::int64_t process,
+                                         std::size_t most) {
+  const DataLengths& data = *run.training().lengths;
+  const Evaluation& evaluation = *run.training().evaluation;
+  std::vector<std::int32_t> lengths;  // of the evaluation set
+  for (std::int64_t i = 0; i < evaluation.samples; ++i) {
+    lengths.push_back(data.samples->tokens[static_cast<std::size_t>(i) % data.samples->tokens.size()]);
+  }
+  const SamplerOptions order{.strategy = data.grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom,
+                             .seed = static_cast<std::uint64_t>(data.seed),
+                             .group_size = evaluation.batch_size};
+  const LoaderOptions loader{.batch_size = evaluation.batch_size, .processes = processes, .rank = process};
+  const CollatorOptions collator{.pad_to_multiple_of = data.pad_to_multiple_of, .labels = labels_of(run)};
+  const std::vector<BatchShape> shapes =
+      collated(loaded_batches(evaluation_order(lengths, order), loader), lengths, collator);
+  std::vector<std::int64_t> tokens;
+  for (const BatchShape& shape : shapes) tokens.push_back(padded_tokens(shape));
+  std::vector<DataStep> executed;
+  for (const std::size_t place : simulated(tokens, most)) {
+    executed.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {shapes[place]}});
+  }
+  return executed;
 }
 
 }  // namespace memcalc

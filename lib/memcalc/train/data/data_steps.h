@@ -34,4 +34,13 @@ struct DataSteps {
 [[nodiscard]] DataSteps data_steps(const RunSpec& run, std::int64_t processes = 1, std::int64_t process = 0,
                                    std::size_t most = kMostDataSteps);
 
+/// So many batches of an evaluation are executed: of more half of them from the beginning, and the largest.
+inline constexpr std::size_t kMostEvaluatedBatches = 400;
+
+/// The batches of an evaluation that are executed, each as a step of one: of the first samples of the data, in their
+/// order or grouped by length. Pre: `run` trains, has lengths and evaluates; its rows are samples.
+[[nodiscard]] std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t processes = 1,
+                                                       std::int64_t process = 0,
+                                                       std::size_t most = kMostEvaluatedBatches);
+
 }  // namespace memcalc
