@@ -43,8 +43,7 @@ constexpr Rule kLoading[] = {
                  "with fsdp2 there",
      .broken =
          [](const RuleQuestion& q) {
-           return is_parallel(q) && !quantizes(q) &&
-                  (!reads_on_host(training_of(q).loading) || !is_loaded_on_hosts(q));
+           return is_parallel(q) && !quantizes(q) && (!reads_on_host(training_of(q).loading) || !is_loaded_on_hosts(q));
          },
      .code = ErrorCode::kUnsupported},
     {.id = "load-rank0-of-several",
@@ -72,8 +71,9 @@ constexpr Rule kSaving[] = {
      .broken = [](const RuleQuestion& q) { return training_of(q).stages != Stages::kAll; }},
     {.id = "save-after-loading",
      .options = "--save --load --gpus --parallel",
-     .message = "save: on several GPUs the stages of a job are modelled where they begin with --load host or, of a base "
-                "in {--quantize}, under DDP",
+     .message =
+         "save: on several GPUs the stages of a job are modelled where they begin with --load host or, of a base "
+         "in {--quantize}, under DDP",
      .accepted = "--load host, or --gpus 1, or no --save",
      .broken = [](const RuleQuestion& q) { return is_parallel(q) && !begins_with_loading(q); },
      .code = ErrorCode::kUnsupported},

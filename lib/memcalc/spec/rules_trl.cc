@@ -58,8 +58,9 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {--parallel} it is not modelled",
-     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
-                 "and trl-rloo without vLLM fsdp2",
+     .accepted =
+         "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
+         "and trl-rloo without vLLM fsdp2",
      .broken = [](const RuleQuestion& q) { return is_parallel(q) && !is_modelled_in_parallel(q); }},
     {.id = "trl-reference-of-an-engine",
      .options = "--ref-model --parallel",

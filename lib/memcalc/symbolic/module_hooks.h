@@ -27,7 +27,8 @@ class ModuleHooks {
   virtual void after_direct_read(const Tensor& /*parameter*/) {}
 };
 
-/// A parameter that is read so, as long as this lives. `hooks`: null where there are none. `parameter` may be undefined.
+/// A parameter that is read so, as long as this lives. `hooks`: null where there are none. `parameter` may be
+/// undefined.
 class DirectRead {
  public:
   DirectRead(ModuleHooks* hooks, const Tensor& parameter) : hooks_(hooks), parameter_(parameter) {

@@ -481,8 +481,8 @@ void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
 
 }  // namespace
 
-DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, ComparedModel reference,
-                           const SpecialTokens& tokens) {
+DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
+                           ComparedModel reference, const SpecialTokens& tokens) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);

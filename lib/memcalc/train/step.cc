@@ -48,17 +48,15 @@ struct ReferenceModel {
   BlockId warm_up = kNoBlock;                // of its reading
 };
 
-bool has_reference_model(const RunSpec& run) {
-  return run.uses_trl() && run.training().reference == Reference::kModel;
-}
+bool has_reference_model(const RunSpec& run) { return run.uses_trl() && run.training().reference == Reference::kModel; }
 
 /// Frameworks that take a model from the host and share it out, or cast it there: FSDP2 and DeepSpeed.
 bool prepares_on_host(const RunSpec& run) {
   return run.parallel.data_parallel == DataParallel::kFsdp2 || run.parallel.framework() == Framework::kDeepSpeed;
 }
 
-/// trl 1.16, models/utils.py: prepare_fsdp shards the whole reference as one unit; prepare_deepspeed shares it out under
-/// ZeRO-3, and otherwise (stage 0) leaves it whole, in DeepSpeed's type.
+/// trl 1.16, models/utils.py: prepare_fsdp shards the whole reference as one unit; prepare_deepspeed shares it out
+/// under ZeRO-3, and otherwise (stage 0) leaves it whole, in DeepSpeed's type.
 ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const RunSpec& of_reference, const RunSpec& run,
                                      std::int64_t rank) {
   const bool casts = run.parallel.framework() == Framework::kDeepSpeed && run.precision == Precision::kAmpBf16;

@@ -205,8 +205,8 @@ void Fsdp2::cast_outputs(ModelOutput& output) const {
   FusedHead& fused = output.fused;
   if (!output_dtype_ || !fused.log_probs.defined()) return;
   std::vector<Tensor> casts;  // what they are made of lives until all are there
-  const std::array members = {&output.loss,          &fused.log_probs,   &fused.entropy,
-                              &fused.log_sum_sq_probs, &fused.mean_logits};
+  const std::array members = {&output.loss, &fused.log_probs, &fused.entropy, &fused.log_sum_sq_probs,
+                              &fused.mean_logits};
   for (const Tensor* each : members) casts.push_back(each->defined() ? to_dtype(*each, *output_dtype_) : Tensor());
   for (std::size_t i = 0; i < members.size(); ++i) *members[i] = std::move(casts[i]);
 }

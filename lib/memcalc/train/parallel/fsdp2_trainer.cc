@@ -211,7 +211,8 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
                 : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
   if (is_sent_by_rank_0()) {
     assumptions.emplace_back(
-        "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one parameter "
+        "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one "
+        "parameter "
         "after the other, of which the other ranks have two whole at a time, rank 0 one (not validated)");
     return;
   }
